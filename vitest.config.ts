@@ -13,6 +13,8 @@ const longest = [
   'test/mutation/suite-mutations.process.test.ts',
   'shared/snapshot/snapshot-crash.process.test.ts',
   'test/fuzz/fuzz.process.test.ts',
+  'test/attacks/attacks.process.test.ts',
+  'test/attacks/isolation.process.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {

@@ -78,7 +78,7 @@ const rooms = {
   'data-plane/request': [...onTheRequestRoad, ...Object.keys(dataPlane), 'data-plane/usage'],
   'data-plane/server': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane/play': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request', 'data-plane/server'],
-  'data-plane/decisions': [...onTheRequestRoad, 'data-plane/request'],
+  'data-plane/decisions': [...onTheRequestRoad, 'data-plane/request', 'shared/status'],
   'data-plane/tracing': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane': [
     ...onTheRequestRoad,
@@ -107,6 +107,7 @@ const rooms = {
   'cli/terminal': [...plumbing, 'admin-client'],
   'cli/commands': [
     ...logAndSnapshot,
+    'shared/status',
     'shared/doctor',
     'shared/decision',
     'shared/log',

@@ -12,19 +12,28 @@ export interface ClientAnswer {
 
 export interface Asked {
   readonly url: string;
+  /** POST where it is left out. */
+  readonly method?: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   readonly agent: Agent;
   readonly timeoutMs?: number;
 }
 
-export function ask({ url, headers, body, agent, timeoutMs = 30_000 }: Asked): Promise<ClientAnswer> {
+export function ask({
+  url,
+  method = 'POST',
+  headers,
+  body,
+  agent,
+  timeoutMs = 30_000,
+}: Asked): Promise<ClientAnswer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let status = 0;
     let fields: Record<string, string> = {};
     const bytes = Buffer.from(body);
-    const options = { method: 'POST', agent, headers: { ...headers, 'content-length': bytes.length } };
+    const options = { method, agent, headers: { ...headers, 'content-length': bytes.length } };
     const end = (whole: boolean): void => {
       clearTimeout(timer);
       resolve({ status, fields, body: Buffer.concat(chunks).toString('utf8'), whole });

@@ -16,10 +16,12 @@ export const stackDomain = 'stacks.test';
 
 export interface PlaneReady {
   readonly admin: string;
+  readonly console: string;
   readonly metrics: string;
 }
 export interface GatewayReady {
   readonly api: string;
+  readonly play: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
 }
@@ -102,12 +104,17 @@ export class FuzzFleet extends ProcessFleet {
   }
 
   async startPlane(name: string): Promise<WatchedProcess<PlaneReady>> {
-    return this.#watch<PlaneReady>(name, ['control-plane', ...this.#common(name)], '/livez');
+    return this.#watch<PlaneReady>(
+      name,
+      ['control-plane', ...this.#common(name), '--console-port', '0'],
+      '/livez',
+    );
   }
 
   async startGateway(name: string, more: readonly string[] = []): Promise<WatchedProcess<GatewayReady>> {
     const args = [
       ...['gateway', ...this.#common(name), '--stack-domain', stackDomain, '--drain-delay', '0'],
+      ...['--play-port', '0'],
       ...['--control-plane', this.plane.started.ready.admin],
       ...Object.values(stacks).flatMap((stack) => ['--stack-port', `${stack}=0`]),
       ...(this.#options.gatewayArgs ?? []),
@@ -201,6 +208,7 @@ function fleetWith(url: string, agentNodes: readonly string[], agent: boolean): 
     version: 1,
     models: models.map((id) => ({ id, family: 'echo' })),
     tiers: [{ id: 'Wide', models: '*' }],
+    anonymous: { freeTurns: 1_000_000, networkFactor: 1000, models: ['echo-small'] },
     pool: {
       models: [...models],
       nodes: [node('pool-1'), ...reported.map((id) => ({ ...node(id), agent: true }))],
@@ -210,6 +218,7 @@ function fleetWith(url: string, agentNodes: readonly string[], agent: boolean): 
         id: 'acme',
         name: 'Acme',
         tier: 'Wide',
+        members: [{ person: 'vic', role: 'viewer' }],
         stacks: [
           { id: stacks.openai, surface: 'openai', models: [...models], nodes: [node('openai-1')] },
           { id: stacks.anthropic, surface: 'anthropic', models: [...models], nodes: [node('anthropic-1')] },

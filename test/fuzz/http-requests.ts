@@ -47,6 +47,23 @@ const paths: Readonly<Record<ListenerKind, readonly string[]>> = {
     '/admin/v1/confirmations/1?timeoutSeconds=1',
     '/nodes/v1/connect',
   ],
+  console: [
+    '/',
+    '/sign-in',
+    '/keys/x',
+    '/index.html',
+    '/api/sign-in',
+    '/api/session',
+    '/api/oidc',
+    '/api/me',
+    '/api/stream',
+    '/api/addresses',
+    '/api/keys',
+    '/api/confirmations/1?timeoutSeconds=1',
+    '/api/explain',
+    '/oidc/callback?state=x',
+  ],
+  play: ['/', '/index.html', '/api/visitor', '/api/chat', '/api/key', `/api/stacks/${stacks.openai}/chat`],
   health: ['/livez', '/readyz', '/readyz?verbose', '/metrics'],
   engine: ['/health', '/v1/models', '/v1/chat/completions', '/tokenize', '/sim/stats', '/metrics', '/load'],
 };
@@ -96,7 +113,7 @@ function target(draw: Draw, kind: ListenerKind): string {
   return draw.weighted<() => string>([
     [6, () => draw.pick(paths[kind])],
     [3, () => draw.pick(oddTargets)],
-    [1, () => draw.pick(paths[draw.pick(['gateway', 'admin', 'health', 'engine'] as const)])],
+    [1, () => draw.pick(paths[draw.pick(Object.keys(paths) as ListenerKind[])])],
     [
       1,
       () =>

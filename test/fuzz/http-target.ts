@@ -1,10 +1,11 @@
 /** Raw HTTP on every listener of a fleet: all live on, and answer in their envelope or not at all. */
 
+import type { ListenerName } from '../../shared/runtime/connections.ts';
 import { operatorToken } from '../support/process-fleet.ts';
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { type Address, drawDelivery, exchange } from './exchange.ts';
-import { canary, engineUrl, FuzzFleet, type GatewayReady } from './fleet.ts';
+import { canary, engineUrl, FuzzFleet, type GatewayReady, type PlaneReady } from './fleet.ts';
 import { connectionBytes } from './http-requests.ts';
 import { answerFault, type ListenerKind, readAnswers } from './raw-answers.ts';
 
@@ -87,30 +88,46 @@ class HttpTarget implements RunningTarget {
   }
 }
 
+/** How each listener of the service answers; `node` is one of the simulator. */
+const kinds: Readonly<Record<ListenerName, ListenerKind>> = {
+  api: 'gateway',
+  stack: 'gateway',
+  admin: 'admin',
+  console: 'console',
+  play: 'play',
+  node: 'engine',
+  metrics: 'health',
+};
+
+type AnyReady = Partial<Omit<GatewayReady & PlaneReady, 'metrics'>> & { readonly metrics: string };
+
 function listenersOf(fleet: FuzzFleet): Listener[] {
   return fleet.processes.flatMap(({ name, started }) => {
-    const ready = started.ready as Partial<GatewayReady> & {
-      readonly admin?: string;
-      readonly metrics: string;
-    };
+    const ready = started.ready as AnyReady;
     const engine = name === 'sim-node' ? engineUrl({ api: '', ...ready }) : undefined;
-    const at = (what: string, kind: ListenerKind, url: string): Listener => {
-      const { hostname, port, protocol } = new URL(url);
-      return {
-        name: `${name} ${what}`,
-        kind,
-        host: hostname,
-        port: Number(port),
-        tls: protocol === 'https:',
-      };
+    const urls: Readonly<Record<ListenerName, readonly (string | undefined)[]>> = {
+      api: [engine === undefined ? ready.api : undefined],
+      stack: ready.stacks?.map(({ url }) => url) ?? [],
+      admin: [ready.admin],
+      console: [ready.console],
+      play: [ready.play],
+      node: [engine],
+      metrics: [ready.metrics === engine ? undefined : ready.metrics],
     };
-    return [
-      ...(ready.metrics === engine ? [] : [at('metrics', 'health', ready.metrics)]),
-      ...(engine === undefined ? [] : [at('engine', 'engine', engine)]),
-      ...(ready.admin === undefined ? [] : [at('admin', 'admin', ready.admin)]),
-      ...(ready.stacks === undefined || ready.api === undefined
-        ? []
-        : [at('api', 'gateway', ready.api), ...ready.stacks.map(({ url }) => at('stack', 'gateway', url))]),
-    ];
+    return (Object.keys(kinds) as ListenerName[]).flatMap((listener) =>
+      urls[listener].flatMap((url) => (url === undefined ? [] : [listenerAt(name, listener, url)])),
+    );
   });
+}
+
+function listenerAt(process: string, listener: ListenerName, url: string): Listener {
+  const { hostname, port, protocol } = new URL(url);
+  const kind = kinds[listener];
+  return {
+    name: `${process} ${listener}`,
+    kind,
+    host: hostname,
+    port: Number(port),
+    tls: protocol === 'https:',
+  };
 }

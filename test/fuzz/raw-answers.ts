@@ -5,7 +5,7 @@
 import { commandErrorKinds } from '../../control-plane/core/command-error.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 
-export type ListenerKind = 'gateway' | 'admin' | 'health' | 'engine';
+export type ListenerKind = 'gateway' | 'admin' | 'console' | 'play' | 'health' | 'engine';
 
 export interface OneAnswer {
   readonly status: number;
@@ -48,7 +48,8 @@ export function readAnswers(text: string, bodiless: boolean): ReadAnswers {
       continue;
     }
     const { body, next } = bodyAt(text, at, fields, status === 204 || status === 304);
-    const isHead = bodiless && (next === undefined || text.startsWith('HTTP/1.', at));
+    // One that says no length, and closes, promises nothing.
+    const isHead = bodiless && (next === undefined || body === '' || text.startsWith('HTTP/1.', at));
     if (isHead) {
       answers.push({ status, fields, body: '', whole: true, bodiless: true });
       continue;
@@ -101,10 +102,21 @@ export function answerFault(
     return [200, 400, 404, 405, 408, 413, 417, 431, 501, 503].includes(status)
       ? undefined
       : `answered ${status}`;
+  // Pages and files are text; what is JSON is an answer of a call.
+  const isPage = (kind === 'console' || kind === 'play') && !isJson(fields);
+  if (isPage)
+    return [200, 303, 304, 400, 404, 405, 408, 413, 417, 421, 431, 503].includes(status)
+      ? undefined
+      : `answered ${status}`;
   if (status < 400) return status === 200 || status === 101 ? undefined : `answered ${status}`;
   if (!whole || bodiless) return undefined;
-  const fault = kind === 'gateway' ? refusalFault(status, fields, body) : adminFault(status, body);
+  const isRefusal = kind === 'gateway' || kind === 'play';
+  const fault = isRefusal ? refusalFault(status, fields, body) : adminFault(status, body);
   return fault === undefined ? undefined : `${fault}: ${status} ${body.slice(0, 200)}`;
+}
+
+function isJson(fields: Readonly<Record<string, string>>): boolean {
+  return fields['content-type']?.startsWith('application/json') === true;
 }
 
 /** As `refusalOf` of test/support/api.ts holds them, where no expectation can be used. */

@@ -1,5 +1,6 @@
 /** All fuzz targets, in the order in which they run. */
 import { agentTarget } from './agent-target.ts';
+import { callsTarget } from './calls-target.ts';
 import type { Target } from './campaign.ts';
 import { cliTarget } from './cli-target.ts';
 import { httpTarget } from './http-target.ts';
@@ -11,6 +12,7 @@ import { snapshotTarget } from './snapshot-target.ts';
 export const targets: readonly Target[] = [
   httpTarget,
   jsonTarget,
+  callsTarget,
   nodeTarget,
   agentTarget,
   logTarget,

@@ -17,15 +17,11 @@ export const operateMutations: readonly SuiteMutation[] = [
     ['what an interrupted backup left is removed', 'if (!kept.has(name) && ', 'if (kept.has(name) && '],
   ]),
   ...of('cli/commands/backup-files.ts', backupTests, [
-    [
-      'a changed file is refused',
-      "if (found.sha256 !== sha256) throw damaged(file, 'its SHA",
-      "if (found.bytes !== bytes) throw damaged(file, 'its SHA",
-    ],
+    ['a changed file is refused', 'if (sum !== sha256) throw', 'if (sum.length !== sha256.length) throw'],
     [
       'a restored file is for its owner alone',
-      "{ flags: 'wx', mode: 0o600 }));\n",
-      "{ flags: 'wx', mode: 0o644 }));\n",
+      "createWriteStream(to, { flags: 'wx', mode: 0o600 })",
+      "createWriteStream(to, { flags: 'wx', mode: 0o644 })",
     ],
   ]),
   ...of('cli/commands/backup-manifest.ts', backupTests, [

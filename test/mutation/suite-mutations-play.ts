@@ -70,11 +70,6 @@ export const playMutations: readonly SuiteMutation[] = [
     ['shared/runtime/paced-connections.test.ts'],
     [
       ['connections have a pace', '!socket.destroyed && !limit.tryAcquire(monotonicMs())', 'false'],
-      [
-        'addresses take turns',
-        'this.#queues.delete(who);\n    if (queue.length > 0) ',
-        'if (queue.length === 0) this.#queues.delete(who);\n    else ',
-      ],
       ['an address leaves room for others', ' * shareOfRoom', ''],
       ['in a full room an address has one', 'count === 0 ? waiting.popOfMost() : undefined', 'undefined'],
       ['what waits is not read', '  Object.assign(server, { pauseOnConnect: true });\n', ''],

@@ -81,7 +81,7 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/body.ts',
+    'shared/runtime/request-body.ts',
     ['data-plane/request/body.test.ts'],
     [
       [
@@ -104,26 +104,26 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       [
         'memory for bodies is bounded',
-        'else if (!this.bytes.add(piece)) this.#fail(this.#bounds.memory.refusal());',
+        'else if (!this.bytes.add(piece)) this.#refuse(memory.shortage);',
         'else if (!this.bytes.add(piece)) return;',
         'never take more than a share',
       ],
       [
         'a body that is too slow is not waited for',
-        'else if (this.bytes.length < this.#bounds.declared) this.#watch();',
+        "if (this.#isWarned) this.#refuse('slow');",
         '',
         'comes too slowly',
       ],
       [
         'the first span is judged by nothing',
-        'this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;',
+        'this.#judgedMs = pace.ticker.nowMs + pace.ms;',
         'this.#bytesWanted = 1e9; this.#judgedMs = 0;',
         'comes too slowly',
       ],
     ],
   ),
   ...of(
-    'data-plane/core/byte-budget.ts',
+    'shared/runtime/byte-budget.ts',
     ['data-plane/request/body.test.ts'],
     [
       [
@@ -152,8 +152,8 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       [
         'the refusal is true of whose memory ran out',
-        'this.#isShareSpent ? shareSpent() :',
-        '',
+        "result === 'spent' ? 'share' : 'memory'",
+        "'memory'",
         'never take more than a share',
       ],
       ['what is given back is free for all', 'this.#usedBytes -= bytes;', '', 'whose client leaves'],

@@ -49,8 +49,8 @@ const streams = [
     ],
     [
       'the last usage counts',
-      "readUsage(member(chunk, 'usage')) ?? this.#usage",
-      "this.#usage ?? readUsage(member(chunk, 'usage'))",
+      "readUsage(member(chunk, 'usage'), this.#context.most) ?? this.#usage",
+      "this.#usage ?? readUsage(member(chunk, 'usage'), this.#context.most)",
     ],
     [
       'nothing follows the finish of a choice',
@@ -79,8 +79,8 @@ const streams = [
     ],
     [
       'an estimate counts what was delivered',
-      'this.#completionBytes += Buffer.byteLength(content)',
-      'this.#completionBytes += 0 * content.length',
+      'this.#completionBytes += outputBytes({ content, reasoning, refusal, toolCalls })',
+      'this.#completionBytes += 0',
     ],
   ]),
   ...of('data-plane/answer/chat-stream.ts', streamTests, [
@@ -168,7 +168,7 @@ const rebuilding = of(
       "if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');",
       '',
     ],
-    ['usage of the node counts', "readUsage(member(answer, 'usage')) ??", 'undefined ??'],
+    ['usage of the node counts', "readUsage(member(answer, 'usage'), context.most) ??", 'undefined ??'],
     ["the id is the answer's own", 'id: completionId(context),', "id: member(answer, 'id'),"],
     ['the model is named as asked', 'model: context.model,', "model: member(answer, 'model'),"],
     ['a cut call is not shown as text', "finish === 'length' && context.tools", 'false'],

@@ -7,11 +7,12 @@ import { join } from 'node:path';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Behaviour } from '../../dev/simulator/behaviour.ts';
 import type { EndedExchange, SimStats } from '../../dev/simulator/ledger.ts';
-import type { UsageRow } from '../../schemas/usage.ts';
+import { type UsageRow, usageTopic } from '../../schemas/usage.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
-import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { type GatewayProcess, gatewayToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
 
@@ -109,7 +110,8 @@ export class SoakFleet extends ProcessFleet {
 
   /** Every row that a fresh fold of the usage log gives, in the order of the log. */
   async usageRows(): Promise<UsageRow[]> {
-    const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true });
+    const mac = new RecordMac(usageTopic, gatewayToken);
+    const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true, mac });
     const replicator = new UsageReplicator({ store, ...usageLogAt(this.logUrl) });
     replicator.start();
     try {

@@ -1,0 +1,167 @@
+/** One attack, and how it is run: for some seconds against a fleet, while an observer asks what other callers ask. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once, setMaxListeners } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { scaledMs } from '../support/budget.ts';
+import { operatorToken } from '../support/process-fleet.ts';
+import { type AttackFleet, agentNode, bystander, residentMiBMax, small } from './fleet.ts';
+import type { HostileServer } from './hostile-server.ts';
+import type { Plan, Seen } from './observer.ts';
+
+export interface Stage {
+  readonly fleet: AttackFleet;
+  /** A node, a control plane and a listener that must not be asked, in one. */
+  readonly hostile: HostileServer;
+  /** Aborts when the attack is to end. */
+  readonly signal: AbortSignal;
+}
+
+export interface Attack {
+  readonly name: string;
+  /** The listener, the log or the file that it is aimed at. */
+  readonly at: string;
+  /** Attacks until the signal, or to its own end, and gives what went wrong apart from what the observer sees. */
+  readonly run: (stage: Stage) => Promise<readonly string[]>;
+  /** Ends by itself after up to a minute: for the command alone. */
+  readonly isLong?: true;
+  /** Callers that share a bound with the attack, so that they may be refused, but not for long. */
+  readonly mayRefuse?: readonly string[];
+}
+
+export interface Outcome {
+  readonly name: string;
+  readonly at: string;
+  readonly seen: Seen;
+  readonly residentMiB: Readonly<Record<string, number>>;
+  readonly turnsMs: Readonly<Record<string, number>>;
+  readonly faults: readonly string[];
+}
+
+const observerFile = new URL(
+  import.meta.url.includes('/dist/test/') ? './observer.js' : '../../dist/test/attacks/observer.js',
+  import.meta.url,
+).pathname;
+/** Within this, every caller is answered at least once. */
+const answeredMsMax = 20_000;
+/** An attack that does not end after its signal, or by itself, is at fault. */
+const endMs = 120_000;
+
+function planOf(fleet: AttackFleet): Plan {
+  const { admin, metrics } = fleet.plane.ready;
+  const operator = { authorization: `Bearer ${operatorToken}` };
+  const completion = {
+    method: 'POST',
+    headers: { authorization: `Bearer ${fleet.key(bystander)}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: small, messages: [{ role: 'user', content: 'hello' }] }),
+  } as const;
+  return {
+    questions: {
+      console: { url: `${fleet.console}/api/sign-in` },
+      operator: { url: `${admin}/admin/v1/organisations`, headers: operator },
+      agent: { url: `${admin}/admin/v1/nodes/${agentNode}`, headers: operator, contains: '"up":true' },
+      gateway: { url: `${fleet.gateway.ready.api}/chat/completions`, ...completion },
+      health: { url: `${metrics}/readyz` },
+    },
+    revocations: { admin, token: operatorToken, organisation: bystander, everyMs: 500 },
+  };
+}
+
+export class Observer {
+  readonly #child: ChildProcess;
+  readonly #lines: AsyncIterator<string>;
+
+  constructor(fleet: AttackFleet) {
+    const file = join(fleet.dir, `observer.${Math.random().toString(36).slice(2)}.json`);
+    writeFileSync(file, JSON.stringify(planOf(fleet)), { mode: 0o600 });
+    this.#child = spawn(process.execPath, [observerFile, file], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#lines = createInterface({ input: this.#child.stdout as NodeJS.ReadableStream })[
+      Symbol.asyncIterator
+    ]();
+  }
+
+  /** What was seen since it was last asked. */
+  async seen(): Promise<Seen> {
+    this.#child.stdin?.write('\n');
+    const { value } = await this.#lines.next();
+    return JSON.parse(String(value)) as Seen;
+  }
+
+  async close(): Promise<void> {
+    if (this.#child.exitCode !== null) return;
+    const exited = once(this.#child, 'exit');
+    this.#child.stdin?.end();
+    await exited;
+  }
+}
+
+export async function runAttack(
+  { name, at, run, mayRefuse = [] }: Attack,
+  stage: Omit<Stage, 'signal'>,
+  observer: Observer,
+  seconds: number,
+): Promise<Outcome> {
+  const { fleet } = stage;
+  fleet.resetResident();
+  await fleet.longestTurnsMs();
+  // What the attack before has left to do is not blamed on this one.
+  await observed(observer, 0.5);
+  const end = new AbortController();
+  // One for each connection of the attack.
+  setMaxListeners(0, end.signal);
+  const running = run({ ...stage, signal: end.signal }).catch(String);
+  const seen = await observed(observer, seconds);
+  end.abort();
+  const found = await Promise.race([running, late(endMs)]);
+  const residentMiB = fleet.residentMiB();
+  const faults = [
+    ...(typeof found === 'string' ? [found] : found),
+    ...fleet.ended(),
+    ...Object.entries(residentMiB)
+      .filter(([, MiB]) => MiB > residentMiBMax)
+      .map(([process, MiB]) => `${process} held ${MiB} MiB`),
+    ...Object.entries(seen).flatMap(([caller, { answers, refusals, fault }]) => {
+      if (answers === 0) return [`${caller} was not answered: ${fault}`];
+      return refusals > 0 && !mayRefuse.includes(caller)
+        ? [`${caller} was refused ${refusals} times: ${fault}`]
+        : [];
+    }),
+  ];
+  return { name, at, seen, residentMiB, turnsMs: await fleet.longestTurnsMs(), faults };
+}
+
+/** For so long, and then until every caller was answered once, which takes longer where the machine is busy. */
+async function observed(observer: Observer, seconds: number): Promise<Seen> {
+  const startMs = performance.now();
+  let seen: Seen = {};
+  for (let restMs = seconds * 1000; restMs > 0; ) {
+    await pause(restMs);
+    seen = merged(seen, await observer.seen());
+    const isAnswered = Object.values(seen).every(({ answers }) => answers > 0);
+    restMs = isAnswered ? 0 : Math.min(500, startMs + scaledMs(answeredMsMax) - performance.now());
+  }
+  return seen;
+}
+
+function merged(before: Seen, after: Seen): Seen {
+  return Object.fromEntries(
+    Object.entries(after).map(([caller, waits]) => {
+      const { answers = 0, refusals = 0, longestMs = 0, fault = '' } = before[caller] ?? {};
+      return [
+        caller,
+        {
+          answers: answers + waits.answers,
+          refusals: refusals + waits.refusals,
+          longestMs: Math.max(longestMs, waits.longestMs),
+          fault: waits.fault || fault,
+        },
+      ];
+    }),
+  );
+}
+
+function late(ms: number): Promise<readonly string[]> {
+  return new Promise((resolve) => setTimeout(resolve, ms, ['the attack did not end']).unref());
+}

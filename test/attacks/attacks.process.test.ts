@@ -1,0 +1,54 @@
+/**
+ * The short form of the attacks: each for a moment, against processes with bounded heaps. Held is what a busy machine does
+ * not blur: that no process ends or holds more than its bound, that every other caller is answered and none refused, that a
+ * revocation is confirmed. `npm run attack` measures how long they wait.
+ */
+import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { Observer, runAttack } from './attack.ts';
+import { attacks } from './attacks.ts';
+import { AttackFleet } from './fleet.ts';
+import { HostileServer } from './hostile-server.ts';
+
+const seconds = 1;
+/** Of processor time; the bound of a turn is 50 ms, and more than one may be between two looks at a busy machine. */
+const turnMsMax = 250;
+const extraModels = 2000;
+
+let fleet: AttackFleet | undefined;
+let observer: Observer | undefined;
+let hostile: HostileServer | undefined;
+let isHarmed = false;
+
+beforeEach(async () => {
+  hostile ??= await HostileServer.start();
+  if (isHarmed) await stop();
+  isHarmed = true;
+  fleet ??= await AttackFleet.start({ hostileUrl: hostile.url, extraModels });
+  observer ??= new Observer(fleet);
+}, 120_000);
+afterEach(({ task }) => {
+  isHarmed = task.result?.state === 'fail';
+});
+async function stop(): Promise<void> {
+  await observer?.close();
+  await fleet?.close();
+  observer = undefined;
+  fleet = undefined;
+}
+afterAll(async () => {
+  await stop();
+  await hostile?.close();
+});
+
+const short = attacks.filter(({ isLong }) => !isLong);
+
+test.each(short.map((attack) => [attack.at, attack.name, attack] as const))(
+  '%s: %s: others are answered, and no process ends or outgrows its bound',
+  async (_at, _name, attack) => {
+    if (!fleet || !observer || !hostile) throw new Error('not started');
+    const { faults, turnsMs } = await runAttack(attack, { fleet, hostile }, observer, seconds);
+    expect(faults).toEqual([]);
+    for (const [process, ms] of Object.entries(turnsMs))
+      expect(ms, `a turn of ${process}`).toBeLessThan(turnMsMax);
+  },
+);

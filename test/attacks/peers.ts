@@ -1,0 +1,135 @@
+/** What hostile clients do with connections: hold them, feed them slowly, or ask again and again over many. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
+
+export interface Head {
+  readonly method?: string;
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** `Content-Length`, where it is not that of the body; `chunked`: in chunks. */
+  readonly length?: number | 'chunked';
+  readonly body?: string;
+}
+
+/** The bytes of a request with JSON to the listener at the URL. */
+export function requestTo(url: string, { method = 'POST', path, headers = {}, length, body }: Head): string {
+  const { host, origin } = new URL(url);
+  const bytes = length ?? Buffer.byteLength(body ?? '');
+  const lines = [
+    `${method} ${path} HTTP/1.1`,
+    `Host: ${host}`,
+    ...(method === 'GET' ? [] : [`Origin: ${origin}`, 'Content-Type: application/json']),
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    ...(bytes === 'chunked' ? ['Transfer-Encoding: chunked'] : []),
+    ...(typeof bytes === 'number' && method !== 'GET' ? [`Content-Length: ${bytes}`] : []),
+  ];
+  return `${lines.join('\r\n')}\r\n\r\n${body ?? ''}`;
+}
+
+/** Resolves when the signal aborts. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+async function openOrNone(url: string): Promise<RawPeer | undefined> {
+  return RawPeer.open(endpointOf(url)).catch(() => undefined);
+}
+
+export interface Held {
+  readonly count: number;
+  readonly bytes: string | Buffer;
+  /** Sent each second after them. */
+  readonly drip?: string;
+  /** Called once all connections are open. */
+  readonly whenHeld?: () => Promise<void>;
+}
+
+/** Opens connections, sends the bytes over each, and holds all until the signal. Gives what each was answered. */
+export async function hold(
+  url: string,
+  { count, bytes, drip, whenHeld }: Held,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const peers: RawPeer[] = [];
+  for (let opened = 0; opened < count && !signal.aborted; opened++) {
+    const peer = await openOrNone(url);
+    if (peer === undefined) continue;
+    peers.push(peer);
+    void peer.send(bytes);
+  }
+  await whenHeld?.();
+  while (!signal.aborted && drip !== undefined) {
+    for (const peer of peers) void peer.send(drip);
+    await Promise.race([pause(1000), aborted(signal)]);
+  }
+  await aborted(signal);
+  for (const peer of peers) peer.close();
+  return peers.map(({ text }) => text);
+}
+
+/** Each connection sends the request, and sends it again when it is answered. Gives how often each status came. */
+export async function flood(
+  url: string,
+  { connections, bytes }: { readonly connections: number; readonly bytes: string },
+  signal: AbortSignal,
+  counts = new Map<number, number>(),
+): Promise<ReadonlyMap<number, number>> {
+  const { host, port } = endpointOf(url);
+  const one = async (): Promise<void> => {
+    while (!signal.aborted) {
+      const socket = connect({ host, port, noDelay: true }, () => socket.write(bytes));
+      const leave = (): Socket => socket.destroy();
+      signal.addEventListener('abort', leave, { once: true });
+      socket.on('error', () => undefined);
+      socket.on('data', (chunk) => {
+        for (const status of statusesIn(chunk.toString('latin1'))) {
+          counts.set(status, (counts.get(status) ?? 0) + 1);
+          socket.write(bytes);
+        }
+      });
+      await once(socket, 'close');
+      signal.removeEventListener('abort', leave);
+      await pause(50);
+    }
+  };
+  await Promise.all(Array.from({ length: connections }, one));
+  return counts;
+}
+
+/** One-byte chunks without end: the most objects for the fewest bytes. */
+export async function oneByteChunks(url: string, head: string, signal: AbortSignal): Promise<void> {
+  const chunks = Buffer.from('1\r\n \r\n'.repeat(20_000));
+  while (!signal.aborted) {
+    const peer = await openOrNone(url);
+    if (peer === undefined) {
+      await pause(50);
+      continue;
+    }
+    const leave = (): void => peer.close();
+    signal.addEventListener('abort', leave, { once: true });
+    await peer.send(head);
+    while (!signal.aborted && !peer.isClosed) await peer.send(chunks);
+    signal.removeEventListener('abort', leave);
+    peer.close();
+  }
+}
+
+/** Connections over which the bytes are sent, and no answer is ever read. */
+export async function holdUnread(
+  url: string,
+  { count, bytes }: { readonly count: number; readonly bytes: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { host, port } = endpointOf(url);
+  const sockets = Array.from({ length: count }, () => {
+    const socket = connect({ host, port }, () => socket.write(bytes));
+    return socket.on('error', () => undefined).pause();
+  });
+  await aborted(signal);
+  for (const socket of sockets) socket.destroy();
+}

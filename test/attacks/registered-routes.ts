@@ -1,0 +1,44 @@
+/** The routes that the HTTP servers of a control plane really register, as they are made: a new route is among them. */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { FastifyInstance, RouteOptions } from 'fastify';
+import type { Access } from '../../control-plane/server/access.ts';
+
+export interface Route {
+  readonly method: string;
+  /** As it is registered, with names of parameters. */
+  readonly url: string;
+  readonly access: Access;
+  readonly isWebSocket: boolean;
+  /** Names that its query and body declare; undefined where it declares none. */
+  readonly query: readonly string[] | undefined;
+  readonly body: readonly string[] | undefined;
+}
+
+/** Of the servers that are made until `stop`. */
+export function watchRoutes(): { readonly routes: readonly Route[]; stop(): void } {
+  const routes: Route[] = [];
+  const onApp = (message: unknown): void => {
+    const { fastify } = message as { readonly fastify: FastifyInstance };
+    fastify.addHook('onRoute', (route) => {
+      if (route.method !== 'HEAD') routes.push(described(route));
+    });
+  };
+  subscribe('fastify.initialization', onApp);
+  return { routes, stop: () => unsubscribe('fastify.initialization', onApp) };
+}
+
+function described({ method, url, config, schema, websocket }: RouteOptions): Route {
+  return {
+    method: String(method),
+    url,
+    access: config?.access ?? 'operator',
+    isWebSocket: websocket === true,
+    query: namesOf(schema?.querystring),
+    body: namesOf(schema?.body),
+  };
+}
+
+function namesOf(schema: unknown): string[] | undefined {
+  const shape = (schema as { readonly shape?: object } | undefined)?.shape;
+  return shape === undefined ? undefined : Object.keys(shape);
+}
