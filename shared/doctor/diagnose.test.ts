@@ -13,6 +13,7 @@ const well: Known = {
   now,
   machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte, takenPorts: [] },
   log: {
+    refused: [],
     reachable: true,
     position: 5000,
     freshSeconds: 1,
@@ -21,6 +22,7 @@ const well: Known = {
     diskFreeBytes: 50 * gigabyte,
     history: { position: 5000, bytes: 1 },
     brokers: { faults: [], oldestBroker: 4.1, replicas: 3 },
+    topics: [{ topic: 'headgate.status', skipped: 0 }],
   },
   controlPlanes: ['cp-1', 'cp-2'].map((name) => ({
     name,
@@ -56,7 +58,10 @@ const well: Known = {
     organisations: [{ id: 'acme', tier: 'Team', activeKeys: 1, people: ['ana'] }],
     keys: [{ id: 'key-1', organisation: 'acme', expiresInDays: 30, createdBy: 'ana' }],
   },
-  limits: { differing: [], unlimitedTiers: ['Team'], usageFaults: { lost: 0 } },
+  limits: {
+    ...{ differing: [], unlimitedTiers: ['Team'], usageFaults: { lost: 0 } },
+    ...{ acceptsUnsigned: false, counterDifferences: [] },
+  },
   listeners: [{ name: 'admin', isLoopback: false, daysLeft: 60 }],
 };
 
@@ -65,6 +70,8 @@ function changed<Name extends keyof Known>(name: Name, change: (part: Known[Name
 }
 const machine = (change: object): DoctorFacts => changed('machine', (part) => ({ ...part, ...change }));
 const log = (change: object): DoctorFacts => changed('log', (part) => ({ ...part, ...change }));
+const topics = (change: object): DoctorFacts =>
+  log({ topics: [{ topic: 'headgate.status', skipped: 0, ...change }] });
 const plane = (change: object): DoctorFacts =>
   changed('controlPlanes', ([first, second]) => [first, { ...second, ...change }]);
 const gateway = (change: object): DoctorFacts => changed('gateways', ([first]) => [{ ...first, ...change }]);
@@ -84,6 +91,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [machine({ unwritable: ['data'] }), 'HG1006 fail data'],
   [{ ...machine({ node: '20.18.0' }), now: Date.parse('2028-01-01T00:00:00Z') }, 'HG1007 warn'],
   [machine({ takenPorts: [8080] }), 'HG1008 warn 8080'],
+  [machine({ overgrown: [{ name: 'state.db-wal', bytes: 3e9 }] }), 'HG1009 warn state.db-wal'],
   [log({ reachable: false }), 'HG2001 fail'],
   [log({ fault: 'an unknown event' }), 'HG2002 fail'],
   [log({ freshSeconds: 20 }), 'HG2003 warn'],
@@ -100,6 +108,15 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [log({ brokers: { faults: [], oldestBroker: 0 } }), 'HG2010 warn'],
   [log({ brokers: { faults: [], oldestBroker: 3.9, replicas: 1 } }), 'HG2011 warn'],
   [log({ brokers: { faults: [], oldestBroker: 4.1, replicas: 3 } }), ''],
+  [topics({ failing: { seconds: 9, reason: 'refused', isReached: true } }), 'HG2012 fail headgate.status'],
+  [
+    topics({ skipped: 2, lastSkipped: { partition: 0, offset: 9, cause: 'compressed' } }),
+    'HG2013 warn headgate.status',
+  ],
+  [
+    log({ refused: [{ topic: 'headgate.usage', count: 3, first: 7, last: 12 }] }),
+    'HG2016 fail headgate.usage',
+  ],
   [plane({ silentSeconds: 60 }), 'HG3001 warn cp-2'],
   [plane({ isDiverged: true }), 'HG3002 fail cp-2'],
   [plane({ foldVersion: 1 }), 'HG3003 warn cp-2'],
@@ -122,6 +139,8 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [gateway({ isMute: true }), 'HG4013 warn gw-1'],
   [node({ up: false, reason: 'connection refused' }), 'HG5001 fail n-1, HG6001 fail pool/m'],
   [node({ changesLastHour: 12 }), 'HG5002 warn n-1'],
+  [node({ overstatedTo: ['gw-1'] }), 'HG5005 warn n-1'],
+  [node({ withheld: true }), 'HG5006 warn n-1'],
   [node({ owner: 'cp-3' }), 'HG5003 fail n-1'],
   [node({ failedLoads: [{ model: 'm', reason: 'out of memory' }] }), 'HG5004 fail n-1'],
   [node({ models: [] }), 'HG6001 fail pool/m'],
@@ -152,6 +171,11 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
     'HG7002 warn Team',
   ],
   [limits({ usageFaults: { lost: 2 } }), 'HG7003 fail lost'],
+  [limits({ acceptsUnsigned: true }), 'HG7004 warn'],
+  [
+    limits({ counterDifferences: [{ organisation: 'acme', period: '2026-11-01', counters: 9, rows: 2 }] }),
+    'HG7005 warn acme',
+  ],
   [listener({ isLoopback: false, daysLeft: 5 }), 'HG8001 warn admin'],
   [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
   [listener({ isLoopback: false }), 'HG8002 warn admin'],
@@ -186,6 +210,17 @@ test('facts that are not known are not checked', () => {
   expect(new Set(diagnose({ machine: well.machine }).checks.map(({ group }) => group))).toEqual(
     new Set(['machine']),
   );
+});
+
+test('a topic is not read or not reached, and no gateway is forgotten whose reports cannot be read', () => {
+  const of = (facts: DoctorFacts, code: string) =>
+    diagnose(facts).checks.find((check) => check.code === code);
+  const failing = (isReached: boolean) => topics({ failing: { seconds: 9, reason: 'why', isReached } });
+  expect(of(failing(true), 'HG2012')?.text).toBe('it cannot be read for 9 s: why');
+  expect(of(failing(false), 'HG2012')?.text).toBe('it cannot be reached for 9 s: why');
+  const { gateways } = gateway({ state: 'STALE' });
+  expect(of({ ...well, gateways }, 'HG4002')?.next).toContain('headgate gateway forget gw-1');
+  expect(of({ ...log({ hasReports: false }), gateways }, 'HG4002')?.next).toMatch(/^forget no gateway: /);
 });
 
 test('brokers and ports that nobody looked at are not said to be well', () => {

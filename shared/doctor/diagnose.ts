@@ -2,7 +2,8 @@
 import { type DoctorCheck, type DoctorGroup, doctorGroups } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { gatewayChecks, nodeChecks } from './fleet-checks.ts';
-import { controlPlaneChecks, logChecks, machineChecks } from './machine-checks.ts';
+import { logChecks } from './log-checks.ts';
+import { controlPlaneChecks, machineChecks } from './machine-checks.ts';
 import { consoleChecks, limitChecks, modelChecks } from './model-checks.ts';
 
 /** In the order in which they are shown. */

@@ -12,6 +12,8 @@ interface MachineFacts {
   readonly readableSecrets?: readonly string[];
   /** Folders that a process is to write to and cannot. */
   readonly unwritable?: readonly string[];
+  /** Files of the data folder that are larger than they may become. */
+  readonly overgrown?: readonly { readonly name: string; readonly bytes: number }[];
   /** Ports that a process is to listen on, and another one has; left out where none was tried. */
   readonly takenPorts?: readonly number[];
 }
@@ -23,6 +25,15 @@ interface BrokerFacts {
   readonly replicas?: number;
   /** Release of the oldest broker, such as 3.9; 0: older than 2.1. */
   readonly oldestBroker?: number;
+}
+
+interface TopicFacts {
+  readonly topic: string;
+  /** Batches of records that no reader decodes. */
+  readonly skipped: number;
+  readonly lastSkipped?: { readonly partition: number; readonly offset: number; readonly cause: string };
+  /** `isReached`: although the brokers answer. */
+  readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
 }
 
 interface LogFacts {
@@ -37,8 +48,21 @@ interface LogFacts {
   /** Rows of the state differ from its digest. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
+  /** How this replica reads each topic. */
+  readonly topics?: readonly TopicFacts[] | undefined;
+  /** False: the status topic cannot be read, so that silence proves nothing. */
+  readonly hasReports?: boolean | undefined;
   /** Of a log on Kafka. */
   readonly brokers?: BrokerFacts | undefined;
+  /** Topics with records that did not count for want of a valid MAC, since the start. */
+  readonly refused?:
+    | readonly {
+        readonly topic: string;
+        readonly count: number;
+        readonly first: number;
+        readonly last: number;
+      }[]
+    | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
     | undefined;
@@ -91,6 +115,10 @@ interface NodeFacts {
   readonly models: readonly string[];
   /** Models that its agent could not load, and why. */
   readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
+  /** Gateways that it reported more tokens to than a request can use, in the last hour. */
+  readonly overstatedTo?: readonly string[] | undefined;
+  /** It reported more than the log takes of one node, in the last hour. */
+  readonly withheld?: boolean | undefined;
   /** Changes of its health in the last hour. */
   readonly changesLastHour?: number | undefined;
 }
@@ -137,6 +165,15 @@ interface LimitFacts {
   /** Tiers without any limit that organisations are on. */
   readonly unlimitedTiers: readonly string[];
   readonly usageFaults: Readonly<Record<string, number>>;
+  /** Usage without a MAC is accepted. */
+  readonly acceptsUnsigned: boolean;
+  /** Periods in which the counters of the gateways and the rows of usage differ at rest, in tokens. */
+  readonly counterDifferences: readonly {
+    readonly organisation: string;
+    readonly period: string;
+    readonly counters: number;
+    readonly rows: number;
+  }[];
 }
 
 interface ListenerFacts {

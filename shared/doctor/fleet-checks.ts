@@ -24,7 +24,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
   {
     code: 'HG4002',
     well: 'no gateway is stale',
-    find: of('gateways', (gateways) =>
+    find: of('gateways', (gateways, { log }) =>
       each(
         gateways,
         ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
@@ -34,7 +34,10 @@ export const gatewayChecks: readonly DoctorCheck[] = [
           silentSeconds > silentWarnSeconds
             ? `it has not reported for ${Math.round(silentSeconds)} s`
             : `its last proof of freshness is ${Math.round(freshSeconds ?? 0)} s old: it accepts no key`,
-        ({ name }) => `check its log and network; if it was removed: headgate gateway forget ${name}`,
+        ({ name }) =>
+          log?.hasReports === false
+            ? 'forget no gateway: its reports may be there, and this replica cannot read headgate.status (HG2012)'
+            : `check its log and network; if it was removed: headgate gateway forget ${name}`,
       ),
     ),
   },
@@ -174,7 +177,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
         'warn',
         ({ name }) => name,
         () => 'its metrics listener cannot be reached from this replica: explain does not find its requests',
-        () => 'give it a --metrics-bind that control planes reach, and the same gateway token',
+        () => 'give it a --metrics-bind that control planes reach, and the same gateway token and build',
       ),
     ),
   },
@@ -243,6 +246,36 @@ export const nodeChecks: readonly DoctorCheck[] = [
             next: `headgate node get ${id}, then the log of its engine`,
           }),
         ),
+      ),
+    ),
+  },
+  {
+    code: 'HG5005',
+    well: 'nodes report no more tokens than requests can use',
+    find: of('nodes', (nodes) =>
+      each(
+        nodes,
+        ({ overstatedTo = [] }) => overstatedTo.length > 0,
+        'warn',
+        ({ id }) => id,
+        ({ overstatedTo = [] }) =>
+          `it reported more tokens than a request can use (${overstatedTo.join(', ')}); less was billed`,
+        ({ id }) => `see who runs ${id} and which engine it is; headgate node drain ${id}`,
+      ),
+    ),
+  },
+  {
+    code: 'HG5006',
+    well: 'the log takes what nodes report',
+    find: of('nodes', (nodes) =>
+      each(
+        nodes,
+        ({ withheld }) => withheld === true,
+        'warn',
+        ({ id }) => id,
+        () => 'it reported more than the log takes of one node a day: changes of its models are withheld',
+        ({ id }) =>
+          `headgate events list --newest --node ${id}; if its agent is not to be trusted, revoke its token`,
       ),
     ),
   },

@@ -1,13 +1,13 @@
-/** Checks of the machine, the log and the control planes. */
-import { type DoctorCheck, each, type Finding, of, when, wrongClocks } from './check.ts';
+/** Checks of the machine and the control planes. */
+import { type DoctorCheck, each, of, when, wrongClocks } from './check.ts';
 
 const gigabyte = 1024 ** 3;
-const diskFail = gigabyte;
-const diskWarn = 5 * gigabyte;
+export const diskFail = gigabyte;
+export const diskWarn = 5 * gigabyte;
 const openFilesMin = 4096;
 /** Node releases and the end of their maintenance. */
 const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '2027-04-30', 24: '2028-04-30' };
-const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
+export const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
 
 export const machineChecks: readonly DoctorCheck[] = [
   {
@@ -107,156 +107,25 @@ export const machineChecks: readonly DoctorCheck[] = [
           'end that process, or give another port with --port, --metrics-port, --console-port or --play-port',
       ),
   },
+  {
+    code: 'HG1009',
+    well: 'files of the data folder are within their bounds',
+    find: of('machine', ({ overgrown = [] }) =>
+      each(
+        overgrown,
+        () => true,
+        'warn',
+        ({ name }) => name,
+        ({ bytes }) => `this file has ${gigabytes(bytes)}, more than it needs`,
+        () => 'look for another program that has it open, and restart the process',
+      ),
+    ),
+  },
 ];
 
 /** A year in which an old release is no finding: quiet when well. */
 const graceMs = 365 * 86_400_000;
 
-const freshWarnSeconds = 10;
-
-export const logChecks: readonly DoctorCheck[] = [
-  {
-    code: 'HG2001',
-    well: 'the log is reachable',
-    find: of('log', ({ reachable }) =>
-      when(
-        !reachable,
-        'fail',
-        'the control log cannot be reached',
-        'check the brokers, or the folder of HEADGATE_LOG',
-      ),
-    ),
-  },
-  {
-    code: 'HG2002',
-    well: 'the fold continues',
-    find: of('log', ({ fault }) =>
-      when(
-        fault !== undefined,
-        'fail',
-        `the log is not followed any more: ${fault}`,
-        'see docs/operate.md for recovery',
-      ),
-    ),
-  },
-  {
-    code: 'HG2003',
-    well: 'the state is proven fresh',
-    find: of('log', ({ freshSeconds: age, reachable }) =>
-      when(
-        reachable && (age === null || age > freshWarnSeconds),
-        'warn',
-        age === null
-          ? 'the state was never proven fresh'
-          : `the last proof of freshness is ${Math.round(age)} s old`,
-        'check the latency of the log and the load of this replica',
-      ),
-    ),
-  },
-  {
-    code: 'HG2004',
-    well: 'every record of the log counts',
-    find: of('log', ({ skipped }) =>
-      when(
-        skipped > 1000,
-        'warn',
-        `${skipped} records in the log do not extend the chain: something else writes to the topic`,
-        'restrict who may write to headgate.control',
-      ),
-    ),
-  },
-  {
-    code: 'HG2005',
-    well: 'all control planes may sign the log',
-    find: of('controlPlanes', (planes, { log }) =>
-      each(
-        planes,
-        ({ maySign }) => log?.isSigned === true && !maySign,
-        'fail',
-        ({ name }) => name,
-        () => 'the log is signed, and this replica has no key of a signer: its commands are refused',
-        () => 'headgate signer add PUBLIC-KEY-FILE, then give the replica the key with HEADGATE_SIGNING_KEY',
-      ),
-    ),
-  },
-  {
-    code: 'HG2006',
-    well: 'the state agrees with the checkpoints of the log',
-    find: of('log', ({ divergedAt }) =>
-      when(
-        divergedAt !== undefined,
-        'fail',
-        `the state differs from the checkpoint at ${divergedAt}`,
-        'stop this replica, delete its state.db and start it again',
-      ),
-    ),
-  },
-  {
-    code: 'HG2007',
-    well: 'the history is complete',
-    find: of('log', ({ history, position }) =>
-      when(
-        history !== undefined && (history.fault !== undefined || position - history.position > 1000),
-        'warn',
-        history?.fault === undefined
-          ? `the history has ${history?.position} of ${position} commits: reads of the past wait`
-          : `the history cannot be read: ${history.fault}`,
-        'wait until it is made; if it does not proceed, see the log of the control plane',
-      ),
-    ),
-  },
-  {
-    code: 'HG2008',
-    well: 'the disk of the control plane has room',
-    find: of('log', ({ diskFreeBytes: free, history }) =>
-      when(
-        free !== undefined && free < diskWarn,
-        free !== undefined && free < diskFail ? 'fail' : 'warn',
-        `the disk of the control plane has ${gigabytes(free ?? 0)} left; its history takes ${gigabytes(history?.bytes ?? 0)}`,
-        'free some disk space, or move the data folder',
-      ),
-    ),
-  },
-  {
-    code: 'HG2009',
-    well: 'the topics have the settings that they need',
-    find: ({ log }) =>
-      log?.brokers?.faults.map(
-        ({ topic, text, next }): Finding => ({ level: 'fail', object: topic, text, next }),
-      ),
-  },
-  {
-    code: 'HG2010',
-    well: 'the brokers are of a supported release',
-    find: ({ log }) => {
-      const release = log?.brokers?.oldestBroker;
-      if (release === undefined) return undefined;
-      return when(
-        release < brokerReleaseMin,
-        'warn',
-        `a broker speaks as Kafka ${release === 0 ? 'before 2.1' : release.toFixed(1)} does, which is no longer maintained`,
-        `upgrade the brokers to Kafka ${brokerReleaseMin} or newer`,
-      );
-    },
-  },
-  {
-    code: 'HG2011',
-    well: 'the log is on several brokers',
-    find: ({ log }) => {
-      const replicas = log?.brokers?.replicas;
-      if (replicas === undefined) return undefined;
-      return when(
-        replicas < 2,
-        'warn',
-        'a topic is on one broker alone: with that broker the log is lost',
-        'run three brokers, then give the topics three replicas: see docs/kafka.md',
-      );
-    },
-  },
-];
-
-/** Releases before it get no more corrections of the project. */
-const brokerReleaseMin = 3.9;
 const silentWarnSeconds = 10;
 
 export const controlPlaneChecks: readonly DoctorCheck[] = [

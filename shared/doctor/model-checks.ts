@@ -1,5 +1,5 @@
 /** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
-import { type DoctorCheck, each, endingCertificates, type Finding, of } from './check.ts';
+import { type DoctorCheck, each, endingCertificates, type Finding, of, when } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
@@ -200,6 +200,33 @@ export const limitChecks: readonly DoctorCheck[] = [
         ([kind]) => kind,
         ([kind, count]) => `${count} rows of usage were ${kind}, and are not billed`,
         () => 'see the log of the control plane: usage rows',
+      ),
+    ),
+  },
+  {
+    code: 'HG7004',
+    well: 'usage without a MAC does not count',
+    find: of('limits', ({ acceptsUnsigned }) =>
+      when(
+        acceptsUnsigned,
+        'warn',
+        'usage without a MAC counts: everybody who can write to headgate.usage can bill, and use up allowances',
+        'once all gateways are upgraded, start the control planes without --accept-unsigned-usage',
+      ),
+    ),
+  },
+  {
+    code: 'HG7005',
+    well: 'the counters of the gateways are those of the rows of usage',
+    find: of('limits', ({ counterDifferences }) =>
+      each(
+        counterDifferences,
+        () => true,
+        'warn',
+        ({ organisation }) => organisation,
+        ({ period, counters, rows }) =>
+          `in the period from ${period} gateways counted ${counters} tokens, and the rows of usage have ${rows}`,
+        () => 'a data folder was lost, or rows were: compare with headgate usage export',
       ),
     ),
   },
