@@ -19,6 +19,8 @@ const minutes = 24;
 const slotted = ['slots-0', 'slots-1'];
 /** A gateway whose feed is so old may have been cut off, and then admits its share. */
 const cutOffSeconds = 1;
+/** A process that ended may have used its share so long after the record that ends it. */
+const idEndsMs = 1000;
 
 interface Answers {
   admitted: number;
@@ -35,7 +37,8 @@ export class LimitedFleet extends ProcessFleet {
   #admin: DevAdmin | undefined;
   readonly #keys = new Map<string, string>();
   /** Organisations of the tier Minute whose minute no case has used. */
-  readonly #unused = Array.from({ length: minutes }, (_, index) => `minute-${index}`);
+  readonly #unused = new Set(Array.from({ length: minutes }, (_, index) => `minute-${index}`));
+  #disturbedMs = 0;
 
   async begin(gateways: number): Promise<void> {
     const organisations = [...this.#unused, ...slotted];
@@ -76,13 +79,27 @@ export class LimitedFleet extends ProcessFleet {
     await Promise.all(this.gateways.map((each) => until(() => this.knows(each, slotted.at(-1) ?? ''))));
   }
 
-  /** An organisation that no case has used, of whose minute at least so much is left: of those that have most, so that a test seldom waits. */
-  async freshMinute(ms: number): Promise<string> {
-    const left = (id: string) => windowStartMs(id, Date.now()) + windowMs - Date.now();
-    const id = this.#unused.sort((a, b) => left(a) - left(b)).pop();
-    if (id === undefined) throw new Error('every minute is used');
-    if (left(id) < ms) await until(() => left(id) > ms, 90_000);
-    return id;
+  /** Gateways died, or took other ids, until now: what these had of a minute that has begun, nobody else uses until it ends. */
+  disturbed(): void {
+    this.#disturbedMs = Date.now() + idEndsMs;
+  }
+
+  /**
+   * An organisation that no case has used, of whose minute at least so much is left: of those that have most, so that a test
+   * seldom waits. `undisturbed`: and whose minute began after gateways last died or took other ids.
+   */
+  async freshMinute(ms: number, { undisturbed = true } = {}): Promise<string> {
+    const start = (id: string) => windowStartMs(id, Date.now());
+    const isFresh = (id: string) =>
+      start(id) + windowMs - Date.now() > ms && (!undisturbed || start(id) > this.#disturbedMs);
+    if (this.#unused.size === 0) throw new Error('every minute is used');
+    let id: string | undefined;
+    await until(() => {
+      id = [...this.#unused].filter(isFresh).sort((a, b) => start(b) - start(a))[0];
+      return id !== undefined;
+    }, 90_000);
+    this.#unused.delete(id ?? '');
+    return id ?? '';
   }
 
   /** What `headgate limits show` says. */
@@ -223,11 +240,12 @@ async function shows(
 }
 
 /**
- * Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. What gateways that died in it, or
- * took another id, may have used of their standing shares, nobody else uses: `unused` at most, which is half of it at most.
+ * Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. `undisturbed: false`: gateways died
+ * in that minute, or took other ids, and what these had of their standing shares, half of the limit at most, nobody else uses.
  */
-async function coldBurst(fleet: LimitedFleet, unused = 0): Promise<void> {
-  const organisation = await fleet.freshMinute(12_000);
+async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Promise<void> {
+  const unused = undisturbed ? 0 : minuteLimit / 2;
+  const organisation = await fleet.freshMinute(12_000, { undisturbed });
   const before = (await fleet.seen()).requests;
   const all: Answers[] = [];
   const exempt = await fleet.exempt(minuteLimit, async () => {
@@ -287,7 +305,7 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   log.leave();
   try {
     await until(async () => (await ages()).every((age) => age > 2.1));
-    const away = await fleet.freshMinute(12_000);
+    const away = await fleet.freshMinute(12_000, { undisturbed: false });
     for (const gateway of fleet.gateways) {
       const { admitted, other } = await fleet.burst([gateway], away, minuteLimit);
       expect(other).toEqual([]);
@@ -300,7 +318,8 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
     log.come();
   }
   await until(async () => (await ages()).every((age) => age < 1), 60_000);
-  await coldBurst(fleet, minuteLimit / 2);
+  fleet.disturbed();
+  await coldBurst(fleet, { undisturbed: false });
 }
 
 /** A client that stays on one gateway gets the whole limit, and no gateway admits a request beyond it. */
@@ -415,7 +434,8 @@ async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise
     fleet.gateways[0] = await fleet.gateway('gateway-0');
     await until(async () => (await streams.begin(1)) === 200);
   });
-  await coldBurst(fleet, minuteLimit / 2);
+  fleet.disturbed();
+  await coldBurst(fleet, { undisturbed: false });
 }
 
 /** Each case of the limits, one after the other, on the gateways that there are. */
