@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
+import { nameSchema } from '../../schemas/names.ts';
 import { runs } from '../../test/support/budget.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { exportFleet } from './fleet.ts';
@@ -340,7 +341,7 @@ const limit = fc.option(fc.nat(), { nil: undefined });
 const limits = { requestsPerMinute: limit, concurrency: limit, contextTokens: limit };
 const text = fc
   .string({ minLength: 1, maxLength: 20, unit: 'grapheme' })
-  .filter((name) => !/\p{Cc}|\p{Cs}/u.test(name));
+  .filter((name) => nameSchema.safeParse(name).success);
 
 /** Documents that are valid by their making; undefined members are left out, as JSON leaves them out. */
 const fleets: fc.Arbitrary<Fleet> = fc

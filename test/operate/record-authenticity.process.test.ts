@@ -30,6 +30,8 @@ let plane: Plane;
 let gateway: GatewayProcess;
 let apiKey: string;
 let period: string;
+/** Requests of this file that were answered. */
+let answered = 0;
 
 /** Of the tier: what a forged record uses up fits in, so that it would be seen, and requests are published at once. */
 const tokensMax = 1500;
@@ -45,7 +47,8 @@ beforeAll(async () => {
   apiKey = (await admin.createKey('acme', 'k')).value;
   gateway = await fleet.gateway('gw');
   await until(async () => (await statusWith(gateway.ready.api, apiKey)) === 200, 60_000);
-  for (let n = 1; n < requests; n++) expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
+  answered = 1;
+  while (answered < requests) await expectAnswer();
   await until(async () => (await usage())['requests'] === requests && (await used()) > 0, 60_000);
   period = String((await usage())['period']);
 }, 180_000);
@@ -58,9 +61,15 @@ const usage = async () =>
   (await fleet.admin(plane).call('GET', '/usage?organisation=acme')) as Record<string, unknown>;
 const limits = () => fleet.admin(plane).call('GET', '/organisations/acme/limits');
 const used = async (): Promise<number> => (await limits()).tokens.used;
+const areRowsFolded = async () => Number((await usage())['requests']) === answered;
+
+async function expectAnswer(): Promise<void> {
+  expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
+  answered++;
+}
 
 /** Everything that a forged record would change. */
-async function answers(): Promise<object> {
+async function answers() {
   const { items } = await fleet.admin(plane).call('GET', '/gateways');
   const { tokens, concurrency } = await limits();
   const { requests: completed, totalTokens, models } = await usage();
@@ -177,7 +186,7 @@ test('a record without a valid MAC counts nowhere, on no topic, and doctor names
       /^8 records have no valid MAC .* offsets \d+ to \d+$/,
     );
   expect(await answers()).toEqual(before);
-  expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
+  await expectAnswer();
 }, 180_000);
 
 test('the numbers of a gateway are taken by nobody: what it completes afterwards counts', async () => {
@@ -188,13 +197,14 @@ test('the numbers of a gateway are taken by nobody: what it completes afterwards
     ...{ promptTokens: 0, completionTokens: 0, requestId: `r-${index}`, replica: randomUUID() },
   }));
   await append(usageTopic, [[json(next), null]]);
-  const before = Number((await usage())['requests']);
-  expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
-  await until(async () => Number((await usage())['requests']) > before, 60_000);
+  await expectAnswer();
+  await until(areRowsFolded, 60_000);
 }, 180_000);
 
 test('a record that is written again with its MAC counts once', async () => {
-  const before = await answers();
+  await until(areRowsFolded, 60_000);
+  // The counter of tokens may still rise to what the rows have, but not above it.
+  const { used: _, ...before } = await answers();
   for (const topic of topics) {
     const log = await openLog(fleet.logUrl, { topic }, { allowTrimmed: true });
     const mac = new RecordMac(topic, gatewayToken);
@@ -214,7 +224,9 @@ test('a record that is written again with its MAC counts once', async () => {
     const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
     return Number(/headgate_usage_rows_total\{outcome="repeated"\} (\d+)/.exec(metrics)?.[1]) > 0;
   }, 60_000);
-  expect(await answers()).toEqual(before);
+  const { used: counted, ...after } = await answers();
+  expect(after).toEqual(before);
+  expect(counted).toBeLessThanOrEqual(Number(after.totalTokens));
   const faults = (await findings()).map(({ code, object }) => `${code} ${object}`);
   expect(faults).not.toContain('HG7003 differing');
 }, 180_000);
