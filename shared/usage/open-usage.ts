@@ -88,7 +88,7 @@ export function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): U
   return openUsageStore(join(dataDir, 'usage.db'), options);
 }
 
-export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac'> {
+export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'partitions'> {
   readonly logUrl: string;
   /** The folder of `usage.db`. */
   readonly dataDir: string;
@@ -109,7 +109,9 @@ export interface OpenedUsage {
 /** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
   const { logger, logUrl, dataDir, tokens, onApplied, ...storeOptions } = options;
-  const store = openUsageStoreIn(dataDir, { ...storeOptions, mac: new RecordMac(usageTopic, ...tokens) });
+  const { partitions } = usageLogAt(logUrl);
+  const mac = new RecordMac(usageTopic, ...tokens);
+  const store = openUsageStoreIn(dataDir, { ...storeOptions, partitions, mac });
   try {
     return { reader: store, ...followUsage({ store, logUrl, logger, ...(onApplied && { onApplied }) }) };
   } catch (error) {

@@ -43,7 +43,7 @@ export interface FoldCounts {
   lost: number;
   /** Rows of a version that this build does not know: an alarm, this usage is not counted. */
   unread: number;
-  /** Records that are not usage rows. */
+  /** Records that are not usage rows, and rows in another partition than that of their incarnation. */
   junk: number;
   /** Records without a MAC, or with none of the gateway token: an alarm, nothing in them is counted. */
   unsigned: number;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { statusTopic } from '../../schemas/status.ts';
-import { usageTopic } from '../../schemas/usage.ts';
+import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
@@ -466,4 +466,20 @@ test('the allowance is answered in microseconds', () => {
     for (let round = 0; round < rounds; round++) usage.poolTokens('acme', period);
   });
   expect((cpuMs / rounds) * 1000).toBeLessThan(15);
+});
+
+test('a copy of signed rows in another partition takes nothing from a reader that comes to it first', () => {
+  const mac = new RecordMac(usageTopic, 'the gateway token');
+  const usage = store({ mac, acceptUnsigned: false, partitions: 12 });
+  const signed = (from: number, ...values: unknown[]): LogRecord[] =>
+    records(from, ...values).map((record) => ({ ...record, signature: mac.of(record.value) }));
+  const own = usagePartitionOf(a, 12);
+  const other = (own + 1) % 12;
+  usage.begin(other, 10);
+  usage.begin(own, 2);
+  // The partition of the copy has lost its first records, so that any number may be the first of an incarnation.
+  expect(usage.apply(other, signed(9, [row(a, 3)])).consumed).toBe(1);
+  usage.apply(own, signed(0, [row(a, 1), row(a, 2)], [row(a, 3)]));
+  expect(usage.totals('acme', period).requests).toBe(3);
+  expect(usage.counts).toMatchObject({ applied: 3, repeated: 0, junk: 1 });
 });

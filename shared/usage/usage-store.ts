@@ -5,7 +5,7 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { readUsageRecord, type UsageRow } from '../../schemas/usage.ts';
+import { readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { RefusedRecords } from '../log/core/record-mac.ts';
 import {
@@ -41,6 +41,8 @@ export interface UsageStoreOptions extends UsageAuthenticity {
   /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
   readonly rebuild?: boolean;
   readonly parkedMax?: number;
+  /** Of the log. Rows count in the partition of their incarnation alone: a copy elsewhere could be read before the rows before them. */
+  readonly partitions?: number;
 }
 
 export interface ModelUsage {
@@ -189,7 +191,8 @@ export class UsageStore {
       for (const record of records) {
         const refusal = this.#partitions.refusalOf(at, record);
         at = after(at, record, refusal);
-        if (refusal === undefined) this.#fold(record, at.trimmed, { state, counts, gapped });
+        const into = { partition, state, counts, gapped };
+        if (refusal === undefined) this.#fold(record, at.trimmed, into);
         else {
           counts[refusal]++;
           refused.push(record.offset);
@@ -324,7 +327,12 @@ export class UsageStore {
     const { rows, junk } = readUsageRecord(record.value);
     into.counts.junk += junk;
     const options = { trimmedStart, parkedMax: this.#options.parkedMax ?? parkedMaxDefault };
+    const { partitions } = this.#options;
     for (const row of rows) {
+      if (partitions !== undefined && usagePartitionOf(row.incarnation, partitions) !== into.partition) {
+        into.counts.junk++;
+        continue;
+      }
       into.state.resolve(row);
       if (foldRow(into.state, row, options, into.counts) === 'parked') into.gapped.add(row.incarnation);
     }
@@ -360,6 +368,7 @@ export type UsageReader = Pick<
 >;
 
 interface FoldInto {
+  readonly partition: number;
   readonly state: UsageState;
   readonly counts: FoldCounts;
   readonly gapped: Set<string>;
