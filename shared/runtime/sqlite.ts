@@ -152,7 +152,7 @@ function schemaOf(db: Database): ReadonlyMap<string, string> {
     rows.map(({ name, what, sql, columns }) => {
       const words =
         sql
-          .replace(/--.*/g, '')
+          .replace(/--[^\n]*/g, '')
           .toLowerCase()
           .match(/[^\s(),]+/g) ?? [];
       return [`${what} ${JSON.stringify(name)}`, `${columns} ${[...new Set(words)].sort().join(' ')}`];
