@@ -9,11 +9,13 @@ type TokenRow = Pick<RowOf<'node_token'>, 'id' | 'node'>;
 export class Admissions {
   readonly #byHash: Statement<[Buffer], TokenRow>;
   readonly #byId: Statement;
+  readonly #ofNode: Statement;
 
   constructor(db: Database) {
     this.#byHash = db.prepare<[Buffer], TokenRow>(
       'SELECT id, node FROM node_token WHERE hash = ? AND revoked_at IS NULL',
     );
+    this.#ofNode = db.prepare('SELECT 1 FROM node_token WHERE node = ? AND revoked_at IS NULL');
     this.#byId = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
   }
 
@@ -21,6 +23,11 @@ export class Admissions {
   of(token: string): Admission | undefined {
     const row = this.#byHash.get(hashSecret(token));
     return row && { node: row.node, token: row.id };
+  }
+
+  /** False once all tokens of the node were revoked. */
+  canAttach(node: string): boolean {
+    return this.#ofNode.get(node) !== undefined;
   }
 
   /** False once the token was revoked. */

@@ -1,6 +1,6 @@
 /**
  * The sessions of the agents at this replica: who is attached, and what their heartbeats mean for claim and health of their
- * nodes. Down is reported at once; up is damped. Heartbeats never enter the log, and what does is bounded for each node,
+ * nodes. A node whose agent falls silent is verified; down is reported at once, up is damped. Heartbeats never enter the log, and what does is bounded for each node,
  * whatever its agent sends. Every heartbeat and every scan compares the present with the log, so a report that failed is
  * retried by the next. The states of a session are in session-state.ts.
  */
@@ -8,9 +8,11 @@ import { type Beat, closeCodes, type LiveNode } from '../../schemas/node-message
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { AbsentAgents } from './absent-agents.ts';
 import { Admissions } from './admissions.ts';
 import { type Admission, AgentConnection, type AgentSocket, type EndCause } from './agent-connection.ts';
 import { Installs } from './installs.ts';
+import type { NodeIntervals } from './intervals.ts';
 import { type HeldHeartbeat, heldOf, liveOf, type NodesReport, reportOf } from './live-report.ts';
 import { down, type Health, healthOf } from './node-health.ts';
 import { NodeLimits } from './node-limits.ts';
@@ -25,8 +27,9 @@ export interface AgentSessionsOptions {
   readonly snapshot: Snapshot;
   /** Does this replica reach the log? Where it does not, agents are sent to another. */
   readonly canReport: () => boolean;
-  /** An agent that sends no heartbeat for so long is disconnected. */
-  readonly silenceMsMax: number;
+  /** A node's own credential by its name; undefined where this replica does not have it. */
+  readonly credential: (name: string) => string | undefined;
+  readonly intervals: NodeIntervals;
   /** Counts, by node, the reports that the log did not take. */
   readonly withheld: RateLimitedLine;
   readonly logger: Logger;
@@ -56,7 +59,7 @@ interface EventDetails {
 
 const lostReasons: Readonly<Record<EndCause, string>> = {
   lost: 'its agent is gone',
-  silent: 'no beat in time',
+  silent: 'no heartbeat in time',
   protocol: 'its agent misbehaves',
   dismissed: 'its agent was sent away',
 };
@@ -69,6 +72,7 @@ export class AgentSessions {
   readonly #connected = new Set<AgentSession>();
   readonly #limits = new Map<string, NodeLimits>();
   readonly #orphans: OrphanedNodes;
+  readonly #absent: AbsentAgents;
   readonly #installs: Installs;
   readonly #admissions: Admissions;
   #stopping = false;
@@ -78,10 +82,16 @@ export class AgentSessions {
     this.#options = options;
     this.#installs = new Installs(db);
     this.#admissions = new Admissions(db);
-    this.#orphans = new OrphanedNodes({
-      ...options,
-      isAttached: (id) => this.#attached.has(id),
+    const isAttached = (id: string): boolean => this.#attached.has(id);
+    this.#absent = new AbsentAgents({
+      ...{ ...options, isAttached },
+      canAttach: (id) => this.#admissions.canAttach(id),
+      attachedCount: () => this.#attached.size,
       reportDown: (id, reason) => this.#reportDown(id, reason),
+    });
+    this.#orphans = new OrphanedNodes({
+      ...{ ...options, isAttached },
+      verify: (id, reason) => this.#absent.verify(id, reason),
       onScan: (known) => this.#onScan(known),
       onLogUnreachable: () => this.#dismissAll('this replica cannot reach the log now'),
     });
@@ -99,7 +109,7 @@ export class AgentSessions {
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#dismissAll('this replica ends');
-    await this.#orphans.stop();
+    await Promise.all([this.#orphans.stop(), this.#absent.stop()]);
   }
 
   /** What a token admits to; undefined where it is unknown or revoked. */
@@ -118,7 +128,7 @@ export class AgentSessions {
   attach(socket: AgentSocket, admission: Admission): void {
     const session: AgentSession = {
       node: admission.node,
-      connection: new AgentConnection(socket, admission, this.#options.silenceMsMax, {
+      connection: new AgentConnection(socket, admission, this.#options.intervals.agentSilenceMsMax, {
         onHeartbeat: (heartbeat) => this.#onHeartbeat(session, heartbeat),
         onLeaving: () => this.#dispatch(session, 'stop-announced'),
         onEnd: (cause) => this.#onEnd(session, cause),
@@ -175,6 +185,7 @@ export class AgentSessions {
         this.#orphans.agentDetached(node);
         this.#options.logger.info({ node, cause }, 'agent disconnected');
       },
+      verify: ({ node }, { reason = lostReasons.lost }) => this.#absent.verify(node, reason),
       'report-down': ({ node }, { reason = lostReasons.lost }) => {
         this.#reportDown(node, reason).catch(() => undefined);
       },
@@ -265,7 +276,8 @@ export class AgentSessions {
     this.#connected.delete(session);
     if (cause === 'dismissed') this.#dispatch(session, 'dismissed', { cause });
     else {
-      const event = this.#orphans.hasRunContinuously ? 'lost' : 'lost-while-starved';
+      const noticed = cause === 'protocol' ? 'misbehaved' : 'lost';
+      const event = this.#orphans.hasRunContinuously ? noticed : 'lost-while-starved';
       this.#dispatch(session, event, { cause, reason: lostReasons[cause] });
     }
   }

@@ -3,9 +3,8 @@
  * it is down. A node whose owner has been silent for five seconds is claimed by the first replica that notices.
  */
 import { setMaxListeners } from 'node:events';
-import type { Dialect } from '../../schemas/names.ts';
 import { ImageModels } from '../../shared/engines/image-models.ts';
-import { type Probed, probe } from '../../shared/engines/probe.ts';
+import { type Probed, type ProbeTarget, probe } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -17,7 +16,8 @@ import { NodeLimits } from './node-limits.ts';
 import type { NodeReporter } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
-const missesUntilDown = 3;
+/** A node that answered is down after so many probes in a row without an answer. */
+export const missesUntilDown = 3;
 
 export interface ProberOptions {
   readonly reporter: NodeReporter;
@@ -95,7 +95,7 @@ export class NodeProber {
       while (!signal.aborted && !isHalted()) {
         const node = reporter.node(id);
         if (node?.owner !== reporter.owner || node.agent === 1) return;
-        const answer = await probe(this.#target(node), imageModels);
+        const answer = await probe(probeTarget(node, this.#options.credential), imageModels);
         misses = answer.up ? 0 : misses + 1;
         damped ??= resumeDamping(lastReportedUp(node), dampSecondsMin);
         if (answer.up || misses >= missesUntilDown) {
@@ -124,10 +124,12 @@ export class NodeProber {
     if (limits.admits(health, node)) await reporter.reportHealth(id, health);
     else withheld.add(id);
   }
+}
 
-  #target(node: NodeRow): { url: string; dialect: Dialect; credential: string | undefined } {
-    const name = node.credential;
-    const credential = name === null ? undefined : this.#options.credential(name);
-    return { url: node.url, dialect: node.dialect, credential };
-  }
+/** `credential`: the node's own by its name; undefined where this replica does not have it. */
+export function probeTarget(
+  { url, dialect, credential: name }: NodeRow,
+  credential: (name: string) => string | undefined,
+): ProbeTarget {
+  return { url, dialect, credential: name === null ? undefined : credential(name) };
 }

@@ -56,9 +56,8 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const prober = new NodeProber({ reporter, liveness, isHalted, credential, withheld, logger, intervals });
   // Where the fold stopped, heartbeats cannot be compared with the log.
   const canReport = (): boolean => publisher.acknowledgedWithin(cutOffMs) && !isHalted();
-  const silenceMsMax = intervals.agentSilenceMsMax;
   const agents = new AgentSessions({
-    ...{ reporter, liveness, snapshot, canReport, silenceMsMax, withheld, logger },
+    ...{ reporter, liveness, snapshot, canReport, credential, intervals, withheld, logger },
   });
   prober.start();
   agents.start();

@@ -1,6 +1,6 @@
 /**
  * Nodes with agents on which nobody reports: those of a dead replica are claimed, and a node of this replica to which no
- * agent is attached for five seconds is reported down. Scans twice a second, and soon after the state changed.
+ * agent is attached for five seconds is verified. Scans twice a second, and soon after the state changed.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -14,8 +14,8 @@ export interface OrphanedNodesOptions {
   readonly canReport: () => boolean;
   readonly logger: Logger;
   isAttached(id: string): boolean;
-  /** Rejects where the log cannot be written. */
-  reportDown(id: string, reason: string): Promise<void>;
+  /** Reports the node down unless it answers. */
+  verify(id: string, reason: string): void;
   /** With the ids of all nodes that have agents. */
   onScan(known: ReadonlySet<string>): void;
   onLogUnreachable(): void;
@@ -99,15 +99,14 @@ export class OrphanedNodes {
   }
 
   #reconcile(node: NodeRow, isDead: (owner: string | null) => boolean): void {
-    const { reporter, isAttached, reportDown, logger } = this.#options;
+    const { reporter, isAttached, verify, logger } = this.#options;
     const { id } = node;
     if (isAttached(id) || node.up !== 1) {
       this.#orphanedSinceMs.delete(id);
     } else if (node.owner === reporter.owner) {
       const sinceMs = this.#orphanedSinceMs.get(id) ?? performance.now();
       this.#orphanedSinceMs.set(id, sinceMs);
-      if (performance.now() - sinceMs > orphanedMsMax)
-        reportDown(id, 'no agent attached').catch(() => undefined);
+      if (performance.now() - sinceMs > orphanedMsMax) verify(id, 'no agent attached');
     } else if (isDead(node.owner)) {
       reporter
         .claim(id)

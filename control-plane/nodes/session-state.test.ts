@@ -1,5 +1,5 @@
 // Goal: whatever an agent, the log and this replica do in any order, a session has one report in flight at most, is ended
-// once, and reports down exactly where its agent was lost. Method: random walks over the table.
+// once, verifies its node exactly where its agent was lost, and reports down where it misbehaved. Method: random walks over the table.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { nextState, type SessionEffect, type SessionEvent, type SessionState } from './session-state.ts';
@@ -10,7 +10,7 @@ const heartbeats = [
   'heartbeat-unowned',
   'heartbeat-foreign',
 ] as const;
-const ends = ['token-revoked', 'dismissed', 'lost', 'lost-while-starved'] as const;
+const ends = ['token-revoked', 'dismissed', 'lost', 'misbehaved', 'lost-while-starved'] as const;
 const settled = ['report-acked', 'report-failed'] as const;
 const events: readonly SessionEvent[] = [
   'first-heartbeat',
@@ -89,13 +89,14 @@ test('a session attaches once and detaches once, and nothing has effects after i
   );
 });
 
-test('down is reported for an agent that is lost or revoked, and for no other that ends', () => {
+test('the node of an agent that is lost is verified, of one that misbehaves or is revoked it is down, and of no other', () => {
   fc.assert(
     fc.property(walks, (path) => {
       for (const { event, from, effects } of path) {
-        const isLost = event === 'lost' && ['attached', 'claiming', 'owned', 'reporting'].includes(from);
+        const isRunning = ['attached', 'claiming', 'owned', 'reporting'].includes(from);
         const isRevoked = event === 'token-revoked' && !['connected', 'ended'].includes(from);
-        expect(effects.includes('report-down')).toBe(isLost || isRevoked);
+        expect(effects.includes('verify')).toBe(event === 'lost' && isRunning);
+        expect(effects.includes('report-down')).toBe((event === 'misbehaved' && isRunning) || isRevoked);
       }
     }),
     { numRuns: 3000 },

@@ -1,7 +1,8 @@
 /**
  * The state machine of one agent's session, from the opened socket to its end. Pure: the table names the next state and
- * the effects; agent-sessions.ts carries them out. Down is reported once for an agent that is lost, never for one that was
- * sent away, that announced its stop, or whose silence this replica may have missed.
+ * the effects; agent-sessions.ts carries them out. The node of an agent that is lost is verified once, and down is reported for one
+ * that breaks the protocol or whose token is revoked; neither for one that was sent away, that announced its stop, or whose
+ * silence this replica may have missed.
  *
  *                  first heartbeat              claim settled
  *    connected ───────────────────► attached ◄───────────────── claiming
@@ -12,7 +13,7 @@
  *                                    ▲       report settled           │
  *                                    └────────────────────────────────┘
  *    attached, claiming, owned, reporting ── stop announced ──► leaving ── down is in the log ──► released
- *    any ── token revoked · sent away · lost · owned or reporting: claimed by another replica ──► ended
+ *    any ── token revoked · sent away · lost · misbehaved · owned or reporting: claimed by another replica ──► ended
  */
 
 export type SessionState =
@@ -52,9 +53,11 @@ export type SessionEvent =
   | 'token-revoked'
   /** This side closed the socket. */
   | 'dismissed'
-  /** The socket broke, heartbeats stopped, or the agent broke the protocol. */
+  /** The socket broke, or heartbeats stopped: of the node that says nothing. */
   | 'lost'
-  /** As before, but this replica did not run continuously, so it may be the one that missed heartbeats. */
+  /** The agent broke the protocol. */
+  | 'misbehaved'
+  /** As one of these, but this replica did not run continuously, so it may be the one that missed heartbeats. */
   | 'lost-while-starved';
 
 export type SessionEffect =
@@ -72,6 +75,8 @@ export type SessionEffect =
   | 'close-revoked'
   /** The node has no session any more. */
   | 'detach'
+  /** Report down unless the node answers. */
+  | 'verify'
   | 'report-down';
 
 export interface Transition {
@@ -97,6 +102,7 @@ const connected: Row = {
   'token-revoked': to('ended', 'close-revoked'),
   dismissed: to('ended'),
   lost: to('ended'),
+  misbehaved: to('ended'),
   'lost-while-starved': to('ended'),
 };
 
@@ -106,7 +112,11 @@ const ends = {
   dismissed: to('ended', 'detach'),
   'lost-while-starved': to('ended', 'detach'),
 } as const;
-const lost = to('ended', 'detach', 'report-down');
+/** The same where the agent is expected to continue. */
+const breaks = {
+  lost: to('ended', 'detach', 'verify'),
+  misbehaved: to('ended', 'detach', 'report-down'),
+} as const;
 const superseded = to('ended', 'close-superseded', 'detach');
 const leave = to('leaving', 'record-stop');
 
@@ -125,6 +135,7 @@ function stopping(state: SessionState, recorded: Transition): Row {
     'stop-recorded': recorded,
     ...ends,
     lost: to('ended', 'detach'),
+    misbehaved: to('ended', 'detach'),
   };
 }
 
@@ -133,6 +144,7 @@ const ended: Row = {
   'token-revoked': to('ended'),
   dismissed: to('ended'),
   lost: to('ended'),
+  misbehaved: to('ended'),
   'lost-while-starved': to('ended'),
 };
 
@@ -149,7 +161,7 @@ const transitions: Readonly<Record<SessionState, Row>> = {
     'stop-announced': leave,
     'stop-recorded': to('attached'),
     ...ends,
-    lost,
+    ...breaks,
   },
   claiming: {
     'first-heartbeat': to('claiming'),
@@ -162,7 +174,7 @@ const transitions: Readonly<Record<SessionState, Row>> = {
     'stop-announced': leave,
     'stop-recorded': to('claiming'),
     ...ends,
-    lost,
+    ...breaks,
   },
   owned: {
     'first-heartbeat': to('owned'),
@@ -175,7 +187,7 @@ const transitions: Readonly<Record<SessionState, Row>> = {
     'stop-announced': leave,
     'stop-recorded': to('owned'),
     ...ends,
-    lost,
+    ...breaks,
   },
   reporting: {
     'first-heartbeat': to('reporting'),
@@ -188,7 +200,7 @@ const transitions: Readonly<Record<SessionState, Row>> = {
     'stop-announced': leave,
     'stop-recorded': to('reporting'),
     ...ends,
-    lost,
+    ...breaks,
   },
   leaving: stopping('leaving', to('released', 'send-released')),
   released: stopping('released', to('released')),

@@ -57,6 +57,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['limits.reachability', 'limits of the fleet'],
   ['limits.reading_ended', 'limits of the fleet are no longer read'],
   ['limits.records_ignored', 'records of the gauges topic were ignored'],
+  ['nodes.most_silent', 'most nodes fell silent at once; they are kept as they are'],
   ['nodes.not_claimed', 'node not claimed'],
   ['nodes.not_reported', 'node not reported'],
   ['nodes.reports_withheld', 'nodes reported more than the log takes of one; what is more is withheld'],

@@ -2,6 +2,8 @@
  * Real processes around node agents: control planes over one embedded log, gateways, simulated engines, agents. Asked from
  * outside only: what gateways list, what the admin API says, what stands in the log.
  */
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
@@ -62,4 +64,38 @@ export async function eventsFrom(admin: DevAdmin, from: number): Promise<readonl
 export async function lists(api: string, model: string): Promise<boolean> {
   const { data } = (await (await fetch(`${api}/models`)).json()) as { data: { id: string }[] };
   return data.some(({ id }) => id === model);
+}
+
+/** A way to a control plane that can be cut: then its connections end, and no new one is accepted. */
+export class Cable {
+  readonly #sockets = new Set<Socket>();
+  readonly #server: Server;
+  readonly url: string;
+
+  private constructor(server: Server, target: number) {
+    this.#server = server;
+    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    server.on('connection', (near) => {
+      const far = connect(target, '127.0.0.1');
+      for (const [from, to] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        this.#sockets.add(from);
+        from.on('error', () => undefined).on('close', () => to.destroy());
+        from.pipe(to);
+      }
+    });
+  }
+
+  static async open(target: string): Promise<Cable> {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return new Cable(server, Number(new URL(target).port));
+  }
+
+  cut(): void {
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
 }

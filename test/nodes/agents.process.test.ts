@@ -2,11 +2,12 @@
 // Method: real processes, ended by signals; gateways are asked what they list. All at once: each test has a node of its own, because a
 // node that falls often has to last longer before it is up again.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
-import { AgentFleet, eventsFrom, listedNode, lists, nodeToken, type Replica } from './agent-fleet.ts';
+import { AgentFleet, Cable, eventsFrom, listedNode, lists, nodeToken, type Replica } from './agent-fleet.ts';
 
 const fleet = new AgentFleet();
 let replica: Replica;
@@ -30,6 +31,7 @@ class Place {
   readonly node: string;
   engine!: Started<{ url: string }>;
   token!: string;
+  tokenId!: string;
 
   constructor(name: string) {
     this.model = `echo-${name}`;
@@ -47,12 +49,31 @@ class Place {
         nodes: [{ id: place.node, url: place.engine.ready.url, dialect: 'vllm', agent: true }],
       },
     });
-    ({ value: place.token } = await nodeToken(replica.admin, place.node));
+    ({ value: place.token, id: place.tokenId } = await nodeToken(replica.admin, place.node));
     return place;
   }
 
-  agent(): Promise<Started<{ metrics: string }>> {
-    return fleet.agent(this.node, this.token, this.engine.ready.url, [replica.process.ready.admin]);
+  agent(controlPlane = replica.process.ready.admin): Promise<Started<{ metrics: string }>> {
+    return fleet.agent(this.node, this.token, this.engine.ready.url, [controlPlane]);
+  }
+
+  /** Again, at the same address. */
+  async startEngine(): Promise<void> {
+    const { port } = new URL(this.engine.ready.url);
+    await fleet.start(`engine-of-${this.node}-again`, ['sim-node', '--port', port, '--models', this.model]);
+  }
+
+  /** Resolves once the replica has missed the agent for longer than a node without an answer would stay. */
+  async withoutAgent(): Promise<void> {
+    await until(async () => (await this.now())?.beatSeconds === undefined);
+    // Nothing happens: it must be observed for longer than a probe takes.
+    await pause(3000);
+  }
+
+  /** Whether it was reported up or down since. */
+  async transitions(position: number): Promise<unknown[]> {
+    const events = await eventsFrom(replica.admin, position + 1);
+    return events.filter(({ data }) => data['id'] === this.node).map(({ type, data }) => [type, data['up']]);
   }
 
   async now(): Promise<LiveNodeResource | undefined> {
@@ -67,7 +88,7 @@ class Place {
   }
 }
 
-test.concurrent('an agent that is killed takes its node down at once on both gateways, and started again brings it back', async () => {
+test.concurrent('a machine that is killed with its agent takes its node down at once on both gateways, and comes back', async () => {
   const place = await Place.open('killed');
   const agent = await place.agent();
   await place.everywhere(true);
@@ -75,31 +96,62 @@ test.concurrent('an agent that is killed takes its node down at once on both gat
     ...{ up: true, owner: 'control-plane-1', generation: 1, loaded: [place.model], inFlight: 0 },
   });
   const position = await replica.admin.position();
+  // The replica knows nothing of the engine until it has lost the agent.
+  agent.child.kill('SIGSTOP');
+  await place.engine.end('SIGKILL');
   await agent.end('SIGKILL');
   await place.everywhere(false);
   // Not the silence, which is noticed after three heartbeats: the closed socket was enough.
-  expect(await place.now()).toMatchObject({ up: false, reason: 'its agent is gone' });
+  expect(await place.now()).toMatchObject({ up: false, reason: 'its agent is gone; connection refused' });
+  await place.startEngine();
   await place.agent();
   await place.everywhere(true);
   // Down and up: none of the heartbeats is in the log.
-  const reported = await eventsFrom(replica.admin, position + 1);
-  expect(
-    reported.filter(({ data }) => data['id'] === place.node).map(({ type, data }) => [type, data['up']]),
-  ).toEqual([
+  expect(await place.transitions(position)).toEqual([
     ['node.health_changed', false],
     ['node.health_changed', true],
   ]);
 });
 
-test.concurrent('an agent that is stopped takes its node down after three missed heartbeats, and comes back by itself', async () => {
+test.concurrent('an agent that hangs takes no node down that answers; the engine that ends then does, and both come back', async () => {
   const place = await Place.open('still');
   const agent = await place.agent();
   await place.everywhere(true);
+  const position = await replica.admin.position();
   agent.child.kill('SIGSTOP');
+  await place.withoutAgent();
+  expect(await place.transitions(position)).toEqual([]);
+  await place.engine.end('SIGKILL');
   await place.everywhere(false);
-  expect(await place.now()).toMatchObject({ reason: 'no beat in time' });
+  expect(await place.now()).toMatchObject({ reason: 'no heartbeat in time; connection refused' });
+  await place.startEngine();
   agent.child.kill('SIGCONT');
   await place.everywhere(true);
+});
+
+test.concurrent('a node that hangs with its agent is down after three missed heartbeats and one probe', async () => {
+  const place = await Place.open('frozen');
+  const agent = await place.agent();
+  await place.everywhere(true);
+  for (const { child } of [agent, place.engine]) child.kill('SIGSTOP');
+  await place.everywhere(false);
+  expect(await place.now()).toMatchObject({ reason: 'no heartbeat in time; no answer in time' });
+  for (const { child } of [place.engine, agent]) child.kill('SIGCONT');
+  await place.everywhere(true);
+});
+
+test.concurrent('an agent whose connections are cut takes no node down, and a token revoked meanwhile does', async () => {
+  const place = await Place.open('cut');
+  const cable = await Cable.open(replica.process.ready.admin);
+  await place.agent(cable.url);
+  await place.everywhere(true);
+  const position = await replica.admin.position();
+  cable.cut();
+  await place.withoutAgent();
+  expect(await place.transitions(position)).toEqual([]);
+  await replica.admin.write('POST', `/tokens/${place.tokenId}/revoke`);
+  await place.everywhere(false);
+  expect(await place.now()).toMatchObject({ reason: 'its token was revoked' });
 });
 
 test.concurrent('an agent that receives SIGTERM takes its node out first, and waits for what its engine works on', async () => {
@@ -140,7 +192,6 @@ test.concurrent('an engine that is killed is down, and back when it runs again',
   await place.engine.end('SIGKILL');
   await place.everywhere(false);
   expect(await place.now()).toMatchObject({ up: false, reason: 'connection refused' });
-  const { port } = new URL(place.engine.ready.url);
-  await fleet.start('engine-again', ['sim-node', '--port', port, '--models', place.model]);
+  await place.startEngine();
   await place.everywhere(true);
 });

@@ -50,15 +50,14 @@ test.concurrent('a replica that is killed loses its probed node to the other, wh
   await owner.process.end('SIGKILL');
   await until(ownedBySecond(other, 'probed'));
   expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true, generation: 2 });
-  // Its agent knew of no other replica: five seconds after the claim the node is down, and nobody else's.
-  await until(async () => (await listedNode(other.admin, 'with-agent'))?.up === false);
-  expect(await listedNode(other.admin, 'with-agent')).toMatchObject({
-    reason: 'no agent attached',
-    generation: 2,
-  });
-  expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true });
+  // Its agent knew of no other replica: the node answers, and is the other replica's to probe too.
+  await until(ownedBySecond(other, 'with-agent'));
+  expect(await listedNode(other.admin, 'with-agent')).toMatchObject({ up: true, generation: 2 });
   await killEngine();
-  await until(async () => (await listedNode(other.admin, 'probed'))?.up === false);
+  await until(async () => (await listedNodes(other.admin)).every(({ up }) => up === false));
+  expect(await listedNode(other.admin, 'with-agent')).toMatchObject({
+    reason: 'no agent attached; connection refused',
+  });
   const reported = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type.startsWith('node.'));
   expect(reported.map(({ type, data }) => `${type} ${String(data['id'])}`).sort()).toEqual([
     'node.health_changed probed',
@@ -76,6 +75,40 @@ test.concurrent('a replica that gets SIGTERM hands its probed node over at once,
     ({ type }) => type === 'node.health_changed',
   );
   expect(reported.filter(({ data }) => data['id'] === 'probed')).toEqual([]);
+});
+
+test.concurrent('most nodes that fall silent with their agents at once stay as they are, and one of few does not', async () => {
+  const fleet = new AgentFleet();
+  fleets.push(fleet);
+  const { process, admin } = await fleet.controlPlane('control-plane-1');
+  const ids = ['a', 'b', 'c', 'd'];
+  const engines = await Promise.all(ids.map((id) => fleet.simNode(`engine-${id}`, '--models', 'echo-small')));
+  const nodes = ids.map(
+    (id, at) => ({ id, url: engines[at]!.ready.url, dialect: 'vllm', agent: true }) as const,
+  );
+  await admin.apply({ version: 1, pool: { nodes } });
+  const agents = await Promise.all(
+    nodes.map(async ({ id, url }) => {
+      const { value } = await nodeToken(admin, id);
+      return fleet.agent(id, value, url, [process.ready.admin]);
+    }),
+  );
+  const down = async (): Promise<string[]> =>
+    (await listedNodes(admin)).filter(({ up }) => up !== true).map(({ id }) => id);
+  await until(async () => (await down()).length === 0);
+  const from = await admin.position();
+  const freeze = (signal: NodeJS.Signals, ...each: number[]): void => {
+    for (const at of each) for (const { child } of [agents[at]!, engines[at]!]) child.kill(signal);
+  };
+  freeze('SIGSTOP', 0, 1, 2);
+  await until(() => process.stderr().includes('"nodes.most_silent"'));
+  // Nothing happens: it must be observed for longer than a second probe.
+  await pause(5000);
+  expect((await eventsFrom(admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
+  // With a second node that reports, two that are silent are no majority.
+  freeze('SIGCONT', 0);
+  await until(async () => (await down()).length > 1);
+  expect((await down()).sort()).toEqual(['b', 'c']);
 });
 
 test.concurrent('a replica that was suspended for four seconds takes nothing down for what it missed', async () => {
