@@ -113,6 +113,22 @@ test('validate needs neither control plane nor token', async () => {
   expect(run).toMatchObject({ code: 0, out: 'fleet.yaml is valid\n', err: '' });
 });
 
+test('a tier that carries less than a model of it counts as is warned of by validate, and by what sets it', async () => {
+  const tiers = [{ id: 'Tiny', concurrency: 2, models: '*' }];
+  const models = [{ id: 'm1', family: 'echo', weight: 4 }];
+  const stdin = JSON.stringify({ version: 1, models, tiers, anonymous: { freeTurns: 1, models: '*' } });
+  const said =
+    /^warning: a request for m1 counts as 4, and the tier Tiny carries 2 in flight: .+--concurrency 4/;
+  const valid = await cli('validate -f -', { stdin });
+  expect(valid).toMatchObject({ code: 0, out: '- is valid\n' });
+  expect(valid.err).toMatch(said);
+  server.answer = () => ({
+    body: { id: 'Tiny', changes: [], unchanged: true, position: 4, warnings: ['w'] },
+  });
+  for (const line of ['apply -f -', 'tier set Tiny --models *'])
+    expect((await cli(line, { stdin })).err).toContain('warning: w\n');
+});
+
 test('export is YAML unless another format is asked for', async () => {
   server.answer = () => ({ body: fleet });
   const run = await cli('export --at 3');

@@ -253,6 +253,8 @@ const commandOutcomeShape = {
   position,
   /** Nothing was to be changed. */
   unchanged: z.literal(true).optional(),
+  /** What is allowed and rarely meant, of what the command set. */
+  warnings: z.array(z.string()).optional(),
   /** The resource is shown as it would be; nothing was written. */
   dryRun: z.literal(true).optional(),
   /** The command with this Idempotency-Key was carried out before; what is shown once is left out. */

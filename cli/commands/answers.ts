@@ -14,7 +14,13 @@ export function printWriteResult(
   id: string,
   done: string,
 ): Promise<void> {
+  noteWarnings(session, resource);
   return session.out.lines([`${what} ${id} ${outcome(session.globals, resource, done)}`], resource, id);
+}
+
+/** What a write did as it was asked to, and is rarely meant. */
+export function noteWarnings(session: Session, { warnings }: Resource): void {
+  if (Array.isArray(warnings)) for (const text of warnings) session.note(`warning: ${String(text)}`);
 }
 
 /** `created at position 12`, `unchanged`, or `would be created`. */

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
+import { overweightPairs, overweightWarnings } from '../../schemas/overweight.ts';
 import { printable } from '../../schemas/printable.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, toCliError, usageError } from '../terminal/errors.ts';
@@ -11,6 +12,7 @@ import { moment } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { groups, verb } from '../terminal/verbs.ts';
+import { noteWarnings } from './answers.ts';
 import { changeSigns, fieldLines } from './change-lines.ts';
 import { diffMoments, undo } from './past.ts';
 
@@ -63,8 +65,10 @@ export function registerFleet(program: Command, io: Io): void {
   ])
     .required(...fileFlag)
     .action<FleetFileOptions>(async (session, { file }) => {
-      await readFleet(session, file);
-      await session.out.lines([`${file} is valid`], { file, valid: true }, file);
+      const warnings = overweightWarnings(overweightPairs(await readFleet(session, file)));
+      noteWarnings(session, { warnings });
+      const found = warnings.length > 0 && { warnings };
+      await session.out.lines([`${file} is valid`], { file, valid: true, ...found }, file);
     });
   for (const command of program.commands) {
     if (['apply', 'diff', 'undo', 'export', 'validate'].includes(command.name()))
@@ -119,6 +123,7 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
     if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} resources`);
   }
   const answer = await api.write('POST', '/fleet/apply', body);
+  noteWarnings(session, answer);
   const changes = changesOf(answer);
   if (changes.length === 0) return session.out.lines(['unchanged'], answer, 'unchanged');
   const done: Record<string, string> = { create: 'created', change: 'changed', remove: 'removed' };

@@ -72,6 +72,8 @@ export interface CommandDefinition<Params = unknown, Body = unknown> {
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
   organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(db: Database, input: CommandInput<Params, Body>, context: CommandContext): CommandPlan;
+  /** What the state allows and is rarely meant, of what was set. */
+  warnings?(db: Database, input: CommandInput<Params, Body>): readonly string[];
   /** The resource as it is in the state; its ids where it was removed. */
   show(db: Database, input: CommandInput<Params, Body>, subject: string | undefined, nowMs: number): object;
 }
@@ -124,9 +126,11 @@ export function commandAnswer(
   { subject, extra, secret }: CommandPlan,
   { nowMs, dryRun }: CommandContext,
 ): object {
+  const warnings = definition.warnings?.(db, input) ?? [];
   return {
     ...definition.show(db, input, subject, nowMs),
     ...extra,
+    ...(warnings.length > 0 && { warnings }),
     ...(dryRun ? undefined : secret),
   };
 }

@@ -6,9 +6,10 @@
 import type { NodeResource } from '../../schemas/admin.ts';
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
+import { overweightWarnings } from '../../schemas/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks } from '../state/capacity.ts';
-import { findAnonymous, findBoundsSet, listModels, listTiers } from '../state/catalog.ts';
+import { findAnonymous, findBoundsSet, listModels, listOverweight, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
 import { diffFleet } from './fleet-diff.ts';
@@ -27,6 +28,7 @@ export const applyFleet = defineCommand({
     const { events, changes } = diffFleet(db, fleet, { prune, nowMs });
     return { events, extra: { changes } };
   },
+  warnings: (db) => overweightWarnings(listOverweight(db)),
   show: () => ({ changes: [] }),
 });
 

@@ -4,8 +4,9 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
+import { overweightWarnings } from '../../schemas/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { findAnonymous, findModel, type ModelUses, usesOfModel } from '../state/catalog.ts';
+import { findAnonymous, findModel, listOverweight, type ModelUses, usesOfModel } from '../state/catalog.ts';
 import { defineCommand } from './definition.ts';
 import { needModel, needTier, needUnused, sameData } from './preconditions.ts';
 
@@ -29,6 +30,8 @@ const setModel = defineCommand({
     if (before && sameData(before, after)) return { events: [] };
     return { events: [{ type: 'model.set', data: after }] };
   },
+  warnings: (db, { params: { id } }) =>
+    overweightWarnings(listOverweight(db).filter(({ model }) => model === id)),
   show: (db, { params: { id } }) => findModel(db, id) ?? { id },
 });
 

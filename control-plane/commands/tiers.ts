@@ -5,8 +5,17 @@
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
+import { overweightWarnings } from '../../schemas/overweight.ts';
+import { anonymousTierName } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
-import { findAnonymous, findBounds, findBoundsSet, findTier, listTiers } from '../state/catalog.ts';
+import {
+  findAnonymous,
+  findBounds,
+  findBoundsSet,
+  findTier,
+  listOverweight,
+  listTiers,
+} from '../state/catalog.ts';
 import { organisationsOnTier } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
 import { needModels, needTier, needUnused, sameData } from './preconditions.ts';
@@ -48,6 +57,8 @@ const setTier = defineCommand({
     if (before && sameData(before, after)) return { events: [] };
     return { events: [{ type: 'tier.set', data: after }] };
   },
+  warnings: (db, { params: { id } }) =>
+    overweightWarnings(listOverweight(db).filter(({ tier }) => tier === id)),
   show: (db, { params: { id } }) => findTier(db, id) ?? { id },
 });
 
@@ -94,6 +105,7 @@ const setAnonymous = defineCommand({
     if (sameData(findAnonymous(db), after)) return { events: [] };
     return { events: [{ type: 'anonymous.set', data: after }] };
   },
+  warnings: (db) => overweightWarnings(listOverweight(db).filter(({ tier }) => tier === anonymousTierName)),
   show: (db) => findAnonymous(db) ?? {},
 });
 

@@ -1,6 +1,7 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
 import { statfs } from 'node:fs/promises';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { overweightNext, overweightText } from '../../schemas/overweight.ts';
 import { statusTopic } from '../../schemas/status.ts';
 import { usageTopic } from '../../schemas/usage.ts';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
@@ -18,7 +19,7 @@ import { askDecision } from '../gateways/ask-decisions.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import type { PastReader } from '../history/past.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
-import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
+import { findAnonymous, listModels, listOverweight, listTiers } from '../state/catalog.ts';
 import { all } from '../state/statements.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
 import type { AdminContext } from './context.ts';
@@ -279,6 +280,10 @@ function limitFacts(context: AdminContext): DoctorFacts['limits'] {
     .map(({ id }) => id);
   return {
     ...{ differing, unlimitedTiers, acceptsUnsigned: acceptsUnsignedUsage === true },
+    overweight: listOverweight(db).map((pair) => ({
+      ...{ tier: pair.tier, model: pair.model },
+      ...{ text: overweightText(pair), next: overweightNext(pair) },
+    })),
     usageFaults: { differing: changed, lost, unread, junk },
     counterDifferences: counters.differences,
   };

@@ -3,6 +3,7 @@
  * Reads only; a list is complete unless a limit is given.
  */
 import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
+import { type Overweight, overweightPairs } from '../../schemas/overweight.ts';
 import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
@@ -94,6 +95,11 @@ export function findAnonymous(db: Database): Anonymous | undefined {
     models: tierModels(db, row.id),
     ...(Object.keys(total).length > 0 && { total }),
   };
+}
+
+/** The pairs of the present tiers and models that `overweight.ts` is about. */
+export function listOverweight(db: Database): Overweight[] {
+  return overweightPairs({ models: listModels(db), tiers: listTiers(db), anonymous: findAnonymous(db) });
 }
 
 /** As the fleet sets them; undefined where it does not. */

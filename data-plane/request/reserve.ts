@@ -15,6 +15,7 @@ import {
 } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
+import { weightWithin } from '../../shared/decision/visitor-limits.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
 import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
@@ -38,7 +39,8 @@ function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Res
   const { subject, weight, tier, total } = decision;
   const lease = gateway.counters.reserve(subject, weight, nowMs, tier);
   if (total === undefined || facts.caller.kind !== 'anonymous') return { decision, lease };
-  const all = gateway.counters.reserve(visitorsSubject, weight, nowMs, total);
+  const ofAll = weightWithin(weight, total.concurrency);
+  const all = gateway.counters.reserve(visitorsSubject, ofAll, nowMs, total);
   return { decision, lease: ofVisitor(lease, all, gateway.counters.reserveTurn(facts.caller), total) };
 }
 

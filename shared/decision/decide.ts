@@ -12,9 +12,11 @@ import { type Read, refuse, type StepFacts, Trace } from './trace.ts';
 import {
   checkVisitorAllowances,
   checkVisitorRates,
+  countsText,
   type RateCounters,
   type VisitorFacts,
   visitorFacts,
+  weightWithin,
 } from './visitor-limits.ts';
 
 /** The state of the gateway that a decision depends on. */
@@ -75,7 +77,10 @@ export interface LimitFacts {
     | { readonly kind: 'tokens'; readonly used: number }
     | { readonly kind: 'turns'; readonly used: number };
   readonly model: string;
+  /** What the request counts as: the model's weight, at most all that the tier carries. */
   readonly weight: number;
+  /** Of the model; above `weight` only where the tier carries less. */
+  readonly modelWeight?: number | undefined;
   /** Name of the tier above, undefined for the top one. Only the refusal that names it calls this. */
   readonly nextTier: () => string | undefined;
   /** Of a visitor: what counts in addition to the own turns. */
@@ -130,13 +135,13 @@ function checkRate({ tier, subject }: LimitFacts, counters: Counters, nowMs: num
   );
 }
 
-function checkConcurrency({ tier, subject, model, weight }: LimitFacts, counters: Counters): void {
+function checkConcurrency(facts: LimitFacts, counters: Counters): void {
+  const { tier, subject, weight } = facts;
   const limit = tier.concurrency;
   if (limit === null || counters.inFlight(subject, limit, weight) + weight <= limit) return;
-  const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
   throw new Refusal(
     'InferenceConcurrencyLimitedError',
-    `The ${tier.id} tier carries ${limit} requests in flight.${counts} Try again once one has finished.`,
+    `The ${tier.id} tier carries ${limit} requests in flight.${countsText(facts)}`,
     { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
   );
 }
@@ -283,7 +288,8 @@ export function decide(
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = subjectOf(caller);
-  const weight = weightOf(lookup, facts.model, placement);
+  const modelWeight = weightOf(lookup, facts.model, placement);
+  const weight = weightWithin(modelWeight, tier.concurrency);
   const pooled = usesPool(lookup, facts, tier, placement);
   const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
   const promptTokensLeast = uncounted ? facts.promptTokensLeast?.() : undefined;
@@ -291,6 +297,7 @@ export function decide(
     subject,
     tier,
     weight,
+    modelWeight,
     model: facts.model,
     contextTokens: contextNeeded({ promptTokens: promptTokensLeast ?? promptTokens, maxTokens }),
     atLeast: promptTokensLeast !== undefined,

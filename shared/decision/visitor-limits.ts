@@ -103,6 +103,23 @@ interface RateFacts {
   readonly tier: TierLimits;
   readonly model: string;
   readonly weight: number;
+  readonly modelWeight?: number | undefined;
+}
+
+/**
+ * What a request counts as: at most the whole limit, because one that counts as more would find no room, whatever ends.
+ * At least one, so that a limit of none carries none.
+ */
+export function weightWithin(weight: number, limit: number | null): number {
+  return limit === null ? weight : Math.max(1, Math.min(weight, limit));
+}
+
+/** What the refusal of a request in flight says of its weight, and when to try again. */
+export function countsText({ model, weight, modelWeight = weight }: RateFacts): string {
+  if (modelWeight > weight)
+    return ` A request for ${model} counts as ${modelWeight}, so it takes all of them. Try again once they have finished.`;
+  const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
+  return `${counts} Try again once one has finished.`;
 }
 
 function checkRate({ tier: { id } }: RateFacts, limit: number, counters: RateCounters, nowMs: number): void {
@@ -120,12 +137,12 @@ function checkRate({ tier: { id } }: RateFacts, limit: number, counters: RateCou
   );
 }
 
-function checkConcurrency({ tier, model, weight }: RateFacts, limit: number, counters: RateCounters): void {
+function checkConcurrency(facts: RateFacts, limit: number, counters: RateCounters): void {
+  const { tier, weight } = facts;
   if (counters.inFlight(visitorsSubject, limit, weight) + weight <= limit) return;
-  const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
   throw new Refusal(
     'InferenceConcurrencyLimitedError',
-    `The ${tier.id} tier carries ${limit} requests in flight of all visitors together.${counts} Try again once one has finished.`,
+    `The ${tier.id} tier carries ${limit} requests in flight of all visitors together.${countsText(facts)}`,
     {
       reason: 'visitor concurrency',
       retryAfterSeconds: 1,
@@ -151,17 +168,19 @@ export function checkVisitorRates(
         allowed: requestsPerMinute,
       }),
     );
-  if (concurrency !== null)
-    attempt(
-      trace,
-      'visitor concurrency',
-      () => checkConcurrency(facts, concurrency, counters),
-      () => ({
-        inFlight: counters.inFlight(visitorsSubject, concurrency, facts.weight),
-        weight: facts.weight,
-        allowed: concurrency,
-      }),
-    );
+  if (concurrency === null) return;
+  const { weight: own, modelWeight = own } = facts;
+  const weight = weightWithin(own, concurrency);
+  attempt(
+    trace,
+    'visitor concurrency',
+    () => checkConcurrency({ ...facts, weight, modelWeight }, concurrency, counters),
+    () => ({
+      inFlight: counters.inFlight(visitorsSubject, concurrency, weight),
+      weight,
+      allowed: concurrency,
+    }),
+  );
 }
 
 function attempt(

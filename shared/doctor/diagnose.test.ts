@@ -60,7 +60,7 @@ const well: Known = {
   },
   limits: {
     ...{ differing: [], unlimitedTiers: ['Team'], usageFaults: { lost: 0 } },
-    ...{ acceptsUnsigned: false, counterDifferences: [] },
+    ...{ acceptsUnsigned: false, counterDifferences: [], overweight: [] },
   },
   listeners: [{ name: 'admin', isLoopback: false, daysLeft: 60 }],
 };
@@ -176,6 +176,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
     limits({ counterDifferences: [{ organisation: 'acme', period: '2026-11-01', counters: 9, rows: 2 }] }),
     'HG7005 warn acme',
   ],
+  [limits({ overweight: [{ tier: 'Team', model: 'm', text: 'a', next: 'b' }] }), 'HG7006 warn Team/m'],
   [listener({ isLoopback: false, daysLeft: 5 }), 'HG8001 warn admin'],
   [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
   [listener({ isLoopback: false }), 'HG8002 warn admin'],

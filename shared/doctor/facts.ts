@@ -164,6 +164,13 @@ interface LimitFacts {
   }[];
   /** Tiers without any limit that organisations are on. */
   readonly unlimitedTiers: readonly string[];
+  /** Tiers with a model of theirs that counts as more than they carry in flight. */
+  readonly overweight: readonly {
+    readonly tier: string;
+    readonly model: string;
+    readonly text: string;
+    readonly next: string;
+  }[];
   readonly usageFaults: Readonly<Record<string, number>>;
   /** Usage without a MAC is accepted. */
   readonly acceptsUnsigned: boolean;

@@ -230,6 +230,20 @@ export const limitChecks: readonly DoctorCheck[] = [
       ),
     ),
   },
+  {
+    code: 'HG7006',
+    well: 'no model counts as more than a tier carries in flight',
+    find: of('limits', ({ overweight }) =>
+      each(
+        overweight,
+        () => true,
+        'warn',
+        ({ tier, model }) => `${tier}/${model}`,
+        ({ text }) => text,
+        ({ next }) => next,
+      ),
+    ),
+  },
 ];
 
 export const consoleChecks: readonly DoctorCheck[] = [

@@ -218,6 +218,11 @@ const decide: readonly Change[] = [
     'const subject = subjectOf(caller);',
     "const subject = facts ? 'all' : subjectOf(caller);",
   ],
+  [
+    'limits: a model counts as at most all that the tier carries',
+    'weightWithin(modelWeight, tier.concurrency)',
+    'modelWeight',
+  ],
   ["limits: a model's weight counts", ': lookup.weight(model);', ': 1;'],
   [
     'limits: a model of others weighs 1 where it is refused',
@@ -317,7 +322,7 @@ const limits: readonly Change[] = [
   ['rate: Retry-After is sent', '{ retryAfterSeconds, exhausted', '{ exhausted'],
   ['concurrency: as many as the tier carries', '+ weight <= limit', '+ weight < limit'],
   ['concurrency: weights count', 'limit, weight) + weight', 'limit, weight) + 1'],
-  ['concurrency: the message says what a model counts', 'weight > 1 ?', 'weight > 1000 ?'],
+  ['concurrency: the message says what a model counts', '${countsText(facts)}', ''],
   ['concurrency: Retry-After is one second', 'retryAfterSeconds: 1,', 'retryAfterSeconds: 2,'],
   [
     'windows: each has a phase of its own',

@@ -150,6 +150,17 @@ describe('the state is at fault:', () => {
       () => admin.call('POST', '/organisations', { id: 'elm', name: 'Elm', tier: 'Wide' }),
       () => admin.call('PATCH', '/organisations/elm', { tier: null }),
     ],
+    [
+      'HG7006 warn Wide/echo-small',
+      async () => {
+        await wide({ concurrency: 2 });
+        await admin.call('PUT', '/models/echo-small', { family: 'echo', weight: 4 });
+      },
+      async () => {
+        await admin.call('PUT', '/models/echo-small', { family: 'echo', weight: 1 });
+        await wide({});
+      },
+    ],
   ];
   test.each(faults)('%s', async (finding, make, restore) => {
     await make();

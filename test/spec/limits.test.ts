@@ -33,6 +33,9 @@ beforeAll(async () => {
         { id: 'Minutely', requestsPerMinute: 3, models },
         { id: 'Never', requestsPerMinute: 0, models },
         { id: 'Slim', concurrency: 4, contextTokens: 8192, models },
+        { id: 'Tight', concurrency: 2, models },
+        { id: 'Tightest', concurrency: 2, models: ['echo-small'] },
+        { id: 'Shut', concurrency: 0, models },
         { id: 'Narrow', contextTokens: 100, models },
         { id: 'Thrifty', monthlyTokens: 50, models },
         { id: 'Spare', models },
@@ -247,6 +250,33 @@ test('Limits 2: after any sequence of endings the allowance is whole', async () 
     ),
     { numRuns: runs({ fast: 4, full: 10 }) },
   );
+});
+
+test('Limits 2, Errors 10: a model that counts as more than the tier carries takes all of it, and is served alone', async () => {
+  const { key } = await callerOn('Tight');
+  expect((await ask(key, 'echo-large')).status).toBe(200);
+  const held = await heldAt(key);
+  const { message } = expectRefusal(await ask(key, 'echo-large'), 'InferenceConcurrencyLimitedError');
+  expect(message).toBe(
+    'The Tight tier carries 2 requests in flight. A request for echo-large counts as 4, so it takes all of them. Try again once they have finished.',
+  );
+  held.leave();
+  await held.closed;
+  await vi.waitUntil(async () => (await ask(key, 'echo-large')).status === 200, {
+    interval: 5,
+    timeout: 5000,
+  });
+  const heavy = await heldAt(key, 'echo-large');
+  expectRefusal(await ask(key), 'InferenceConcurrencyLimitedError');
+  heavy.leave();
+  await heavy.closed;
+});
+
+test('Limits 2, Errors 4: a plan without the heavy model is refused for that; a tier of none carries none', async () => {
+  const { key } = await callerOn('Tightest');
+  for (let i = 0; i < 3; i++) expectRefusal(await ask(key, 'echo-large'), 'ModelNotInPlanError');
+  const shut = await callerOn('Shut');
+  for (const model of models) expectRefusal(await ask(shut.key, model), 'InferenceConcurrencyLimitedError');
 });
 
 /** 3 tokens for the message and one for each 4 bytes, as the simulated node counts. */
