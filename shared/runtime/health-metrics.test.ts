@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { pino } from 'pino';
 import { Gauge, Registry } from 'prom-client';
 import { expect, test } from 'vitest';
@@ -16,4 +17,28 @@ test('what others name is escaped in the metrics of every process', async () => 
   await server.close();
   expect(body).toContain('one{name="a\\\\u001b[2J\\\\u009b\\\\u202eb\\\\u2028\\\\ufeff\\"\\\\\\n"} 1\n');
   expect(body).not.toMatch(/[^\P{Cc}\n]|[\u202e\u2028\ufeff]/u);
+});
+
+test('however many ask for metrics in one turn of the event loop, they are written once', async () => {
+  const metrics = new Registry();
+  const connections = new Connections({ registry: metrics, logger: pino({ level: 'silent' }) });
+  let inTurn = 0;
+  let mostInTurn = 0;
+  const beforeScrape = (): void => {
+    if (inTurn === 0)
+      setImmediate(() => {
+        inTurn = 0;
+      });
+    mostInTurn = Math.max(mostInTurn, ++inTurn);
+  };
+  const server = await startHealthServer({
+    ...{ host: '127.0.0.1', port: 0, checks: () => [], metrics, connections, beforeScrape },
+  });
+  const socket = connect(Number(new URL(server.url).port), '127.0.0.1');
+  socket.end('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(20));
+  let answers = '';
+  for await (const piece of socket) answers += String(piece);
+  await server.close();
+  expect(answers.match(/HTTP\/1\.1 200/g)).toHaveLength(20);
+  expect(mostInTurn).toBe(1);
 });

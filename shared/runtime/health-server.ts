@@ -36,17 +36,20 @@ export interface HealthOptions extends ListenAddress {
 }
 
 const requestTimeoutMs = 10_000;
+/** In one turn of the event loop. */
+const handledMax = 32;
 /** An idle connection, without progress of a request or a response, is closed after this. */
 const idleTimeoutMs = 30_000;
 
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
   const { certificate, connections } = options;
   const limits = { headersTimeoutMs: requestTimeoutMs, requestTimeoutMs };
+  const scrape = scraper(options);
   const server = createHttpServer(
-    { name: 'metrics', connections, certificate, ...limits, badHttp: refuseAsText },
+    { name: 'metrics', connections, certificate, ...limits, handledMax, badHttp: refuseAsText },
     (request, response) => {
       response.on('error', () => response.destroy());
-      answer(request, response, options).catch(() => {
+      answer(request, response, options, scrape).catch(() => {
         if (response.headersSent) response.destroy();
         else response.writeHead(500).end();
       });
@@ -69,11 +72,34 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   };
 }
 
+/**
+ * The metrics, written once for all who ask in one turn of the event loop: it takes some milliseconds, and any number of requests
+ * come at once.
+ */
+function scraper({ metrics, beforeScrape }: HealthOptions): () => Promise<string> {
+  let text: Promise<string> | undefined;
+  const written = async (): Promise<string> => {
+    beforeScrape?.();
+    // What others name is in the values of labels, where the format has a backslash twice.
+    return printable(await metrics.metrics(), '\n', '\\\\');
+  };
+  return () => {
+    if (text === undefined) {
+      text = written();
+      setImmediate(() => {
+        text = undefined;
+      });
+    }
+    return text;
+  };
+}
+
 /** The target is parsed as text: a request line need not contain a URL. Rejects where a check or a metric throws. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
   options: HealthOptions,
+  scrape: () => Promise<string>,
 ): Promise<void> {
   const [path, query = ''] = (request.url ?? '').split('?', 2);
   const text = { 'content-type': 'text/plain; charset=utf-8' };
@@ -88,9 +114,7 @@ async function answer(
     const body = /(^|&)verbose(=|&|$)/.test(query) || !ready ? `${lines.join('\n')}\n` : '';
     response.writeHead(ready ? 200 : 503, text).end(`${body}${ready ? 'ok' : 'not ready'}\n`);
   } else if (path === '/metrics') {
-    options.beforeScrape?.();
-    // What others name is in the values of labels, where the format has a backslash twice.
-    const body = printable(await options.metrics.metrics(), '\n', '\\\\');
+    const body = await scrape();
     response.writeHead(200, { 'content-type': options.metrics.contentType }).end(body);
   } else if (!(await options.route?.(request, response))) {
     response.writeHead(404, text).end('not found; try /livez, /readyz?verbose or /metrics\n');
