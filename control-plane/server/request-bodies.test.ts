@@ -97,3 +97,21 @@ test.each([
   expect(statusesIn(answer)).toEqual([413]);
   expect(answer).toContain(message);
 });
+
+test('whoever upgrades to a WebSocket is asked for no body', async () => {
+  const asks = [
+    'GET /admin/v1/events/stream?from=1 HTTP/1.1',
+    `Host: 127.0.0.1:${api.port}`,
+    `Authorization: Bearer ${operatorToken}`,
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+    'Sec-WebSocket-Version: 13',
+    'Expect: 100-continue',
+  ];
+  const peer = await open(api, `${asks.join('\r\n')}\r\n\r\n`);
+  // Its first event comes behind all that is answered.
+  expect(await peer.received(/log\.created/)).toBe(true);
+  expect(peer.text).toMatch(/^HTTP\/1\.1 101 /);
+  expect(peer.text).not.toContain('100 Continue');
+});

@@ -44,7 +44,8 @@ function limitOf({ routeOptions: { config } }: FastifyRequest): BodyLimit {
 
 function askForBody(request: FastifyRequest, { raw }: FastifyReply): void {
   const { expect, 'content-length': length } = request.headers;
-  const isWanted = !request.is404 && !(Number(length) > limitOf(request).bytes);
+  // What opens a WebSocket has no body, and its client may take the answer for the one to its upgrade.
+  const isWanted = !request.is404 && !request.ws && !(Number(length) > limitOf(request).bytes);
   if (expect !== undefined && request.raw.httpVersion === '1.1' && isWanted) raw.writeContinue();
 }
 
