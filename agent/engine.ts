@@ -7,7 +7,7 @@ import type { Dialect } from '../schemas/names.ts';
 import { heartbeatIntervalMs, heartbeatsMissedMax, modelsPerNodeMax } from '../schemas/node-messages.ts';
 import { detectDialect } from '../shared/engines/detect.ts';
 import { ImageModels } from '../shared/engines/image-models.ts';
-import { type Probed, probe } from '../shared/engines/probe.ts';
+import { type Probed, probe, provesNothing } from '../shared/engines/probe.ts';
 import type { EngineTarget } from './engine-http.ts';
 import { inFlightOf } from './in-flight.ts';
 import { type ModelLoader, modelLoader } from './model-loader.ts';
@@ -149,6 +149,8 @@ export class EngineWatch implements Engine {
       const imageModels = [...new Set(probed.imageModels)];
       const busy = inFlight !== undefined && { inFlight };
       this.#replace({ up: true, dialect, models, windows, imageModels, ...busy });
+    } else if (provesNothing(probed)) {
+      this.#answeredPoll = poll;
     } else if (!probed.silent) {
       this.#answeredPoll = poll;
       this.#down(probed.reason);

@@ -20,6 +20,7 @@ import { type Check, startHealthServer } from '../shared/runtime/health-server.t
 import { loopback } from '../shared/runtime/listener.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
+import { FileShortage } from '../shared/runtime/open-files.ts';
 import { observeResources } from '../shared/runtime/process-metrics.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
@@ -133,7 +134,10 @@ async function serve(
   const { logger } = settings;
   const { registry } = metrics;
   const journal = openJournal(settings, state, registry, closers);
-  const { gateway, telemetry, inFlight } = await compose(settings, state, { registry, journal }, closers);
+  const files = new FileShortage(registry, logger);
+  closers.add(() => files.close());
+  const observers = { registry, journal, files };
+  const { gateway, telemetry, inFlight } = await compose(settings, state, observers, closers);
   state.addresses.overstatingNodes = () => telemetry.clampedUsage.recent();
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
@@ -141,7 +145,10 @@ async function serve(
     host: settings.metricsBind ?? loopback,
     port: settings.metricsPort,
     ...{ certificate: settings.certificate, connections },
-    checks: () => [...state.checks(), usageCheck(gateway.meter.isFull), drainCheck(draining.value)],
+    checks: () => [
+      ...state.checks(),
+      ...[usageCheck(gateway.meter.isFull), files.check(), drainCheck(draining.value)],
+    ],
     metrics: registry,
     route: decisionRoute(journal, { token: settings.gatewayToken, incarnation: state.incarnation }),
     beforeScrape: () => {
@@ -181,6 +188,7 @@ async function serve(
 interface Observers {
   readonly registry: ConstructorParameters<typeof Telemetry>[0];
   readonly journal: DecisionJournal | undefined;
+  readonly files: FileShortage;
 }
 
 function openJournal(
@@ -217,7 +225,7 @@ function reachable(url: string): string {
 async function compose(
   settings: GatewaySettings,
   state: GatewayState,
-  { registry, journal }: Observers,
+  { registry, journal, files }: Observers,
   closers: Closers,
 ): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
   const { logger } = settings;
@@ -230,10 +238,7 @@ async function compose(
   });
   closers.add(() => usage.close());
   measureCounterFeed(registry, () => usage.meter.counterRecords);
-  const pools = new NodePools({
-    credential: settings.nodeCredentials ?? (() => undefined),
-    connectMs: settings.connectMs,
-  });
+  const pools = openPools(settings, files);
   closers.add(() => pools.close());
   const bodyWorker = new BodyWorker({
     onLost: (reason) =>
@@ -287,6 +292,11 @@ async function compose(
     observeEarly: (refused) => journal?.addEarly(refused),
   };
   return { gateway, telemetry, inFlight: () => openRequests };
+}
+
+function openPools({ nodeCredentials, connectMs }: GatewaySettings, files: FileShortage): NodePools {
+  const credential = nodeCredentials ?? (() => undefined);
+  return new NodePools({ credential, connectMs, onOutOfFiles: () => files.note() });
 }
 
 interface Opened {

@@ -1,5 +1,5 @@
 /** What `doctor` checks of this machine. */
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
@@ -7,6 +7,7 @@ import type { DoctorFacts } from '../../shared/doctor/facts.ts';
 import { dataFiles, isOvergrown } from '../../shared/runtime/data-files.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
+import { openFilesMax } from '../../shared/runtime/open-files.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Session } from '../terminal/session.ts';
@@ -36,11 +37,11 @@ export async function machineFacts(
     .filter((path): path is string => path !== undefined && path !== '-' && !path.includes('\n'))
     .map((path) => resolve(io.cwd, path));
   const fault = sqliteFault();
-  const openFilesMax = openFiles();
+  const filesMax = openFilesMax();
   return {
     node: process.versions.node,
     ...(fault !== undefined && { sqliteFault: fault }),
-    ...(openFilesMax !== undefined && { openFilesMax }),
+    ...(filesMax !== undefined && { openFilesMax: filesMax }),
     ...(disk && { diskFreeBytes: disk.bavail * disk.bsize }),
     ...(folder !== undefined && existsSync(folder) && { overgrown: dataFiles(folder).filter(isOvergrown) }),
     readableSecrets: secrets.filter(isReadableByOthers),
@@ -75,16 +76,6 @@ function sqliteFault(): string | undefined {
     return undefined;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
-  }
-}
-
-function openFiles(): number | undefined {
-  try {
-    const limits = readFileSync('/proc/self/limits', 'utf8');
-    const max = /^Max open files\s+(\d+)/m.exec(limits)?.[1];
-    return max === undefined ? undefined : Number(max);
-  } catch {
-    return undefined;
   }
 }
 

@@ -92,7 +92,7 @@ async function run(options: Options): Promise<void> {
       port: options.port,
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
-      connections: connectionLimitsOf(options),
+      connections: connectionLimitsOf(options, logger),
       operatorToken,
       gatewayToken,
       previousGatewayToken: previousGatewayToken(operatorToken),

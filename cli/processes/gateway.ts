@@ -145,7 +145,7 @@ async function run(options: Options): Promise<void> {
       port: options.port,
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
-      connections: connectionLimitsOf(options),
+      connections: connectionLimitsOf(options, logger),
       hosts: {
         shared: new Set(options.sharedHost.split(',').map(lower)),
         stackDomain: lower(options.stackDomain),

@@ -4,6 +4,8 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { nameSchema } from '../../schemas/names.ts';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { connectionsWithin, openFilesMax } from '../../shared/runtime/open-files.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
 import { environment } from '../../shared/runtime/settings.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
@@ -209,8 +211,18 @@ export interface ProcessOptions {
   readonly readyFile?: string;
 }
 
-export function connectionLimitsOf(options: ConnectionOptions): Partial<ConnectionLimits> {
-  const { maxConnections: max, maxConnectionsPerAddress: perAddress } = options;
+/** No more than this process may have open files: further ones are refused one by one, not by errors of all. */
+export function connectionLimitsOf(
+  { maxConnections: asked, maxConnectionsPerAddress: perAddress }: ConnectionOptions,
+  logger: Pick<Logger, 'warn'>,
+): Partial<ConnectionLimits> {
+  const filesMax = openFilesMax();
+  const max = connectionsWithin(asked, filesMax);
+  if (max < asked)
+    logger.warn(
+      { asked, accepted: max, openFilesMax: filesMax },
+      'fewer connections are accepted than --max-connections asks for, because fewer files may be open; raise ulimit -n',
+    );
   return perAddress === undefined ? { max } : { max, perAddress };
 }
 

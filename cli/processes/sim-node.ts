@@ -57,7 +57,7 @@ async function run(options: Options): Promise<void> {
   const { Connections } = await import('../../shared/runtime/connections.ts');
   await runProcess('sim-node', options, async ({ logger, certificate }) => {
     const registry = new Registry();
-    const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options) });
+    const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options, logger) });
     const node = await startSimNode({
       bind: options.bind,
       port: options.port,

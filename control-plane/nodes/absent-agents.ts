@@ -6,7 +6,7 @@
  */
 import { setMaxListeners } from 'node:events';
 import { ImageModels } from '../../shared/engines/image-models.ts';
-import { type Probed, probe } from '../../shared/engines/probe.ts';
+import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -97,6 +97,7 @@ export class AbsentAgents {
   /** Why the node is down after this probe; undefined where it stays up. */
   #reasonOfDown(absence: Absence, row: NodeRow, answer: Probed): string | undefined {
     if (!this.#options.canAttach(absence.id)) return 'its token was revoked';
+    if (provesNothing(answer)) return undefined;
     absence.answer = answer.up ? 'up' : answer.silent ? 'silent' : 'bad';
     const fault = answer.up ? modelsFault(row, answer.models) : answer.reason;
     if (fault === undefined) {

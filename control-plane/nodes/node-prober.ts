@@ -4,7 +4,7 @@
  */
 import { setMaxListeners } from 'node:events';
 import { ImageModels } from '../../shared/engines/image-models.ts';
-import { type Probed, type ProbeTarget, probe } from '../../shared/engines/probe.ts';
+import { type Probed, type ProbeTarget, probe, provesNothing } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -96,7 +96,7 @@ export class NodeProber {
         const node = reporter.node(id);
         if (node?.owner !== reporter.owner || node.agent === 1) return;
         const answer = await probe(probeTarget(node, this.#options.credential), imageModels);
-        misses = answer.up ? 0 : misses + 1;
+        misses = missesAfter(misses, answer);
         damped ??= resumeDamping(lastReportedUp(node), dampSecondsMin);
         if (answer.up || misses >= missesUntilDown) {
           damped = observe(damped, answer.up, performance.now(), dampSecondsMin);
@@ -124,6 +124,11 @@ export class NodeProber {
     if (limits.admits(health, node)) await reporter.reportHealth(id, health);
     else withheld.add(id);
   }
+}
+
+function missesAfter(misses: number, answer: Probed): number {
+  if (answer.up) return 0;
+  return provesNothing(answer) ? misses : misses + 1;
 }
 
 /** `credential`: the node's own by its name; undefined where this replica does not have it. */

@@ -184,7 +184,10 @@ export class Attempt implements CallReader, ClientListener {
 
   onFailure(error: unknown): void {
     if (error instanceof CallFailure)
-      this.#fail({ reason: error.message, timedOut: error.kind === 'timeout', outcome: 'broken' });
+      this.#fail({
+        ...{ reason: error.message, timedOut: error.kind === 'timeout' },
+        outcome: error.kind === 'own' ? 'neutral' : 'broken',
+      });
     else if (error instanceof NodeFailure) this.#fail(failureOf(error));
     else if (error instanceof Refusal)
       this.#fail({ reason: error.reason, timedOut: false, outcome: 'neutral', refusal: error });

@@ -202,7 +202,7 @@ function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
     case 'client-gone':
       return 'neutral';
     case 'unreached':
-      return 'unreached';
+      return result.failure.outcome === 'neutral' ? 'neutral' : 'unreached';
     case 'aborted-after-start':
     case 'failed':
       return result.failure.outcome;

@@ -6,11 +6,15 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Dispatcher, errors } from 'undici';
+import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import type { NodePools } from './node-pools.ts';
 
-/** `unreached`: no byte of the request was sent. `timeout`: a wait ran out. `lost`: the rest. */
-export type CallFailureKind = 'unreached' | 'timeout' | 'lost';
+/**
+ * `unreached`: no byte of the request was sent. `own`: the same, and by this process's fault. `timeout`: a wait ran out.
+ * `lost`: the rest.
+ */
+export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
 /** Why a call failed; its message is for the log and holds nothing that node or client wrote. */
 export class CallFailure extends Error {
@@ -241,6 +245,8 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
       return new CallFailure('lost', "the node's answer is not legal HTTP");
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
     if (code === undefined) return error;
+    if (isOutOfFiles(error) && !this.#sent)
+      return new CallFailure('own', `this gateway has no file descriptor left: ${code}`);
     return new CallFailure(this.#sent ? 'lost' : 'unreached', `the connection to the node failed: ${code}`);
   }
 }

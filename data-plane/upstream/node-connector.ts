@@ -4,17 +4,21 @@
  */
 import type { Socket } from 'node:net';
 import { buildConnector } from 'undici';
+import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 
 /** Some thousand lines at most; most events of a stream are smaller, and a large body takes no longer because of it. */
 const pieceBytesMax = 4 * 1024;
 
-/** `timeoutMs`: for a connection to open. */
-export function nodeConnector(timeoutMs: number): buildConnector.connector {
+/** `timeoutMs`: for a connection to open. `onOutOfFiles`: one could not be opened, which was not the node's fault. */
+export function nodeConnector(timeoutMs: number, onOutOfFiles: () => void): buildConnector.connector {
   const connect = buildConnector({ timeout: timeoutMs });
   return (options, callback) =>
     connect(options, (...[error, socket]) => {
       if (error === null) callback(null, readInPieces(socket));
-      else callback(error, null);
+      else {
+        if (isOutOfFiles(error)) onOutOfFiles();
+        callback(error, null);
+      }
     });
 }
 

@@ -14,6 +14,8 @@ export interface NodePoolsOptions {
   readonly credential: (name: string) => string | undefined;
   /** For a connection to a node; 2 s by default. */
   readonly connectMs?: number;
+  /** A connection could not be opened, because this process may open no further file. */
+  readonly onOutOfFiles?: () => void;
   /** How exactly waits on nodes are kept. */
   readonly tickMs?: number;
   /** A pool unused for so long is closed. */
@@ -104,7 +106,7 @@ export class NodePools {
     const { origin, pathname } = new URL(url);
     const pool = new Pool(origin, {
       // Each call keeps this wait itself; here it clears away what a call left behind.
-      connect: nodeConnector(2 * this.connectMs),
+      connect: nodeConnector(2 * this.connectMs, () => this.#options.onOutOfFiles?.()),
       pipelining: 1,
       keepAliveTimeout: keepAliveMs,
       // What a node hints in its own header is not taken for more.

@@ -4,6 +4,7 @@
  * kept except valid names of models.
  */
 import type { Dialect } from '../../schemas/names.ts';
+import { isOutOfFiles } from '../runtime/open-files.ts';
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
 import { dialects } from './dialects.ts';
 import type { ImageModels } from './image-models.ts';
@@ -22,10 +23,15 @@ export type Probed =
       readonly imageModels: readonly string[];
     }
   /** `reason` may be stored in an event: a short fixed text, without text of the node. `silent`: it may only be slow. */
-  | { readonly up: false; readonly reason: string; readonly silent: boolean };
+  | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
 
 const timeoutDefaultMs = 2000;
 const modelsMax = 1000;
+
+/** Nothing is known of the node: this process could not open a connection to it. */
+export function provesNothing(probed: Probed): boolean {
+  return !probed.up && probed.isOwnFault === true;
+}
 
 /** `timeoutMs` is for each of its requests; those about images are bounded by `imageModels`. Never throws. */
 export async function probe(
@@ -65,6 +71,7 @@ async function modelsOf(target: ProbeTarget, known: ImageModels, answer: unknown
 
 function failed(error: unknown): Probed {
   if (error instanceof SyntaxError) return answeredBadly('models answered no JSON');
+  if (isOutOfFiles(error)) return { up: false, reason: 'not probed', silent: true, isOwnFault: true };
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (code === 'ECONNREFUSED') return answeredBadly('connection refused');
   const slow = /TIMEOUT|ABORT/.test(code) || (error instanceof Error && error.name === 'TimeoutError');

@@ -15,6 +15,10 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['agents.refused', 'agents refused'],
   ['bodies.thread_ended', 'the thread of large bodies ended; the next one starts another'],
   ['command.internal_error', 'command failed'],
+  [
+    'connections.capped',
+    'fewer connections are accepted than --max-connections asks for, because fewer files may be open; raise ulimit -n',
+  ],
   ['connections.refused', 'connections refused: too many'],
   ['control_log.reachability', 'control log'],
   ['control_plane.started', 'control plane serves'],
@@ -66,6 +70,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['process.close_failed', 'a resource could not be closed; closing continues'],
   ['process.close_timeout', 'not closed in time: ending at once'],
   ['process.closing', 'closing'],
+  ['process.out_of_files', 'no file descriptor is left; raise ulimit -n'],
   ['process.second_signal', 'second signal: ending at once'],
   ['process.shutdown_failed', 'shutdown failed'],
   ['process.uncaught_exception', 'an exception that nothing handled: the process ends'],

@@ -1,0 +1,111 @@
+// Goal: a process that has no file descriptor left says so, and holds it against nobody else.
+// Method: real processes, whose limits prlimit lowers, at their start or while they run; skipped loudly where it is missing.
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { model, organisation, ProcessFleet, smallFleet } from '../support/process-fleet.ts';
+import { binary } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+const fleet = new ProcessFleet();
+/** One connection, opened before the limit is lowered. */
+const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+let gateway: Awaited<ReturnType<typeof start>>;
+let key: string;
+
+async function start() {
+  const plane = await fleet.serve<{ admin: string }>('control-plane', 'control-plane-1');
+  const node = await fleet.simNode('node', '--models', model);
+  const admin = fleet.admin(plane);
+  await admin.apply(smallFleet(node.ready.url));
+  ({ value: key } = await admin.createKey(organisation, 'test'));
+  const more = ['--control-plane', plane.ready.admin];
+  const started = await fleet.serve<{ api: string; metrics: string }>('gateway', 'gateway-1', more, {
+    HEADGATE_LOG_LEVEL: 'info',
+  });
+  await until(async () => (await call(`${started.ready.api}/models`)).text.includes(model));
+  return started;
+}
+
+beforeAll(async () => {
+  if (hasPrlimit) gateway = await start();
+  else process.stderr.write('prlimit is missing: what happens without file descriptors is not tested\n');
+});
+afterAll(async () => {
+  agent.destroy();
+  await fleet.close();
+});
+
+async function call(url: string, body?: object): Promise<{ status: number; text: string }> {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    request(url, { agent, headers, method: body === undefined ? 'GET' : 'POST' }, resolve)
+      .on('error', reject)
+      .end(body === undefined ? undefined : JSON.stringify(body));
+  });
+  let text = '';
+  for await (const piece of response) text += String(piece);
+  return { status: response.statusCode ?? 0, text };
+}
+
+const limitFiles = (pid: number, soft: number | string): void => {
+  execFileSync('prlimit', ['--pid', String(pid), `--nofile=${soft}:`]);
+};
+
+test.skipIf(!hasPrlimit)(
+  'a gateway without a file descriptor for its node says that it is its own, and serves again once it has one',
+  async () => {
+    const pid = gateway.child.pid as number;
+    const ask = () =>
+      call(`${gateway.ready.api}/chat/completions`, {
+        model,
+        messages: [{ role: 'user', content: 'hello' }],
+      });
+    await call(`${gateway.ready.api}/models`);
+    await call(`${gateway.ready.metrics}/readyz`);
+    const before = /^Max open files\s+(\d+)/m.exec(
+      execFileSync('cat', [`/proc/${pid}/limits`]).toString(),
+    )?.[1];
+    // The first three are always in use: no number is left for another.
+    limitFiles(pid, 3);
+    try {
+      expect(await ask()).toMatchObject({
+        status: 503,
+        text: expect.stringContaining('InferenceUnavailableError'),
+      });
+      const { status, text } = await call(`${gateway.ready.metrics}/readyz?verbose`);
+      expect([status, text]).toEqual([
+        503,
+        expect.stringContaining('[-]files this process has no file descriptor left'),
+      ]);
+      await until(async () =>
+        gateway.stderr().includes('"cause":"this gateway has no file descriptor left: EMFILE"'),
+      );
+      expect(gateway.stderr()).toContain('"event":"process.out_of_files"');
+    } finally {
+      limitFiles(pid, before ?? 'unlimited');
+    }
+    expect((await ask()).status).toBe(200);
+    const { text } = await call(`${gateway.ready.metrics}/metrics`);
+    expect(text).toMatch(/^headgate_file_shortages_total [1-9]/m);
+  },
+);
+
+test('a process that may open few files accepts fewer connections, and says how many', async () => {
+  const few = 400;
+  const shell = ['-c', `ulimit -n ${few} && exec "$@"`, 'sh', process.execPath, binary];
+  const child = spawn('sh', [...shell, 'sim-node', '--port', '0', '--models', model], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const ended = once(child, 'exit');
+  let lines = '';
+  child.stderr.on('data', (piece) => {
+    lines += String(piece);
+  });
+  await until(async () => lines.includes('connections.capped'));
+  child.kill('SIGKILL');
+  await ended;
+  expect(lines).toContain(`"asked":10000,"accepted":${few - 128},"openFilesMax":${few}`);
+});
