@@ -483,3 +483,15 @@ test('a copy of signed rows in another partition takes nothing from a reader tha
   expect(usage.totals('acme', period).requests).toBe(3);
   expect(usage.counts).toMatchObject({ applied: 3, repeated: 0, junk: 1 });
 });
+
+test('a damaged file that is not rebuilt is refused with what to do next', () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'headgate-usage-')), 'usage.db');
+  try {
+    writeFileSync(path, 'x'.repeat(8192));
+    expect(() => openUsageStore(path)).toThrow(
+      /usage\.db is damaged \(SQLITE_NOTADB\); move it away and put a backup/,
+    );
+  } finally {
+    rmSync(join(path, '..'), { recursive: true });
+  }
+});

@@ -94,10 +94,18 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
     return new UsageStore(openUsageDatabase(path), path, options);
   } catch (error) {
     const mayRebuild = error instanceof DatabaseCorrupt || error instanceof OtherFormat;
-    if (!mayRebuild || !options.rebuild || !existsSync(path)) throw error;
+    if (!mayRebuild || !options.rebuild || !existsSync(path)) throw withNextStep(error);
     quarantineFile(path);
     return new UsageStore(openUsageDatabase(path), path, options);
   }
+}
+
+/** The file is the only place of what is older than the usage topic, so nothing replaces it without a person. */
+function withNextStep(error: unknown): unknown {
+  if (!(error instanceof DatabaseCorrupt)) return error;
+  const next =
+    'move it away and put a backup or the copy of another control plane in its place; see docs/operate.md';
+  return new DatabaseCorrupt(`${error.message}; ${next}`, { cause: error });
 }
 
 function openUsageDatabase(path: string): Database {
