@@ -24,7 +24,7 @@ import {
   answerHeaders,
   askForBody,
   badHttp,
-  oneHeader,
+  credentialHeader,
   pathOf,
   refuseEncoded,
   sendJson,
@@ -91,8 +91,8 @@ async function pass(
     fixed: entry?.target ?? fixed,
     method: request.method ?? '',
     path: entry?.path ?? record.path,
-    authorization: request.headers.authorization,
-    xApiKey: oneHeader(request, 'x-api-key'),
+    authorization: credentialHeader(request, 'authorization'),
+    xApiKey: credentialHeader(request, 'x-api-key'),
   };
   const admitAt = (nowMs: number): Admitted => {
     const visitor = visitorAt(entry, nowMs);

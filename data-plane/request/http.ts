@@ -7,6 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { httpFault } from '../../shared/runtime/http-fault.ts';
+import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 
 /** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
 export function refuseEncoded(request: IncomingMessage): void {
@@ -30,10 +31,34 @@ export function badHttp(request: IncomingMessage): Refusal | undefined {
     : new Refusal('UnsupportedShapeError', fault, { reason: 'bad http' });
 }
 
-export function pathOf(url: string | undefined): string {
+/** Without its query. Of the absolute form, which is refused, the path that its envelope names. */
+export function pathOf(target: string | undefined): string {
+  const url = target?.replace(/^https?:\/\/[^/?]*/i, '');
   if (!url?.startsWith('/')) return '/';
   const query = url.indexOf('?');
   return query === -1 ? url : url.slice(0, query);
+}
+
+const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
+
+/** The path of what the parser refused, where its first bytes are a request line. */
+export function pathOfRefused(packet: Buffer | undefined): string {
+  // The headers of a request have at most so many bytes, and so has its first line.
+  return pathOf(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
+}
+
+/**
+ * A header that may have a key. One that is empty counts as absent; of more than one, none is chosen: their values together are no
+ * key, so the request is refused as one with a wrong key.
+ */
+export function credentialHeader({ rawHeaders }: IncomingMessage, name: string): string | undefined {
+  let found: string | undefined;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() !== name) continue;
+    const value = rawHeaders[i + 1]?.trim() ?? '';
+    if (value !== '') found = found === undefined ? value : `${found}, ${value}`;
+  }
+  return found;
 }
 
 export function oneHeader(request: IncomingMessage, name: string): string | undefined {

@@ -14,6 +14,7 @@ import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/lis
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { EarlyRefusal } from '../request/gateway.ts';
+import { pathOfRefused } from '../request/http.ts';
 
 /** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
 export type Handler = (
@@ -118,6 +119,8 @@ function badRequest(): Refusal {
 
 interface ParserError extends Error {
   readonly code?: string;
+  /** What was read last. */
+  readonly rawPacket?: Buffer;
 }
 
 const owed = Symbol('answers that are owed on a connection');
@@ -153,7 +156,7 @@ function isFree(socket: OwingSocket): boolean {
 }
 
 /**
- * Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. Requests that came
+ * Answers what the parser could not read, by the one envelope, and closes; with its path where the first line came with what is wrong. Requests that came
  * whole before it are answered first, and then nothing more. Returns what was answered.
  */
 function refuseGarbage(error: ParserError, socket: Socket): EarlyRefusal | undefined {
@@ -178,7 +181,7 @@ function refuseGarbage(error: ParserError, socket: Socket): EarlyRefusal | undef
         )
       : badRequest();
   const refused = { requestId: mintRequestId(), refusal };
-  endWith(socket, rawAnswer(refused));
+  endWith(socket, rawAnswer(refused, pathOfRefused(error.rawPacket)));
   return refused;
 }
 
@@ -186,8 +189,8 @@ function endOnClose(this: ServerResponse): void {
   this.req.socket.destroySoon();
 }
 
-function rawAnswer({ requestId, refusal }: EarlyRefusal): string {
-  const body = JSON.stringify(refusal.envelope('/'));
+function rawAnswer({ requestId, refusal }: EarlyRefusal, path = '/'): string {
+  const body = JSON.stringify(refusal.envelope(path));
   return [
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
     'content-type: application/json',

@@ -127,7 +127,7 @@ test.each([
   ['modalities', ['text', 'audio'], 'modalities: must have at most 1 entries'],
   ['modalities', ['audio'], 'modalities[0]: must be one of "text"'],
   ['user', 5, 'user: must be of type string'],
-  ['model', null, 'model: must be of type string'],
+  ['model', null, 'model: is required'],
   ['model', '', 'model: must not be empty'],
   ['messages', null, 'messages: is required'],
   ['messages', [], 'messages: is required'],
@@ -194,7 +194,7 @@ test.each([
 
 test.each([
   ['role', { role: 'function', content: 'x' }, 'messages[1].role: has a form that is not supported'],
-  ['no role', { content: 'x' }, 'messages[1].role: has a form'],
+  ['no role', { content: 'x' }, 'messages[1].role: is required'],
   ['no content', { role: 'user' }, 'messages[1].content: is required'],
   ['empty content', { role: 'user', content: [] }, 'messages[1].content: is required'],
   ['an unknown field', { ...user, bogus: null }, 'messages[1].bogus: is not a supported field'],

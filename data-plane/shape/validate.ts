@@ -83,27 +83,59 @@ function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
   }
   if (issue.code === 'invalid_union') return closestBranch(issue, path);
   if (issue.code === 'invalid_key') return { path, rule: issue.issues[0]?.message ?? 'is not supported' };
-  if (issue.input === undefined && issue.code !== 'custom') return { path, rule: 'is required' };
+  if (issue.code !== 'custom' && isAbsent(issue.input, path)) return { path, rule: 'is required' };
   return { path, rule: ruleOf(issue) };
 }
 
+/** `null` counts as absent for a field, and is a value in a list. */
+function isAbsent(input: unknown, path: Path): boolean {
+  return input === undefined || (input === null && typeof path.at(-1) === 'string');
+}
+
+const typeRule = 'must be of type ';
+
 /** Of the branches of a union, the one that got furthest: its fault is the one that the caller meant. */
 function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFault {
-  let best: FieldFault | undefined;
-  for (const [first] of issue.errors) {
-    if (first === undefined) continue;
-    const fault = describe(first, path);
-    if (best === undefined || fault.path.length > best.path.length) best = fault;
+  const faults = issue.errors.flatMap(([first]) => (first === undefined ? [] : [describe(first, path)]));
+  const most = Math.max(...faults.map(reach));
+  const best = faults.filter((fault) => fault.path.length > path.length && reach(fault) === most);
+  // Where the type was right in one branch, what is wrong is what that branch says.
+  const one = best.find(({ rule }) => !rule.startsWith(typeRule)) ?? best[0];
+  if (one?.rule.startsWith(typeRule)) {
+    const types = new Set(best.map(({ rule }) => rule.slice(typeRule.length)));
+    return { path: one.path, rule: `${typeRule}${[...types].join(' or ')}` };
   }
-  if (best !== undefined && best.path.length > path.length) return best;
-  return { path, rule: issue.input === undefined ? 'is required' : 'has a form that is not supported' };
+  if (one !== undefined) return one;
+  const { input } = issue;
+  // Of a list of kinds the input is the whole object, and the path is its member that names the kind.
+  const named = path.at(-1);
+  const isUnnamed =
+    issue.errors.length === 0 &&
+    typeof input === 'object' &&
+    input !== null &&
+    !Object.hasOwn(input, named ?? '');
+  return {
+    path,
+    rule: isUnnamed || isAbsent(input, path) ? 'is required' : 'has a form that is not supported',
+  };
+}
+
+/** How far into the value a fault is: by its depth, then by its place in a list. */
+function reach({ path }: FieldFault): number {
+  const last = path.at(-1);
+  return path.length + (typeof last === 'number' ? 1 - 1 / (last + 2) : 0);
+}
+
+/** A whole number, in the word of JSON Schema. */
+function typeName(issue: z.core.$ZodIssueInvalidType): string {
+  return issue.expected === 'int' ? 'integer' : issue.expected;
 }
 
 function ruleOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
       // The schema's own text replaces the standard one, which begins like this.
-      return issue.message.startsWith('Invalid input') ? `must be of type ${issue.expected}` : issue.message;
+      return issue.message.startsWith('Invalid input') ? `${typeRule}${typeName(issue)}` : issue.message;
     case 'invalid_value':
       return `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;
     case 'too_small':

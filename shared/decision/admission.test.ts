@@ -109,7 +109,7 @@ test.each([
   ['POST', '//v1/chat/completions'],
   ['POST', '/v1/chat/completions?a=b'],
   ['POST', '/v1/models'],
-  ['HEAD', '/v1/models'],
+  ['HEAD', '/v1/embeddings'],
   ['OPTIONS', '/v1/models'],
   ['GET', '/v1/models/'],
   ['GET', '/v1/modelsx'],

@@ -66,7 +66,7 @@ const unknownOperation: Operation = { kind: 'unknown' };
 export function resolveOperation(method: string, path: string): Operation {
   if (method === 'POST')
     return Object.hasOwn(posts, path) ? posts[path as keyof typeof posts] : unknownOperation;
-  if (method !== 'GET') return unknownOperation;
+  if (method !== 'GET' && method !== 'HEAD') return unknownOperation;
   if (path === '/v1/models') return { kind: 'models' };
   if (!path.startsWith('/v1/models/') || path.length === '/v1/models/'.length) return unknownOperation;
   try {

@@ -168,8 +168,9 @@ test.each([
   ['the same key', keys.acme, keys.acme, 'key-acme'],
   ['another key of the organisation', keys.acme, keys.second, '401 two different keys'],
   ['a broken bearer', keys.acme, 'x', '401 two different keys'],
-  ['a foreign x-api-key', keys.birch, keys.acme, 'key-acme'],
-  ['a broken x-api-key', 'x', keys.acme, 'key-acme'],
+  ['a foreign x-api-key', keys.birch, keys.acme, '401 two different keys'],
+  ['a broken x-api-key', 'x', keys.acme, '401 two different keys'],
+  ['an empty x-api-key', ' ', keys.acme, 'key-acme'],
 ])(
   'Authentication 2: on a switched own stack, %s together with a bearer',
   (_name, xApiKey, bearer, expected) => {

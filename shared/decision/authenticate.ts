@@ -113,9 +113,26 @@ function acceptXApiKey(
   return stack?.surface === 'anthropic' && stack.organisation === owner?.organisation ? found : undefined;
 }
 
+/** On a switched stack of the key's organisation, where `x-api-key` counts, no other key may be in it. */
+function isSecondKey(
+  lookup: Lookup,
+  target: Target,
+  { organisation }: KeyOwner,
+  bearer: PresentedKey,
+  xApiKey: PresentedKey,
+): boolean {
+  if (target.kind !== 'stack' || typeof xApiKey !== 'string' || xApiKey.trim() === bearer) return false;
+  const stack = lookup.stack(target.stack);
+  return stack?.organisation === organisation && stack.surface === 'anthropic';
+}
+
+function nonEmpty(header: string | undefined): string | undefined {
+  return header?.trim() === '' ? undefined : header;
+}
+
 /** The keys that the headers carry, as they were sent or recorded. */
 function presented({ authorization, xApiKey, recorded }: Credentials): readonly [PresentedKey, PresentedKey] {
-  if (recorded === undefined) return [bearerKey(authorization), xApiKey];
+  if (recorded === undefined) return [bearerKey(authorization), nonEmpty(xApiKey)];
   if ('keyId' in recorded)
     return recorded.header === 'x-api-key' ? [undefined, recorded] : [recorded, undefined];
   if ('organisation' in recorded) return [recorded, undefined];
@@ -135,7 +152,8 @@ export function authenticate(
   nowMs: number,
   trace?: Trace,
 ): Caller {
-  const { authorization, recorded } = credentials;
+  const { recorded } = credentials;
+  const authorization = nonEmpty(credentials.authorization);
   const [bearer, xApiKey] = presented(credentials);
   const byHeader = acceptXApiKey(lookup, target, xApiKey, nowMs);
   if (byHeader && !('reason' in byHeader)) {
@@ -146,6 +164,8 @@ export function authenticate(
   if (recorded !== undefined && 'fault' in recorded && recorded.fault === 'two different keys')
     throw unauthorized('two different keys');
   const found = acceptKey(lookup, bearer, nowMs);
+  if (!('reason' in found) && isSecondKey(lookup, target, found, bearer, xApiKey))
+    throw unauthorized('two different keys', found.keyId);
   if (!('reason' in found)) return accepted(found, 'authorization', trace);
   const known = found.owner ?? byHeader?.owner;
   const refusal = unauthorized(found.reason, known?.keyId);

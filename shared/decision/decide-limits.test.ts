@@ -259,7 +259,7 @@ test.each([
 
 test.each([
   ['turns', undefined, 'Sign in'],
-  ['tokens', 'Team', 'The Team tier allows more.'],
+  ['tokens', 'Team', 'The next tier is Team.'],
   ['tokens', undefined, 'Contact the service operator'],
 ] as const)(
   'Errors 7: where the %s are used up and the next tier is %s, the message says "%s" and no time',

@@ -81,7 +81,7 @@ export interface LimitFacts {
   readonly weight: number;
   /** Of the model; above `weight` only where the tier carries less. */
   readonly modelWeight?: number | undefined;
-  /** Name of the tier above, undefined for the top one. Only the refusal that names it calls this. */
+  /** Name of the next tier that allows more, undefined where none does. Only the refusal that names it calls this. */
   readonly nextTier: () => string | undefined;
   /** Of a visitor: what counts in addition to the own turns. */
   readonly visitors?: VisitorFacts | undefined;
@@ -115,7 +115,7 @@ function checkAllowance(facts: LimitFacts): void {
     return;
   const nextTier = facts.nextTier();
   const advice =
-    nextTier === undefined ? 'Contact the service operator for more.' : `The ${nextTier} tier allows more.`;
+    nextTier === undefined ? 'Contact the service operator for more.' : `The next tier is ${nextTier}.`;
   throw new Refusal(
     'InferenceUpsellError',
     `The monthly token allowance of the ${tier.id} tier is used up. ${advice}`,
@@ -302,7 +302,10 @@ export function decide(
     contextTokens: contextNeeded({ promptTokens: promptTokensLeast ?? promptTokens, maxTokens }),
     atLeast: promptTokensLeast !== undefined,
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
-    nextTier: () => (tier.rank === null ? undefined : lookup.nextTier(tier.rank)),
+    nextTier: () =>
+      tier.rank === null || tier.monthlyTokens === null
+        ? undefined
+        : lookup.nextTier(tier.rank, tier.monthlyTokens),
     visitors: caller.kind === 'anonymous' ? visitorFacts(lookup, counters, caller, tier, nowMs) : undefined,
   };
   checkLimits(limits, counters, nowMs, trace);

@@ -1,6 +1,7 @@
 /**
  * The model listing. On the shared host: the models of the pool, and nothing of any organisation. On a stack host: exactly
- * what that stack can answer; a foreign stack gets the same answer as a missing one.
+ * what that stack can answer, so nothing to an organisation without a plan; a foreign stack gets the same answer as a missing
+ * one. One model is answered as a request for it would be.
  * One document that the clients of both families read, with identifier, family and the time added (Model listing entry).
  * The order is the newest first, then by id, so that two answers compare equal. `owned_by` repeats the family, and never
  * names an organisation.
@@ -8,7 +9,7 @@
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
-import { dedicatedOnly, type Target, targetNotServing } from './route.ts';
+import { dedicatedOnly, notInPlan, type Target, targetNotServing, unavailable } from './route.ts';
 
 export type ListingOperation =
   | { readonly kind: 'models' }
@@ -29,7 +30,11 @@ export function listModels(
   caller: Caller,
   operation: ListingOperation,
 ): string {
-  const entries = lookup.listing(placeOf(lookup, target, caller)).map(({ id, family, addedMs }) => ({
+  // As for a request, the plan comes before the stack, so own, foreign and missing stacks have one answer.
+  if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed');
+  const place = placeOf(lookup, target, caller);
+  const served = isEntitled(caller) ? lookup.listing(place) : [];
+  const entries = served.map(({ id, family, addedMs }) => ({
     id,
     family,
     added: new Date(addedMs).toISOString(),
@@ -37,7 +42,15 @@ export function listModels(
   if (operation.kind === 'models') return JSON.stringify(modelListing(entries));
   const entry = entries.find(({ id }) => id === operation.model);
   if (entry) return JSON.stringify(modelEntry(entry));
-  throw target.kind === 'shared' ? dedicatedOnly({ reason: 'not listed' }) : targetNotServing('not listed');
+  if (target.kind === 'stack') throw targetNotServing('not listed');
+  throw lookup.isPooled(operation.model)
+    ? unavailable('not listed')
+    : dedicatedOnly({ reason: 'not listed' });
+}
+
+/** Would a request of the caller be refused for want of a plan? Who needs no key has the plan of nobody. */
+function isEntitled(caller: Caller): boolean {
+  return caller.kind !== 'key' || (caller.owner.tier !== null && !caller.owner.suspended);
 }
 
 export interface ListedModel {

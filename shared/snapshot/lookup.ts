@@ -95,8 +95,8 @@ export interface Lookup {
   weight(model: string): number;
   /** Whether prompts for the model that begin alike go to one node. */
   hasAffinity(model: string): boolean;
-  /** The id of the tier above, or undefined for the top one. */
-  nextTier(rank: number): string | undefined;
+  /** The id of the next tier above with more tokens a period than these; undefined where none has. */
+  nextTier(rank: number, monthlyTokens: number): string | undefined;
   /** Models that some node of the place serves now, newest first. */
   listing(place: PlaceKey): ServedModel[];
   /** Tokens added to or subtracted from the usage of a period by an operator. */
@@ -223,7 +223,10 @@ export function createLookup(db: Database): Lookup {
   );
   const weight = askOne<number, [string]>('SELECT weight FROM model WHERE id = ?');
   const affinity = askOne<'prefix' | 'none', [string]>('SELECT affinity FROM model WHERE id = ?');
-  const next = askOne<string, [number]>('SELECT id FROM tier WHERE rank > ? ORDER BY rank LIMIT 1');
+  const next = askOne<string, [number, number]>(
+    `SELECT id FROM tier WHERE rank > ? AND (monthly_tokens IS NULL OR monthly_tokens > ?)
+     ORDER BY rank LIMIT 1`,
+  );
   const listing = ask<ServedModel, [string]>(
     `SELECT DISTINCT m.id, m.family, m.added AS addedMs FROM routes r JOIN model m ON m.id = r.model
      WHERE r.place = ? ORDER BY m.added DESC, m.id`,
@@ -251,7 +254,7 @@ export function createLookup(db: Database): Lookup {
     isCatalogued: (model) => weight.get(model) !== undefined,
     weight: (model) => weight.get(model) ?? 1,
     hasAffinity: (model) => affinity.get(model) !== 'none',
-    nextTier: (rank) => next.get(rank),
+    nextTier: (rank, monthlyTokens) => next.get(rank, monthlyTokens),
     listing: (place) => listing.all(place),
     usageAdjustment: (organisation, period) => adjustment.get(organisation, period) ?? 0,
     position: () => position.get() ?? 0,

@@ -208,11 +208,7 @@ const decide: readonly Change[] = [
     "{ kind: 'turns', used: counters.freeTurns(visitor, admittedMs) }",
     "{ kind: 'tokens', used: 0 }",
   ],
-  [
-    'allowance: the next tier is named',
-    'tier.rank === null ? undefined : lookup.nextTier(tier.rank)',
-    'undefined',
-  ],
+  ['allowance: the next tier is named', 'lookup.nextTier(tier.rank, tier.monthlyTokens)', 'undefined'],
   [
     'limits: each organisation is counted alone',
     'const subject = subjectOf(caller);',
@@ -427,8 +423,23 @@ const models: readonly Change[] = [
   ['listing: a stack host lists that stack', 'return `stack:$', "return 'pool'; `stack:$"],
   [
     'listing: what is not there is refused in the words of its host',
-    "target.kind === 'shared' ? dedicatedOnly",
-    "target.kind === 'stack' ? dedicatedOnly",
+    "if (target.kind === 'stack') throw targetNotServing('not listed');",
+    '',
+  ],
+  [
+    'listing: a stack lists nothing to an organisation without a plan',
+    'isEntitled(caller) ? lookup',
+    'caller ? lookup',
+  ],
+  [
+    'listing: one model is refused for want of a plan',
+    "if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed');",
+    '',
+  ],
+  [
+    'listing: a pooled model without a node is away, not absent',
+    'throw lookup.isPooled(operation.model)',
+    'throw !lookup',
   ],
 ];
 

@@ -40,7 +40,9 @@ test.each([
 test('a request to the pool waits for the usage of its caller, and is refused where that cannot be loaded', async () => {
   expect(await decided(pooled, {})).toBe('placed');
   expect(await decided(pooled, { knowsUsage: false })).toBe('usage unknown');
-  expect(await decided('the allowance is used up: the next tier is named', {})).toBe('InferenceUpsellError');
+  expect(await decided('the allowance is used up: the message says which tier is next', {})).toBe(
+    'InferenceUpsellError',
+  );
 });
 
 test('a pinned request uses no allowance, so it does not wait for the usage of its caller', async () => {

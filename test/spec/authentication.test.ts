@@ -4,6 +4,7 @@ import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Call, call, chat, expectRefusal } from '../support/api.ts';
 import { takeClock } from '../support/clock.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { rawRequest } from '../support/raw-http.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';
 
@@ -59,6 +60,21 @@ test.each([
   expectRefusal(await listing(place(acme)), 'Unauthorized');
 });
 
+test.each([
+  ['two different keys', (good: string, other: string) => [good, other], 401],
+  ['a key and a wrong one', (good: string) => [good, 'x'], 401],
+  ['a wrong key and a key', (good: string) => ['x', good], 401],
+  ['a key twice', (good: string) => [good, good], 401],
+  ['an empty one and a key', (good: string) => ['', good], 200],
+] as const)(
+  'Authentication 1: of two Authorization headers none is chosen: %s',
+  async (_what, keysOf, status) => {
+    const lines = keysOf(acme, birch).map((key) => `Authorization: ${key && `Bearer ${key}`}`);
+    const head = ['GET /v1/models HTTP/1.1', `Host: ${stackHost('otter')}`, ...lines, 'Connection: close'];
+    expect((await rawRequest(port, `${head.join('\r\n')}\r\n\r\n`)).status).toBe(status);
+  },
+);
+
 test('Authentication 2: x-api-key is a key only on an own stack switched to the Anthropic-style API', async () => {
   const send = (host: string, key: string) => call({ port, host, headers: { 'x-api-key': key } });
   const before = await send(stackHost('otter'), acme);
@@ -71,6 +87,9 @@ test('Authentication 2: x-api-key is a key only on an own stack switched to the 
   const both = await listing({ key: acme, headers: { 'x-api-key': acme } });
   const different = await listing({ key: birch, headers: { 'x-api-key': acme } });
   const foreignAsWell = await listing({ key: acme, headers: { 'x-api-key': birch } });
+  const brokenAsWell = await listing({ key: acme, headers: { 'x-api-key': `${acme}x` } });
+  const emptyAsWell = await listing({ key: acme, headers: { 'x-api-key': ' ' } });
+  const noBearer = await listing({ headers: { Authorization: '', 'x-api-key': acme } });
   const onShared = await call({
     port,
     host: shared,
@@ -81,8 +100,10 @@ test('Authentication 2: x-api-key is a key only on an own stack switched to the 
   });
   await fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: 'openai' });
   await fleet.settle();
-  expect([switched, bearer, both, foreignAsWell].map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-  for (const answer of [before, foreign, elsewhere, different, onShared])
+  expect([switched, bearer, both, emptyAsWell, noBearer].map(({ status }) => status)).toEqual(
+    Array(5).fill(200),
+  );
+  for (const answer of [before, foreign, elsewhere, different, foreignAsWell, brokenAsWell, onShared])
     expectRefusal(answer, 'Unauthorized');
 });
 
@@ -197,7 +218,7 @@ test.each([
   { method: 'POST', path: '/v1/embeddings', host: shared },
   { method: 'POST', path: '/v1/messages', host: shared },
   { method: 'POST', path: '/v1/models', host: shared },
-  { method: 'HEAD', path: '/v1/models', host: shared },
+  { method: 'HEAD', path: '/v1/models', host: stackHost('otter') },
   { method: 'GET', path: '/v1/models/', host: shared },
   { method: 'GET', path: '/', host: shared },
   { method: 'OPTIONS', path: '/v1/chat/completions', host: shared },

@@ -166,7 +166,6 @@ test.each(['echo-small', slashModel, encodeURIComponent(slashModel), 'team%2Fech
 
 test.each([
   'echo-private',
-  'echo-idle',
   'echo-bare',
   'no-such-model',
   'team',
@@ -203,7 +202,9 @@ test.each([
 test('Endpoints rule 3: without a plan the listing still says what an own stack has, as its nodes could answer it under one', async () => {
   const { value: key } = await fleet.key('dormant');
   await fleet.settle();
-  expect(idsOf(await call({ port, host: stackHost('moth'), key }))).toEqual(['echo-large']);
+  expect(idsOf(await call({ port, host: stackHost('moth'), key }))).toEqual([]);
+  const one = await call({ port, host: stackHost('moth'), key, path: '/v1/models/echo-large' });
+  expectRefusal(one, 'ModelNotInPlanError');
   expectRefusal(
     await chat({ port, host: stackHost('moth'), key, model: 'echo-large' }),
     'ModelNotInPlanError',
@@ -336,4 +337,45 @@ test.each([
     ...(method === 'POST' && { body: chatBody('echo-small') }),
   });
   expect(expectRefusal(answer, 'NotFoundError').path).toBe(path);
+});
+
+test('Errors 3, Errors 5: one model of the public listing is answered as a request for it is', async () => {
+  for (const model of ['echo-small', 'echo-idle', 'echo-bare', 'no-such-model']) {
+    const asked = await chat({ port, key: acme, model });
+    const one = await call({ port, path: `/v1/models/${model}` });
+    expect([model, one.status]).toEqual([model, asked.status]);
+    if (one.status !== 200)
+      expect(JSON.parse(one.content).error.type).toBe(JSON.parse(asked.content).error.type);
+  }
+});
+
+test('Endpoints 2: HEAD is answered where GET is, with its head and no body', async () => {
+  for (const path of ['/v1/models', '/v1/models/echo-small', '/v1/models/echo-bare']) {
+    const text = (method: string) =>
+      `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`;
+    const [head, get] = [await rawRequest(port, text('HEAD')), await rawRequest(port, text('GET'))];
+    expect([head.status, head.body]).toEqual([get.status, '']);
+    const length = (answer: typeof get) => answer.headers.find((line) => /^content-length/i.test(line));
+    expect(length(head)).toBe(length(get));
+  }
+});
+
+test.each([
+  ['an unknown method', 'FOO /v1/models?a=1 HTTP/1.1\r\nHost: a\r\n\r\n', '/v1/models'],
+  ['large headers', `GET /v1/models HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(20_000)}\r\n\r\n`, '/v1/models'],
+  [
+    'two lengths',
+    'POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n',
+    '/v1/embeddings',
+  ],
+  [
+    'the absolute form',
+    'GET http://127.0.0.1/v1/models?a=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n',
+    '/v1/models',
+  ],
+  ['no request line', 'garbage\r\n\r\n', '/'],
+])('Error envelope: %s is refused with the path that was asked for', async (_what, text, path) => {
+  const answer = await rawRequest(port, text);
+  expect([400, 413]).toContain(answer.status);
+  expect(JSON.parse(answer.body).error.path).toBe(path);
 });

@@ -25,7 +25,7 @@ const tiers = [
   { id: 'Minutely', requestsPerMinute: 1 },
   { id: 'Slim', concurrency: 4 },
   { id: 'Thrifty', monthlyTokens: 1 },
-  { id: 'All', contextTokens: 100, monthlyTokens: 1, requestsPerMinute: 2, concurrency: 1 },
+  { id: 'All', contextTokens: 100, monthlyTokens: 2, requestsPerMinute: 2, concurrency: 1 },
 ] as const;
 type TierName = (typeof tiers)[number]['id'] | 'Platinum';
 
@@ -183,7 +183,7 @@ test('Errors 7, Limits 4: a used-up allowance is 409, names tier and next tier, 
   const answer = await ask(key);
   const { message } = expectRefusal(answer, 'InferenceUpsellError');
   expect(message).toContain('Thrifty');
-  expect(message, 'the next tier in the order of the file').toContain('All tier');
+  expect(message, 'the next in the order of the file that allows more').toContain('The next tier is All.');
   expect(answer.fields).not.toHaveProperty('retry-after');
 });
 
