@@ -101,11 +101,12 @@ export const chatRequestSchema = z.strictObject({
 
 const inputText = z.string().min(1);
 const entriesMax = 2048;
+const mixedInput = 'must be a text, or a token id (an integer of at least 0) where all entries are';
 
 /** One text, several, one list of token ids, or several; at most 2048 entries in each list, none empty. */
 const inputSchema = z.union([
   inputText,
-  list(inputText, entriesMax),
+  list(z.string({ error: mixedInput }).min(1), entriesMax),
   z.custom<readonly number[]>(isTokenList),
   z.custom<readonly (readonly number[])[]>(isListOfTokenLists),
 ]);

@@ -403,6 +403,8 @@ test('embeddings carry encoding and dimensions, and drop the user', () => {
 test.each([
   ['input', '', 'input: must not be empty'],
   ['input', [], 'input: is required'],
+  ['input', [-1], 'input[0]: must be a text, or a token id (an integer of at least 0)'],
+  ['input', ['a', 1], 'input[1]: must be a text, or a token id (an integer of at least 0)'],
   ['input', null, 'input: is required'],
   ['input', ['a', ''], 'input[1]: must not be empty'],
   ['input', [1, -1], 'input'],
