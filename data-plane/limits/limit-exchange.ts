@@ -9,6 +9,7 @@ import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gaug
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
+import { LogClock } from '../../shared/limits/log-clock.ts';
 import { cutOffMs } from '../../shared/limits/standing-share.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -17,10 +18,6 @@ import { sleep } from '../../shared/runtime/retry.ts';
 import { ExchangeFile } from './exchange-file.ts';
 
 const tickMs = 200;
-/** With a clock further off than this, a gateway labels minutes by the log's time. */
-const clockOffMs = 30_000;
-/** Records whose sending is remembered: more are not read back while the log is away. */
-const sentMax = 1000;
 /** How long requests that wait, and room that others lack, are gathered into one record. */
 const urgentMs = 10;
 /** Pause between two reads of the topic while no request waits for room: what is read together costs little. */
@@ -56,9 +53,7 @@ export class LimitExchange {
   #appending = 0;
   #waits = 0;
   #sweptMs = 0;
-  #clockAheadMs = 0;
-  /** When each record that was not read back yet was sent, by this process's clock, ms since 1970. */
-  readonly #sentWallMs = new Map<string, number>();
+  readonly #clock = new LogClock();
 
   constructor(options: LimitExchangeOptions) {
     this.#options = options;
@@ -105,6 +100,11 @@ export class LimitExchange {
     const free = this.#claimant.room(limit, nowMs) - this.#claimant.used(limit);
     if (free < weight && this.#claimant.admits(limit, weight, nowMs)) return limit.limit - weight;
     return limit.limit - Math.max(0, free);
+  }
+
+  /** Is all of it used, as far as the log is read? Otherwise others hold room that they may give up. */
+  isUsedUp(limit: Limit): boolean {
+    return !this.#claimant.isLeft(limit, 1, performance.now());
   }
 
   add(limit: Limit, weight: number): void {
@@ -185,31 +185,19 @@ export class LimitExchange {
         this.#claimant.onRecord(record, offset, nowMs, atMs) &&
         record.process === this.#claimant.process
       )
-        this.#compareClocks(record, atMs);
+        this.#clock.readBack(record.process, record.n, atMs);
     }
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
     this.#planUrgent();
   }
 
-  /** The log gave an own record that time. By the clock as it was when the record was sent: it may have been set since. */
-  #compareClocks({ process, n }: GaugeRecord, loggedMs: number | undefined): void {
-    const sentMs = this.#sentWallMs.get(`${process} ${n}`);
-    for (const key of this.#sentWallMs.keys()) {
-      this.#sentWallMs.delete(key);
-      if (key === `${process} ${n}`) break;
-    }
-    if (loggedMs === undefined || sentMs === undefined) return;
-    const aheadMs = Math.round(loggedMs - sentMs);
-    this.#clockAheadMs = Math.abs(aheadMs) > clockOffMs ? aheadMs : 0;
-  }
-
   /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
   get clockAheadMs(): number {
-    return this.#clockAheadMs;
+    return this.#clock.aheadMs(performance.now(), Date.now());
   }
 
   #wallMs(): number {
-    return Date.now() + this.#clockAheadMs;
+    return this.#clock.wallMs(performance.now(), Date.now());
   }
 
   #rest(): Promise<void> | undefined {
@@ -236,10 +224,9 @@ export class LimitExchange {
     if (this.#appending >= appendingMax) return;
     const nowMs = performance.now();
     for (const record of this.#claimant.records(nowMs, this.#wallMs(), urgent)) {
-      this.#sentWallMs.set(`${record.process} ${record.n}`, Date.now());
+      this.#clock.sent(record.process, record.n, Date.now());
       void this.#append(record);
     }
-    if (this.#sentWallMs.size > sentMax) this.#sentWallMs.clear();
     if (nowMs - this.#sweptMs < sweepEveryMs) return;
     this.#sweptMs = nowMs;
     this.#claimant.fold.sweep(nowMs, this.#wallMs());
@@ -261,7 +248,7 @@ export class LimitExchange {
     const ageSeconds = () => Math.min(this.#claimant.feedAgeMs(performance.now()) / 1000, 1e9);
     const waits = () => this.#waits;
     const totals = () => this.#ignored.totals;
-    const clockSeconds = () => this.#clockAheadMs / 1000;
+    const clockSeconds = () => this.clockAheadMs / 1000;
     new Gauge({
       name: 'headgate_limit_clock_ahead_seconds',
       help: 'how far the clock of the log is ahead of this gateway, where they differ by more than 30 s; minutes are then those of the log',

@@ -28,7 +28,7 @@ const endedMs = 10_000;
 const renewMs = 8000;
 /** After a pause of the process, it reads the log before it counts as cut off. */
 const pauseMs = 1000;
-const resumeMs = 500;
+const resumeMs = 1500;
 
 export interface ClaimantOptions {
   readonly name: string;
@@ -210,11 +210,14 @@ export class Claimant {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }
 
-  /** Is there room beyond what others are known to use? What they hold beyond that they give up. */
+  /** Is there room beyond what others keep? What they hold beyond that they give up. */
   #mayFit(limit: Limit, weight: number, nowMs: number): boolean {
-    const own = this.#own.get(keyOf(limit));
-    const needed = (own?.used ?? 0) + (own?.waiting ?? 0) + weight;
-    return needed <= limit.limit - this.#fold.usedByOthers(this.#process, limit, nowMs);
+    return this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
+  }
+
+  /** Does what is used here, and what others keep, leave so much of the limit, as far as the log is read? */
+  isLeft(limit: Limit, weight: number, nowMs: number): boolean {
+    return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }
 
   /** Folds a record of the log, which was logged at a time since 1970, where that is known. False where it changes nothing. */
@@ -271,7 +274,7 @@ export class Claimant {
   #settle(nowMs: number): void {
     this.#waiters.settle((own, ahead, weight) => {
       if (own.used + ahead + weight <= this.room(own, nowMs)) return 'fits';
-      const left = own.limit - this.#fold.usedByOthers(this.#process, own, nowMs);
+      const left = own.limit - this.#fold.keptByOthers(this.#process, own, nowMs);
       return own.used + weight > left ? 'never' : 'waits';
     });
   }

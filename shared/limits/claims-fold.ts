@@ -3,7 +3,14 @@
  * holds, and gets more only where the others leave room. Nobody waits for a leader. Pure: times are passed in.
  */
 import { type GaugeRecord, gaugeEntriesMax, inFlightWindow, type LastSeen } from '../../schemas/gauges.ts';
-import { ClaimsRows, type LimitName, type LimitRow, type Members } from './claims-rows.ts';
+import {
+  type Cell,
+  ClaimsRows,
+  type Limit,
+  type LimitName,
+  type LimitRow,
+  type Members,
+} from './claims-rows.ts';
 
 interface ProcessState {
   name: string;
@@ -25,8 +32,12 @@ const certainMs = 250;
 const endedKeptMs = 600_000;
 /** A process that another one replaced on its data folder may have used its share until then, by a clock that is ahead. */
 const replacedMs = 1000;
+/** Who writes by a clock this far from that of the log is a member of no minute: it would join some that have begun. */
+export const clockOffMs = 30_000;
 /** One that was silent had been cut off for longer than this when others ended it, and has used no share since. */
 const cutOffBeforeMs = 5000;
+
+const noCell = { claim: 0, yields: false };
 
 export class ClaimsFold implements Members {
   readonly #processes = new Map<string, ProcessState>();
@@ -125,13 +136,26 @@ export class ClaimsFold implements Members {
     return silent;
   }
 
-  /** What others use for certain: a weight in flight may have ended since its record. */
-  usedByOthers(process: string, limit: LimitName, nowMs: number): number {
-    let used = 0;
+  /**
+   * What nobody else gives up: what others use for certain, as a weight in flight may have ended since its record, and what
+   * processes that ended hold of a minute, because they may have used it.
+   */
+  keptByOthers(process: string, limit: Limit, nowMs: number): number {
+    const isMinute = limit.window !== inFlightWindow;
+    let kept = 0;
     for (const [other, cell] of this.row(limit)?.cells ?? [])
-      if (other !== process && (limit.window !== inFlightWindow || nowMs - cell.atMs <= certainMs))
-        used += cell.used;
-    return used;
+      if (other !== process && (isMinute || nowMs - cell.atMs <= certainMs))
+        kept += this.hasEnded(other) ? this.#keptBy(other, limit, cell) : cell.used;
+    if (!isMinute || this.#older > 0) return kept;
+    for (const [other, state] of this.#processes)
+      if (state.ended && isOfMinute(state, limit.window) && !this.row(limit)?.cells.has(other))
+        kept += this.#keptBy(other, limit);
+    return kept;
+  }
+
+  #keptBy(ended: string, limit: Limit, { claim, yields }: Pick<Cell, 'claim' | 'yields'> = noCell): number {
+    const isMember = !yields && this.has(ended, limit.window);
+    return Math.max(claim, isMember ? this.#rows.shareOf(limit.window, limit.limit) : 0);
   }
 
   /** False where the record is a repetition, or of a process that has ended. `loggedMs`: the time that the log gave it. */
@@ -140,8 +164,8 @@ export class ClaimsFold implements Members {
     const lastOfOthers = process === this.#last.process ? this.#lastOther : this.#last.offset;
     if (process !== this.#last.process) this.#lastOther = this.#last.offset;
     this.#last = { process, offset };
-    if (!this.#isNew(record, offset, nowMs)) return false;
-    for (const each of record.ended) this.#end(each, record, nowMs);
+    if (!this.#isNew(record, offset, nowMs, loggedMs)) return false;
+    for (const each of record.ended) this.#end(each, record, nowMs, loggedMs);
     this.#setAlone(record, lastOfOthers);
     const isBlocked = this.#alone !== undefined && this.#alone !== process;
     this.#rows.fold({ process, entries: record.entries, isBlocked, atMs: nowMs, loggedMs });
@@ -157,13 +181,17 @@ export class ClaimsFold implements Members {
   }
 
   #isNew(
-    { process, name, n, at, from = Number.POSITIVE_INFINITY }: GaugeRecord,
+    { process, name, n, at, from: asked = Number.POSITIVE_INFINITY }: GaugeRecord,
     offset: number,
     foldedMs: number,
+    loggedMs: number = at ?? 0,
   ): boolean {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
     const knowsShares = at !== undefined;
+    const isTrue = at !== undefined && Math.abs(at - loggedMs) <= clockOffMs;
+    // What was once believed of the same moment stays, as it does for those who read it then.
+    const from = isTrue || known?.from === asked ? asked : Number.POSITIVE_INFINITY;
     if (known?.knowsShares !== knowsShares || known.from !== from) this.#epoch++;
     if (known === undefined) this.#live++;
     this.#older += Number(!knowsShares) - Number(known?.knowsShares === false);
@@ -179,16 +207,14 @@ export class ClaimsFold implements Members {
     return this.#rows.sweep(wallMs);
   }
 
-  #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number): void {
+  #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number, loggedMs: number = by.at ?? 0): void {
     const known = this.#processes.get(process);
     // A later record is in the log: it was not silent.
     if (known !== undefined && (known.ended || known.offset > seen)) return;
     // A clean stop has said all that it used, unless that was more than a record may have.
     const isWhole = process === by.process && by.entries.length < gaugeEntriesMax;
     const wasSilent = seen < Number.MAX_SAFE_INTEGER;
-    const until = isWhole
-      ? Number.NEGATIVE_INFINITY
-      : (by.at ?? 0) + (wasSilent ? -cutOffBeforeMs : replacedMs);
+    const until = isWhole ? Number.NEGATIVE_INFINITY : loggedMs + (wasSilent ? -cutOffBeforeMs : replacedMs);
     if (known === undefined) {
       const never = { from: Number.POSITIVE_INFINITY, knowsShares: true, until };
       this.#processes.set(process, { name: '', n: 0, offset: 0, foldedMs: nowMs, ended: true, ...never });

@@ -3,7 +3,7 @@
  * It uses a share only where all processes that are not cut off know of it. Pure: `nowMs` is monotonic, `wallMs` since 1970.
  */
 import { inFlightWindow } from '../../schemas/gauges.ts';
-import type { ClaimsFold } from './claims-fold.ts';
+import { type ClaimsFold, clockOffMs } from './claims-fold.ts';
 import type { Limit, LimitRow } from './claims-rows.ts';
 import type { OwnLimit } from './own-limit.ts';
 
@@ -33,19 +33,24 @@ export class StandingShare {
   }
 
   get from(): number {
-    return Math.round(this.#from);
+    return this.#from;
   }
 
   /** Before a record with this number is made. A moment that others may not have learned in time is replaced by a later one. */
   announce(n: number, wallMs: number): void {
-    if (this.#isKnown || wallMs <= this.#from - knownMs) return;
-    this.#from = wallMs + joinMs;
+    // One from before the clock was set back is too far ahead.
+    const isOfNow = this.#from <= wallMs + joinMs + clockOffMs;
+    if (isOfNow && (this.#isKnown || wallMs <= this.#from - knownMs)) return;
+    this.#from = Math.round(wallMs + joinMs);
     this.#fromN = n;
+    this.#isKnown = false;
   }
 
   readBack(n: number, nowMs: number, wallMs: number): void {
     this.#firstReadMs = Math.min(this.#firstReadMs, nowMs);
-    if (this.#fromN > 0 && n >= this.#fromN && wallMs <= this.#from - knownMs) this.#isKnown = true;
+    const isAsked =
+      this.#fromN > 0 && n >= this.#fromN && this.#fold.memberFrom(this.#process) === this.#from;
+    if (isAsked && wallMs <= this.#from - knownMs) this.#isKnown = true;
   }
 
   /** As the log has it; 0 where the process is no member, or the share is less than one. */

@@ -36,6 +36,8 @@ export interface Stream {
 export interface BoundGateway {
   readonly claimant: Claimant;
   readonly streams: Set<Stream>;
+  /** As it knows it, where that is not the same for all. */
+  readonly limit?: number;
   /** The first false refusal since something was admitted, refused rightly or interrupted. */
   starvedSinceMs: number | undefined;
   /** The same, however rarely it is asked. */
@@ -75,6 +77,9 @@ export class Bound {
   /** Processes that were killed, or stopped, with or without their last record in the log. */
   readonly #over = new Set<string>();
   #inFlight = 0;
+  /** Whatever else is allowed, and another limit, without that, of minutes and moments from then on. */
+  #excused = 0;
+  #settled = { limit: 0, from: Number.POSITIVE_INFINITY };
 
   constructor(limit: number, gateways: readonly BoundGateway[], log: readonly Logged[]) {
     this.#limit = limit;
@@ -87,6 +92,15 @@ export class Bound {
     };
   }
 
+  excuse(amount: number): void {
+    this.#excused = amount;
+  }
+
+  /** From that minute, or moment of what is in flight, on this limit holds, and nothing is excused. */
+  settle(limit: number, from: number): void {
+    this.#settled = { limit, from };
+  }
+
   waited(ms: number): void {
     this.outcome.waitedMs += ms;
     this.outcome.waitedMsMax = Math.max(this.outcome.waitedMsMax, ms);
@@ -96,7 +110,7 @@ export class Bound {
   refuse(gateway: BoundGateway, window: number, wanted: number, nowMs: number): void {
     this.outcome.refused++;
     const taken = window === inFlightWindow ? this.#inFlight : (this.#admitted.get(window) ?? 0);
-    const isFalse = taken + wanted <= this.#limit;
+    const isFalse = taken + wanted <= (gateway.limit ?? this.#limit);
     if (isFalse) this.outcome.refusedFalsely++;
     if (nowMs - gateway.refusedMs > askedMs) gateway.starvedSinceMs = undefined;
     gateway.refusedMs = nowMs;
@@ -127,7 +141,7 @@ export class Bound {
     this.#allowSilent(claimant.process, window, nowMs);
     let allowed = 0;
     for (const amount of this.#allowed.get(window)?.values() ?? []) allowed += amount;
-    this.#measure(count, allowed, nowMs);
+    this.#measure(count, allowed, nowMs, window);
   }
 
   admitStream(gateway: BoundGateway, stream: Stream, nowMs: number): void {
@@ -218,11 +232,14 @@ export class Bound {
     return known;
   }
 
-  #measure(taken: number, allowed: number, nowMs: number): void {
-    const over = taken - this.#limit;
+  #measure(taken: number, allowed: number, nowMs: number, at = nowMs): void {
+    const { limit, from } = this.#settled;
+    const isSettled = at >= from;
+    const over = taken - (isSettled ? limit : this.#limit);
     this.outcome.over = Math.max(this.outcome.over, over);
-    if (over - allowed <= this.outcome.beyond) return;
-    this.outcome.beyond = over - allowed;
+    const beyond = over - allowed - (isSettled ? 0 : this.#excused);
+    if (beyond <= this.outcome.beyond) return;
+    this.outcome.beyond = beyond;
     this.outcome.beyondAtMs = nowMs;
   }
 }

@@ -10,7 +10,17 @@ export interface Plan {
   readonly sticky?: boolean;
   /** The log takes up to a second, and stalls for longer; the gateways' loops are busy for up to a second; limits up to 100 000. */
   readonly slow?: boolean;
+  /**
+   * `large`: 50 gateways. `older`: one of them is of a version without standing shares. `changing`: the limit changes once, and
+   * gateways learn of it within a second. `clocks`: the clocks of gateways jump by minutes, hours and days, and back.
+   */
+  readonly fleet?: 'large' | 'older' | 'changing' | 'clocks';
 }
+
+/** How far clocks jump, ms. */
+const jumps = [600_000, 3_600_000, 86_400_000];
+/** A gateway has folded another limit within so long. */
+const learnedMs = 1000;
 
 /** Requests of a burst on a slow log: more would only take longer to simulate. */
 const slowBurstMax = 300;
@@ -79,6 +89,30 @@ export function planBusy<Gateway>(
   for (const gateway of gateways)
     for (let atMs = dice.between(500, 3000); atMs < runMs; atMs += dice.between(500, 4000))
       at(atMs, () => pause(gateway, dice.between(50, 1000)));
+}
+
+/** Clocks that jump, forwards and back, and again before they were right. */
+export function planClocks<Gateway>(
+  { dice, gateways, at }: Scene<Gateway>,
+  setClock: (gateway: Gateway, offMs: number) => void,
+): void {
+  for (const gateway of gateways) {
+    if (dice.chance(0.5)) continue;
+    for (let atMs = dice.between(0, 8000); atMs < runMs; atMs += dice.between(100, 8000)) {
+      const offMs = dice.chance(0.5) ? 0 : dice.pick(jumps) * dice.pick([-1, 1]);
+      at(atMs, () => setClock(gateway, offMs));
+    }
+  }
+}
+
+/** The limit changes; returns when, ms. */
+export function planChange<Gateway>(
+  { dice, gateways, at }: Scene<Gateway>,
+  learn: (gateway: Gateway) => void,
+): number {
+  const changedMs = dice.between(3000, runMs - 8000);
+  for (const gateway of gateways) at(changedMs + dice.between(0, learnedMs), () => learn(gateway));
+  return changedMs;
 }
 
 export function planFaults<Gateway>(faults: Plan['faults'], scene: Scene<Gateway>): void {

@@ -5,6 +5,7 @@
 import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
+import { LogClock } from '../../shared/limits/log-clock.ts';
 import { readGauges } from '../support/read-gauges.ts';
 import { Agenda, Dice } from './agenda.ts';
 import { Bound, type BoundGateway, type Outcome, type Stream } from './claims-bound.ts';
@@ -13,15 +14,18 @@ import {
   minuteMs,
   type Plan,
   planBusy,
+  planChange,
+  planClocks,
   planFaults,
   planLoad,
   planSticky,
   runMs,
+  type Scene,
 } from './claims-plan.ts';
 
 const historyMs = runMs;
 /** By the clock of the log, ms since 1970. */
-const startsAtMs = 10 * minuteMs;
+const startsAtMs = 100_000_000 * minuteMs;
 const tickMs = 200;
 const waitMs = 2000;
 /** A gateway that holds nothing reads at this pace. */
@@ -30,6 +34,10 @@ const idleRestMs = 200;
 interface Gateway extends BoundGateway {
   readonly id: number;
   readonly offsetMs: number;
+  /** How far its clock is set off beyond that. */
+  offMs: number;
+  clock: LogClock;
+  limit: number;
   claimant: Claimant;
   /** Changes at each start: events of an earlier start do nothing. */
   life: number;
@@ -57,6 +65,7 @@ export class Simulation {
   readonly #gateways: Gateway[] = [];
   readonly #log: { readonly record: GaugeRecord; readonly read: GaugeRecord; readonly atMs: number }[] = [];
   readonly #limit: number;
+  readonly #nextLimit: number;
   readonly #lagMs: number;
   readonly #bound: Bound;
   #nowMs = 0;
@@ -67,10 +76,14 @@ export class Simulation {
     this.#plan = plan;
     this.#dice = new Dice(plan.seed);
     const usual = plan.kind === 'rate' ? [6, 12, 30, 60, 120] : [4, 8, 16, 48];
-    const limits = plan.slow ? [1, 4, 16, 60, 600, 100_000] : usual;
+    const limits = plan.slow ? [1, 4, 16, 60, 600, 100_000] : plan.fleet === 'large' ? [60, 120, 600] : usual;
     this.#limit = plan.sticky ? 60 : this.#dice.pick(limits);
+    this.#nextLimit =
+      plan.fleet === 'changing'
+        ? Math.max(1, Math.floor(this.#limit * this.#dice.pick([0.25, 0.5, 2, 4])))
+        : this.#limit;
     this.#lagMs = this.#dice.pick(plan.slow ? [100, 300, 700] : [3, 10, 30]);
-    this.#bound = new Bound(this.#limit, this.#gateways, this.#log);
+    this.#bound = new Bound(Math.max(this.#limit, this.#nextLimit), this.#gateways, this.#log);
   }
 
   run(): Outcome {
@@ -79,7 +92,8 @@ export class Simulation {
     const isCalm = faults === 'none';
     // In a part of the fleets one gateway is alone for long, and others join it late and leave early.
     const isSmall = !isCalm && dice.chance(0.4);
-    const count = this.#plan.slow ? 1 + dice.below(10) : 2 + dice.below(isSmall ? 2 : 5);
+    const { slow, fleet } = this.#plan;
+    const count = fleet === 'large' ? 50 : slow ? 1 + dice.below(10) : 2 + dice.below(isSmall ? 2 : 5);
     const { outcome } = this.#bound;
     outcome.gateways = count;
     for (let id = 0; id < count; id++) this.#create(id);
@@ -101,7 +115,8 @@ export class Simulation {
     if (sticky) planSticky(scene);
     else planLoad(kind, scene);
     planFaults(faults, scene);
-    if (this.#plan.slow)
+    this.#planFleet(scene);
+    if (slow)
       planBusy(scene, (gateway, ms) => {
         gateway.pausedUntilMs = Math.max(gateway.pausedUntilMs, this.#nowMs + ms);
       });
@@ -113,6 +128,25 @@ export class Simulation {
     }
   }
 
+  #planFleet(scene: Scene<Gateway>): void {
+    const { fleet, kind } = this.#plan;
+    // What is admitted of standing shares and not in the log yet, nobody leaves alone any more.
+    const half = Math.floor(Math.max(this.#limit, this.#nextLimit) / 2);
+    if (fleet === 'older') this.#bound.excuse(half);
+    if (fleet === 'clocks')
+      planClocks(scene, (gateway, offMs) => {
+        gateway.offMs = offMs;
+      });
+    if (fleet !== 'changing') return;
+    const changedMs = planChange(scene, (gateway) => {
+      gateway.limit = this.#nextLimit;
+    });
+    this.#bound.excuse(half);
+    // Minutes that begin later, and what is in flight once all from before is over, have the new limit alone.
+    const settledMs = changedMs + (kind === 'rate' ? 1500 : 12_000);
+    this.#bound.settle(this.#nextLimit, kind === 'rate' ? startsAtMs + settledMs : settledMs);
+  }
+
   #at(atMs: number, run: () => void): void {
     this.#agenda.add(atMs, run);
   }
@@ -122,6 +156,7 @@ export class Simulation {
       id,
       // Clocks of up to a second apart.
       offsetMs: this.#plan.faults === 'all' ? this.#dice.between(-500, 500) : this.#dice.between(-5, 5),
+      ...{ offMs: 0, clock: new LogClock(), limit: this.#limit },
       claimant: new Claimant({ name: `g${id}`, mint: () => 'none', live: 1 }),
       ...{ life: 0, up: false, joinedMs: 0, pausedUntilMs: 0, awayUntilMs: 0, next: 0 },
       ...{ isUrgentPlanned: false, streams: new Set(), live: 1, predecessor: undefined },
@@ -146,6 +181,7 @@ export class Simulation {
     });
     gateway.predecessor = gateway.claimant.process;
     gateway.isUrgentPlanned = false;
+    gateway.clock = new LogClock();
     const from = this.#log.findIndex(({ atMs }) => atMs >= this.#nowMs - historyMs);
     gateway.next = from < 0 ? this.#log.length : from;
     this.#whenReadable(gateway, () => {
@@ -177,7 +213,12 @@ export class Simulation {
   }
 
   #wallMs(gateway: Gateway): number {
-    return startsAtMs + this.#nowMs + gateway.offsetMs;
+    return gateway.clock.wallMs(this.#nowMs, this.#ownMs(gateway));
+  }
+
+  /** By the gateway's own clock. */
+  #ownMs({ offsetMs, offMs }: Gateway): number {
+    return startsAtMs + this.#nowMs + offsetMs + offMs;
   }
 
   #tick(gateway: Gateway): void {
@@ -193,7 +234,10 @@ export class Simulation {
     const before = claimant.process;
     const records = claimant.records(this.#nowMs, this.#wallMs(gateway), urgent);
     if (claimant.process !== before) this.#renewed(gateway);
-    for (const record of records) this.#send(gateway, record);
+    for (const record of records) {
+      gateway.clock.sent(record.process, record.n, this.#ownMs(gateway));
+      this.#send(gateway, record);
+    }
   }
 
   #renewed(gateway: Gateway): void {
@@ -208,7 +252,9 @@ export class Simulation {
     if (this.#plan.slow && dice.chance(0.02)) delayMs += dice.between(300, 1500);
     if (areFaulty && dice.chance(0.03)) return;
     if (areFaulty && dice.chance(0.02)) delayMs += dice.between(100, 12_000);
-    const read = readGauges(record);
+    const isOlder = this.#plan.fleet === 'older' && gateway.id === this.#gateways.length - 1;
+    const { at: _, from: __, ...unknowing } = record;
+    const read = readGauges(isOlder ? unknowing : record);
     const append = (): void => {
       const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
       if (away > this.#nowMs) {
@@ -236,7 +282,9 @@ export class Simulation {
     const before = claimant.process;
     for (; gateway.next < upTo; gateway.next++) {
       const { read, atMs } = this.#log[gateway.next] as { read: GaugeRecord; atMs: number };
-      claimant.onRecord(read, gateway.next, this.#nowMs, startsAtMs + atMs);
+      const isNew = claimant.onRecord(read, gateway.next, this.#nowMs, startsAtMs + atMs);
+      if (isNew && read.process === claimant.process)
+        gateway.clock.readBack(read.process, read.n, startsAtMs + atMs);
     }
     if (claimant.process !== before) this.#renewed(gateway);
     gateway.live = claimant.live;
@@ -263,7 +311,7 @@ export class Simulation {
       this.#plan.kind === 'concurrency'
         ? inFlightWindow
         : Math.floor(this.#wallMs(gateway) / minuteMs) * minuteMs;
-    return { subject: 'acme', window, limit: this.#limit };
+    return { subject: 'acme', window, limit: gateway.limit };
   }
 
   #request(gateway: Gateway, weight: number, holdMs: number): void {

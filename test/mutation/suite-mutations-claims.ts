@@ -3,6 +3,9 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const fold = ['shared/limits/claims-fold.test.ts'];
 const rules = ['shared/limits/claimant.test.ts'];
+const shares = ['shared/limits/standing-share.test.ts'];
+const clocks = ['shared/limits/log-clock.test.ts'];
+const logTime = ['shared/log/embedded/log-time.test.ts'];
 const waits = ['shared/limits/waits.test.ts'];
 const simulation = ['test/limits/claims.test.ts'];
 
@@ -109,6 +112,57 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['a share of a minute is used once others know of it', 'this.#isKnown && this.#from <= window', 'true'],
     ['shares that do not fit do not grow', 'Math.min(own?.level ?? 0, share)', 'share'],
     ['a share that is being given up is not used', 'own?.isYielding === true', 'false'],
+  ]),
+  ...of('shared/limits/standing-share.ts', shares, [
+    [
+      'a share of what is in flight is used once all know of it',
+      'const matureMs = 3500',
+      'const matureMs = 0',
+    ],
+    ['clocks differ by a second', 'const knownMs = cutOffMs + 1000', 'const knownMs = cutOffMs'],
+    [
+      'an id that ended keeps its share of the minute, not its claim only',
+      'return Math.max(cell?.claim ?? 0, cell?.yields === true ? 0 : this.of(limit, row));',
+      'return cell?.claim ?? 0;',
+    ],
+    [
+      'a moment that is too far ahead is replaced',
+      'if (isOfNow && (this.#isKnown ||',
+      'if ((this.#isKnown ||',
+    ],
+  ]),
+  ...of('shared/limits/claims-rows.ts', shares, [
+    [
+      'shares are fractions',
+      'return Math.floor((parts * (limit - above) - below * limit) / parts);',
+      'return limit - above - below * Math.floor(limit / parts);',
+    ],
+  ]),
+  ...of('shared/limits/claims-fold.ts', shares, [
+    ['who has another clock than the log joins no minute', 'isTrue || known', 'true || known'],
+    [
+      'what those that ended may have used nobody waits for',
+      'return Math.max(claim, isMember',
+      'return Math.min(claim, isMember',
+    ],
+  ]),
+  ...of('shared/limits/log-clock.ts', clocks, [
+    ['a clock that was set changes no label', 'this.#aheadMs -= movedMs;', ''],
+    [
+      'what was sent by a clock before it was set proves nothing',
+      'this.#sentMs.clear();\n    }\n    this',
+      '}\n    this',
+    ],
+    ['a small difference is followed', 'Math.abs(aheadMs) > clockOffMs ? aheadMs : 0', 'aheadMs'],
+  ]),
+  ...of('shared/log/embedded/log-time.ts', logTime, [
+    ['the time of a log continues', 'const atMs = isHeld ?', 'const atMs = wallMs < 0 ?'],
+    ['a clock that all have is right', 'nowMs - offSinceMs <= heldMs', 'nowMs >= offSinceMs'],
+    [
+      'a clock that one has is not',
+      'if (Math.abs(wallMs - atMs - elapsedMs) <= toleranceMs) return undefined;',
+      '',
+    ],
   ]),
   ...of('shared/limits/claims-rows.ts', simulation, [
     ['the shares of others are left alone', 'row.below - Number(reserves)', '0'],

@@ -13,6 +13,7 @@ import {
   type Statement,
 } from '../../runtime/sqlite.ts';
 import { type LogRecord, LogReplaced, LogTruncated } from '../core/control-log.ts';
+import { LogTime, logTimeSql } from './log-time.ts';
 
 /** Records removed by one trimming at most, so that no append waits for long. */
 const trimmedAtOnceMax = 10_000;
@@ -27,6 +28,8 @@ CREATE TABLE IF NOT EXISTS record (
   signature BLOB                -- Ed25519 over value
 ) STRICT;
 `,
+  // Added later, and unknown to the first version, which neither needs nor harms it.
+  added: logTimeSql,
 };
 
 export interface NewRecord {
@@ -70,6 +73,8 @@ export interface FileOptions {
   readonly durability: 'full' | 'normal';
   /** The first record kept may be after the offset that a reader requests. */
   readonly allowTrimmed: boolean;
+  /** As of EmbeddedLogOptions. */
+  readonly steadyTime?: boolean | undefined;
 }
 
 export class EmbeddedFile {
@@ -77,6 +82,7 @@ export class EmbeddedFile {
   readonly #db: Database;
   readonly #statements: Statements;
   readonly #opened: Identity;
+  readonly #time: LogTime | undefined;
 
   /** Creates folder (0700) and file (0600) where they are missing. Throws the errors of shared/runtime/sqlite.ts, or LogReplaced. */
   constructor(options: FileOptions) {
@@ -87,6 +93,7 @@ export class EmbeddedFile {
     try {
       createTables(db, options.path, format);
       this.#statements = prepare(db);
+      this.#time = options.steadyTime ? new LogTime(db) : undefined;
       this.checkInPlace();
     } catch (error) {
       db.close();
@@ -129,8 +136,9 @@ export class EmbeddedFile {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
     const first = this.#try(() => {
       const end = this.#statements.end.get() as number;
+      const timeMs = this.#time?.next(atMs) ?? atMs;
       for (const [index, { value, signature }] of records.entries())
-        this.#statements.insert.run(end + index, atMs, value, signature);
+        this.#statements.insert.run(end + index, timeMs, value, signature);
       return end;
     });
     this.#commit();

@@ -52,6 +52,8 @@ export interface EmbeddedLogOptions {
   readonly allowTrimmed?: boolean;
   /** Reject with LogUnavailable where there is no such log yet, instead of creating it. */
   readonly mustExist?: boolean;
+  /** Records have one time for all processes of the machine, also where the wall clock of one is set. */
+  readonly steadyTime?: boolean;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
 }
@@ -74,9 +76,9 @@ export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicA
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<EmbeddedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
-  const { durability = 'full', allowTrimmed = false } = options;
+  const { durability = 'full', allowTrimmed = false, steadyTime } = options;
   if (options.mustExist && !existsSync(path)) throw new LogUnavailable(`there is no ${path}`);
-  const open = () => new EmbeddedFile({ path, durability, allowTrimmed });
+  const open = () => new EmbeddedFile({ path, durability, allowTrimmed, steadyTime });
   return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
 }
 

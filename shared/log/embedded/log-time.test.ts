@@ -1,0 +1,53 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type Database, openDatabase } from '../../runtime/sqlite.ts';
+import { LogTime, logTimeSql } from './log-time.ts';
+
+const minute = 60_000;
+const hour = 60 * minute;
+const start = Date.UTC(2026, 0, 1);
+
+let db: Database;
+let nowMs: number;
+let time: LogTime;
+beforeEach(() => {
+  db = openDatabase(':memory:', { durability: 'normal', busyTimeoutMs: 0 });
+  db.exec(logTimeSql);
+  nowMs = 5000;
+  time = new LogTime(db, () => nowMs);
+});
+afterEach(() => db.close());
+
+/** After so long, a process with a clock so far from the true one appends: how far the time of its record is from the true one. */
+function append(afterMs: number, offMs = 0): number {
+  nowMs += afterMs;
+  const trueMs = start + nowMs;
+  return time.next(trueMs + offMs) - trueMs;
+}
+
+test.each([-24 * hour, -hour, -10 * minute, 10 * minute, hour, 24 * hour])(
+  'the records of a process whose clock is off by %i ms have the time of the others, however long that lasts',
+  (offMs) => {
+    expect(append(0)).toBe(0);
+    for (let second = 0; second < 300; second++) expect([append(500, offMs), append(500)]).toEqual([0, 0]);
+  },
+);
+
+test('a clock that all have for a minute is right', () => {
+  append(0);
+  for (let second = 0; second <= 60; second++) expect(append(1000, hour)).toBe(0);
+  expect(append(1000, hour)).toBe(hour);
+  expect(append(1000, hour)).toBe(hour);
+});
+
+test('a small difference is followed', () => {
+  append(0);
+  expect(append(1000, 3000)).toBe(3000);
+  expect(append(1000)).toBe(0);
+});
+
+test('after a start of the machine, and where nobody appended for a minute, the clock is that of who appends', () => {
+  append(0);
+  nowMs = 10;
+  expect(append(0, hour)).toBe(hour);
+  expect(append(minute + 1)).toBe(0);
+});

@@ -1,0 +1,59 @@
+/**
+ * The time of an embedded log, which continues by the monotonic clock that all processes of a machine share. So the records of one
+ * whose wall clock is wrong have the time of all others, as a broker would give it to them. Called within the transaction of an append.
+ */
+import type { Database, Statement } from '../../runtime/sqlite.ts';
+
+export const logTimeSql = `
+CREATE TABLE IF NOT EXISTS log_time (
+  id INTEGER PRIMARY KEY CHECK (id = 0),
+  at_ms INTEGER NOT NULL,         -- of the last record, ms since 1970
+  monotonic_ms INTEGER NOT NULL,  -- when it was appended, since the machine started
+  off_since_ms INTEGER            -- since when all who append have another wall clock, monotonic
+) STRICT;
+`;
+
+/** Wall clocks that differ by no more are followed. */
+const toleranceMs = 10_000;
+/** Where nobody appended for so long, or all had another wall clock for so long, that one is right. */
+const heldMs = 60_000;
+
+interface Row {
+  readonly atMs: number;
+  readonly monotonicMs: number;
+  readonly offSinceMs: number | null;
+}
+
+export class LogTime {
+  readonly #last: Statement;
+  readonly #keep: Statement;
+  readonly #monotonicMs: () => number;
+
+  constructor(db: Database, monotonicMs = () => Number(process.hrtime.bigint() / 1_000_000n)) {
+    this.#last = db.prepare(
+      'SELECT at_ms AS atMs, monotonic_ms AS monotonicMs, off_since_ms AS offSinceMs FROM log_time',
+    );
+    this.#keep = db.prepare('INSERT OR REPLACE INTO log_time VALUES (0, ?, ?, ?)');
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** The time of records that are appended now by a process with this wall clock. */
+  next(wallMs: number): number {
+    const nowMs = this.#monotonicMs();
+    const last = this.#last.get() as Row | undefined;
+    const offSinceMs = last && offSince(last, wallMs, nowMs);
+    const isHeld = last !== undefined && typeof offSinceMs === 'number' && nowMs - offSinceMs <= heldMs;
+    const atMs = isHeld ? last.atMs + nowMs - last.monotonicMs : wallMs;
+    this.#keep.run(atMs, nowMs, isHeld ? offSinceMs : null);
+    return atMs;
+  }
+}
+
+/** undefined where the wall clock is right as far as the log knows. */
+function offSince({ atMs, monotonicMs, offSinceMs }: Row, wallMs: number, nowMs: number): number | undefined {
+  const elapsedMs = nowMs - monotonicMs;
+  // The machine was started again, or nobody appended for long.
+  if (elapsedMs < 0 || elapsedMs > heldMs) return undefined;
+  if (Math.abs(wallMs - atMs - elapsedMs) <= toleranceMs) return undefined;
+  return offSinceMs ?? nowMs;
+}
