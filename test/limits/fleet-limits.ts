@@ -108,8 +108,12 @@ export class LimitedFleet extends ProcessFleet {
     return this.#admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
-  gateway(name: string, more: readonly string[] = []): Promise<GatewayProcess> {
-    return this.serve<GatewayProcess['ready']>('gateway', name, more);
+  gateway(
+    name: string,
+    more: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<GatewayProcess> {
+    return this.serve<GatewayProcess['ready']>('gateway', name, more, env);
   }
 
   async allowVisitors(): Promise<void> {
