@@ -29,6 +29,18 @@ export function outcome({ dryRun }: Globals, resource: Resource, done: string): 
   return dryRun ? `would be ${done}` : `${done} at position ${String(resource['position'])}`;
 }
 
+/** A sign-in link; of a dry run only that one would be made. */
+export async function showLink(
+  session: Session,
+  { url, expiresAt }: Resource,
+  note: (until: string) => string,
+): Promise<void> {
+  const { dryRun } = session.globals;
+  if (dryRun) return session.out.lines(['a link would be made'], { expiresAt, dryRun }, '-');
+  await session.out.lines([String(url)], { url, expiresAt }, String(url));
+  session.note(note(String(expiresAt)));
+}
+
 /** Reads and prints a list. */
 export async function showList(session: Session, path: string, view: View, query: Query = {}): Promise<void> {
   const api = await session.api();

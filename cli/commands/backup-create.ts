@@ -28,6 +28,8 @@ const dataNames = ['usage.db', 'gateways.db'] as const;
 const lockName = 'lock.db';
 
 export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {
+  if (session.globals.dryRun)
+    throw usageError('a backup has no dry run: leave out --dry-run', `headgate backup verify ${folder}`);
   const dir = resolve(session.io.cwd, folder);
   const dataDir = dataFolderOf(session, options);
   const url = options.log ?? logUrlOf(session);

@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import type { Io } from '../terminal/io.ts';
 import { noun } from '../terminal/verbs.ts';
+import { showLink } from './answers.ts';
 
 export function registerConsole(program: Command, io: Io): void {
   const console = noun(program, io, 'console', 'the web console', 'deployed', 'headgate console open');
@@ -13,8 +14,7 @@ export function registerConsole(program: Command, io: Io): void {
       'headgate console open -o json',
     )
     .action(async (session) => {
-      const { url, expiresAt } = await (await session.api()).write('POST', '/console/links');
-      await session.out.lines([String(url)], { url, expiresAt }, String(url));
-      session.note(`valid once, until ${String(expiresAt)}`);
+      const link = await (await session.api()).write('POST', '/console/links');
+      await showLink(session, link, (until) => `valid once, until ${until}`);
     });
 }

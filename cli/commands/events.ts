@@ -5,7 +5,7 @@ import type { Command } from 'commander';
 import { resourcesIn } from '../../admin-client/answers.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { CliError } from '../terminal/errors.ts';
-import { type Io, writeAll } from '../terminal/io.ts';
+import { type Io, writePiece } from '../terminal/io.ts';
 import { count, position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
@@ -81,7 +81,7 @@ async function exportLog(
 ): Promise<void> {
   const { pieces } = await (await session.api()).open('/log', { from }, 120_000);
   if (out === undefined) {
-    for await (const piece of pieces) await writeAll(session.io.stdout, piece);
+    for await (const piece of pieces) await writePiece(session.io.stdout, piece);
     return;
   }
   const target = await open(resolve(session.io.cwd, out), 'wx', 0o600).catch((error: unknown) => {

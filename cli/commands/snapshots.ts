@@ -44,7 +44,8 @@ async function save(session: Session, file: string): Promise<void> {
   const path = resolve(session.io.cwd, file);
   const part = `${path}.${randomUUID().slice(0, 8)}.part`;
   try {
-    const { sha256, bytes } = await download(pieces, part);
+    const { dryRun = false } = session.globals;
+    const { sha256, bytes } = await download(pieces, dryRun ? undefined : part);
     if (sha256 !== headers.get('x-headgate-sha256'))
       throw new CliError('the snapshot was damaged in transit', {
         type: 'DamagedSnapshot',
@@ -52,36 +53,38 @@ async function save(session: Session, file: string): Promise<void> {
         why: 'its SHA-256 differs from the one in the response header',
         next: 'try again',
       });
-    await rename(part, path);
+    if (!dryRun) await rename(part, path);
     const position = Number(headers.get('x-headgate-position'));
     const log = headers.get('x-headgate-log');
     const digest = headers.get('x-headgate-digest');
     const foldVersion = Number(headers.get('x-headgate-fold-version'));
-    const resource = { file, log, position, foldVersion, digest, sha256, bytes };
-    await session.out.lines([`saved and verified ${file} at position ${position}`], resource, file);
+    const resource = { file, log, position, foldVersion, digest, sha256, bytes, ...(dryRun && { dryRun }) };
+    const done = dryRun ? `verified; ${file} would be saved` : `saved and verified ${file}`;
+    await session.out.lines([`${done} at position ${position}`], resource, file);
   } catch (error) {
     await rm(part, { force: true });
     throw error;
   }
 }
 
+/** Without a path it is read and not kept. */
 async function download(
   pieces: AsyncIterable<Uint8Array>,
-  path: string,
+  path: string | undefined,
 ): Promise<{ readonly sha256: string; readonly bytes: number }> {
   const hash = createHash('sha256');
   let bytes = 0;
   // It contains the names of organisations and people.
-  const target = await open(path, 'wx', 0o600);
+  const target = path === undefined ? undefined : await open(path, 'wx', 0o600);
   try {
     for await (const piece of pieces) {
       hash.update(piece);
       bytes += piece.length;
-      await target.writeFile(piece);
+      await target?.writeFile(piece);
     }
-    await target.sync();
+    await target?.sync();
   } finally {
-    await target.close();
+    await target?.close();
   }
   return { sha256: hash.digest('hex'), bytes };
 }

@@ -9,7 +9,7 @@ import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
-import { writeAll } from '../terminal/io.ts';
+import { writePiece } from '../terminal/io.ts';
 import type { Renderer } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
@@ -68,12 +68,12 @@ async function show(session: Session, out: Renderer, event: Resource): Promise<v
   switch (out.format) {
     case 'table':
     case 'name':
-      return writeAll(session.io.stdout, `${text[out.format]}\n`);
+      return writePiece(session.io.stdout, `${text[out.format]}\n`);
     case 'yaml':
-      await writeAll(session.io.stdout, '---\n');
+      await writePiece(session.io.stdout, '---\n');
       return out.document(event);
     default:
-      return writeAll(session.io.stdout, `${printableJson(event)}\n`);
+      return writePiece(session.io.stdout, `${printableJson(event)}\n`);
   }
 }
 

@@ -11,6 +11,7 @@ import {
   type PageOptions,
   pageQuery,
   printWriteResult,
+  showLink,
   showList,
   showResource,
   withPages,
@@ -170,9 +171,9 @@ function registerLinks(member: Noun): void {
     .action<LinkOptions>(async (session, { org, person, expires }) => {
       const path = route`/organisations/${org}/members/${person}/link`;
       const body = expires === undefined ? {} : { seconds: expires };
-      const { url, expiresAt } = await (await session.api()).write('POST', path, body);
-      await session.out.lines([String(url)], { url, expiresAt }, String(url));
-      session.note(`signs ${person} in once, until ${String(expiresAt)}; give it to nobody else`);
+      const link = await (await session.api()).write('POST', path, body);
+      const note = (until: string) => `signs ${person} in once, until ${until}; give it to nobody else`;
+      await showLink(session, link, note);
     });
   member
     .verb(
@@ -186,10 +187,9 @@ function registerLinks(member: Noun): void {
     .action<InviteOptions>(async (session, { org, role, expires }) => {
       const path = route`/organisations/${org}/invitations`;
       const body = { role, ...(expires !== undefined && { seconds: expires }) };
-      const { url, expiresAt } = await (await session.api()).write('POST', path, body);
-      await session.out.lines([String(url)], { url, expiresAt }, String(url));
-      session.note(
-        `makes one person ${role} of ${org}, until ${String(expiresAt)}; it needs an identity provider`,
-      );
+      const link = await (await session.api()).write('POST', path, body);
+      const note = (until: string) =>
+        `makes one person ${role} of ${org}, until ${until}; it needs an identity provider`;
+      await showLink(session, link, note);
     });
 }

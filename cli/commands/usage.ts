@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import { usageError } from '../terminal/errors.ts';
-import { type Io, writeAll } from '../terminal/io.ts';
+import { type Io, writePiece } from '../terminal/io.ts';
 import { column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
@@ -69,7 +69,7 @@ export function registerUsage(program: Command, io: Io): void {
     .action<ExportOptions>(async (session, { org, from, to }) => {
       const api = await session.api();
       const { pieces } = await api.open('/usage/export', { organisation: org, from, to });
-      for await (const piece of pieces) await writeAll(session.io.stdout, piece);
+      for await (const piece of pieces) await writePiece(session.io.stdout, piece);
     });
 }
 

@@ -2,10 +2,11 @@
  * The environment of a command: three streams, environment variables, the working folder. Commands receive it as a
  * value, so that tests pass their own; only `processIo` uses the process.
  */
-import { once } from 'node:events';
 import { homedir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
+import { errorCode } from '../../shared/runtime/error-code.ts';
 import { environment } from '../../shared/runtime/settings.ts';
+import { Exit } from './errors.ts';
 
 export interface Io {
   /** Data, and nothing else. */
@@ -23,11 +24,12 @@ export interface Io {
 /** The process's own streams and settings. */
 export function processIo(): Io {
   const { stdout, stderr, stdin } = process;
-  // The reader of a pipe may close it early (`headgate events list | head`).
-  stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0);
-    throw error;
-  });
+  // The reader of a pipe may close it early (`headgate events list | head`): the exit code stays that of the command.
+  for (const stream of [stdout, stderr])
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+      gone.add(stream);
+    });
   return {
     stdout,
     stderr,
@@ -53,7 +55,24 @@ function homeOrRoot(): string {
   }
 }
 
-/** Writes and waits for a slow reader, so that output is not buffered in memory without bound. */
+/** Streams whose reader has closed them. */
+const gone = new WeakSet<Writable>();
+
+/**
+ * Writes and waits for a slow reader, so that output is not buffered in memory without bound. What nobody reads any more is
+ * dropped.
+ */
 export async function writeAll(stream: Writable, text: string | Uint8Array): Promise<void> {
-  if (!stream.write(text)) await once(stream, 'drain');
+  if (gone.has(stream)) return;
+  await new Promise<void>((resolve, reject) =>
+    stream.write(text, (error) =>
+      error && !gone.has(stream) && errorCode(error) !== 'EPIPE' ? reject(error) : resolve(),
+    ),
+  );
+}
+
+/** A piece of output that has no end, or is as long as the log: once nobody reads it, the command is done. */
+export async function writePiece(stream: Writable, text: string | Uint8Array): Promise<void> {
+  await writeAll(stream, text);
+  if (gone.has(stream)) throw new Exit(0);
 }

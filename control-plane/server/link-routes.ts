@@ -1,12 +1,12 @@
 /** Routes that make sign-in links to the console: for the operator, and for a member of an organisation. */
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { authorise, managingRoles, roleIn } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import type { SignInLinks } from '../sessions/sign-in-links.ts';
+import type { SignInLink, SignInLinks } from '../sessions/sign-in-links.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf, parseQuery } from './context.ts';
+import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
 
 const operatorLinkSeconds = 60;
 const linkSecondsDefault = 7 * 24 * 3600;
@@ -18,6 +18,12 @@ function linksOf({ links }: AdminContext): SignInLinks {
   });
 }
 
+/** A dry run gives away nothing that works: it names the page, without the ticket. */
+function answered(request: FastifyRequest, link: SignInLink): SignInLink {
+  const { dryRun } = parseQuery(commandQuerySchema, request.query);
+  return dryRun === 'true' ? { ...link, url: link.url.split('#', 1)[0] ?? '' } : link;
+}
+
 export function registerLinkRoutes(app: FastifyInstance, context: AdminContext): void {
   app.post(
     '/console/links',
@@ -25,8 +31,8 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
       config: { access: 'operator', body: 'tiny' },
       schema: { summary: 'A link that signs in the operator, once' },
     },
-    (): AdminResponse<'POST /console/links'> =>
-      linksOf(context).make({ exceptRoles: [], seconds: operatorLinkSeconds }),
+    (request): AdminResponse<'POST /console/links'> =>
+      answered(request, linksOf(context).make({ exceptRoles: [], seconds: operatorLinkSeconds })),
   );
   app.post(
     '/organisations/:id/members/:person/link',
@@ -51,7 +57,10 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
       if (exceptRoles.some((role) => role === member.role))
         throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
       const within = actor.person === undefined ? undefined : id;
-      return linksOf(context).make({ person, within, exceptRoles: [...exceptRoles], seconds });
+      return answered(
+        request,
+        linksOf(context).make({ person, within, exceptRoles: [...exceptRoles], seconds }),
+      );
     },
   );
   app.post(
@@ -77,7 +86,7 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
         throw new CommandError('NotFound', `there is no organisation ${organisation}`);
       if (role === 'owner' && by !== undefined && roleIn(db, actor, organisation) !== 'owner')
         throw new CommandError('Forbidden', 'only an owner or the operator invites an owner');
-      return linksOf(context).invite({ organisation, role, by, seconds });
+      return answered(request, linksOf(context).invite({ organisation, role, by, seconds }));
     },
   );
 }

@@ -73,6 +73,10 @@ export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
 /** Where there is no logger yet, or never will be: one line on stderr. */
 export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
   fatal: (fields, text) => {
-    writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
+    try {
+      writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
+    } catch {
+      // Its reader has closed it; the exit code says that it failed.
+    }
   },
 };

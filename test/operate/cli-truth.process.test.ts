@@ -1,0 +1,83 @@
+/** What a script may rely on of the command line: exit codes where a reader of a pipe goes away, and dry runs. */
+import { execFile } from 'node:child_process';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { operatorToken, ProcessFleet, smallFleet } from '../support/process-fleet.ts';
+import { binary, type Started } from '../support/processes.ts';
+
+const fleet = new ProcessFleet();
+let plane: Started<{ readonly admin: string; readonly console: string }>;
+let env: Readonly<Record<string, string>>;
+
+beforeAll(async () => {
+  plane = await fleet.serve('control-plane', 'plane', ['--console-port', '0']);
+  env = { HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken };
+  await fleet.admin(plane).apply({
+    ...smallFleet('http://127.0.0.1:9'),
+    organisations: [{ id: 'acme', name: 'A', tier: 'Wide', members: [{ person: 'ana', role: 'owner' }] }],
+  });
+  writeFileSync(join(fleet.dir, 'no-fleet.md'), '# no fleet\n');
+});
+afterAll(() => fleet.close());
+
+/** The exit code of the command alone, whatever the shell does with its output. */
+function codeOf(line: string, pipe: string): Promise<number> {
+  const script = `"${process.execPath}" "${binary}" ${line} ${pipe}; exit \${PIPESTATUS[0]}`;
+  return new Promise((resolve) => {
+    execFile('bash', ['-c', script], { cwd: fleet.dir, env: { ...process.env, ...env } }, (error) =>
+      resolve(error === null ? 0 : Number(error.code)),
+    );
+  });
+}
+
+test.each([
+  ['doctor', 1],
+  ['diff --from 2 --to 3', 1],
+  ['explain --org acme --model nope', 1],
+  ['key get nope', 3],
+  ['validate -f no-fleet.md', 2],
+  ['org create acme --name A', 6],
+  ['events list', 0],
+  ['events export', 0],
+  ['--help', 0],
+])('%s ends with %i where nobody reads its output, as it does alone', async (line, code) => {
+  expect(await codeOf(line, '> /dev/null 2>&1')).toBe(code);
+  // The reader has gone before the first byte.
+  expect(await codeOf(line, '| exec true')).toBe(code);
+  expect(await codeOf(line, '2>&1 | exec true')).toBe(code);
+});
+
+test.each(['member link --org acme --person ana', 'member invite --org acme --role member', 'console open'])(
+  '%s --dry-run prints nothing that works',
+  async (line) => {
+    for (const format of ['table', 'json', 'name']) {
+      const { code, stdout } = await fleet.cli([...line.split(' '), '--dry-run', '-o', format], env);
+      expect(code).toBe(0);
+      // A link's ticket is a long text without blanks.
+      expect(stdout).not.toMatch(/[\w.-]{40,}/);
+    }
+  },
+);
+
+test.each(['console/links', 'organisations/acme/members/ana/link', 'organisations/acme/invitations'])(
+  'POST %s with dryRun keeps the ticket',
+  async (path) => {
+    const response = await fetch(`${plane.ready.admin}/admin/v1/${path}?dryRun=true`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+      body: path.endsWith('invitations') ? '{"role":"member"}' : '{}',
+    });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({ url: `${plane.ready.console}/sign-in` });
+  },
+);
+
+test.each(['snapshot save state.db', 'backup to --data plane'])(
+  '%s --dry-run writes no file',
+  async (line) => {
+    const before = readdirSync(fleet.dir);
+    await fleet.cli([...line.split(' '), '--dry-run'], env);
+    expect(readdirSync(fleet.dir)).toEqual(before);
+  },
+);
