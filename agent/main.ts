@@ -1,6 +1,7 @@
 /** Composition root of an agent process: it runs next to one inference server and reports on it. */
 import { Counter, Gauge, Registry } from 'prom-client';
 import { baseOf } from '../shared/engines/detect.ts';
+import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { Connections } from '../shared/runtime/connections.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
@@ -34,7 +35,11 @@ export interface RunningAgent {
 }
 
 /** Rejects where the listener cannot be opened; an unreachable engine or control plane is waited for. */
-export async function startAgent(settings: AgentSettings): Promise<RunningAgent> {
+export function startAgent(settings: AgentSettings): Promise<RunningAgent> {
+  return openAll(settings.logger, (closers) => openAgent(settings, closers));
+}
+
+async function openAgent(settings: AgentSettings, closers: Closers): Promise<RunningAgent> {
   const { controlPlanes, node, token, loadsModels, logger } = settings;
   const engine = new EngineWatch({
     url: baseOf(settings.engine).replace(/\/+$/, ''),
@@ -52,6 +57,8 @@ export async function startAgent(settings: AgentSettings): Promise<RunningAgent>
     checks: () => checks(agent, draining),
     metrics,
   });
+  closers.add(() => health.close());
+  closers.add(() => agent.stop());
   await agent.start();
   logger.info({ node, metrics: health.url }, 'agent runs');
   return {
@@ -59,8 +66,7 @@ export async function startAgent(settings: AgentSettings): Promise<RunningAgent>
     close: async () => {
       draining = true;
       await agent.drain(settings.drainTimeoutSeconds);
-      await agent.stop();
-      await health.close();
+      await closers.close();
     },
   };
 }

@@ -15,8 +15,13 @@ process.on('SIGUSR1', () => undefined);
 // Until a process has its own logger.
 endOnUncaught(faultsToStderr);
 
-// Not process.exit: a long-running process keeps running, and stdout is flushed.
-process.exitCode = await main(process.argv.slice(2), (program) => {
+const exitCode = await main(process.argv.slice(2), (program) => {
   for (const register of [devCommand, controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand])
     register(program);
 });
+process.exitCode = exitCode;
+// A process that was started keeps running. One that failed ends, whatever it still has open: a supervisor waits for its end.
+if (exitCode !== 0)
+  for (const stream of [process.stdout, process.stderr])
+    await new Promise((flushed) => stream.write('', flushed));
+if (exitCode !== 0) process.exit();

@@ -13,11 +13,11 @@ import { loadSigner, type Signer } from '../shared/log/core/signing.ts';
 import { type TrustedSigners, trustedSigners } from '../shared/log/core/trust.ts';
 import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
-import { Closers } from '../shared/runtime/closers.ts';
+import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { type ConnectionLimits, Connections } from '../shared/runtime/connections.ts';
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
 import { countStart, type FolderStart } from '../shared/runtime/folder-start.ts';
-import { listenError, loopback, urlOf } from '../shared/runtime/listener.ts';
+import { loopback, urlOf } from '../shared/runtime/listener.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
 import { observeResources } from '../shared/runtime/process-metrics.ts';
@@ -46,6 +46,7 @@ import { callerBounds } from './server/caller-bounds.ts';
 import type { AdminContext } from './server/context.ts';
 import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
+import { openHttpApp } from './server/http-app.ts';
 import { SignInLinks } from './sessions/sign-in-links.ts';
 import { openState } from './state/open-state.ts';
 import { statusPublisher } from './status-publisher.ts';
@@ -56,6 +57,8 @@ export interface ControlPlaneSettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  /** The option of the port; another where a process has several ports. */
+  readonly portFlag?: string;
   /** Of health and metrics; loopback unless given. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
@@ -107,10 +110,9 @@ const commitsPerCheckpoint = 1000;
 const startTimeoutMs = 60_000;
 const drainTimeoutSecondsDefault = 5;
 
-export async function startControlPlane(settings: ControlPlaneSettings): Promise<ControlPlane> {
+export function startControlPlane(settings: ControlPlaneSettings): Promise<ControlPlane> {
   const { logger } = settings;
-  const closers = new Closers(logger);
-  try {
+  return openAll(logger, async (closers) => {
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
@@ -130,10 +132,7 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
       await closers.close();
     };
     return { ...addresses, close };
-  } catch (error) {
-    await closers.close();
-    throw error;
-  }
+  });
 }
 
 interface StateParts extends OpenedFleet {
@@ -336,11 +335,8 @@ async function listen(
     logger,
   };
   const app = await createAdminApp(context, { connections: parts.connections, certificate });
-  const address = { host: settings.bind, port: settings.port };
-  await app.listen(address).catch((error: unknown) => {
-    throw listenError(error, address, { bind: '--bind', port: '--port' });
-  });
-  closers.add(() => app.close());
+  const { bind: host, port, portFlag = '--port' } = settings;
+  await openHttpApp(app, { host, port, portFlag }, closers);
   parts.drain.countRequests(app.server);
   if (!settings.console) return { app, console: undefined };
   const people = { connections: parts.connections, certificate, dataDir: settings.dataDir };

@@ -12,7 +12,7 @@ import { trustedSigners } from '../shared/log/core/trust.ts';
 import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { BodyBudget } from '../shared/runtime/byte-budget.ts';
-import { Closers } from '../shared/runtime/closers.ts';
+import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { type ConnectionLimits, Connections, type ListenerName } from '../shared/runtime/connections.ts';
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
 import { endOnFault } from '../shared/runtime/fault.ts';
@@ -104,9 +104,8 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
-export async function startGateway(settings: GatewaySettings): Promise<RunningGateway> {
-  const closers = new Closers(settings.logger);
-  try {
+export function startGateway(settings: GatewaySettings): Promise<RunningGateway> {
+  return openAll(settings.logger, async (closers) => {
     if (!settings.insecureSnapshots) checkSnapshotSources(settings.controlPlanes);
     const trusted = trustedSigners(settings.trustedSigners);
     const folder = lockDataFolder(settings.dataDir);
@@ -118,11 +117,8 @@ export async function startGateway(settings: GatewaySettings): Promise<RunningGa
     metrics.watch(() => state);
     observeResources(metrics.registry, settings);
     closers.add(observeTopics({ log, registry: metrics.registry, logger: settings.logger }));
-    return await serve(settings, state, metrics, closers);
-  } catch (error) {
-    await closers.close();
-    throw error;
-  }
+    return serve(settings, state, metrics, closers);
+  });
 }
 
 async function serve(
@@ -160,10 +156,7 @@ async function serve(
   if (journal !== undefined) state.addresses.metrics = reachable(health.url);
   const { certificate } = settings;
   if (certificate !== undefined) state.addresses.certificateEnds = () => certificate.validUntil;
-  const listeners = await listen(settings, gateway, connections);
-  closers.add(() => {
-    for (const { listener } of listeners) listener.destroy();
-  });
+  const listeners = await listen(settings, gateway, connections, closers);
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
   const play = listeners.find(({ name }) => name === 'play')?.listener.url;
   logger.info({ api, play, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
@@ -309,32 +302,26 @@ async function listen(
   settings: GatewaySettings,
   gateway: Gateway,
   connections: Connections,
+  closers: Closers,
 ): Promise<Opened[]> {
   const handler = handle.bind(undefined, gateway);
   const onRefusal = gateway.observeEarly;
   const base = { host: settings.bind, handler, certificate: settings.certificate, connections, onRefusal };
   const opened: Opened[] = [];
-  try {
-    opened.push({
-      name: 'api',
-      stack: undefined,
-      listener: await startListener({ ...base, name: 'api', port: settings.port, flag: '--port' }),
-    });
-    for (const { stack, port } of settings.stackPorts) {
-      const fixed = { kind: 'stack', stack } as const;
-      const options = { ...base, name: 'stack', port, fixed, flag: '--stack-port' } as const;
-      opened.push({ name: 'stack', stack, listener: await startListener(options) });
-    }
-    if (settings.play !== undefined) {
-      const { bind, gatewayToken, certificate } = settings;
-      const parts = { gateway, gatewayToken, bind, certificate, connections };
-      opened.push({ name: 'play', stack: undefined, listener: await startPlay(settings.play, parts) });
-    }
-    return opened;
-  } catch (error) {
-    for (const { listener } of opened) listener.destroy();
-    throw error;
+  const add = (name: ListenerName, stack: string | undefined, listener: Listener): void => {
+    closers.add(() => listener.destroy());
+    opened.push({ name, stack, listener });
+  };
+  const { port, play, bind, gatewayToken, certificate } = settings;
+  add('api', undefined, await startListener({ ...base, name: 'api', port, flag: '--port' }));
+  for (const { stack, port } of settings.stackPorts) {
+    const fixed = { kind: 'stack', stack } as const;
+    const options = { ...base, name: 'stack', port, fixed, flag: '--stack-port' } as const;
+    add('stack', stack, await startListener(options));
   }
+  const parts = { gateway, gatewayToken, bind, certificate, connections };
+  if (play !== undefined) add('play', undefined, await startPlay(play, parts));
+  return opened;
 }
 
 /** Where no further usage can be kept, every request is refused. */

@@ -4,6 +4,7 @@
  */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { usingOption } from '../cli/processes/options.ts';
 import type { LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
 import { settingOf } from '../shared/runtime/settings.ts';
@@ -39,7 +40,8 @@ export function announce(facts: DevFacts): void {
     gateways: facts.gateways.map(({ name }) => ({ name, dataDir: join(facts.dataDir, name) })),
   };
   writeJsonAtomically(contextPath(), context);
-  if (facts.readyFile !== undefined) writeJsonAtomically(facts.readyFile, document);
+  const { readyFile } = facts;
+  if (readyFile !== undefined) usingOption('--ready-file', () => writeJsonAtomically(readyFile, document));
   process.stdout.write(humanText(facts, document));
 }
 

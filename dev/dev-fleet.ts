@@ -5,6 +5,7 @@
 import { join } from 'node:path';
 import { NodeAgent } from '../agent/agent.ts';
 import { EngineWatch } from '../agent/engine.ts';
+import { usingOption } from '../cli/processes/options.ts';
 import { type Fleet, fleetSchema } from '../schemas/fleet.ts';
 import { baseOf, detectEngine } from '../shared/engines/detect.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
@@ -37,7 +38,8 @@ export interface DevFleet {
 /** Starts what the fleet needs and applies it. */
 export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): Promise<DevFleet> {
   if (options.fleetFile !== undefined) {
-    await admin.apply(parseFleetFile(options.fleetFile));
+    const { fleetFile } = options;
+    await admin.apply(usingOption('--fleet', () => parseFleetFile(fleetFile)));
     return nothingToClose;
   }
   if (options.engines.length > 0) return bringUpEngines(admin, options.engines);

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import type { Closers } from '../shared/runtime/closers.ts';
 import type { ConnectionLimits } from '../shared/runtime/connections.ts';
 import { environment } from '../shared/runtime/settings.ts';
 
@@ -13,7 +14,8 @@ export interface GatewayPlan {
   readonly port: number;
   readonly metricsPort: number;
   readonly stackPorts: readonly string[];
-  readonly playPort: number;
+  /** No page for visitors where it is left out. */
+  readonly playPort: number | undefined;
 }
 
 export interface RunningChild {
@@ -24,7 +26,6 @@ export interface RunningChild {
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
   /** Address of the page for visitors. */
   readonly play?: string;
-  stop(): Promise<void>;
 }
 
 const startTimeoutMs = 120_000;
@@ -46,8 +47,12 @@ export interface GatewayCommon {
   readonly onEnd: (name: string, how: string) => void;
 }
 
-/** Starts one gateway and resolves once it is ready. */
-export async function startChild(plan: GatewayPlan, common: GatewayCommon): Promise<RunningChild> {
+/** Starts one gateway and resolves once it is ready; `closers` end it, also where it or another never is. */
+export async function startChild(
+  plan: GatewayPlan,
+  common: GatewayCommon,
+  closers: Pick<Closers, 'add'>,
+): Promise<RunningChild> {
   const flags = [
     ...flag('--log', common.logUrl),
     ...flag('--data', plan.dataDir),
@@ -78,25 +83,25 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
     // Only this process handles Ctrl-C and drains its gateways; a second signal would end them at once.
     detached: true,
   });
-  const ready = await firstMessage(child, plan.name);
   let stopping = false;
+  closers.add(() => {
+    stopping = true;
+    return stop(child);
+  });
+  const ready = await firstMessage(child, plan.name);
   child.once('exit', (code, signal) => {
     if (!stopping) common.onEnd(plan.name, signal ?? `exit ${code}`);
   });
-  return {
-    ...ready,
-    name: plan.name,
-    pid: child.pid ?? 0,
-    stop: async () => {
-      stopping = true;
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const exited = once(child, 'exit');
-      child.kill('SIGTERM');
-      const timer = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
-      await exited;
-      clearTimeout(timer);
-    },
-  };
+  return { ...ready, name: plan.name, pid: child.pid ?? 0 };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGTERM');
+  const timer = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
+  await exited;
+  clearTimeout(timer);
 }
 
 const withheldFromGateways = [

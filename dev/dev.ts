@@ -1,7 +1,8 @@
 /** `headgate dev`: the whole service with one command, on an embedded log. */
 import { mkdirSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import {
   addOptions,
   allowUnsigned,
@@ -10,10 +11,15 @@ import {
   isOn,
   type ListenerOptions,
   option,
+  parseCount,
   parsePort,
+  parseUrl,
   portOption,
   previousGatewayToken,
+  usingOption,
 } from '../cli/processes/options.ts';
+import type { Closers } from '../shared/runtime/closers.ts';
+import { listen } from '../shared/runtime/listener.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
 import { persistentToken, protectedSettingOf, secretOf } from '../shared/runtime/secrets.ts';
@@ -23,7 +29,7 @@ import type { RunningChild } from './dev-gateways.ts';
 interface Options extends ListenerOptions {
   readonly data: string;
   readonly log?: string;
-  readonly gateways: string;
+  readonly gateways: number;
   readonly fleet?: string;
   readonly node: readonly string[];
   readonly demo: boolean;
@@ -41,9 +47,13 @@ interface Options extends ListenerOptions {
 }
 
 const firstSimulatedPort = 9001;
-const firstStackPort = 8101;
-const consolePortDefault = 8082;
-const playPortDefault = 8083;
+/** Of the first stack, from the port of the first gateway: 8101 beside 8080. */
+const stackPortOffset = 21;
+const portMax = 65_535;
+/** 8082 beside 8080. */
+const consolePortOffset = 2;
+/** 8083 beside 8080. */
+const playPortOffset = 3;
 const portsBetweenGateways = 10;
 const gatewaysMax = 100;
 
@@ -54,10 +64,10 @@ export function devCommand(program: Command): void {
   addOptions(command, [
     option('--data <folder>', 'data folder').default('.headgate'),
     option('--log <url>', 'control log; by default an embedded one in the data folder'),
-    option('--gateways <n>', 'number of gateways').default('2'),
+    option('--gateways <n>', 'number of gateways').argParser(parseGateways).default(2),
     option('--fleet <file>', 'fleet file to apply instead of the demo fleet'),
     option('--node <url>', 'inference server for the pool, instead of the simulated ones; may be repeated')
-      .argParser((url: string, before: readonly string[]) => [...before, url])
+      .argParser((url: string, before: readonly string[]) => [...before, parseUrl(url)])
       .default([]),
     new Option('--no-demo', 'start with an empty fleet'),
     'bind',
@@ -65,13 +75,13 @@ export function devCommand(program: Command): void {
     portOption('--admin-port <port>', 'port of the admin API', 8081),
     option(
       '--console-port <port>',
-      'port of the console for people; 8082, or a free one with --port 0',
+      'port of the console for people; that of --port and 2, or a free one with --port 0',
     ).argParser(parsePort),
     'consoleHost',
     'consoleUrl',
     option(
       '--play-port <port>',
-      'port of the first gateway for visitors; 8083, or a free one with --port 0',
+      'port of the first gateway for visitors; that of --port and 3, or a free one with --port 0, where the fleet serves visitors',
     ).argParser(parsePort),
     'playHost',
     'trustedProxies',
@@ -86,19 +96,24 @@ export function devCommand(program: Command): void {
   ]).action(run);
 }
 
+function parseGateways(text: string): number {
+  const count = parseCount(text);
+  if (count > gatewaysMax) throw new InvalidArgumentError(`It must be 0 to ${gatewaysMax}.`);
+  return count;
+}
+
 async function run(options: Options): Promise<void> {
   const { startControlPlane } = await import('../control-plane/main.ts');
-  const { Closers } = await import('../shared/runtime/closers.ts');
+  const { openAll } = await import('../shared/runtime/closers.ts');
   const { endOnUncaught } = await import('../shared/runtime/fault.ts');
   const { createLogger } = await import('../shared/runtime/logger.ts');
   const { lockDataFolder } = await import('../shared/runtime/data-folder.ts');
   const { closeOnSignal } = await import('../shared/runtime/shutdown.ts');
   const logger = createLogger('dev', logLevel('warn'));
   endOnUncaught(logger);
-  const closers = new Closers(logger);
   const dataDir = resolve(options.data);
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  try {
+  usingOption('--data', () => mkdirSync(dataDir, { recursive: true, mode: 0o700 }));
+  await openAll(logger, async (closers) => {
     const folder = lockDataFolder(dataDir);
     closers.add(() => folder.release());
     // Closed after the control plane, so that the end of the simulated nodes is not logged as a failure.
@@ -118,6 +133,7 @@ async function run(options: Options): Promise<void> {
       name: 'control-plane-1',
       bind: options.bind,
       port: options.adminPort,
+      portFlag: '--admin-port',
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
       connections: connectionLimitsOf(options, logger),
@@ -138,10 +154,7 @@ async function run(options: Options): Promise<void> {
     await bringUp(options, base, fleet, closers, (found) => {
       addresses = found;
     });
-  } catch (error) {
-    await closers.close();
-    throw error;
-  }
+  });
 }
 
 /** Members sign in by a button only where nobody but this machine can reach the page. */
@@ -150,7 +163,7 @@ function consoleOf({ bind, port, consolePort, consoleHost, consoleUrl, fleet, de
     /^(?:127\.|::1$|localhost$)/.test(bind) && consoleHost.length === 0 && consoleUrl === undefined;
   return {
     bind,
-    port: consolePort ?? (port === 0 ? 0 : consolePortDefault),
+    port: consolePort ?? (port === 0 ? 0 : port + consolePortOffset),
     hosts: consoleHost,
     url: consoleUrl,
     demo: isLocal && demo && fleet === undefined,
@@ -171,7 +184,7 @@ async function bringUp(
   options: Options,
   base: Base,
   running: { close?: () => Promise<void> },
-  closers: { add(step: () => Promise<void>): void },
+  closers: Closers,
   onAddresses: (addresses: object) => void,
 ): Promise<void> {
   const { DevAdmin } = await import('./dev-admin.ts');
@@ -194,7 +207,7 @@ async function bringUp(
   const gateways = await startGateways(
     options,
     base,
-    stacks.map(({ id }) => id),
+    { stackIds: stacks.map(({ id }) => id), visitors: (await admin.exportFleet()).anonymous !== undefined },
     closers,
   );
   const urls = gateways.flatMap((gateway) => gateway.stacks.map(({ stack, url }) => [stack, url] as const));
@@ -217,13 +230,10 @@ async function bringUp(
 async function startGateways(
   options: Options,
   base: Base,
-  stackIds: readonly string[],
-  closers: { add(step: () => Promise<void>): void },
+  { stackIds, visitors }: { readonly stackIds: readonly string[]; readonly visitors: boolean },
+  closers: Closers,
 ): Promise<RunningChild[]> {
   const { startChild } = await import('./dev-gateways.ts');
-  const count = Number(options.gateways);
-  if (!Number.isInteger(count) || count < 0 || count > gatewaysMax)
-    throw new Error(`--gateways must be 0 to ${gatewaysMax}`);
   const numbered = (first: number, step: number, index: number): number =>
     first === 0 ? 0 : first + step * index;
   const common = {
@@ -240,29 +250,37 @@ async function startGateways(
     trustedProxies: options.trustedProxies,
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
-  const firstPlayPort = options.playPort ?? (options.port === 0 ? 0 : playPortDefault);
-  const gateways = await Promise.all(
-    Array.from({ length: count }, (_, index) =>
-      startChild(
-        {
-          name: `gateway-${index + 1}`,
-          dataDir: join(base.dataDir, `gateway-${index + 1}`),
-          port: numbered(options.port, portsBetweenGateways, index),
-          metricsPort: numbered(options.metricsPort, 1, index + 1),
-          playPort: numbered(firstPlayPort, portsBetweenGateways, index),
-          stackPorts:
-            index > 0
-              ? []
-              : stackIds.map((stack, at) => `${stack}=${options.port === 0 ? 0 : firstStackPort + at}`),
-        },
-        common,
-      ),
-    ),
-  );
-  closers.add(async () => {
-    await Promise.all(gateways.map((gateway) => gateway.stop()));
-  });
-  return gateways;
+  const playDefault = visitors ? numbered(options.port, playPortOffset, 1) : undefined;
+  const firstPlayPort = options.playPort ?? playDefault;
+  const plans = Array.from({ length: options.gateways }, (_, index) => ({
+    name: `gateway-${index + 1}`,
+    dataDir: join(base.dataDir, `gateway-${index + 1}`),
+    port: numbered(options.port, portsBetweenGateways, index),
+    metricsPort: numbered(options.metricsPort, 1, index + 1),
+    playPort: firstPlayPort === undefined ? undefined : numbered(firstPlayPort, portsBetweenGateways, index),
+    stackPorts: [] as string[],
+  }));
+  const planned = new Set(plans.flatMap(({ port, metricsPort, playPort }) => [port, metricsPort, playPort]));
+  for (const [at, stack] of plans.length === 0 ? [] : stackIds.entries()) {
+    const wanted = numbered(options.port, 1, stackPortOffset + at);
+    const isFree = !planned.has(wanted) && (await canListen(options.bind, wanted));
+    plans[0]?.stackPorts.push(`${stack}=${isFree ? wanted : 0}`);
+  }
+  return Promise.all(plans.map((plan) => startChild(plan, common, closers)));
+}
+
+/** No option chooses the ports of stacks: one that is taken is replaced by a free one. */
+async function canListen(host: string, port: number): Promise<boolean> {
+  if (port > portMax) return false;
+  const server = createServer();
+  try {
+    await listen(server, { host, port }, { bind: '--bind', port: '--port' });
+    return true;
+  } catch {
+    return false;
+  } finally {
+    server.close();
+  }
 }
 
 /** Waits for the first health reports of the nodes, so that the printed commands work. */

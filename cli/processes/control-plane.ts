@@ -13,10 +13,12 @@ import {
   isOn,
   option,
   parsePort,
+  parseUrl,
   portOption,
   previousGatewayToken,
   protectedOption,
   type ReplicaOptions,
+  usingOption,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
 
@@ -54,9 +56,14 @@ export function controlPlaneCommand(program: Command): void {
     ),
     'consoleHost',
     'consoleUrl',
-    option('--api-url <url>', 'address of the shared host as clients reach it, for the console'),
+    option('--api-url <url>', 'address of the shared host as clients reach it, for the console').argParser(
+      parseUrl,
+    ),
     option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
-    protectedOption('--oidc-issuer <url>', 'identity provider by which people sign in to the console'),
+    protectedOption(
+      '--oidc-issuer <url>',
+      'identity provider by which people sign in to the console',
+    ).argParser(parseUrl),
     protectedOption('--oidc-client-id <id>', 'the console as the identity provider knows it'),
     protectedOption('--oidc-client-secret-file <file>', 'file with the secret of that client'),
     protectedOption('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),
@@ -137,7 +144,11 @@ function oidcOf({ oidcIssuer: issuer, oidcClientId: clientId, ...rest }: Options
 }
 
 function secretIn(file: string): string {
-  const secret = textOfNamed(file).trim();
-  if (secret === '') throw usageError(`${file} is empty`, 'it holds the secret of the client alone');
+  const secret = usingOption('--oidc-client-secret-file', () => textOfNamed(file)).trim();
+  if (secret === '')
+    throw usageError(
+      `--oidc-client-secret-file: ${file} is empty`,
+      'it holds the secret of the client alone',
+    );
   return secret;
 }

@@ -12,8 +12,8 @@ import {
   insecureSnapshots,
   isOn,
   option,
-  parseList,
   parsePort,
+  parseUrls,
   portOption,
   type ReplicaOptions,
   secondsOption,
@@ -45,7 +45,7 @@ interface Options extends ReplicaOptions {
 
 function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
   const [stack, port] = value.split('=');
-  if (stack === undefined || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
+  if (!stack || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
   return [...before, { stack, port: parsePort(port) }];
 }
 
@@ -64,7 +64,7 @@ export function gatewayCommand(program: Command): void {
     'log',
     'data',
     option('--control-plane <url>', 'control plane to fetch a first snapshot from; may be repeated')
-      .argParser(parseList)
+      .argParser(parseUrls)
       .default([]),
     'insecureSnapshots',
     'trustSigner',
@@ -84,7 +84,7 @@ export function gatewayCommand(program: Command): void {
       parsePort,
     ),
     'playHost',
-    option('--console-url <url>', 'address of the console, where visitors sign in'),
+    'consoleUrl',
     'trustedProxies',
     option('--when-stale <policy>', 'whether to refuse or accept keys while freshness cannot be proven')
       .choices(['fence', 'serve'])
@@ -136,6 +136,7 @@ async function run(options: Options): Promise<void> {
   const { createAccessLog } = await import('../../shared/runtime/logger.ts');
   const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
   const lower = (name: string): string => name.trim().toLowerCase();
+  closeWithParent(() => process.exit(0));
   const ready = await runProcess('gateway', options, async ({ logger, certificate }) => {
     const gateway = await startGateway({
       logUrl: options.log,
@@ -182,6 +183,5 @@ async function run(options: Options): Promise<void> {
       close: () => gateway.close(),
     };
   });
-  closeWithParent(() => process.exit(0));
   process.send?.(ready);
 }

@@ -2,9 +2,17 @@
  * `headgate node-agent`: runs next to one inference server, reports on it, and loads the models installed for its
  * node.
  */
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
-import { addOptions, type MetricsOptions, option, type ProcessOptions, parseList } from './options.ts';
+import { usageError } from '../terminal/errors.ts';
+import {
+  addOptions,
+  type MetricsOptions,
+  option,
+  type ProcessOptions,
+  parseUrl,
+  parseUrls,
+} from './options.ts';
 import { runProcess } from './run-process.ts';
 
 interface Options extends ProcessOptions, MetricsOptions {
@@ -24,7 +32,7 @@ export function nodeAgentCommand(program: Command): void {
     .description('run the agent of one node, next to its inference server');
   addOptions(command, [
     option('--control-plane <url>', 'control plane to report to; may be repeated')
-      .argParser(parseList)
+      .argParser(parseUrls)
       .makeOptionMandatory(),
     option('--node <id>', 'id of the node').makeOptionMandatory(),
     option('--engine <url>', 'URL of the inference server').argParser(parseUrl).makeOptionMandatory(),
@@ -43,13 +51,6 @@ export function nodeAgentCommand(program: Command): void {
   ]).action(run);
 }
 
-function parseUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
-    throw new InvalidArgumentError('It must be an http or https URL without credentials.');
-  return text;
-}
-
 async function run(options: Options): Promise<void> {
   const token = requiredSecret('HEADGATE_NODE_TOKEN');
   const { startAgent } = await import('../../agent/main.ts');
@@ -59,10 +60,13 @@ async function run(options: Options): Promise<void> {
       ? undefined
       : nodeCredentials(options.nodeCredentials)(options.credential);
   if (options.credential !== undefined && credential === undefined)
-    throw new Error(`there is no credential named ${options.credential}`);
+    throw usageError(
+      `--credential: there is no credential named ${options.credential}`,
+      'put it into the folder of --node-credentials, or into HEADGATE_NODE_CREDENTIAL_<NAME>',
+    );
   await runProcess('node-agent', options, async ({ logger, certificate }) => {
     const agent = await startAgent({
-      controlPlanes: options.controlPlane.map(parseUrl),
+      controlPlanes: options.controlPlane,
       node: options.node,
       token,
       engine: options.engine,

@@ -6,9 +6,11 @@ import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runti
 import { loopback } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { connectionsWithin, openFilesMax } from '../../shared/runtime/open-files.ts';
+import { isProxyRange } from '../../shared/runtime/proxy-list.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
 import { environment } from '../../shared/runtime/settings.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
+import { CliError, usageError } from '../terminal/errors.ts';
 
 /**
  * A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset.
@@ -76,13 +78,32 @@ function parseSeconds(text: string): number {
   return seconds;
 }
 
+/** An address of a service. */
+export function parseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
+    throw new InvalidArgumentError('It must be an http or https URL without credentials.');
+  return text;
+}
+
+/** A repeatable address; one value may contain several, separated by commas. */
+export function parseUrls(value: string, before: readonly string[] = []): string[] {
+  return [...before, ...value.split(',').map(parseUrl)];
+}
+
 /** A repeatable flag; one value may contain several, separated by commas. */
-export function parseList(value: string, before: readonly string[] = []): string[] {
+function parseList(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',')];
 }
 
 function parseTrusted(value: string, before: readonly string[] = []): string[] {
   return parseList(notBlank(value), before);
+}
+
+function parseProxies(value: string, before: readonly string[] = []): string[] {
+  const ranges = parseList(notBlank(value));
+  if (ranges.every(isProxyRange)) return [...before, ...ranges];
+  throw new InvalidArgumentError('It must be addresses or CIDR ranges, such as 10.0.0.0/8.');
 }
 
 export function portOption(flags: string, description: string, port: number): Option {
@@ -161,10 +182,12 @@ const common = {
       '--trusted-proxies <cidr>',
       'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
     )
-      .argParser(parseTrusted)
+      .argParser(parseProxies)
       .default([]),
   consoleUrl: () =>
-    option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links'),
+    option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links').argParser(
+      parseUrl,
+    ),
   tlsCert: () =>
     protectedOption('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP'),
   tlsKey: () => protectedOption('--tls-key <file>', 'private key of the certificate, PEM'),
@@ -228,9 +251,25 @@ export function connectionLimitsOf(
 
 /** Undefined if neither file is given. Throws an Error if one is missing or unusable. */
 export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
-  if (cert !== undefined && key !== undefined) return new Certificate({ cert, key });
-  if (cert !== key) throw new Error('--tls-cert and --tls-key must be given together');
+  if (cert !== undefined && key !== undefined)
+    return usingOption('--tls-cert and --tls-key', () => new Certificate({ cert, key }));
+  if (cert !== key) throw usageError('--tls-cert and --tls-key must be given together');
   return undefined;
+}
+
+/** Uses the value of an option; where that fails, the error names the option. */
+export function usingOption<Result>(flag: string, use: () => Result): Result {
+  try {
+    return use();
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new CliError(message.includes(flag) ? message : `${flag}: ${message}`, {
+      type: 'InvalidOption',
+      exitCode: 2,
+      cause: error,
+      next: `give ${flag} a value that can be used`,
+    });
+  }
 }
 
 /** The token of the gateways. Throws if it is the operator token: a compromised gateway must not become an operator. */

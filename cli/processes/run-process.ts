@@ -2,14 +2,17 @@
  * The start and the end that all long-running processes share. Modules are loaded on use, so that other commands
  * start fast.
  */
+import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { logLevel } from '../../shared/runtime/settings.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
-import { certificateOf, type ProcessOptions } from './options.ts';
+import { certificateOf, type ProcessOptions, usingOption } from './options.ts';
 
 export interface ProcessContext {
   readonly logger: Logger;
   readonly certificate: Certificate | undefined;
+  /** What it has is closed where the start fails. */
+  readonly closers: Closers;
 }
 
 export interface RunningProcess {
@@ -27,6 +30,7 @@ export async function runProcess(
   options: ProcessOptions,
   start: (context: ProcessContext) => Promise<RunningProcess>,
 ): Promise<Record<string, unknown>> {
+  const { openAll } = await import('../../shared/runtime/closers.ts');
   const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
   const { createLogger } = await import('../../shared/runtime/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
@@ -35,10 +39,11 @@ export async function runProcess(
   const certificate = certificateOf(options);
   const logger = createLogger(kind, logLevel());
   endOnUncaught(logger);
-  const running = await start({ logger, certificate });
+  const running = await openAll(logger, (closers) => start({ logger, certificate, closers }));
   closeOnSignal(logger, () => running.close(), running.drainSeconds);
   renewOnHangup(certificate, logger);
   const ready = { ...running.ready, pid: process.pid, name: running.name };
-  if (options.readyFile) writeJsonAtomically(options.readyFile, ready);
+  const { readyFile: path } = options;
+  if (path) usingOption('--ready-file', () => writeJsonAtomically(path, ready));
   return ready;
 }

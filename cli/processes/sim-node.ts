@@ -10,6 +10,7 @@ import {
   type ProcessOptions,
   parseCount,
   portOption,
+  usingOption,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
 
@@ -55,7 +56,11 @@ async function run(options: Options): Promise<void> {
   const { parseBehaviour } = await import('../../dev/simulator/behaviour.ts');
   const { Registry } = await import('prom-client');
   const { Connections } = await import('../../shared/runtime/connections.ts');
-  await runProcess('sim-node', options, async ({ logger, certificate }) => {
+  const behaviourIn = (file: string | undefined) =>
+    file === undefined
+      ? parseBehaviour({})
+      : usingOption('--behaviour', () => parseBehaviour(textOfNamed(file), dirname(file)));
+  await runProcess('sim-node', options, async ({ logger, certificate, closers }) => {
     const registry = new Registry();
     const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options, logger) });
     const node = await startSimNode({
@@ -69,29 +74,23 @@ async function run(options: Options): Promise<void> {
       dialect: options.dialect,
       certificate,
       connections,
-      ...(options.behaviour !== undefined && {
-        behaviour: parseBehaviour(textOfNamed(options.behaviour), dirname(options.behaviour)),
-      }),
+      behaviour: behaviourIn(options.behaviour),
     });
+    closers.add(() => node.close());
     const health = await startSimHealth(node, {
       registry,
       connections,
       certificate,
       host: options.metricsBind,
       port: options.metricsPort,
-    }).catch(async (error: unknown) => {
-      await node.close();
-      throw error;
     });
+    closers.add(() => health.close());
     logger.info({ url: node.url, metrics: health.url, models: options.models }, 'simulated node is ready');
     return {
       ready: { url: node.url, api: `${node.url}/v1`, metrics: health.url },
       name: 'sim-node',
       drainSeconds: 0,
-      close: async () => {
-        await node.close();
-        await health.close();
-      },
+      close: () => closers.close(),
     };
   });
 }

@@ -73,6 +73,9 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
   LogReplaced: 7,
   LogTruncated: 7,
   LogUrlInvalid: 2,
+  SecretUnusable: 2,
+  SettingInvalid: 2,
+  SigningKeyUnusable: 2,
 };
 
 /** Any thrown value as a CliError; an unexpected one keeps its message and exits 1. */

@@ -1,11 +1,11 @@
 /** Opens the console of a replica. */
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
-import { listenError, urlOf } from '../../shared/runtime/listener.ts';
+import { urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import type { AdminContext } from '../server/context.ts';
+import { openHttpApp } from '../server/http-app.ts';
 import { EndedSessions } from '../sessions/ended-sessions.ts';
 import { createConsoleApp, type ServiceAddresses } from './console-app.ts';
 import type { OidcSettings } from './oidc.ts';
@@ -51,11 +51,8 @@ export async function startConsole(
     { connections, certificate },
     { hosts, demo, links, ended, addresses, oidc, publicUrl: publicUrl?.replace(/\/+$/, '') },
   );
-  await app.listen({ host, port }).catch((error: unknown) => {
-    throw listenError(error, { host, port }, { bind: '--bind', port: '--console-port' });
-  });
-  closers.add(() => app.close());
-  const own = urlOf(app.server.address() as AddressInfo, certificate !== undefined);
+  const address = await openHttpApp(app, { host, port, portFlag: '--console-port' }, closers);
+  const own = urlOf(address, certificate !== undefined);
   links.base = publicUrl?.replace(/\/+$/, '') ?? own;
   return own;
 }

@@ -3,11 +3,13 @@
  * is refused, whether by the parser of Node, by Fastify or by a handler.
  */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { endWith } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { type ListenAddress, listenError } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
@@ -52,6 +54,24 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
   readBodies(app, bodies);
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, logger));
   return app;
+}
+
+/** Where it listens, and the option that chooses the port. */
+export interface AppAddress extends ListenAddress {
+  readonly portFlag: string;
+}
+
+/** Listens, and closes with `closers`. */
+export async function openHttpApp(
+  app: FastifyInstance,
+  { host, port, portFlag }: AppAddress,
+  closers: Closers,
+): Promise<AddressInfo> {
+  closers.add(() => app.close());
+  await app.listen({ host, port }).catch((error: unknown) => {
+    throw listenError(error, { host, port }, { bind: '--bind', port: portFlag });
+  });
+  return app.server.address() as AddressInfo;
 }
 
 /** Their last request was refused for its head: what the parser finds in it, too, is not answered again. */

@@ -3,25 +3,10 @@
  * which an IPv4 address is embedded count as that one. A text of it goes into a keyed hash, and nowhere else.
  */
 import type { IncomingMessage } from 'node:http';
-import { type BlockList, BlockList as BlockListClass, isIP, isIPv4 } from 'node:net';
+import { type BlockList, isIP, isIPv4 } from 'node:net';
 
 /** Forwarded addresses read at most; a longer header is no proxy's. */
 const hopsMax = 32;
-
-/** `CIDR,…`: proxies whose `X-Forwarded-For` is believed. Throws where it is none. */
-export function proxyList(ranges: readonly string[]): BlockList {
-  const list = new BlockListClass();
-  for (const range of ranges) {
-    const [address = '', bits] = range.split('/');
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
-    const most = family === 'ipv4' ? 32 : 128;
-    const prefix = bits === undefined ? most : Number(bits);
-    if (isIP(address) === 0 || !Number.isInteger(prefix) || prefix < 0 || prefix > most)
-      throw new Error(`--trusted-proxies: ${range} is no address and no CIDR range`);
-    list.addSubnet(address, prefix, family);
-  }
-  return list;
-}
 
 /** The address of a request's client. */
 export function addressOf({ socket, headers }: IncomingMessage, proxies: BlockList): string {

@@ -8,6 +8,7 @@ import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { afterAll, expect, test, vi } from 'vitest';
 import { mintKey } from '../../shared/ids/api-key.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
+import { proxyList } from '../../shared/runtime/proxy-list.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { type Answered, errorOf, post } from '../../test/play/page-calls.ts';
@@ -15,7 +16,6 @@ import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import { until } from '../../test/support/until.ts';
 import type { EarlyRefusal, Gateway, RequestRecord } from '../request/gateway.ts';
 import { Challenges } from './challenges.ts';
-import { proxyList } from './network.ts';
 import { PlayApi } from './play-api.ts';
 import { Visitors } from './visitors.ts';
 

@@ -1,6 +1,7 @@
 /** Who a visitor is, without a network: addresses, cookies and subjects. */
 import { expect, test } from 'vitest';
-import { clientAddress, networkOf, proxyList } from './network.ts';
+import { proxyList } from '../../shared/runtime/proxy-list.ts';
+import { clientAddress, networkOf } from './network.ts';
 import { Visitors } from './visitors.ts';
 
 test.each([

@@ -8,6 +8,7 @@ import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
+import { proxyList } from '../../shared/runtime/proxy-list.ts';
 import { discardRest } from '../../shared/runtime/request-body.ts';
 import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
@@ -16,7 +17,7 @@ import type { Gateway } from '../request/gateway.ts';
 import { badHttp, pathOf, sendRefusal } from '../request/http.ts';
 import { type Listener, startListener } from '../server/server.ts';
 import { CallBudget } from './call-budget.ts';
-import { addressOf, isProxy, proxyList } from './network.ts';
+import { addressOf, isProxy } from './network.ts';
 import { PlayApi } from './play-api.ts';
 
 export interface PlaySettings {

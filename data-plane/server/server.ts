@@ -4,13 +4,13 @@
  */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { endWith } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
-import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/listener.ts';
+import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { EarlyRefusal } from '../request/gateway.ts';
@@ -45,7 +45,7 @@ export interface Listener {
   readonly url: string;
   /** Stops accepting; idle connections are closed, those with a request close after it. */
   stopAccepting(): void;
-  /** Ends what is left. */
+  /** Stops accepting, and ends what is left. */
   destroy(): void;
 }
 
@@ -58,19 +58,15 @@ const keepAliveTimeoutMs = 75_000;
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
   const server = createListener(options);
   const sockets = trackSockets(server);
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error) =>
-      reject(listenError(error, options, { bind: '--bind', port: options.flag })),
-    );
-    server.listen(options.port, options.host, resolve);
-  });
+  const address = await listen(server, options, { bind: '--bind', port: options.flag });
   return {
-    url: urlOf(server.address() as AddressInfo, options.certificate !== undefined),
+    url: urlOf(address, options.certificate !== undefined),
     stopAccepting: () => {
       server.close();
       server.closeIdleConnections();
     },
     destroy: () => {
+      server.close();
       for (const socket of sockets) socket.destroy();
     },
   };

@@ -8,6 +8,7 @@ import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { createHttpServer, refuseAsText } from '../../shared/runtime/http-server.ts';
+import { listen } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { type Behaviour, BehaviourInvalid, type Fault, parseBehaviour, RuleBook } from './behaviour.ts';
 import { jsonOf, readBody } from './body.ts';
@@ -87,15 +88,9 @@ export class SimServer {
 
   /** Listens; resolves to the port. Rejects if the address is not available. */
   async open(): Promise<number> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(this.#options.port, this.#options.bind, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
-    const address = this.#server.address();
-    this.#port = typeof address === 'object' && address !== null ? address.port : this.#options.port;
+    const { bind: host, port } = this.#options;
+    const address = await listen(this.#server, { host, port }, { bind: '--bind', port: '--port' });
+    this.#port = address.port;
     this.#server.on('error', () => this.#listenLater(listenAgainMs));
     this.setBehaviour(this.#options.behaviour);
     return this.#port;

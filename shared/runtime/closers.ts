@@ -1,5 +1,23 @@
 /** The resources of a composition root, closed in reverse order. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { LineLogger } from './logger.ts';
+
+/** A resource that cannot be closed must not keep a process that could not start. */
+const closeTimeoutMs = 20_000;
+
+/** Runs what opens the resources of a process. Where it fails, what was opened so far is closed before the error is thrown. */
+export async function openAll<Opened>(
+  logger: Pick<LineLogger, 'error'>,
+  open: (closers: Closers) => Promise<Opened>,
+): Promise<Opened> {
+  const closers = new Closers(logger);
+  try {
+    return await open(closers);
+  } catch (error) {
+    await Promise.race([closers.close(), sleep(closeTimeoutMs, undefined, { ref: false })]);
+    throw error;
+  }
+}
 
 export class Closers {
   readonly #logger: Pick<LineLogger, 'error'>;

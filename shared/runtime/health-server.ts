@@ -4,12 +4,11 @@
  * in Prometheus's text format. No request may end the process.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { printable } from '../../schemas/printable.ts';
 import type { Connections } from './connections.ts';
 import { createHttpServer, refuseAsText } from './http-server.ts';
-import { type ListenAddress, listenError, urlOf } from './listener.ts';
+import { type ListenAddress, listen, urlOf } from './listener.ts';
 import type { Certificate } from './tls.ts';
 
 export interface Check {
@@ -56,14 +55,9 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
     },
   );
   server.setTimeout(idleTimeoutMs);
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error) =>
-      reject(listenError(error, options, { bind: '--metrics-bind', port: '--metrics-port' })),
-    );
-    server.listen(options.port, options.host, resolve);
-  });
+  const address = await listen(server, options, { bind: '--metrics-bind', port: '--metrics-port' });
   return {
-    url: urlOf(server.address() as AddressInfo, certificate !== undefined),
+    url: urlOf(address, certificate !== undefined),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

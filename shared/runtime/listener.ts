@@ -1,4 +1,5 @@
-/** Names the next step where a listener cannot be opened. */
+/** Opens listeners, and names the next step where one cannot be opened. */
+import type { AddressInfo, Server } from 'node:net';
 
 export interface ListenAddress {
   readonly host: string;
@@ -15,6 +16,21 @@ export interface AddressFlags {
   readonly port: string;
 }
 
+/** Listens, and resolves to the address. Rejects with an error that names the option to change. */
+export function listen(server: Server, address: ListenAddress, flags: AddressFlags): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: Error): void => reject(listenError(error, address, flags));
+    server.once('error', onError);
+    server.listen(address.port, address.host, () => {
+      server.off('error', onError);
+      resolve(server.address() as AddressInfo);
+    });
+  });
+}
+
+/** What the system says of a text that is no address, or of an address that is not here. */
+const noAddress = new Set(['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAFNOSUPPORT', 'EINVAL']);
+
 /** Turns the system's error into one with a next step; `flags` are named in it. */
 export function listenError(error: unknown, address: ListenAddress, flags: AddressFlags): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
@@ -30,8 +46,8 @@ export function listenError(error: unknown, address: ListenAddress, flags: Addre
     return new Error(`no right to listen on ${where}; choose a port above 1023 with ${flags.port}`, {
       cause: error,
     });
-  if (code === 'EADDRNOTAVAIL')
-    return new Error(`${address.host} is not an address of this machine; see ${flags.bind}`, {
+  if (typeof code === 'string' && noAddress.has(code))
+    return new Error(`${address.host} is not an address of this machine; choose one with ${flags.bind}`, {
       cause: error,
     });
   return error;

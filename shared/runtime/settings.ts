@@ -9,9 +9,18 @@ export function settingOf(variable: string, from: Environment = environment): st
   return from[variable]?.trim() || undefined;
 }
 
-/** The level of the process log. */
+/** The message names the variable and what it may be. */
+class SettingInvalid extends Error {
+  override readonly name = 'SettingInvalid';
+}
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
+
+/** The level of the process log. Throws SettingInvalid. */
 export function logLevel(fallback = 'info'): string {
-  return settingOf('HEADGATE_LOG_LEVEL') ?? fallback;
+  const level = settingOf('HEADGATE_LOG_LEVEL') ?? fallback;
+  if (logLevels.includes(level)) return level;
+  throw new SettingInvalid(`HEADGATE_LOG_LEVEL must be one of ${logLevels.join(', ')}`);
 }
 
 /** Variables whose value is a secret, or names the file of one. */

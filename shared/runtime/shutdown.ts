@@ -37,7 +37,9 @@ export function closeOnSignal(
 
 /** A process started by `headgate dev` ends with it, also after a crash: the channel between them closes. */
 export function closeWithParent(close: () => void): void {
-  if (!process.channel) return;
-  process.on('disconnect', close);
-  process.channel.unref();
+  if (process.send === undefined) return;
+  // It may have ended before this one listens for it.
+  if (process.connected) process.on('disconnect', close);
+  else close();
+  process.channel?.unref();
 }

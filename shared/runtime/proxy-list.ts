@@ -1,0 +1,33 @@
+/** Proxies in front of a listener, by their addresses. */
+import { BlockList, isIP, isIPv4 } from 'node:net';
+
+interface Range {
+  readonly address: string;
+  readonly prefix: number;
+  readonly family: 'ipv4' | 'ipv6';
+}
+
+/** `CIDR,…`: proxies whose `X-Forwarded-For` is believed. Throws where it is none. */
+export function proxyList(ranges: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const text of ranges) {
+    const range = rangeIn(text);
+    if (range === undefined) throw new Error(`--trusted-proxies: ${text} is no address and no CIDR range`);
+    list.addSubnet(range.address, range.prefix, range.family);
+  }
+  return list;
+}
+
+/** Is it an address or a CIDR range? */
+export function isProxyRange(text: string): boolean {
+  return rangeIn(text) !== undefined;
+}
+
+function rangeIn(text: string): Range | undefined {
+  const [address = '', bits] = text.split('/');
+  const family = isIPv4(address) ? 'ipv4' : 'ipv6';
+  const most = family === 'ipv4' ? 32 : 128;
+  const prefix = bits === undefined ? most : Number(bits);
+  const isRange = isIP(address) !== 0 && Number.isInteger(prefix) && prefix >= 0 && prefix <= most;
+  return isRange ? { address, prefix, family } : undefined;
+}

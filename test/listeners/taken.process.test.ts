@@ -1,0 +1,175 @@
+/**
+ * A process that cannot open one of its listeners, or use one of its options, ends at once and says which option to change.
+ * The listeners and options are those that each process declares, so a new one is covered without a line here.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command, type Option } from 'commander';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { controlPlaneCommand } from '../../cli/processes/control-plane.ts';
+import { gatewayCommand } from '../../cli/processes/gateway.ts';
+import { nodeAgentCommand } from '../../cli/processes/node-agent.ts';
+import { simNodeCommand } from '../../cli/processes/sim-node.ts';
+import { devCommand } from '../../dev/dev.ts';
+import { scaledMs } from '../support/budget.ts';
+import { binary, type Started, startProcess } from '../support/processes.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-taken-'));
+const log = `sqlite:${join(dir, 'log')}`;
+const program = new Command();
+for (const register of [controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand, devCommand])
+  register(program);
+const declared = Object.fromEntries(program.commands.map((one) => [one.name(), one.options]));
+
+const fleetFile = join(dir, 'fleet.json');
+const tokens = {
+  HEADGATE_OPERATOR_TOKEN: 'taken-test-operator-token',
+  HEADGATE_GATEWAY_TOKEN: 'taken-test-gateway-token',
+  HEADGATE_NODE_TOKEN: 'taken-test-node-token-0001',
+};
+/** What a process cannot start without. */
+const needed: Readonly<Record<string, readonly string[]>> = {
+  'control-plane': ['--log', log, '--data', join(dir, 'plane')],
+  gateway: ['--log', log, '--data', join(dir, 'gateway')],
+  'node-agent': ['--control-plane', 'http://127.0.0.1:9', '--node', 'n', '--engine', 'http://127.0.0.1:9'],
+  'sim-node': [],
+  dev: ['--data', join(dir, 'dev')],
+};
+
+let taken: Server;
+let port: number;
+let plane: Started<unknown>;
+beforeAll(async () => {
+  const stacks = [{ id: 'stk-amber-otter-9k2f', surface: 'openai', models: [] }];
+  writeFileSync(
+    fleetFile,
+    JSON.stringify({ version: 1, organisations: [{ id: 'acme', name: 'A', stacks }] }),
+  );
+  taken = createServer();
+  await new Promise<void>((resolve) => void taken.listen(0, '127.0.0.1', resolve));
+  port = (taken.address() as { port: number }).port;
+  const args = ['control-plane', '--log', log, '--data', join(dir, 'first')];
+  const free = ['--port', '0', '--metrics-port', '0'];
+  plane = await startProcess({ dir, name: 'first', args: [...args, ...free], env: tokens });
+});
+afterAll(async () => {
+  await plane.end('SIGKILL');
+  taken.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+interface Ended {
+  /** -1 where it did not end by itself. */
+  readonly code: number;
+  readonly stderr: string;
+}
+
+function run(
+  name: string,
+  more: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
+  const ports = (declared[name] ?? []).flatMap(({ long }) =>
+    long?.endsWith('-port') && long !== '--stack-port' ? [long, '0'] : [],
+  );
+  const port0 = declared[name]?.some(({ long }) => long === '--port') ? ['--port', '0'] : [];
+  const args = [binary, name, ...(needed[name] ?? []), ...ports, ...port0, ...more];
+  const options = {
+    cwd: dir,
+    env: { ...process.env, HEADGATE_LOG_LEVEL: 'fatal', ...tokens, ...env },
+    timeout: scaledMs(60_000),
+    killSignal: 'SIGKILL' as const,
+  };
+  return new Promise((resolve) => {
+    execFile(process.execPath, args, options, (error, _stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code ?? -1), stderr }),
+    );
+  });
+}
+
+const isPort = ({ long }: Option): boolean => /-port$|^--port$/.test(long ?? '');
+const listeners = Object.entries(declared).flatMap(([name, options]) =>
+  options.filter(isPort).map(({ long = '' }) => [name, long ?? ''] as const),
+);
+
+describe('each listener of each process', () => {
+  test.each(listeners)(
+    '%s %s: taken, so the process ends with 1 and names the option',
+    async (name, flag) => {
+      const value = flag === '--stack-port' ? `stk-amber-otter-9k2f=${port}` : String(port);
+      const { code, stderr } = await run(name, [flag, value]);
+      expect(stderr).toContain(`127.0.0.1:${port} is taken by another process`);
+      expect(stderr).toContain(`choose another port with ${flag}\n`);
+      expect(code).toBe(1);
+    },
+  );
+});
+
+/** A value that the option cannot have. */
+const bad: Readonly<Record<string, string>> = {
+  '--log': 'zzz:foo',
+  '--control-plane': 'foo',
+  '--console-url': 'foo',
+  '--api-url': 'foo',
+  '--oidc-issuer': 'foo',
+  '--engine': 'foo',
+  '--node': 'foo',
+  '--name': ' \u0001',
+  '--bind': 'no-address.invalid',
+  '--metrics-bind': 'no-address.invalid',
+  '--trusted-proxies': 'foo',
+  '--trust-signer': 'foo',
+  '--oidc-client-id': ' ',
+  '--oidc-client-secret-file': ' ',
+  '--oidc-operator-group': ' ',
+  '--node-credentials': ' ',
+  '--credential': 'none',
+  '--tls-cert': '/nowhere/cert.pem',
+  '--tls-key': '/nowhere/key.pem',
+  '--behaviour': '/nowhere/behaviour.json',
+  '--fleet': '/nowhere/fleet.json',
+  '--ready-file': '/dev/null/ready.json',
+  '--data': '/dev/null/data',
+  '--stack-port': 'stk',
+};
+/** Any text is a value of these. */
+const free = new Set([
+  '--shared-host',
+  '--stack-domain',
+  '--console-host',
+  '--play-host',
+  '--models',
+  '--lora-folder',
+]);
+/** `--node` of an agent is a name that the control plane judges. */
+const isFree = (name: string, flag: string): boolean =>
+  free.has(flag) || (name === 'node-agent' && flag === '--node');
+
+const valued = Object.entries(declared).flatMap(([name, options]) =>
+  options
+    .filter(({ required, long }) => required && !isFree(name, long ?? ''))
+    .map(({ long }) => [name, long ?? ''] as const),
+);
+
+describe('each option with a value', () => {
+  test.each(valued)(
+    '%s %s: a bad value ends the process with 1 or 2 and names the option',
+    async (name, flag) => {
+      const { code, stderr } = await run(name, [flag, bad[flag] ?? 'zzz!']);
+      expect([1, 2]).toContain(code);
+      // The address of a log may have a password, and the error of the log says what it is.
+      expect(stderr).toContain(flag === '--log' ? 'the address of the log' : flag);
+    },
+  );
+
+  test.each(Object.keys(declared))('%s: a bad HEADGATE_LOG_LEVEL names the choices', async (name) => {
+    const { code, stderr } = await run(name, [], { HEADGATE_LOG_LEVEL: 'zzz' });
+    expect(stderr).toContain(
+      'HEADGATE_LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent',
+    );
+    expect(code).toBe(2);
+  });
+});
