@@ -47,12 +47,12 @@ interface Options extends ListenerOptions {
 }
 
 const firstSimulatedPort = 9001;
-/** Of the first stack, from the port of the first gateway: 8101 beside 8080. */
+/** Of the first stack, from the port of the first gateway: 8101 with 8080. */
 const stackPortOffset = 21;
 const portMax = 65_535;
-/** 8082 beside 8080. */
+/** 8082 with 8080. */
 const consolePortOffset = 2;
-/** 8083 beside 8080. */
+/** 8083 with 8080. */
 const playPortOffset = 3;
 const portsBetweenGateways = 10;
 const gatewaysMax = 100;
