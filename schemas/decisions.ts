@@ -9,6 +9,23 @@ export const requestIdSchema = z.string().regex(/^req_[0-9a-f]{32}$/);
 const count = z.number().min(0);
 const ms = z.number().min(0).optional();
 
+/** Of a limit, what counted when it was compared. Without `elsewhere` each gateway counts it alone. */
+const limitUseSchema = z.object({
+  /** Counted by the gateway that decided. */
+  here: count,
+  /** Used at other gateways, as far as this one had read it. */
+  elsewhere: count.optional(),
+  /** What other gateways used or kept for themselves. */
+  held: count.optional(),
+  /** What the gateway that decided could still admit. */
+  room: count,
+});
+export type SeenLimit = z.infer<typeof limitUseSchema>;
+const limitUses = {
+  requests: limitUseSchema.optional(),
+  concurrency: limitUseSchema.optional(),
+};
+
 /** Which part of the request's way gave the answer. Only `admission` is decided by rules alone. */
 const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
 
@@ -40,16 +57,18 @@ export const decisionRecordSchema = z.object({
   /** `bound`: `promptTokens` is one from above. `node`: a node counted them. */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
-  /** As they were before this request. */
+  /** As they were before this request. `windowUsed` and `inFlight` are what was compared: a limit less its room. */
   counters: z.object({
     windowUsed: count,
     inFlight: count,
+    /** Absent where there was no limit, or the gateway was of an earlier version. */
+    ...limitUses,
     poolTokens: count,
     freeTurns: count,
     /** Of a visitor's network on the day. */
     networkTurns: count.optional(),
     /** Of all visitors together. */
-    visitors: z.object({ windowUsed: count, inFlight: count, tokens: count }).optional(),
+    visitors: z.object({ windowUsed: count, inFlight: count, tokens: count, ...limitUses }).optional(),
   }),
   fenced: z.boolean().optional(),
   outboxFull: z.boolean().optional(),

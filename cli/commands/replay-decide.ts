@@ -49,6 +49,12 @@ export async function replayDecide(
   } finally {
     snapshot.close();
   }
+  if (at !== undefined && byPosition.has(at))
+    throw new CliError(`the log has no position ${at}`, {
+      type: 'NotFound',
+      exitCode: 3,
+      next: 'headgate status',
+    });
   for (const rest of byPosition.values()) counts.outside += rest.length;
   await report(session, counts);
 }
@@ -133,7 +139,7 @@ function logOf(session: Session): AsyncIterable<readonly LogRecord[]> {
 }
 
 async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly LogRecord[]> {
-  const { pieces } = await (await session.api()).open('/log', {}, 120_000);
+  const { pieces } = await (await session.presentApi()).open('/log', {}, 120_000);
   const decoder = new TextDecoder();
   let rest = '';
   let number = 0;

@@ -44,11 +44,21 @@ export class Session {
 
   /** Throws a CliError if no address or no token is configured. */
   api(): Promise<AdminClient> {
-    this.#client ??= resolveSettings(this.io, this.globals).then(
+    this.#client ??= this.#connect(this.globals.at);
+    return this.#client;
+  }
+
+  /** For what a command reads of the present although it is about a past moment. */
+  presentApi(): Promise<AdminClient> {
+    return this.#connect(undefined);
+  }
+
+  #connect(at: string | undefined): Promise<AdminClient> {
+    return resolveSettings(this.io, this.globals).then(
       (settings) =>
         new AdminClient(settings, {
           person: this.globals.as,
-          at: this.globals.at,
+          at,
           ifAt: this.globals.ifAt,
           why: this.globals.why,
           force: this.globals.force,
@@ -56,7 +66,6 @@ export class Session {
           signal: this.signal,
         }),
     );
-    return this.#client;
   }
 
   /** A hint or progress on stderr; nothing with --quiet. */
@@ -88,11 +97,14 @@ const presentOnly: ReadonlySet<string> = new Set([
   'replay',
 ]);
 
+/** Of those above, a command that has one. */
+const withPast: ReadonlySet<string> = new Set(['replay decide']);
+
 function refusePast(command: Command, { at }: Globals): void {
   const names = [command.name()];
   for (let up = command.parent; up?.parent; up = up.parent) names.unshift(up.name());
   const known = [names[0], names.slice(0, 2).join(' ')].find((name) => presentOnly.has(name ?? ''));
-  if (at !== undefined && known !== undefined)
+  if (at !== undefined && known !== undefined && !withPast.has(names.join(' ')))
     throw usageError(`${names.join(' ')} has no past: leave out --at`);
 }
 

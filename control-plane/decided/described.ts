@@ -5,12 +5,12 @@
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainedVerdict } from '../../schemas/explanations.ts';
 import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
-import { differenceFrom } from '../../shared/decision/recorded-difference.ts';
+import { differenceFrom, unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import type { Step, StepFacts, StepName, StepResult } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import { describeStep, type StepMark } from './step-texts.ts';
+import { type Described, describeStep, type StepMark } from './step-texts.ts';
 
 export interface DescribedStep {
   readonly step: StepName;
@@ -58,6 +58,8 @@ const visitorSteps: ReadonlySet<StepName> = new Set([
   'visitor concurrency',
 ]);
 const stackSteps: readonly StepName[] = ['stack', 'surface', 'nodes'];
+/** Steps that give an answer, in their order: the first that passes is what serves. */
+const givingSteps: readonly StepName[] = ['own nodes', 'nodes', 'listing'];
 const sharedSteps: readonly StepName[] = ['own nodes', 'pool', 'tier', 'nodes'];
 
 /** All steps in their order; those that were not decided are skipped. */
@@ -71,9 +73,11 @@ function ladder(question: Question, { trace, verdict }: Decided, record: Decisio
   const body = bodySteps.filter((step) => !visitorSteps.has(step) || found.has(step));
   const names = isListing ? [...headSteps, 'listing' as const] : [...headSteps, ...body, ...route];
   const cut = record === undefined ? undefined : cutAt(record);
-  const steps = names.map((name): Step => found.get(name) ?? skipped(name));
+  const unread = unreadBy(record);
+  const steps = names.map((name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skipped(name));
   const shape = steps.findIndex(({ step }) => step === 'shape');
-  if (shape !== -1 && found.has('plan'))
+  // Where no tokens were needed, the body was not read.
+  if (shape !== -1 && found.has('plan') && !unread.has('context'))
     steps[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   if (cut === undefined || record === undefined) return steps;
   const refused: Step = { step: cut, result: 'refused', facts: { reason: record.reason ?? null }, reads: [] };
@@ -85,6 +89,11 @@ function ladder(question: Question, { trace, verdict }: Decided, record: Decisio
     if (index < at) return step;
     return index === at ? refused : skipped(step.step);
   });
+}
+
+/** Steps of which the record has no facts. */
+function unreadBy(record: DecisionRecord | undefined): ReadonlySet<StepName> {
+  return new Set(record === undefined ? [] : unreadSteps(record));
 }
 
 function skipped(step: StepName): Step {
@@ -118,9 +127,10 @@ function recordedVerdict({ served, status, type, message }: DecisionRecord): Exp
   return { served, status, ...(type !== undefined && { type }), ...(message !== undefined && { message }) };
 }
 
-/** The steps that decide: those passed by what is served, else the refused one and, of the route, those before it. */
+/** The steps that decide: the one that gave what is served, else the refused one and, of the route, those before it. */
 function deciding(steps: readonly Step[], isServed: boolean): readonly Step[] {
-  if (isServed) return steps.filter(({ result }) => result === 'ok');
+  if (isServed)
+    return steps.filter(({ step, result }) => result === 'ok' && givingSteps.includes(step)).slice(0, 1);
   const at = steps.findIndex(
     ({ refusal, step, result }) => refusal !== undefined || (result === 'refused' && step !== 'own nodes'),
   );
@@ -140,19 +150,21 @@ export function describeDecision(
   const rederived = verdictOf(decided);
   const verdict = record === undefined ? rederived : recordedVerdict(record);
   const decides = new Set(deciding(steps, verdict.served));
-  const { model } = question.facts;
+  const isBound = record?.counted === 'bound';
+  const of = { db, model: question.facts.model, isBound };
   return {
     seq,
     verdict,
     rederived,
     ...(decided.verdict.kind === 'refused' && { cause: decided.verdict.refusal.reason }),
     same: record === undefined || differenceFrom(record, decided) === undefined,
-    steps: steps.map((step) => ({ ...described(step, db, model), decides: decides.has(step) })),
+    steps: steps.map((step) => ({ ...described(step, of), decides: decides.has(step) })),
   };
 }
 
-function described(step: Step, db: Database, model: string): Omit<DescribedStep, 'decides'> {
-  const { text, marks } = describeStep(step, db, model);
+function described(step: Step, of: Described): Omit<DescribedStep, 'decides'> {
+  const { text, marks } = describeStep(step, of);
+  const { db } = of;
   const seqs = marks.flatMap((mark) => {
     const found =
       setAt(db, mark.table, mark.id, mark.mark) ??

@@ -1,6 +1,6 @@
 /** A step in words, and the rows that made it so. */
 import type { PlaceKey } from '../../schemas/names.ts';
-import type { Step, StepName } from '../../shared/decision/trace.ts';
+import type { Step, StepFacts, StepName, StepResult, StepResults } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import { isInstalled, type NodeReport, nodesAt } from './places.ts';
@@ -17,7 +17,19 @@ export interface StepText {
   readonly marks: readonly StepMark[];
 }
 
-type Describe = (step: Step, db: Database, model: string) => StepText;
+/** What a step is described by. */
+export interface Described {
+  readonly db: Database;
+  readonly model: string;
+  /** The number of tokens of the prompt is a bound from above. */
+  readonly isBound: boolean;
+}
+
+type Describe = (step: Step, of: Described) => StepText;
+/** A text for each result that a step can have. */
+type Descriptions = {
+  readonly [Name in StepName]: { readonly [Result in StepResults[Name]]: Describe };
+};
 
 const plain = (text: string, ...marks: StepMark[]): StepText => ({ text, marks });
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${String(value)}`);
@@ -33,113 +45,149 @@ const unreadTexts: Readonly<Record<string, string>> = {
   'new visitors': 'its network has had too many new visitors in this hour',
 };
 
-const descriptions: Readonly<Record<StepName, Describe>> = {
-  http: ({ facts: { reason } }) => plain(unreadTexts[String(reason)] ?? String(reason ?? 'it was not read')),
-  host: ({ facts, result }) => {
-    if (result === 'refused') return plain('no host of this service');
-    return plain(facts['kind'] === 'stack' ? `the host of ${String(facts['stack'])}` : 'the shared host');
+const asText =
+  (text: string): Describe =>
+  () =>
+    plain(text);
+/** For steps that compare a number with a limit: the numbers are all there is to say, whichever is larger. */
+const either = (describe: Describe) => ({ ok: describe, refused: describe });
+const tierLimit = (text: (step: Step, of: Described) => string) =>
+  either((step, of) => plain(text(step, of), ...tierMark(step)));
+
+const descriptions: Descriptions = {
+  http: {
+    refused: ({ facts: { reason } }) =>
+      plain(unreadTexts[String(reason)] ?? String(reason ?? 'it was not read')),
   },
-  fresh: ({ result }) =>
-    plain(result === 'ok' ? 'the state is proven fresh' : 'the state was too old to prove a key'),
-  key: keyText,
-  path: ({ facts, result }) =>
-    plain(result === 'ok' ? `operation ${String(facts['operation'])}` : 'there is nothing at this path'),
-  shape: ({ result }) =>
-    plain(result === 'assumed' ? 'taken as well-formed' : 'the body could not be carried'),
-  usage: ({ result }) => plain(result === 'ok' ? 'usage can be recorded' : 'usage could not be recorded'),
-  plan: planText,
-  context: (step) => {
-    const { needed, allowed, atLeast } = step.facts;
-    return plain(
-      `${atLeast ? 'at least ' : ''}${String(needed)} tokens, ${limitText(allowed)}`,
-      ...tierMark(step),
-    );
+  host: {
+    ok: ({ facts }) =>
+      plain(facts['kind'] === 'stack' ? `the host of ${String(facts['stack'])}` : 'the shared host'),
+    refused: asText('no host of this service'),
   },
-  allowance: (step) => {
-    if (step.result === 'skipped') return plain('not asked: the pool would not answer');
-    const { used, allowed, kind } = step.facts;
-    const unit = kind === 'turns' ? 'turns' : 'tokens of this period';
-    return plain(`${String(used)} ${unit} used, ${limitText(allowed)}`, ...tierMark(step));
+  fresh: {
+    ok: asText('the state is proven fresh'),
+    refused: asText('the state was too old to prove a key'),
   },
-  'network allowance': (step) =>
-    plain(
-      `${String(step.facts['used'])} turns of the network used today, ${limitText(step.facts['allowed'])}`,
-      ...tierMark(step),
-    ),
-  'visitor tokens': (step) =>
-    plain(
-      `${String(step.facts['used'])} tokens of all visitors used today, ${limitText(step.facts['allowed'])}`,
-      ...tierMark(step),
-    ),
-  'visitor requests': (step) =>
-    plain(
-      `${String(step.facts['used'])} of all visitors in this minute, ${limitText(step.facts['allowed'])}`,
-      ...tierMark(step),
-    ),
-  'visitor concurrency': (step) =>
-    plain(
-      `${String(step.facts['inFlight'])} of all visitors in flight, this one counts ${String(step.facts['weight'])}, ${limitText(step.facts['allowed'])}`,
-      ...tierMark(step),
-    ),
-  requests: (step) =>
-    plain(
-      `${String(step.facts['used'])} in this minute, ${limitText(step.facts['allowed'])}`,
-      ...tierMark(step),
-    ),
-  concurrency: (step) => {
-    const { inFlight, weight, allowed } = step.facts;
-    return plain(
-      `${String(inFlight)} in flight, this one counts ${String(weight)}, ${limitText(allowed)}`,
-      ...tierMark(step),
-    );
+  key: {
+    ok: (step, { db }) => {
+      const { expiresAtMs } = step.facts;
+      const end = typeof expiresAtMs === 'number' ? `, expires ${new Date(expiresAtMs).toISOString()}` : '';
+      return keyText(step, db, (key, owner) => `${key} of ${owner}${end}`);
+    },
+    refused: (step, { db }) => keyText(step, db, (key) => `${key} is ${String(step.facts['state'])}`),
+    assumed: ({ facts }, { db }) =>
+      plain(`any good key of ${nameOf(db, 'organisation', String(facts['organisation']))}`),
   },
-  stack: ({ facts, result }) =>
-    result === 'refused'
-      ? plain(`${String(facts['stack'])} is not yours, or not there`)
-      : plain(`${String(facts['stack'])} is of this organisation`, {
-          table: 'stack',
-          id: String(facts['stack']),
-        }),
-  surface: ({ facts, result, reads }) => {
-    const marks = reads.map(({ id }): StepMark => ({ table: 'stack', id, mark: 'surface_set_at' }));
-    return plain(
-      result === 'ok' ? `it speaks ${String(facts['surface'])}` : 'it speaks the other API style',
-      ...marks,
-    );
+  path: {
+    ok: ({ facts }) => plain(`operation ${String(facts['operation'])}`),
+    refused: asText('there is nothing at this path'),
   },
-  'own nodes': nodesText,
-  pool: ({ result }, _db, model) =>
-    plain(result === 'ok' ? 'installed' : 'not installed', { table: 'pool_model', id: model }),
-  tier: ({ reads, result }, _db, model) => {
-    const tier = reads.find(({ table }) => table === 'tier')?.id;
-    const text = `${tier ?? 'the plan'} ${result === 'ok' ? 'includes it' : 'does not include it'}`;
-    if (tier === undefined) return plain(text);
-    // A change of its models alone is none of the tier's own row.
-    const models = [model, '*'].map((id): StepMark => ({ table: 'tier_model', id: `${tier}/${id}` }));
-    return plain(text, { table: 'tier', id: tier }, ...models);
+  shape: {
+    ok: asText('the body was read and is well-formed'),
+    refused: asText('the body could not be carried'),
+    assumed: asText('taken as well-formed'),
   },
-  nodes: nodesText,
-  listing: ({ result }) =>
-    plain(result === 'ok' ? 'the list of models' : 'it is not in the list of this host'),
-  answer: ({ facts: { reason } }) =>
-    plain(reason === 'InternalError' ? 'the gateway failed to handle it' : 'the node did not answer it'),
+  usage: { ok: asText('usage can be recorded'), refused: asText('usage could not be recorded') },
+  plan: {
+    ok: (step) => plain(`on ${String(step.facts['tier'])}`, ...planMarks(step)),
+    refused: (step) =>
+      plain(
+        step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan',
+        ...planMarks(step),
+      ),
+  },
+  context: tierLimit(contextText),
+  allowance: tierLimit(({ facts: { used, allowed, kind } }) =>
+    kind === 'turns'
+      ? `${String(used)} turns of this month used, ${limitText(allowed)}`
+      : `${String(used)} tokens of the pool used in this period, ${limitText(allowed)}`,
+  ),
+  'network allowance': tierLimit(
+    ({ facts: { used, allowed } }) =>
+      `${String(used)} turns of the network used today, ${limitText(allowed)}`,
+  ),
+  'visitor tokens': tierLimit(
+    ({ facts: { used, allowed } }) =>
+      `${String(used)} tokens of all visitors used today, ${limitText(allowed)}`,
+  ),
+  requests: tierLimit(({ facts }) => usedText(facts, 'in this minute')),
+  concurrency: tierLimit(({ facts }) => usedText(facts, 'in flight')),
+  'visitor requests': tierLimit(({ facts }) => usedText(facts, 'of all visitors in this minute')),
+  'visitor concurrency': tierLimit(({ facts }) => usedText(facts, 'of all visitors in flight')),
+  stack: {
+    ok: ({ facts }) =>
+      plain(`${String(facts['stack'])} is of this organisation`, {
+        table: 'stack',
+        id: String(facts['stack']),
+      }),
+    refused: ({ facts }) => plain(`${String(facts['stack'])} is not yours, or not there`),
+  },
+  surface: {
+    ok: (step) => plain(`it speaks ${String(step.facts['surface'])}`, ...surfaceMarks(step)),
+    refused: (step) => plain('it speaks the other API style', ...surfaceMarks(step)),
+  },
+  'own nodes': { ok: servingNodes, refused: awayNodes },
+  pool: {
+    ok: (_step, { model }) => plain('installed', { table: 'pool_model', id: model }),
+    refused: (_step, { model }) => plain('not installed', { table: 'pool_model', id: model }),
+  },
+  tier: {
+    ok: (step, { model }) => tierText(step, model, 'includes it'),
+    refused: (step, { model }) => tierText(step, model, 'does not include it'),
+  },
+  nodes: {
+    ok: servingNodes,
+    refused: (step, of) => {
+      const place = placeOf(step);
+      if (isInstalled(of.db, place, of.model)) return awayNodes(step, of);
+      return plain('not installed', ...installedMarks(place, of.model));
+    },
+  },
+  listing: { ok: asText('the list of models'), refused: asText('it is not in the list of this host') },
+  answer: {
+    refused: ({ facts: { reason } }) =>
+      plain(reason === 'InternalError' ? 'the gateway failed to handle it' : 'the node did not answer it'),
+  },
 };
 
-export function describeStep(step: Step, db: Database, model: string): StepText {
-  if (step.result === 'skipped' && step.step !== 'allowance') return plain('not asked');
-  return descriptions[step.step](step, db, model);
+export function describeStep(step: Step, of: Described): StepText {
+  const texts: { readonly [Result in StepResult]?: Describe } = descriptions[step.step];
+  const describe = texts[step.result];
+  if (describe !== undefined) return describe(step, of);
+  return plain(step.facts['fromPool'] === false ? 'not asked: the pool would not answer' : 'not asked');
 }
 
-function keyText({ facts, result }: Step, db: Database): StepText {
-  const { keyId, organisation, state } = facts;
-  const owner = nameOf(db, 'organisation', String(organisation));
-  if (result === 'assumed') return plain(`any good key of ${owner}`);
+/** The parts, so that the number of the prompt is the one that the record has. */
+function contextText(
+  { facts: { needed, prompt, answer, atLeast, allowed } }: Step,
+  { isBound }: Described,
+): string {
+  const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
+  const parts = answer === 0 ? '' : ` (${String(prompt)} of the prompt, ${String(answer)} for the answer)`;
+  return `${bound}${String(needed)} tokens${parts}, ${limitText(allowed)}`;
+}
+
+/** What is known of who used it: the sum that gateways published, what the gateway that decided knew, or only its room. */
+function usedText({ used, here, elsewhere, held, room, weight, allowed }: StepFacts, what: string): string {
+  const counts = weight === undefined ? '' : `, this one counts ${String(weight)}`;
+  if (allowed === null) return `no limit${counts}`;
+  if (used !== undefined) return `${String(used)} ${what}${counts}, ${limitText(allowed)}`;
+  const left = `room for ${String(room)} more at this gateway${counts}, ${limitText(allowed)}`;
+  if (here === undefined) return left;
+  if (elsewhere === undefined)
+    return `${String(here)} ${what} at this gateway${counts}, ${limitText(allowed)}`;
+  const kept = Number(held) > Number(elsewhere) ? ` (others hold ${String(held)})` : '';
+  return `${String(here)} here and ${String(elsewhere)} elsewhere ${what}${kept}; ${left}`;
+}
+
+function keyText(
+  { facts: { keyId, organisation } }: Step,
+  db: Database,
+  text: (key: string, owner: string) => string,
+): StepText {
   if (typeof keyId !== 'string') return plain('no key that is known');
-  const key = nameOf(db, 'api_key', keyId);
-  const { expiresAtMs } = facts;
-  const end = typeof expiresAtMs === 'number' ? `, expires ${new Date(expiresAtMs).toISOString()}` : '';
-  const text = result === 'ok' ? `${key} of ${owner}${end}` : `${key} is ${String(state)}`;
-  return plain(text, { table: 'api_key', id: keyId });
+  const owner = nameOf(db, 'organisation', String(organisation));
+  return plain(text(nameOf(db, 'api_key', keyId), owner), { table: 'api_key', id: keyId });
 }
 
 /** Its name, and its id where that is another; the id alone where the row is gone. */
@@ -148,40 +196,59 @@ function nameOf(db: Database, table: 'organisation' | 'api_key', id: string): st
   return row === undefined || row.name === id ? id : `${row.name} (${id})`;
 }
 
-function planText({ facts, reads, result }: Step): StepText {
+function planMarks({ facts, reads }: Step): StepMark[] {
   const organisation = reads.find(({ table }) => table === 'organisation');
   const mark = facts['suspended'] === true ? 'suspended_set_at' : 'tier_set_at';
-  const own: StepMark[] = organisation ? [{ table: 'organisation', id: organisation.id, mark }] : [];
-  if (result === 'ok') return plain(`on ${String(facts['tier'])}`, ...own);
-  return plain(facts['suspended'] === true ? 'the organisation is suspended' : 'no plan', ...own);
+  return organisation ? [{ table: 'organisation', id: organisation.id, mark }] : [];
+}
+
+function surfaceMarks({ reads }: Step): StepMark[] {
+  return reads.map(({ id }): StepMark => ({ table: 'stack', id, mark: 'surface_set_at' }));
+}
+
+function tierText({ reads }: Step, model: string, says: string): StepText {
+  const tier = reads.find(({ table }) => table === 'tier')?.id;
+  const text = `${tier ?? 'the plan'} ${says}`;
+  if (tier === undefined) return plain(text);
+  // A change of its models alone is none of the tier's own row.
+  const models = [model, '*'].map((id): StepMark => ({ table: 'tier_model', id: `${tier}/${id}` }));
+  return plain(text, { table: 'tier', id: tier }, ...models);
 }
 
 const faultTexts = { down: 'is down', drained: 'is drained', 'not loaded': 'has not loaded it' } as const;
 const nodesNamedMax = 8;
 
-function nodesText({ facts, result, step }: Step, db: Database, model: string): StepText {
-  const place = String(facts['place']) as PlaceKey;
-  const reports = nodesAt(db, place, model);
-  const installed: StepMark[] = place.startsWith('stack:')
-    ? [{ table: 'stack_model', id: `${place.slice('stack:'.length)}/${model}` }]
-    : [];
-  if (result === 'ok') {
-    const serving = reports.filter(({ fault }) => fault === undefined);
-    const names = serving.slice(0, nodesNamedMax).map(({ id }) => id);
-    return plain(
-      `${names.join(', ')} serve${names.length === 1 ? 's' : ''} it`,
-      ...installed,
-      ...serving.map(markOf),
-    );
-  }
-  if (step === 'nodes' && !isInstalled(db, place, model)) return plain('not installed', ...installed);
+function placeOf({ facts }: Step): PlaceKey {
+  return String(facts['place']) as PlaceKey;
+}
+
+function installedMarks(place: PlaceKey, model: string): StepMark[] {
+  if (!place.startsWith('stack:')) return [];
+  return [{ table: 'stack_model', id: `${place.slice('stack:'.length)}/${model}` }];
+}
+
+function servingNodes(step: Step, { db, model }: Described): StepText {
+  const place = placeOf(step);
+  const serving = nodesAt(db, place, model).filter(({ fault }) => fault === undefined);
+  const names = serving.slice(0, nodesNamedMax).map(({ id }) => id);
+  const more = serving.length > nodesNamedMax ? ` and ${serving.length - nodesNamedMax} more` : '';
+  return plain(
+    `${names.join(', ')}${more} serve${serving.length === 1 ? 's' : ''} it`,
+    ...installedMarks(place, model),
+    ...serving.map(markOf),
+  );
+}
+
+function awayNodes(step: Step, { db, model }: Described): StepText {
+  const reports = nodesAt(db, placeOf(step), model);
   if (reports.length === 0) return plain('no nodes');
   const texts = reports
     .slice(0, nodesNamedMax)
     .map(({ id, fault }) => `${id} ${fault ? faultTexts[fault] : 'serves it'}`);
+  if (reports.length > nodesNamedMax) texts.push(`and ${reports.length - nodesNamedMax} more`);
   // Nodes that never had it say less than those that would serve it if they were there.
   const away = reports.filter(({ fault }) => fault !== 'not loaded');
-  const deciding = away.length > 0 || step === 'own nodes' ? away : reports;
+  const deciding = away.length > 0 || step.step === 'own nodes' ? away : reports;
   return plain(texts.join(', '), ...deciding.map(markOf));
 }
 

@@ -2,6 +2,7 @@
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/explanations.ts';
 import { decideOn, type Question } from '../../shared/decision/question.ts';
+import { unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { EarlierAnswer } from '../decided/answer-before.ts';
@@ -40,7 +41,7 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
     .sort((a, b) => (b.seqs[0]?.seq ?? 0) - (a.seqs[0]?.seq ?? 0));
   const explained: ExplainedStep[] = [];
   for (const each of steps) explained.push(await explainedStep(explainer, each));
-  const before = await answerBefore(explainer, asked, newest);
+  const before = await answerBefore(explainer, asked);
   const name = newest[0]?.step ?? steps.findLast(({ decides }) => decides)?.step;
   return {
     verdict,
@@ -101,11 +102,12 @@ function withoutActor({ position, type, at }: Because): Because {
 /** Of an answer that rules alone gave: the past has no gauges and no nodes that fail. */
 async function answerBefore(
   { past, reader }: Explainer,
-  { question, decision: { seq: at, verdict: now }, record }: ToExplain,
-  newest: readonly DescribedStep[],
+  { question, decision: { seq: at, verdict: now, steps }, record }: ToExplain,
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
-  const seqs = newest.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
+  // What is served passed each step, so that any of them may have refused before.
+  const changed = steps.filter(({ decides, result }) => decides || (now.served && result === 'ok'));
+  const seqs = changed.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);
   return past.ask('answerBefore', [at - 1, question, { at, now, candidates }], reader);
 }
@@ -113,6 +115,8 @@ async function answerBefore(
 function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo }: ToExplain): string[] {
   if (record?.stage === 'http')
     return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
+  if (record !== undefined && unreadSteps(record).includes('context'))
+    return ['it was refused before its body was read: what that asked for is not known'];
   if (record !== undefined)
     return record.model === undefined && record.stage === 'admission' && record.operation !== 'models'
       ? ['the model asked for is a name that nothing here has, so it was not kept']

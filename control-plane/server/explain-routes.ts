@@ -27,6 +27,8 @@ const matrixQuerySchema = z.object({
   after: modelIdSchema.optional(),
   at: z.string().min(1).max(40).optional(),
 });
+/** The moment may be in the address, as with each read of the past. */
+const explainQuerySchema = matrixQuerySchema.pick({ at: true });
 const decisionParamsSchema = z.object({ request: requestIdSchema });
 const decisionsQuerySchema = z.object({
   /** ms since 1970; an hour ago where it is left out. */
@@ -133,7 +135,8 @@ async function answer(
   const { log, snapshot, past } = context;
   const isOperator = actor.person === undefined;
   const explainer: Explainer = { log, snapshot, past, isOperator, reader };
-  const now = await explained(context, explainer, ask, record, ask.at);
+  const { at = ask.at } = parseQuery(explainQuerySchema, request.query);
+  const now = await explained(context, explainer, ask, record, at);
   if (ask.diff === undefined) return now;
   const other = await explained(context, explainer, ask, record, ask.diff);
   const [from, to] = other.at <= now.at ? [other, now] : [now, other];
@@ -192,6 +195,7 @@ async function* exported(
 
 export function registerExplainRoutes(app: FastifyInstance, context: AdminContext): void {
   const config = { access: readingRoles, opens: 'question' } as const;
+  const ofPast = { ...config, past: true } as const;
   const matrixTurns = new CallerQueue({
     ...{ concurrencyMax: 1, waitersMax: 128, waitersPerCallerMax: 64, waitMs: 15_000 },
     what: 'questions about all models',
@@ -199,14 +203,14 @@ export function registerExplainRoutes(app: FastifyInstance, context: AdminContex
   app.route({
     method: 'POST',
     url: '/explain',
-    config: { ...config, body: 'small' },
+    config: { ...ofPast, body: 'small' },
     schema: { summary: 'Explain a decision, made or imagined', body: explainRequestSchema },
     validatorCompiler: () => (data: unknown) => ({ value: data }),
     handler: (request, reply) => answer(context, request, reply),
   });
   app.get(
     '/explain/matrix',
-    { config, schema: { summary: 'Each model at each host of an organisation' } },
+    { config: ofPast, schema: { summary: 'Each model at each host of an organisation' } },
     (request, reply) => matrix(context, request, reply, matrixTurns),
   );
   app.get(

@@ -35,6 +35,7 @@ export function presentCounters(
   const tokens = counters.used(visitorsSubject, day).tokens;
   return {
     counters: {
+      published: true,
       ...(own ?? nothing),
       ...{ poolTokens, freeTurns: 0, networkTurns: 0 },
       visitors: { ...(visitors ?? nothing), tokens },
@@ -45,7 +46,7 @@ export function presentCounters(
 
 export function pastCounters(sources: Pick<Sources, 'counters'>, asker: Asker | undefined): FoundCounters {
   return {
-    counters: { ...nothing, poolTokens: poolTokensOf(sources, asker), freeTurns: 0 },
+    counters: { ...nothing, published: true, poolTokens: poolTokensOf(sources, asker), freeTurns: 0 },
     ageSeconds: undefined,
   };
 }

@@ -3,7 +3,7 @@
  * request's thread of what the request's record holds, so it copies numbers and ids, and no text of a caller but the name
  * of a model that the state knows.
  */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { DecisionRecord, SeenLimit } from '../../schemas/decisions.ts';
 import type { EarlyRefusal, Milestones, RequestRecord } from '../request/gateway.ts';
 
 export type CompactCell = string | number | null;
@@ -40,6 +40,8 @@ const names = [
   ...['accepted', 'read', 'shaped', 'decided', 'sent', 'begun', 'end'],
   // Only decisions about visitors have these.
   ...['networkTurns', 'visitorWindow', 'visitorsInFlight', 'visitorTokens'],
+  // Only where there were limits: their numbers, in one text.
+  ...['requests', 'concurrency', 'visitorRequests', 'visitorConcurrency'],
 ] as const;
 
 export function compact(record: RequestRecord, moment: DecisionMoment): CompactDecision {
@@ -85,9 +87,24 @@ export function compactEarly(
 
 function addVisitors(cells: CompactCell[], { seen }: RequestRecord): void {
   const { networkTurnsUsed, visitors } = seen ?? {};
-  if (networkTurnsUsed === undefined && visitors === undefined) return;
+  const { requests, concurrency } = seen?.limits ?? {};
+  const uses = [requests, concurrency, visitors?.requests, visitors?.concurrency];
+  const isLimited = uses.some((use) => use !== undefined);
+  if (networkTurnsUsed === undefined && visitors === undefined && !isLimited) return;
   const { windowUsed = null, inFlight = null, tokens = null } = visitors ?? {};
   cells.push(networkTurnsUsed ?? null, windowUsed, inFlight, tokens);
+  if (isLimited) for (const use of uses) cells.push(use === undefined ? null : useText(use));
+}
+
+const useFields = ['here', 'room', 'elsewhere', 'held'] as const;
+
+function useText({ here, room, elsewhere, held }: SeenLimit): string {
+  return elsewhere === undefined ? `${here} ${room}` : `${here} ${room} ${elsewhere} ${held ?? elsewhere}`;
+}
+
+function useOf(cell: CompactCell | undefined): object | undefined {
+  if (typeof cell !== 'string') return undefined;
+  return Object.fromEntries(cell.split(' ').map((part, at) => [useFields[at], Number(part)]));
 }
 
 function addCaller(cells: CompactCell[], record: RequestRecord): void {
@@ -218,11 +235,19 @@ function countersOf(named: Named): object {
   const { visitorWindow, visitorsInFlight, visitorTokens } = named;
   return {
     ...{ windowUsed, inFlight, poolTokens, freeTurns },
+    ...usesOf(named.requests, named.concurrency),
     ...(networkTurns !== undefined && { networkTurns }),
     ...(visitorWindow !== undefined && {
-      visitors: { windowUsed: visitorWindow, inFlight: visitorsInFlight, tokens: visitorTokens },
+      visitors: {
+        ...{ windowUsed: visitorWindow, inFlight: visitorsInFlight, tokens: visitorTokens },
+        ...usesOf(named.visitorRequests, named.visitorConcurrency),
+      },
     }),
   };
+}
+
+function usesOf(requests: CompactCell | undefined, concurrency: CompactCell | undefined): object {
+  return withoutUndefined({ requests: useOf(requests), concurrency: useOf(concurrency) });
 }
 
 function sinceRequestLine(named: Named): object {

@@ -107,6 +107,13 @@ export class LimitExchange {
     return !this.#claimant.isLeft(limit, 1, performance.now());
   }
 
+  /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
+  known(limit: Limit): { readonly used: number; readonly held: number } {
+    const { fold, process } = this.#claimant;
+    const used = this.#claimant.used(limit) + fold.usedByOthers(process, limit);
+    return { used, held: limit.limit - fold.left(process, limit) };
+  }
+
   add(limit: Limit, weight: number): void {
     this.#claimant.add(limit, weight, performance.now());
     this.#planUrgent();

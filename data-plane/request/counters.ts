@@ -7,7 +7,7 @@ import { visitorsSubject } from '../../schemas/limits.ts';
 import { visitorPrefix } from '../../shared/decision/authenticate.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { Exhausted } from '../../shared/decision/refusal.ts';
-import type { RateWindow } from '../../shared/decision/visitor-limits.ts';
+import type { LimitKind, LimitUsers, RateWindow } from '../../shared/decision/visitor-limits.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
@@ -37,6 +37,8 @@ export interface FleetLimits {
   taken(limit: Limit, weight: number): number;
   /** Until the minute ends nobody gives room up. */
   isUsedUp(limit: Limit): boolean;
+  /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
+  known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
   remove(limit: Limit, weight: number): void;
   /** Resolves with whether the request is worth deciding again; undefined where no wait can help. */
@@ -100,6 +102,17 @@ export class LocalCounters implements Counters {
     if (limit !== null && this.#fleet !== undefined && isFleetWide(subject))
       return this.#fleet.taken({ subject, window: inFlightWindow, limit }, weight);
     return this.#inFlight.get(subject) ?? 0;
+  }
+
+  users(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers {
+    const window = kind === 'requests' ? this.#minuteOf(subject, nowMs) : inFlightWindow;
+    const minute = this.#minutes.get(subject);
+    const inMinute = minute?.startMs === window ? minute.used : 0;
+    const here = kind === 'requests' ? inMinute : (this.#inFlight.get(subject) ?? 0);
+    if (this.#fleet === undefined || !isFleetWide(subject)) return { here };
+    const { used, held } = this.#fleet.known({ subject, window, limit });
+    const elsewhere = Math.max(0, used - here);
+    return { here, elsewhere, held: Math.max(elsewhere, held) };
   }
 
   /** Waits for room that other gateways hold, as FleetLimits.waitForRoom. */

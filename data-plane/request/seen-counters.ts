@@ -1,7 +1,18 @@
 /** The counters of one decision, which remember what it read: they differ when it is explained. */
+import type { SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
-import type { RateWindow } from '../../shared/decision/visitor-limits.ts';
+import type { LimitKind, RateWindow } from '../../shared/decision/visitor-limits.ts';
+
+interface SeenLimits {
+  requests?: SeenLimit | undefined;
+  concurrency?: SeenLimit | undefined;
+}
+interface SeenVisitors extends SeenLimits {
+  windowUsed: number;
+  inFlight: number;
+  tokens: number;
+}
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
@@ -13,7 +24,9 @@ export class SeenCounters implements Counters {
   turnsUsed = 0;
   networkTurnsUsed: number | undefined;
   /** Of all visitors together, where they were asked for. */
-  visitors: { windowUsed: number; inFlight: number; tokens: number } | undefined;
+  visitors: SeenVisitors | undefined;
+  /** Who used what was compared. */
+  readonly limits: SeenLimits = {};
 
   constructor(counters: Counters) {
     this.#counters = counters;
@@ -21,6 +34,7 @@ export class SeenCounters implements Counters {
 
   window(subject: string, nowMs: number, limit: number | null): RateWindow {
     const window = this.#counters.window(subject, nowMs, limit);
+    this.#note('requests', subject, limit, window.used, nowMs);
     if (subject === visitorsSubject) {
       this.#ofVisitors().windowUsed = window.used;
       return window;
@@ -31,13 +45,19 @@ export class SeenCounters implements Counters {
   }
 
   inFlight(subject: string, limit: number | null, weight: number): number {
-    if (subject === visitorsSubject) {
-      const visitors = this.#ofVisitors();
-      visitors.inFlight = this.#counters.inFlight(subject, limit, weight);
-      return visitors.inFlight;
-    }
-    this.unitsInFlight = this.#counters.inFlight(subject, limit, weight);
-    return this.unitsInFlight;
+    const used = this.#counters.inFlight(subject, limit, weight);
+    this.#note('concurrency', subject, limit, used, this.atMs);
+    if (subject === visitorsSubject) this.#ofVisitors().inFlight = used;
+    else this.unitsInFlight = used;
+    return used;
+  }
+
+  #note(kind: LimitKind, subject: string, limit: number | null, used: number, nowMs: number): void {
+    if (limit === null) return;
+    const users = this.#counters.users?.(kind, subject, nowMs, limit);
+    if (users === undefined || 'used' in users) return;
+    const seen = subject === visitorsSubject ? this.#ofVisitors() : this.limits;
+    seen[kind] = { ...users, room: Math.max(0, limit - used) };
   }
 
   poolTokens(organisation: string, anchor: string, nowMs: number): number {
@@ -61,7 +81,7 @@ export class SeenCounters implements Counters {
     return visitors.tokens;
   }
 
-  #ofVisitors(): { windowUsed: number; inFlight: number; tokens: number } {
+  #ofVisitors(): SeenVisitors {
     this.visitors ??= { windowUsed: 0, inFlight: 0, tokens: 0 };
     return this.visitors;
   }

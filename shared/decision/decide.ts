@@ -12,8 +12,10 @@ import { type Read, refuse, type StepFacts, Trace } from './trace.ts';
 import {
   checkVisitorAllowances,
   checkVisitorRates,
+  concurrencyFacts,
   countsText,
   type RateCounters,
+  rateFacts,
   type VisitorFacts,
   visitorFacts,
   weightWithin,
@@ -69,6 +71,8 @@ export interface LimitFacts {
   readonly tier: TierLimits;
   /** Tokens the request needs: its prompt and what it asks for. */
   readonly contextTokens: number;
+  /** Of these, what is for the answer. */
+  readonly answerTokens?: number;
   /** The number is a bound from below. */
   readonly atLeast?: boolean;
   /** Draw on the allowance only where the pool would answer. */
@@ -170,7 +174,8 @@ function check(
   trace: Trace | undefined,
 ): void {
   if (trace === undefined) limit(facts, counters, nowMs);
-  else if (step === 'allowance' && facts.allowance.kind === 'none') trace.add(step, 'skipped');
+  else if (step === 'allowance' && facts.allowance.kind === 'none')
+    trace.add(step, 'skipped', { fromPool: false });
   else
     trace.attempt(
       step,
@@ -184,8 +189,10 @@ function check(
 const limitFacts: Readonly<
   Record<LimitStep, (facts: LimitFacts, counters: Counters, nowMs: number) => StepFacts>
 > = {
-  context: ({ contextTokens, tier, atLeast = false }) => ({
+  context: ({ contextTokens, answerTokens = 0, tier, atLeast = false }) => ({
     needed: contextTokens,
+    prompt: contextTokens - answerTokens,
+    answer: answerTokens,
     atLeast,
     allowed: tier.contextTokens,
   }),
@@ -194,15 +201,10 @@ const limitFacts: Readonly<
     used: allowance.kind === 'none' ? null : allowance.used,
     allowed: allowance.kind === 'turns' ? tier.freeTurns : tier.monthlyTokens,
   }),
-  requests: ({ subject, tier }, counters, nowMs) => ({
-    used: counters.window(subject, nowMs, tier.requestsPerMinute).used,
-    allowed: tier.requestsPerMinute,
-  }),
-  concurrency: ({ subject, tier, weight }, counters) => ({
-    inFlight: counters.inFlight(subject, tier.concurrency, weight),
-    weight,
-    allowed: tier.concurrency,
-  }),
+  requests: ({ subject, tier }, counters, nowMs) =>
+    rateFacts(counters, subject, tier.requestsPerMinute, nowMs),
+  concurrency: ({ subject, tier, weight }, counters, nowMs) =>
+    concurrencyFacts(counters, subject, tier.concurrency, weight, nowMs),
 };
 
 /** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once. */
@@ -218,7 +220,11 @@ export function windowStartMs(subject: string, nowMs: number): number {
 
 /** Needs: the prompt and what is asked for, or one token where nothing is. */
 export function contextNeeded(facts: Pick<RequestFacts, 'promptTokens' | 'maxTokens'>): number {
-  return facts.promptTokens + (facts.maxTokens ?? 1);
+  return facts.promptTokens + answerNeeded(facts.maxTokens);
+}
+
+function answerNeeded(maxTokens: number | undefined): number {
+  return maxTokens ?? 1;
 }
 
 /** A model that the pool does not have weighs 1 where it is refused, so that it does not reveal the models of others. */
@@ -300,6 +306,7 @@ export function decide(
     modelWeight,
     model: facts.model,
     contextTokens: contextNeeded({ promptTokens: promptTokensLeast ?? promptTokens, maxTokens }),
+    answerTokens: answerNeeded(maxTokens),
     atLeast: promptTokensLeast !== undefined,
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
     nextTier: () =>

@@ -77,6 +77,32 @@ function recordedStep({ served, stage, reason = '', type = '' }: DecisionRecord)
   return stepOfReason[reason] ?? stepOfType[type];
 }
 
+/** Rate and concurrency are read one after the other, until one refuses. */
+const readInTurn: readonly StepName[] = [
+  'requests',
+  'concurrency',
+  'visitor requests',
+  'visitor concurrency',
+];
+const headSteps: readonly StepName[] = ['host', 'fresh', 'key', 'path'];
+const readTogether: readonly StepName[] = ['allowance', 'network allowance', 'visitor tokens'];
+const ofBody: readonly StepName[] = [
+  ...(['usage', 'context'] as const),
+  ...readTogether,
+  ...readInTurn,
+  ...(['surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
+];
+
+/** Steps of which the record has no facts: the gateway ended at its refusal before it read them. */
+export function unreadSteps(record: DecisionRecord): readonly StepName[] {
+  const step = recordedStep(record);
+  if (step === undefined || step === 'listing') return [];
+  if (headSteps.includes(step)) return ofBody;
+  const at = order.indexOf(step);
+  const later = readInTurn.filter((each) => order.indexOf(each) > at);
+  return at < order.indexOf('context') ? [...readTogether, ...later] : later;
+}
+
 function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
   const at = (step: StepName | undefined): number =>
     step === undefined ? order.length : order.indexOf(step);

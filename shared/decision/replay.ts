@@ -3,6 +3,7 @@
  * any position of the log (design: Replay). Pure: counters and the time are facts, so the same facts give the same decision.
  * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
  */
+import type { SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
@@ -10,13 +11,21 @@ import { type AdmissionFacts, admission, type HostNames, type Verdict } from './
 import { type Counters, windowMs, windowStartMs } from './decide.ts';
 import { Refusal } from './refusal.ts';
 import type { Capacity } from './route.ts';
+import type { LimitUsers } from './visitor-limits.ts';
+
+interface LimitCounters {
+  /** What was compared with the limit of the minute: the limit less the room that there was. */
+  readonly windowUsed: number;
+  /** The same of the weights in flight. */
+  readonly inFlight: number;
+  readonly requests?: SeenLimit | undefined;
+  readonly concurrency?: SeenLimit | undefined;
+}
 
 /** What the counters held when the request came. */
-export interface CounterFacts {
-  /** Requests admitted in the present minute. */
-  readonly windowUsed: number;
-  /** Weights in flight. */
-  readonly inFlight: number;
+export interface CounterFacts extends LimitCounters {
+  /** `windowUsed` and `inFlight` are what all gateways use, as they published it. */
+  readonly published?: true | undefined;
   /** Tokens of the allowance used in the present period. */
   readonly poolTokens: number;
   /** Completed turns of the visitor. */
@@ -27,9 +36,7 @@ export interface CounterFacts {
   readonly visitors?: VisitorCounters | undefined;
 }
 
-export interface VisitorCounters {
-  readonly windowUsed: number;
-  readonly inFlight: number;
+export interface VisitorCounters extends LimitCounters {
   /** Of the day. */
   readonly tokens: number;
 }
@@ -88,16 +95,33 @@ export function countersOf(counters: CounterFacts): Counters {
   const { visitors = { windowUsed: 0, inFlight: 0, tokens: 0 } } = counters;
   const of = (subject: string) => (subject === visitorsSubject ? visitors : counters);
   return {
-    window: (subject, nowMs) => ({
-      used: of(subject).windowUsed,
+    window: (subject, nowMs, limit) => ({
+      used: comparedWith(limit, of(subject).windowUsed, of(subject).requests),
       endsAtMs: windowStartMs(subject, nowMs) + windowMs,
     }),
-    inFlight: (subject) => of(subject).inFlight,
+    inFlight: (subject, limit) => comparedWith(limit, of(subject).inFlight, of(subject).concurrency),
+    users: (kind, subject) => {
+      const found = of(subject);
+      if (counters.published) return { used: kind === 'requests' ? found.windowUsed : found.inFlight };
+      return withoutRoom(found[kind]);
+    },
     poolTokens: () => counters.poolTokens,
     freeTurns: () => counters.freeTurns,
     networkTurns: () => counters.networkTurns ?? 0,
     visitorTokens: () => visitors.tokens,
   };
+}
+
+/** Room was that of one limit: with another one, what is known to be used counts. */
+function comparedWith(limit: number | null, compared: number, use: SeenLimit | undefined): number {
+  if (use === undefined || limit === null || compared + use.room === limit) return compared;
+  return use.here + (use.elsewhere ?? 0);
+}
+
+function withoutRoom(use: SeenLimit | undefined): LimitUsers | undefined {
+  if (use === undefined) return undefined;
+  const { room: _, ...users } = use;
+  return users;
 }
 
 function refused(refusal: Refusal, counted: boolean): ReplayedDecision {

@@ -4,35 +4,40 @@
  */
 import { Refusal } from './refusal.ts';
 
-/** In the order in which they are decided. */
-export type StepName =
-  | 'http'
-  | 'host'
-  | 'fresh'
-  | 'key'
-  | 'path'
-  | 'shape'
-  | 'usage'
-  | 'plan'
-  | 'context'
-  | 'allowance'
-  | 'network allowance'
-  | 'visitor tokens'
-  | 'requests'
-  | 'concurrency'
-  | 'visitor requests'
-  | 'visitor concurrency'
-  | 'stack'
-  | 'surface'
-  | 'own nodes'
-  | 'pool'
-  | 'tier'
-  | 'nodes'
-  | 'listing'
-  | 'answer';
+/** The results that each step can have when it is asked, in the order in which steps are decided. Each has a text of its own. */
+export interface StepResults {
+  http: 'refused';
+  host: 'ok' | 'refused';
+  fresh: 'ok' | 'refused';
+  key: 'ok' | 'refused' | 'assumed';
+  path: 'ok' | 'refused';
+  shape: 'ok' | 'refused' | 'assumed';
+  usage: 'ok' | 'refused';
+  plan: 'ok' | 'refused';
+  context: 'ok' | 'refused';
+  allowance: 'ok' | 'refused';
+  'network allowance': 'ok' | 'refused';
+  'visitor tokens': 'ok' | 'refused';
+  requests: 'ok' | 'refused';
+  concurrency: 'ok' | 'refused';
+  'visitor requests': 'ok' | 'refused';
+  'visitor concurrency': 'ok' | 'refused';
+  stack: 'ok' | 'refused';
+  surface: 'ok' | 'refused';
+  'own nodes': 'ok' | 'refused';
+  pool: 'ok' | 'refused';
+  tier: 'ok' | 'refused';
+  nodes: 'ok' | 'refused';
+  listing: 'ok' | 'refused';
+  answer: 'refused';
+}
+
+export type StepName = keyof StepResults;
+/** Steps that a request can pass. */
+export type PassedStep = { [Name in StepName]: 'ok' extends StepResults[Name] ? Name : never }[StepName];
 
 /** `refused` without a refusal: the step gave nothing, and the next one was asked. */
-export type StepResult = 'ok' | 'refused' | 'skipped' | 'assumed';
+export type StepResult = StepResults[StepName] | 'skipped';
 
 /** Tables of the state whose rows decide. */
 export type ReadTable =
@@ -52,7 +57,9 @@ export interface Read {
   readonly aspect?: string;
 }
 
-export type StepFacts = Readonly<Record<string, string | number | boolean | null | readonly string[]>>;
+export type StepFacts = Readonly<
+  Record<string, string | number | boolean | null | undefined | readonly string[]>
+>;
 
 export interface Step {
   readonly step: StepName;
@@ -76,7 +83,12 @@ export class Trace {
   }
 
   /** The first result of a step holds. */
-  add(step: StepName, result: StepResult, facts: StepFacts = {}, reads: readonly Read[] = []): void {
+  add<Name extends StepName>(
+    step: Name,
+    result: StepResults[Name] | 'skipped',
+    facts: StepFacts = {},
+    reads: readonly Read[] = [],
+  ): void {
     if (!this.#steps.has(step)) this.#steps.set(step, { step, result, facts, reads });
   }
 
@@ -90,7 +102,7 @@ export class Trace {
   }
 
   /** Runs a check that throws its refusal. */
-  attempt(step: StepName, check: () => void, facts: StepFacts, reads: readonly Read[]): void {
+  attempt(step: PassedStep, check: () => void, facts: StepFacts, reads: readonly Read[]): void {
     try {
       check();
       this.add(step, 'ok', facts, reads);

@@ -3,11 +3,12 @@
  * what all visitors together may use, so that paying callers are not crowded out by visitors who are new again and again.
  * Pure, as decide.ts, which calls it.
  */
+import type { SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import type { Client } from './authenticate.ts';
 import { Refusal } from './refusal.ts';
-import type { StepFacts, StepName, Trace } from './trace.ts';
+import type { PassedStep, StepFacts, Trace } from './trace.ts';
 
 /** A window of requests: a fixed minute whose phase is the subject's own. */
 export interface RateWindow {
@@ -17,12 +18,19 @@ export interface RateWindow {
   readonly endsAtMs: number;
 }
 
+export type LimitKind = 'requests' | 'concurrency';
+
+/** Who used a limit: what one gateway knew, or the sum that all published. */
+export type LimitUsers = Omit<SeenLimit, 'room'> | { readonly used: number };
+
 /** What limits that many share are compared with. */
 export interface RateCounters {
   /** `limit`: what `used` is compared with. */
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
   /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
   inFlight(subject: string, limit: number | null, weight: number): number;
+  /** What explains the numbers above, read in the same turn; undefined where it is not known. */
+  users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
   /** Turns that the visitors of a network completed or stopped on the day of a moment, of which its hash is, or have in flight. */
   networkTurns(network: string, atMs: number): number;
   /** Tokens that all visitors together used on the day of a moment. */
@@ -164,10 +172,7 @@ export function checkVisitorRates(
       trace,
       'visitor requests',
       () => checkRate(facts, requestsPerMinute, counters, nowMs),
-      () => ({
-        used: counters.window(visitorsSubject, nowMs, requestsPerMinute).used,
-        allowed: requestsPerMinute,
-      }),
+      () => rateFacts(counters, visitorsSubject, requestsPerMinute, nowMs),
     );
   if (concurrency === null) return;
   const { weight: own, modelWeight = own } = facts;
@@ -176,17 +181,41 @@ export function checkVisitorRates(
     trace,
     'visitor concurrency',
     () => checkConcurrency({ ...facts, weight, modelWeight }, concurrency, counters),
-    () => ({
-      inFlight: counters.inFlight(visitorsSubject, concurrency, weight),
-      weight,
-      allowed: concurrency,
-    }),
+    () => concurrencyFacts(counters, visitorsSubject, concurrency, weight, nowMs),
   );
+}
+
+export function rateFacts(
+  counters: RateCounters,
+  subject: string,
+  allowed: number | null,
+  nowMs: number,
+): StepFacts {
+  if (allowed === null) return { allowed };
+  const { used } = counters.window(subject, nowMs, allowed);
+  return {
+    ...counters.users?.('requests', subject, nowMs, allowed),
+    room: Math.max(0, allowed - used),
+    allowed,
+  };
+}
+
+export function concurrencyFacts(
+  counters: RateCounters,
+  subject: string,
+  allowed: number | null,
+  weight: number,
+  nowMs: number,
+): StepFacts {
+  if (allowed === null) return { weight, allowed };
+  const used = counters.inFlight(subject, allowed, weight);
+  const users = counters.users?.('concurrency', subject, nowMs, allowed);
+  return { ...users, room: Math.max(0, allowed - used), weight, allowed };
 }
 
 function attempt(
   trace: Trace | undefined,
-  step: StepName,
+  step: PassedStep,
   check: () => void,
   facts: StepFacts | (() => StepFacts),
 ): void {

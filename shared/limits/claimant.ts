@@ -152,7 +152,7 @@ export class Claimant {
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
-    if (isAlone) return Math.max(granted, this.#share.left(limit, row));
+    if (isAlone) return Math.max(granted, this.#fold.left(this.#process, limit, row));
     // Where more is held than the limit has, after a fault, what ends is not replaced until that is over.
     const excess = Math.min(0, limit.limit - (row?.claimed ?? 0));
     return Math.max(granted + excess, this.#share.level(limit, row, own, nowMs));
@@ -382,7 +382,7 @@ export class Claimant {
   #stateOf(own: OwnLimit, row: LimitRow | undefined, isAlone: boolean): OwnState {
     return {
       ...{ readN: this.#readN, isAlone },
-      left: this.#share.left(own, row),
+      left: this.#fold.left(this.#process, own, row),
       share: this.#share.of(own, row),
       isContended: row !== undefined && this.#fold.rows.lacksElsewhere(row, this.#process),
     };

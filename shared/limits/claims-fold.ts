@@ -136,6 +136,20 @@ export class ClaimsFold implements Members {
     return silent;
   }
 
+  /** What the others leave of the limit: neither claimed nor their share. May be below 0. */
+  left(process: string, limit: Limit, row = this.row(limit)): number {
+    if (row !== undefined) return this.#rows.left(row, process) + Math.min(0, limit.limit - row.limit);
+    const others = this.count(limit.window) - Number(this.has(process, limit.window));
+    return limit.limit - others * this.#rows.shareOf(limit.window, limit.limit);
+  }
+
+  /** What others use by their last records; a weight in flight may have ended since. */
+  usedByOthers(process: string, limit: LimitName): number {
+    let used = 0;
+    for (const [other, cell] of this.row(limit)?.cells ?? []) if (other !== process) used += cell.used;
+    return used;
+  }
+
   /**
    * What nobody else gives up: what others use for certain, as a weight in flight may have ended since its record, and what
    * processes that ended hold of a minute, because they may have used it.

@@ -66,13 +66,6 @@ export class StandingShare {
     return level;
   }
 
-  /** What the others leave of the limit: neither claimed nor their share. May be below 0. */
-  left({ limit, window }: Limit, row: LimitRow | undefined): number {
-    if (row !== undefined) return this.#fold.rows.left(row, this.#process) + Math.min(0, limit - row.limit);
-    const others = this.#fold.count(window) - Number(this.#fold.has(this.#process, window));
-    return limit - others * this.#fold.rows.shareOf(window, limit);
-  }
-
   /** What others leave to this process of a minute, also after it has ended. */
   reserved(limit: Limit): number {
     const row = this.#fold.row(limit);

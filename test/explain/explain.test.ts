@@ -507,6 +507,51 @@ test.each([
   expect((await cli('explain', flag, id, '--model', 'echo-small')).code).toBe(code);
 });
 
+describe('a past moment', () => {
+  test('is explained for every row of the table of commands, and one outside the log ends with exit 3', async () => {
+    const { id, key } = await newcomer({ models: ['echo-idle'] });
+    const { id: keyId } = await fleet.key(id);
+    await fleet.settle();
+    const answer = await chat({ port, key, model: 'echo-small' });
+    const request = answer.fields['x-request-id'] ?? '';
+    const before = String((await explainRequest(answer)).found.at);
+    await fleet.key(id);
+    await fleet.settle();
+    const rows = readFileSync('docs/explain.md', 'utf8').split('\n');
+    const documented = rows.filter((row) => row.startsWith('|')).join('\n');
+    const ways: readonly (readonly string[])[] = [
+      ['--request', request],
+      ['--key', keyId, '--model', 'echo-small'],
+      [
+        '--org',
+        id,
+        '--model',
+        'echo-small',
+        '--host',
+        'shared',
+        '--path',
+        'messages',
+        '--prompt-tokens',
+        '5',
+        '--max-tokens',
+        '7',
+      ],
+      ['--visitor', '--model', 'echo-small'],
+      ['--org', id, '--list'],
+      ['--org', id, '--model', 'echo-small', '--diff', before],
+    ];
+    for (const way of ways) {
+      for (const option of way.filter((word) => word.startsWith('--'))) expect(documented).toContain(option);
+      const run = await cli('explain', ...way, '--at', before, '-o', 'json');
+      expect([0, 1], `${way.join(' ')}: ${run.err}`).toContain(run.code);
+      const { at, position } = JSON.parse(run.out);
+      expect(String(at ?? position), way.join(' ')).toBe(before);
+      for (const outside of ['1000000', '2000-01-01T00:00:00Z'])
+        expect((await cli('explain', ...way, '--at', outside)).code, way.join(' ')).toBe(3);
+    }
+  });
+});
+
 describe('replay decide decides recorded requests again:', () => {
   const replay = (lines: readonly string[], ...more: string[]): Promise<CliRun> => {
     const path = join(fleet.dir, 'recorded.jsonl');
@@ -551,6 +596,10 @@ describe('replay decide decides recorded requests again:', () => {
     const later = JSON.stringify({ ...JSON.parse(line), position: 1e9 });
     const run = await replay([line, later]);
     expect(JSON.parse(run.out)).toEqual({ decided: 1, differ: 0, outside: 1 });
+    expect(JSON.parse((await replay([line], '--at', String(JSON.parse(line).position))).out)).toMatchObject({
+      decided: 1,
+    });
+    expect((await replay([line], '--at', '1000000')).code).toBe(3);
     const wrong = await replay([line, '{"v":1}']);
     expect(wrong.code).toBe(2);
     expect(wrong.err).toContain('recorded.jsonl:2:1 is not a recorded decision');
