@@ -45,7 +45,7 @@ const sent: fc.Arbitrary<Sent> = fc.record({
     'echo-small',
     'echo-large',
     'echo-idle',
-    'never-heard-of',
+    'unknown-model',
   ),
   maxTokens: fc.constantFrom(1, 1, 7, 1_000_000),
   isBroken: fc.nat(11).map((n) => n === 0),
