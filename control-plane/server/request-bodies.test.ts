@@ -98,7 +98,7 @@ test.each([
   expect(answer).toContain(message);
 });
 
-test('whoever upgrades to a WebSocket is asked for no body', async () => {
+test('an upgrade to a WebSocket is asked for no body', async () => {
   const asks = [
     'GET /admin/v1/events/stream?from=1 HTTP/1.1',
     `Host: 127.0.0.1:${api.port}`,

@@ -102,11 +102,6 @@ export class LimitExchange {
     return limit.limit - Math.max(0, free);
   }
 
-  /** Is all of it used, as far as the log is read? Otherwise others hold room that they may give up. */
-  isUsedUp(limit: Limit): boolean {
-    return !this.#claimant.isLeft(limit, 1, performance.now());
-  }
-
   /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
   known(limit: Limit): { readonly used: number; readonly held: number } {
     const { fold, process } = this.#claimant;

@@ -35,8 +35,6 @@ export interface FleetLimits {
   readonly clockAheadMs: number;
   /** What counts against the limit where a request of this weight comes. */
   taken(limit: Limit, weight: number): number;
-  /** Until the minute ends nobody gives room up. */
-  isUsedUp(limit: Limit): boolean;
   /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
   known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
@@ -49,9 +47,6 @@ export interface FleetLimits {
     signal: AbortSignal,
   ): Promise<boolean> | undefined;
 }
-
-/** Room of a minute that other gateways hold and do not use is worth another try after so long. */
-const heldMs = 2000;
 
 type Limits = Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
 const unlimited: Limits = { requestsPerMinute: null, concurrency: null };
@@ -80,12 +75,8 @@ export class LocalCounters implements Counters {
   window(subject: string, nowMs: number, limit: number | null = null): RateWindow {
     const startMs = this.#minuteOf(subject, nowMs);
     const endsAtMs = startMs + windowMs - this.#clockAheadMs;
-    if (limit !== null && this.#fleet !== undefined && isFleetWide(subject)) {
-      const of = { subject, window: startMs, limit };
-      const used = this.#fleet.taken(of, 1);
-      const isHeld = used >= limit && !this.#fleet.isUsedUp(of);
-      return { used, endsAtMs: isHeld ? Math.min(endsAtMs, nowMs + heldMs) : endsAtMs };
-    }
+    if (limit !== null && this.#fleet !== undefined && isFleetWide(subject))
+      return { used: this.#fleet.taken({ subject, window: startMs, limit }, 1), endsAtMs };
     const minute = this.#minutes.get(subject);
     return { used: minute?.startMs === startMs ? minute.used : 0, endsAtMs };
   }

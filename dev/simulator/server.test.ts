@@ -559,5 +559,5 @@ test('a node closed while it refuses connections does not come back', async () =
 
 test('a port that is taken is an error of the start', async () => {
   const node = await start();
-  await expect(startSimNode({ models: [], port: node.port })).rejects.toThrow('EADDRINUSE');
+  await expect(startSimNode({ models: [], port: node.port })).rejects.toThrow('is taken by another process');
 });

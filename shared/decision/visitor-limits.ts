@@ -14,7 +14,6 @@ import type { PassedStep, StepFacts, Trace } from './trace.ts';
 export interface RateWindow {
   /** What counts against the limit: requests admitted in it so far, and what other gateways hold of it. */
   readonly used: number;
-  /** From when on there may be room again: the end of the minute, or earlier where others hold room that they do not use. */
   readonly endsAtMs: number;
 }
 

@@ -15,6 +15,8 @@ import { verifyTable } from './verify.ts';
 const rowsPerSlice = 50;
 /** Pause after a slice, as a multiple of its duration. */
 const pauseFactor = 9;
+/** A slice that took longer was interrupted, and its pause would keep the read transaction open meanwhile. */
+const pauseMsMax = 50;
 /** Pause after a pass, as a multiple of its duration. */
 const passPauseFactor = 3;
 /** An open read transaction keeps the write-ahead log from being shortened: a slower table is left for the next pass. */
@@ -56,7 +58,7 @@ async function isWhole(
       const begunMs = performance.now();
       const step = steps.next();
       if (step.done) return step.value.isWhole;
-      await sleep(pauseFactor * (performance.now() - begunMs), signal);
+      await sleep(Math.min(pauseMsMax, pauseFactor * (performance.now() - begunMs)), signal);
     }
     return true;
   } finally {

@@ -174,10 +174,10 @@ const decide: readonly Change[] = [
   ],
   [
     'context: what is asked for counts',
-    'return facts.promptTokens + (facts.maxTokens ?? 1)',
+    'return facts.promptTokens + answerNeeded(facts.maxTokens)',
     'return facts.promptTokens',
   ],
-  ['context: one token where nothing is asked', 'facts.maxTokens ?? 1', 'facts.maxTokens ?? 0'],
+  ['context: one token where nothing is asked', 'return maxTokens ?? 1', 'return maxTokens ?? 0'],
   ['allowance: pinned requests never draw on it', "if (facts.target.kind === 'stack') return false;", ''],
   [
     "allowance: an organisation's own nodes never draw on it",

@@ -62,8 +62,8 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
     [
       'an unreached node is left aside',
-      "      return 'unreached';",
-      "      return 'neutral';",
+      "return result.failure.outcome === 'neutral' ? 'neutral' : 'unreached';",
+      "return 'neutral';",
       'refuses the connection is passed over',
     ],
     [

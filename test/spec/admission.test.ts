@@ -104,9 +104,12 @@ test.each([0, 1, 3, 4])(
 );
 
 test('Errors 10, Limits 2: on the stack that serves it, a heavy private model weighs what it weighs', async () => {
-  const answer = await ask(await keyOf('birch'), secret, stackHost('heron'));
+  const key = await keyOf('birch');
+  const held = await heldAt(key);
+  const answer = await ask(key, secret, stackHost('heron'));
+  held.leave();
   expect(expectRefusal(answer, 'InferenceConcurrencyLimitedError').message).toContain(
-    `${secret} counts as 8`,
+    `${secret} counts as 8, so it takes all of them`,
   );
 });
 

@@ -1,6 +1,7 @@
 /**
- * Moves the wall clock of this process forward, for tests of minutes, expiry and age. It continues to run meanwhile, and
- * timers and the monotonic clock are left alone. Take it before a fleet is started: some hold on to `Date.now`.
+ * Moves the wall clock of this process forward, and the time of embedded logs with it, for tests of minutes, expiry and age. It
+ * continues to run meanwhile, and timers and `performance.now` are left alone. A gateway takes a leap of over 30 s for a clock
+ * that was set, and labels minutes as before for a second. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
@@ -16,13 +17,21 @@ export interface TestClock {
 export function takeClock(): TestClock {
   const real = Date.now.bind(Date);
   let skewMs = 0;
-  const spy = vi.spyOn(Date, 'now').mockImplementation(() => real() + skewMs);
+  const monotonic = process.hrtime.bigint.bind(process.hrtime);
+  const spies = [
+    vi.spyOn(Date, 'now').mockImplementation(() => real() + skewMs),
+    vi
+      .spyOn(process.hrtime, 'bigint')
+      .mockImplementation(() => monotonic() + BigInt(Math.round(skewMs)) * 1_000_000n),
+  ];
   return {
     now: () => real() + skewMs,
     advanceMs: (ms) => {
       skewMs += ms;
     },
-    restore: () => spy.mockRestore(),
+    restore: () => {
+      for (const spy of spies) spy.mockRestore();
+    },
   };
 }
 
