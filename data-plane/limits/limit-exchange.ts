@@ -13,6 +13,7 @@ import { LogClock } from '../../shared/limits/log-clock.ts';
 import { cutOffMs } from '../../shared/limits/standing-share.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { monotonicMs } from '../../shared/runtime/monotonic.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { ExchangeFile } from './exchange-file.ts';
@@ -195,11 +196,11 @@ export class LimitExchange {
 
   /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
   get clockAheadMs(): number {
-    return this.#clock.aheadMs(performance.now(), Date.now());
+    return this.#clock.aheadMs(monotonicMs(), Date.now());
   }
 
   #wallMs(): number {
-    return this.#clock.wallMs(performance.now(), Date.now());
+    return this.#clock.wallMs(monotonicMs(), Date.now());
   }
 
   #rest(): Promise<void> | undefined {

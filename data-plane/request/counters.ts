@@ -73,8 +73,9 @@ export class LocalCounters implements Counters {
   }
 
   window(subject: string, nowMs: number, limit: number | null = null): RateWindow {
-    const startMs = this.#minuteOf(subject, nowMs);
-    const endsAtMs = startMs + windowMs - this.#clockAheadMs;
+    const aheadMs = this.#clockAheadMs;
+    const startMs = windowStartMs(subject, nowMs + aheadMs);
+    const endsAtMs = startMs + windowMs - aheadMs;
     if (limit !== null && this.#fleet !== undefined && isFleetWide(subject))
       return { used: this.#fleet.taken({ subject, window: startMs, limit }, 1), endsAtMs };
     const minute = this.#minutes.get(subject);

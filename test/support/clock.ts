@@ -1,7 +1,7 @@
 /**
- * Moves the wall clock of this process forward, and the time of embedded logs with it, for tests of minutes, expiry and age. It
- * continues to run meanwhile, and timers and `performance.now` are left alone. A gateway takes a leap of over 30 s for a clock
- * that was set, and labels minutes as before for a second. Take it before a fleet is started: some hold on to `Date.now`.
+ * Moves the clock of this process forward, for tests of minutes, expiry and age: the wall clock, and the monotonic one of the
+ * machine, because a gateway would notice a wall clock that was set. It continues to run meanwhile, and timers and
+ * `performance.now` are left alone. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';

@@ -2,6 +2,7 @@
  * The time of an embedded log, which continues by the monotonic clock that all processes of a machine share. So the records of one
  * whose wall clock is wrong have the time of all others, as a broker would give it to them. Called within the transaction of an append.
  */
+import { monotonicMs } from '../../runtime/monotonic.ts';
 import type { Database, Statement } from '../../runtime/sqlite.ts';
 
 export const logTimeSql = `
@@ -29,12 +30,12 @@ export class LogTime {
   readonly #keep: Statement;
   readonly #monotonicMs: () => number;
 
-  constructor(db: Database, monotonicMs = () => Number(process.hrtime.bigint() / 1_000_000n)) {
+  constructor(db: Database, nowMs: () => number = monotonicMs) {
     this.#last = db.prepare(
       'SELECT at_ms AS atMs, monotonic_ms AS monotonicMs, off_since_ms AS offSinceMs FROM log_time',
     );
     this.#keep = db.prepare('INSERT OR REPLACE INTO log_time VALUES (0, ?, ?, ?)');
-    this.#monotonicMs = monotonicMs;
+    this.#monotonicMs = nowMs;
   }
 
   /** The time of records that are appended now by a process with this wall clock. */
