@@ -113,6 +113,20 @@ test('no node takes more than three times the mean at one moment', () => {
   );
 });
 
+test.each([
+  ['one prefix', () => [1, 2]],
+  ['four system prompts', (at: number) => [at % 4, 100 + at]],
+])('a cold burst leaves no node idle beside a busy one, and none has twice the mean: %s', (_, prefixes) => {
+  const { affinity, load } = gateway();
+  for (let at = 0; at < 64; at++) {
+    load.begin(affinity.choose(eight, ask(prefixes(at)))?.node ?? '');
+    const counts = eight.map(({ node }) => load.inFlight(node));
+    const [least, most] = [Math.min(...counts), Math.max(...counts)];
+    if (least === 0) expect(most).toBeLessThanOrEqual(2);
+    expect(most).toBeLessThanOrEqual(Math.max(2, (2 * (at + 1)) / 8));
+  }
+});
+
 test('requests that all have one prefix are spread over as many nodes as their load needs', () => {
   const { affinity, load, clock } = gateway();
   const open: string[] = [];

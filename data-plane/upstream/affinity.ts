@@ -6,7 +6,7 @@
  * that draws more than a node's share of the load (a system prompt that all have) has as many homes as its load needs, and
  * the next longer prefix chooses among them. Prefixes behind the deciding one are kept in a table: a conversation that was
  * sent elsewhere because its home was full stays there. A node above 1.35 times the mean of the candidates takes none that is
- * new to it, and one above 1.5 times the mean none at all.
+ * new to it, and one above 1.5 times the mean none at all. A burst spreads at once, although the average shows it late.
  * The load is that of this gateway's own requests.
  * Keys are keyed by a secret that gateways share and by the tenant, so no tenant can aim at the node of another.
  */
@@ -76,6 +76,9 @@ const loadBand = 0.35;
 const loadSeenMost = 1.5;
 /** Never more than this times the mean at one moment. */
 const loadFactorMost = 3;
+/** The same in a burst: more are in flight than this times what the average shows, which says nothing of it yet. */
+const burstFactor = 2;
+const loadFactorInBurst = 1 + loadBand;
 /** A node takes so many on average, and at one moment, whatever the mean: an engine works on several at once. */
 const loadAlways = 1.5;
 const loadAlwaysNow = 2;
@@ -116,8 +119,8 @@ export class Affinity {
     const seed = hashOf(hashOf(this.#secret, request.group), tenant);
     const group = this.#groupOf(request.group, open);
     const levels = this.#levels(open, group, { sharer, prefixes, seed });
-    const below = this.#below(open);
     const known: Load = { loads: group.loads, mean: meanOf(open, group) };
+    const below = this.#below(open, known.mean);
     const taking = takingOf(below, known, levels[levels.length - 1]?.key ?? 0);
     const rest = { sharer, prefixes: prefixes.slice(levels.length), seed };
     const seen = this.#seenAt(keepingOf(below, known), rest);
@@ -130,10 +133,14 @@ export class Affinity {
     return chosen;
   }
 
-  /** The nodes that have room at this moment. */
-  #below<Of extends Candidate>(open: readonly Of[]): readonly Of[] {
-    const mostNow = Math.max(loadAlwaysNow, (loadFactorMost * inFlightAt(open, this.#load)) / open.length);
-    return open.filter(({ node }) => this.#load.inFlight(node) < mostNow);
+  /** The nodes that have room at this moment. In a burst, no node takes more than any engine works on at once while one is idle. */
+  #below<Of extends Candidate>(open: readonly Of[], averageMean: number): readonly Of[] {
+    const inFlight = open.map(({ node }) => this.#load.inFlight(node));
+    const mean = inFlight.reduce((sum, count) => sum + count, 0) / open.length;
+    const isBurst = mean > burstFactor * averageMean;
+    const factor = isBurst ? loadFactorInBurst : loadFactorMost;
+    const most = isBurst && inFlight.includes(0) ? loadAlwaysNow : Math.max(loadAlwaysNow, factor * mean);
+    return open.filter((_, index) => (inFlight[index] ?? 0) < most);
   }
 
   /** The homes of one prefix after the other, each among those of the one before, until there is one home. */
@@ -239,12 +246,6 @@ function meanOf(open: readonly Candidate[], { loads }: Group): number {
   let sum = 0;
   for (const { node } of open) sum += loads.get(node) ?? 0;
   return sum / open.length;
-}
-
-function inFlightAt(candidates: readonly Candidate[], load: NodeLoad): number {
-  let sum = 0;
-  for (const { node } of candidates) sum += load.inFlight(node);
-  return sum;
 }
 
 /** Nodes that a prefix with so many requests in flight needs: a power of four, so that gateways agree where their figures differ. */

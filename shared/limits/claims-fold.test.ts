@@ -58,6 +58,24 @@ test('a process gets no more than the others leave, keeps what it holds, and wha
   expect(log.append('b', { used: 2, claim: 0 })).toBe(2);
 });
 
+test.each([
+  ['in flight', inFlightWindow, [5, 6, 4]],
+  ['a minute', minute, [5, 6, 6]],
+])('what others use is the sum of their last records, also of those that ended: %s', (_, window, sums) => {
+  const log = new Log(window);
+  const others = () => log.fold.usedByOthers('a', { subject: 'acme', window });
+  expect(others()).toBe(0);
+  log.append('a', { used: 3, claim: 3 });
+  log.append('b', { used: 1, claim: 4 });
+  log.append('c', { used: 4, claim: 4 });
+  const seen = [others()];
+  log.append('b', { used: 2, claim: 2 });
+  seen.push(others());
+  log.append('a', undefined, { ended: [['b', log.offset]] });
+  seen.push(others());
+  expect(seen).toEqual(sums);
+});
+
 test('a record that is doubled or late, or of a process that has ended, changes nothing', () => {
   const log = new Log();
   log.append('a', { claim: 5 });

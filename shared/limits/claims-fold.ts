@@ -145,9 +145,8 @@ export class ClaimsFold implements Members {
 
   /** What others use by their last records; a weight in flight may have ended since. */
   usedByOthers(process: string, limit: LimitName): number {
-    let used = 0;
-    for (const [other, cell] of this.row(limit)?.cells ?? []) if (other !== process) used += cell.used;
-    return used;
+    const row = this.row(limit);
+    return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
   /**

@@ -33,6 +33,8 @@ export interface LimitRow {
   readonly cells: Map<string, Cell>;
   /** Sum of the claims. */
   claimed: number;
+  /** Sum of what is used, by the last records. */
+  used: number;
   /** Processes that asked for more than they got. */
   short: number;
   /** Of whom the two sums below are. */
@@ -150,6 +152,7 @@ export class ClaimsRows {
         continue;
       }
       row.claimed -= cell.claim;
+      row.used -= cell.used;
       row.cells.delete(process);
     }
   }
@@ -157,6 +160,7 @@ export class ClaimsRows {
   #set(row: LimitRow, process: string, cell: Cell, now: Cell): void {
     const { above, below } = this.#part(row, process, cell);
     row.claimed += now.claim - cell.claim;
+    row.used += now.used - cell.used;
     row.short -= Number(this.#isShort(row, process, cell));
     Object.assign(cell, now);
     const after = this.#part(row, process, cell);
@@ -248,7 +252,7 @@ export class ClaimsRows {
       rows = new Map();
       this.#windows.set(window, rows);
     }
-    const sums = { claimed: 0, short: 0, epoch: -1, members: 0, above: 0, below: 0 };
+    const sums = { claimed: 0, used: 0, short: 0, epoch: -1, members: 0, above: 0, below: 0 };
     const row = { subject, window, limit, cells: new Map(), ...sums };
     rows.set(subject, row);
     this.#size++;

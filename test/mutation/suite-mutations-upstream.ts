@@ -36,7 +36,8 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         'const open = candidates;',
         'not ejected',
       ],
-      ['a loaded node takes no more', 'this.#load.inFlight(node) < mostNow', 'mostNow > 0', 'at one moment'],
+      ['a loaded node takes no more', '(inFlight[index] ?? 0) < most', 'most > 0', 'at one moment'],
+      ['a burst spreads', 'const isBurst = mean', 'const isBurst = -mean', 'a cold burst'],
       [
         'a prefix with much load has several homes',
         'return parts <= 1 ? 1 :',
