@@ -63,7 +63,8 @@ export function controlPlaneCommand(program: Command): void {
     protectedOption(
       '--oidc-issuer <url>',
       'identity provider by which people sign in to the console',
-    ).argParser(parseUrl),
+      parseUrl,
+    ),
     protectedOption('--oidc-client-id <id>', 'the console as the identity provider knows it'),
     protectedOption('--oidc-client-secret-file <file>', 'file with the secret of that client'),
     protectedOption('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),

@@ -22,8 +22,15 @@ export function option(flags: string, description: string): Option {
 }
 
 /** The same for what protects: the file of a secret or key, who is trusted, or how people sign in. A blank value is refused. */
-export function protectedOption(flags: string, description: string): Option {
-  return new Option(flags, description).env(variableOf(flags)).argParser(notBlank);
+export function protectedOption<Value>(
+  flags: string,
+  description: string,
+  parse?: (text: string, before: Value | undefined) => Value,
+): Option {
+  return new Option(flags, description).env(variableOf(flags)).argParser<Value | string>((text, before) => {
+    const given = notBlank(text);
+    return parse === undefined ? given : parse(given, before as Value | undefined);
+  });
 }
 
 function notBlank(text: string): string {
@@ -96,12 +103,8 @@ function parseList(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',')];
 }
 
-function parseTrusted(value: string, before: readonly string[] = []): string[] {
-  return parseList(notBlank(value), before);
-}
-
 function parseProxies(value: string, before: readonly string[] = []): string[] {
-  const ranges = parseList(notBlank(value));
+  const ranges = parseList(value);
   if (ranges.every(isProxyRange)) return [...before, ...ranges];
   throw new InvalidArgumentError('It must be addresses or CIDR ranges, such as 10.0.0.0/8.');
 }
@@ -153,9 +156,8 @@ const common = {
     protectedOption(
       '--trust-signer <key>',
       'fingerprint, public key or PEM file; one of these must have signed the first record of the log; may be repeated',
-    )
-      .argParser(parseTrusted)
-      .default([]),
+      parseList,
+    ).default([]),
   allowUnsigned: () => flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
   acceptUnsignedUsage: () =>
     flag(
@@ -181,9 +183,8 @@ const common = {
     protectedOption(
       '--trusted-proxies <cidr>',
       'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
-    )
-      .argParser(parseProxies)
-      .default([]),
+      parseProxies,
+    ).default([]),
   consoleUrl: () =>
     option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links').argParser(
       parseUrl,

@@ -250,11 +250,8 @@ test('a gateway fetches no snapshot over plain HTTP from another machine, withou
     code: 1,
     stderr: expect.stringMatching(/https[\s\S]*--insecure-snapshots/),
   });
-  for (const [pin, code] of [
-    ['', 2],
-    ['no-such-file.pem', 1],
-  ] as const) {
+  for (const pin of ['', 'no-such-file.pem']) {
     const refusal = await fleet.cli([...args, '--trust-signer', pin]);
-    expect(refusal).toMatchObject({ code, stderr: expect.stringContaining('--trust-signer') });
+    expect(refusal).toMatchObject({ code: 2, stderr: expect.stringContaining('--trust-signer') });
   }
 });
