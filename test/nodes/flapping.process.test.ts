@@ -1,4 +1,4 @@
-// Goal: a node that comes and goes each second costs next to no commits, and no request while another node has the model.
+// Goal: an engine that comes and goes each second costs next to no commits, an agent none, and no request while another node has the model.
 // Method: two nodes serve one model. The engine of one, or the agent of one, comes and goes; a client asks all the while,
 // and the engine goes between two of its requests, because what an engine cuts off while it works is lost. FLAP_SECONDS.
 
@@ -132,7 +132,7 @@ test.concurrent('an engine that comes and goes each second is reported down once
   await until(async () => (await listedNode(replica.admin, flapping.node))?.up === true);
 });
 
-test.concurrent('an agent that comes and goes each second costs no more, and no request', async () => {
+test.concurrent('an agent that comes and goes each second, while its engine answers, costs no commit and no request', async () => {
   const model = 'echo-agent';
   const { flapping, agent } = await pair(model);
   const from = await replica.admin.position();
@@ -148,8 +148,7 @@ test.concurrent('an agent that comes and goes each second costs no more, and no 
   const commits = await commitsAbout(flapping.node, from);
   process.stdout.write(`${JSON.stringify({ flapping: 'agent', flapSeconds, commits, ...figures })}\n`);
   expect(figures.failed).toBe(0);
-  expect(commits).toBeGreaterThanOrEqual(1);
-  expect(commits).toBeLessThanOrEqual(commitsMax);
+  expect(commits).toBe(0);
   if (!running) await flapping.startAgent();
   await until(async () => (await listedNode(replica.admin, flapping.node))?.up === true);
 });
