@@ -77,7 +77,7 @@ const loadSeenMost = 1.5;
 /** Never more than this times the mean at one moment. */
 const loadFactorMost = 3;
 /** The same in a burst: more are in flight than this times what the average shows, which says nothing of it yet. */
-const burstFactor = 2;
+const burstFactor = 4;
 const loadFactorInBurst = 1 + loadBand;
 /** A node takes so many on average, and at one moment, whatever the mean: an engine works on several at once. */
 const loadAlways = 1.5;
