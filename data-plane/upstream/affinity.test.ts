@@ -116,7 +116,7 @@ test('no node takes more than three times the mean at one moment', () => {
 test.each([
   ['one prefix', () => [1, 2]],
   ['four system prompts', (at: number) => [at % 4, 100 + at]],
-])('a cold burst leaves no node idle beside a busy one, and none has twice the mean: %s', (_, prefixes) => {
+])('a cold burst leaves no node idle next to a busy one, and none has twice the mean: %s', (_, prefixes) => {
   const { affinity, load } = gateway();
   for (let at = 0; at < 64; at++) {
     load.begin(affinity.choose(eight, ask(prefixes(at)))?.node ?? '');
