@@ -23,7 +23,7 @@ const format = {
   sql: `
 CREATE TABLE IF NOT EXISTS record (
   offset INTEGER PRIMARY KEY,   -- from 0, without holes
-  at_ms INTEGER NOT NULL,       -- wall clock of the machine, ms since 1970; only trimming reads it
+  at_ms INTEGER NOT NULL,       -- time of the log, ms since 1970; see LogTime for limit topics
   value BLOB NOT NULL,          -- the raw bytes
   signature BLOB                -- Ed25519 over value
 ) STRICT;
