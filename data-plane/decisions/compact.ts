@@ -3,10 +3,11 @@
  * request's thread of what the request's record holds, so it copies numbers and ids, and no text of a caller but the name
  * of a model that the state knows.
  */
-import type { DecisionRecord, SeenLimit } from '../../schemas/decisions.ts';
+import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { EarlyRefusal, Milestones, RequestRecord } from '../request/gateway.ts';
+import type { UseCells } from '../request/seen-counters.ts';
 
-export type CompactCell = string | number | null;
+export type CompactCell = string | number | null | UseCells;
 export type CompactDecision = readonly CompactCell[];
 
 /** Of a caller's text that stays out: the message of a refusal, from this on. */
@@ -40,7 +41,7 @@ const names = [
   ...['accepted', 'read', 'shaped', 'decided', 'sent', 'begun', 'end'],
   // Only decisions about visitors have these.
   ...['networkTurns', 'visitorWindow', 'visitorsInFlight', 'visitorTokens'],
-  // Only where there were limits: their numbers, in one text.
+  // Only where there were limits: their numbers.
   ...['requests', 'concurrency', 'visitorRequests', 'visitorConcurrency'],
 ] as const;
 
@@ -86,25 +87,23 @@ export function compactEarly(
 }
 
 function addVisitors(cells: CompactCell[], { seen }: RequestRecord): void {
-  const { networkTurnsUsed, visitors } = seen ?? {};
-  const { requests, concurrency } = seen?.limits ?? {};
-  const uses = [requests, concurrency, visitors?.requests, visitors?.concurrency];
-  const isLimited = uses.some((use) => use !== undefined);
+  if (seen === undefined) return;
+  const { networkTurnsUsed, visitors, requests, concurrency } = seen;
+  const isLimited = requests !== undefined || concurrency !== undefined;
   if (networkTurnsUsed === undefined && visitors === undefined && !isLimited) return;
-  const { windowUsed = null, inFlight = null, tokens = null } = visitors ?? {};
-  cells.push(networkTurnsUsed ?? null, windowUsed, inFlight, tokens);
-  if (isLimited) for (const use of uses) cells.push(use === undefined ? null : useText(use));
+  if (visitors === undefined) cells.push(networkTurnsUsed ?? null, null, null, null);
+  else cells.push(networkTurnsUsed ?? null, visitors.windowUsed, visitors.inFlight, visitors.tokens);
+  cells.push(requests ?? null, concurrency ?? null);
+  if (visitors !== undefined) cells.push(visitors.requests ?? null, visitors.concurrency ?? null);
 }
 
 const useFields = ['here', 'room', 'elsewhere', 'held'] as const;
 
-function useText({ here, room, elsewhere, held }: SeenLimit): string {
-  return elsewhere === undefined ? `${here} ${room}` : `${here} ${room} ${elsewhere} ${held ?? elsewhere}`;
-}
-
+/** An earlier version kept the numbers as one text. */
 function useOf(cell: CompactCell | undefined): object | undefined {
-  if (typeof cell !== 'string') return undefined;
-  return Object.fromEntries(cell.split(' ').map((part, at) => [useFields[at], Number(part)]));
+  if (cell === undefined || typeof cell === 'number' || cell === null) return undefined;
+  const parts = typeof cell === 'string' ? cell.split(' ') : cell;
+  return Object.fromEntries(parts.map((part, at) => [useFields[at], Number(part)]));
 }
 
 function addCaller(cells: CompactCell[], record: RequestRecord): void {

@@ -1,12 +1,14 @@
 /** The counters of one decision, which remember what it read: they differ when it is explained. */
-import type { SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/visitor-limits.ts';
 
+/** Used here, and room; then what others used and held, where they share the limit: a list, as each request makes two. */
+export type UseCells = readonly number[];
+
 interface SeenLimits {
-  requests?: SeenLimit | undefined;
-  concurrency?: SeenLimit | undefined;
+  requests: UseCells | undefined;
+  concurrency: UseCells | undefined;
 }
 interface SeenVisitors extends SeenLimits {
   windowUsed: number;
@@ -26,7 +28,8 @@ export class SeenCounters implements Counters {
   /** Of all visitors together, where they were asked for. */
   visitors: SeenVisitors | undefined;
   /** Who used what was compared. */
-  readonly limits: SeenLimits = {};
+  requests: UseCells | undefined;
+  concurrency: UseCells | undefined;
 
   constructor(counters: Counters) {
     this.#counters = counters;
@@ -56,8 +59,10 @@ export class SeenCounters implements Counters {
     if (limit === null) return;
     const users = this.#counters.users?.(kind, subject, nowMs, limit);
     if (users === undefined || 'used' in users) return;
-    const seen = subject === visitorsSubject ? this.#ofVisitors() : this.limits;
-    seen[kind] = { ...users, room: Math.max(0, limit - used) };
+    const { here, elsewhere, held = elsewhere } = users;
+    const room = Math.max(0, limit - used);
+    const seen: SeenLimits = subject === visitorsSubject ? this.#ofVisitors() : this;
+    seen[kind] = elsewhere === undefined || held === undefined ? [here, room] : [here, room, elsewhere, held];
   }
 
   poolTokens(organisation: string, anchor: string, nowMs: number): number {
@@ -82,7 +87,7 @@ export class SeenCounters implements Counters {
   }
 
   #ofVisitors(): SeenVisitors {
-    this.visitors ??= { windowUsed: 0, inFlight: 0, tokens: 0 };
+    this.visitors ??= { windowUsed: 0, inFlight: 0, tokens: 0, requests: undefined, concurrency: undefined };
     return this.visitors;
   }
 }
