@@ -201,7 +201,8 @@ export class LimitExchange {
   get clockAheadMs(): number {
     const ownMs = Date.now();
     // A request asks several times, and the monotonic clock costs more than the rest of the answer.
-    if (ownMs !== this.#ahead.atMs) this.#ahead = { atMs: ownMs, ms: this.#clock.aheadMs(monotonicMs(), ownMs) };
+    if (ownMs !== this.#ahead.atMs)
+      this.#ahead = { atMs: ownMs, ms: this.#clock.aheadMs(monotonicMs(), ownMs) };
     return this.#ahead.ms;
   }
 

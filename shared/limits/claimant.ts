@@ -141,9 +141,9 @@ export class Claimant {
   /** What this process may use in all of the limit now. */
   room(limit: Limit, nowMs: number): number {
     const row = this.#fold.row(limit);
-    const own = this.#own.get(keyOf(limit));
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
     const isAlone = this.isAlone;
+    const own = isAlone ? undefined : this.#own.get(keyOf(limit));
     const smallest = isAlone ? claim : (own?.smallestSent() ?? claim);
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {

@@ -106,6 +106,11 @@ export class ClaimsRows {
     return shareOf(limit, this.#members.count(window));
   }
 
+  /** The same of a limit that is known, at most of what its row says. */
+  shareIn(row: LimitRow, limit: number): number {
+    return shareOf(Math.min(limit, row.limit), row.members);
+  }
+
   /** What the others leave of the limit: what is neither claimed nor their standing share. May be below 0. */
   left(row: LimitRow, process: string): number {
     const cell = row.cells.get(process);

@@ -56,7 +56,8 @@ export class StandingShare {
   /** As the log has it; 0 where the process is no member, or the share is less than one. */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
     if (!this.#fold.has(this.#process, window)) return 0;
-    return this.#fold.rows.shareOf(window, Math.min(limit, row?.limit ?? limit));
+    const { rows } = this.#fold;
+    return row === undefined ? rows.shareOf(window, limit) : rows.shareIn(row, limit);
   }
 
   /** What it may use of its share. Where the shares stop fitting into the limit, that does not grow. */
