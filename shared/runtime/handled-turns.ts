@@ -1,17 +1,24 @@
 /**
- * Bounds the requests that a listener handles in one turn of the event loop. Node reads a thousand ready connections in a turn, and
- * each that is answered at once sends its next request within it, so that no timer and no new connection would get its turn.
+ * Bounds the requests that a listener handles in one turn of the event loop, by number and by time. Node reads a thousand ready
+ * connections in a turn, and each that is answered at once sends its next request within it, so that no timer and no new
+ * connection would get its turn.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { peerOf } from './connections.ts';
 import { Rounds } from './rounds.ts';
 
-/** Those beyond the bound are handled in the next turns, of each connection one in its turn. */
+/** A turn that has lasted so long begins no further request. */
+const turnMsMax = 15;
+/** Those beyond the bounds are handled in the next turns, of each address one in its turn. */
 export function boundTurns(handle: RequestListener, handledMax: number): RequestListener {
   // The end of a turn is awaited from here on only: a listener that is not busy does not pay for it.
   const watchedFrom = handledMax / 4;
+  // Of those that wait, so many begin in a turn: what they do after their first wait is not seen here.
+  const resumedMax = Math.max(1, handledMax / 16);
   let handled = 0;
-  const waiting = new Rounds<Socket, readonly [IncomingMessage, ServerResponse]>();
+  /** When the first of them began, or the turn whose end is awaited was seen to last. */
+  let sinceMs = 0;
+  const waiting = new Rounds<string, readonly [IncomingMessage, ServerResponse]>();
   let isPlanned = false;
   const plan = (): void => {
     if (isPlanned) return;
@@ -20,16 +27,29 @@ export function boundTurns(handle: RequestListener, handledMax: number): Request
   };
   const nextTurn = (): void => {
     isPlanned = false;
-    for (handled = 0; handled < handledMax && waiting.size > 0; handled++) {
+    sinceMs = performance.now();
+    for (handled = 0; handled < resumedMax && waiting.size > 0; handled++) {
+      if (performance.now() - sinceMs > turnMsMax) break;
       const [request, response] = waiting.first();
       waiting.shift();
       handle(request, response);
     }
     if (handled > 0) plan();
   };
-  return (request, response) => {
+  const isOver = (): boolean => {
+    const nowMs = performance.now();
+    if (handled === 0) sinceMs = nowMs;
     if (handled >= watchedFrom) plan();
-    if (handled >= handledMax || waiting.size > 0) waiting.add(request.socket, [request, response]);
+    if (nowMs - sinceMs <= turnMsMax) return false;
+    if (isPlanned) return true;
+    // This turn may have begun just now, so it has the time once more.
+    sinceMs = nowMs;
+    plan();
+    return false;
+  };
+  return (request, response) => {
+    if (isOver() || handled >= handledMax || waiting.size > 0)
+      waiting.add(peerOf(request.socket.remoteAddress), [request, response]);
     else {
       handled++;
       handle(request, response);

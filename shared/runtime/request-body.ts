@@ -3,6 +3,7 @@
  * pieces one turn of the event loop reads. Nothing of it is logged or kept beyond its request.
  */
 import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import type { MemoryBudget, MemoryShortage } from './byte-budget.ts';
 import { ChunkBuffer } from './chunk-buffer.ts';
 import { Ticker, type Timed } from './ticker.ts';
@@ -19,6 +20,8 @@ const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000, ticker: new Ticker
 
 /** Pieces of a body read before other connections get their turn. */
 const piecesInTurnMax = 512;
+/** No client sends so many in a row of fewer bytes on average. */
+const pieceBytesMin = 16;
 /** How long the rest of a refused request's body may take, and how large it may be. */
 const restMsMax = 10_000;
 const restBytesMax = 64 * 1024 * 1024;
@@ -74,7 +77,7 @@ export function discardRest(request: IncomingMessage): void {
   request.on('error', () => undefined);
   const turns = new Turns();
   request.on('data', (chunk: Buffer) => {
-    turns.count(request);
+    turns.count(request, chunk.length);
     bytes += chunk.length;
     if (bytes > restBytesMax) request.destroy();
   });
@@ -90,15 +93,45 @@ export function discardRest(request: IncomingMessage): void {
  */
 class Turns {
   #pieces = 0;
+  #bytes = 0;
 
   /** Called for each piece. */
-  count({ socket }: IncomingMessage): void {
+  count(request: IncomingMessage, bytes: number): void {
     this.#pieces += 1;
+    this.#bytes += bytes;
     if (this.#pieces < piecesInTurnMax) return;
+    const { socket } = request;
+    if (this.#bytes < this.#pieces * pieceBytesMin) endInPieces(socket);
     this.#pieces = 0;
+    this.#bytes = 0;
+    if (socket.destroyed) return;
     socket.pause();
     setImmediate(() => socket.resume());
   }
+}
+
+interface ParsedSocket extends Socket {
+  readonly parser?: { [key: string]: unknown } | null;
+}
+
+/**
+ * Ends a connection whose body comes in very small pieces. All that was read is parsed to its end nevertheless, at 10 us for each of
+ * ten thousand pieces, because Node copies each before anybody can refuse it; so its parser is not asked for them any more.
+ */
+function endInPieces(socket: ParsedSocket): void {
+  const parser = socket.parser ?? {};
+  const [key, onBody] = Object.entries(parser).find(([, value]) => isOnBody(value)) ?? [];
+  socket.destroy();
+  if (key === undefined) return;
+  parser[key] = null;
+  // It is used again for other connections.
+  socket.once('close', () => {
+    parser[key] = onBody;
+  });
+}
+
+function isOnBody(value: unknown): boolean {
+  return typeof value === 'function' && value.name === 'parserOnBody';
 }
 
 /** Its pace is watched from its head on, so that one of which nothing comes is not waited for either. */
@@ -146,7 +179,7 @@ class IncomingBody implements Body, Timed {
   };
 
   onPiece(piece: Buffer): void {
-    this.#turns.count(this.#request);
+    this.#turns.count(this.#request, piece.length);
     if (this.#settled) return;
     const { bytesMax, memory } = this.#bounds;
     if (this.bytes.length + piece.length > bytesMax) this.#refuse('large');

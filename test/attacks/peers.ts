@@ -1,7 +1,7 @@
 /** What hostile clients do with connections: hold them, feed them slowly, or ask again and again over many. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
 
 export interface Head {
@@ -36,8 +36,11 @@ export function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
+/** The attacks come from another address than those who are to be answered meanwhile, as they would. */
+const hostileAddress = process.platform === 'linux' ? '127.0.0.9' : undefined;
+
 async function openOrNone(url: string): Promise<RawPeer | undefined> {
-  return RawPeer.open(endpointOf(url)).catch(() => undefined);
+  return RawPeer.open(endpointOf(url), { from: hostileAddress }).catch(() => undefined);
 }
 
 export interface Held {
@@ -80,9 +83,10 @@ export async function flood(
   counts = new Map<number, number>(),
 ): Promise<ReadonlyMap<number, number>> {
   const { host, port } = endpointOf(url);
+  const localAddress = hostileAddress;
   const one = async (): Promise<void> => {
     while (!signal.aborted) {
-      const socket = connect({ host, port, noDelay: true }, () => socket.write(bytes));
+      const socket = connect({ host, port, localAddress, noDelay: true }, () => socket.write(bytes));
       const leave = (): Socket => socket.destroy();
       signal.addEventListener('abort', leave, { once: true });
       socket.on('error', () => undefined);
@@ -113,7 +117,11 @@ export async function oneByteChunks(url: string, head: string, signal: AbortSign
     const leave = (): void => peer.close();
     signal.addEventListener('abort', leave, { once: true });
     await peer.send(head);
-    while (!signal.aborted && !peer.isClosed) await peer.send(chunks);
+    while (!signal.aborted && !peer.isClosed) {
+      await peer.send(chunks);
+      // One that cannot be written to any more is closed in a later turn.
+      await nextTurn();
+    }
     signal.removeEventListener('abort', leave);
     peer.close();
   }
@@ -127,7 +135,7 @@ export async function holdUnread(
 ): Promise<void> {
   const { host, port } = endpointOf(url);
   const sockets = Array.from({ length: count }, () => {
-    const socket = connect({ host, port }, () => socket.write(bytes));
+    const socket = connect({ host, port, localAddress: hostileAddress }, () => socket.write(bytes));
     return socket.on('error', () => undefined).pause();
   });
   await aborted(signal);

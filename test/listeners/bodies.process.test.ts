@@ -143,7 +143,7 @@ describe.each(names)('%s', (name) => {
     if (listener.kind !== 'node') expect(grown).toBeLessThan(heldMiBMax(listener));
   });
 
-  test('a body of one-byte chunks holds memory for its bytes, and others are served', async () => {
+  test('a body of one-byte chunks ends its connection, and others are served', async () => {
     const listener = listenerOf();
     const block = Buffer.from('1\r\n \r\n'.repeat(20_000));
     const grown = await grownMiB(listener, async () => {
@@ -152,9 +152,7 @@ describe.each(names)('%s', (name) => {
       for (let n = 0; n < 40; n++) await peer.send(block);
       await peer.send('0\r\n\r\n');
       await expectOtherServed(listener);
-      // All of it was read where the body is answered, and a client that was refused before may be cut off.
-      await peer.received(/\r\n\r\n/);
-      peer.close();
+      await peer.closed;
     });
     figures.push(`${name}: 800 000 one-byte chunks: ${grown.toFixed(0)} MiB more`);
     expect(grown).toBeLessThan(heldMiBMax(listener));

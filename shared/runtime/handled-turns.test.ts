@@ -1,0 +1,45 @@
+/** Requests of many connections in one turn of the event loop, over real sockets: whose are handled before whose. */
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { Registry } from 'prom-client';
+import { expect, test } from 'vitest';
+import { RawPeer } from '../../test/support/raw-peer.ts';
+import { Connections } from './connections.ts';
+import { createHttpServer } from './http-server.ts';
+import { pipelinedMax } from './pipelining.ts';
+
+const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`;
+const workMs = 8;
+const hostileCount = 60;
+
+function work(): void {
+  for (const untilMs = performance.now() + workMs; performance.now() < untilMs; );
+}
+
+test('requests that take long leave the turn to a caller from another address after a few', async () => {
+  const handled: string[] = [];
+  let other: RawPeer | undefined;
+  const settings = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000 } as const;
+  const connections = new Connections({ registry: new Registry() });
+  const server = createHttpServer(
+    { name: 'api', badHttp: 'handler', connections, ...settings },
+    (request, response) => {
+      if (handled.push(String(request.url)) === 1) void other?.send(get('/other'));
+      if (request.url === '/hostile') work();
+      response.end('ok');
+    },
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const at = { host: '127.0.0.1', port: (server.address() as AddressInfo).port, tls: false };
+  other = await RawPeer.open(at);
+  const hostile = await Promise.all(
+    Array.from({ length: hostileCount }, () => RawPeer.open(at, { from: '127.0.0.9' })),
+  );
+  for (const peer of hostile) void peer.send(get('/hostile').repeat(pipelinedMax));
+  await other.received(/200 OK/);
+  expect(handled.indexOf('/other')).toBeLessThan(hostileCount / 4);
+  for (const peer of [...hostile, other]) peer.close();
+  server.close();
+  server.closeAllConnections();
+});
