@@ -1,0 +1,52 @@
+/** Cold bursts below every limit over two and ten gateways on Kafka. */
+import { afterAll, beforeAll, test } from 'vitest';
+import { type Kafka, startKafka } from '../kafka/broker.ts';
+import { busy, nobodyRefused, WideFleet } from './bursts.ts';
+
+let kafka: Kafka;
+let fleet: WideFleet;
+beforeAll(async () => {
+  kafka = await startKafka();
+  fleet = new WideFleet({ logUrl: kafka.url, timeoutMs: 60_000 });
+  await fleet.begin();
+}, 120_000);
+afterAll(async () => {
+  await fleet?.close();
+  await kafka?.stop();
+});
+
+/** The broker stands still for a second, again and again. */
+function slowLog(): { stop(): void } {
+  let isFrozen = false;
+  const turn = (): void => {
+    if (isFrozen) kafka.thaw(1);
+    else kafka.freeze(1);
+    isFrozen = !isFrozen;
+    timer = setTimeout(turn, isFrozen ? 1000 : 100);
+  };
+  let timer = setTimeout(turn, 0);
+  return {
+    stop: () => {
+      clearTimeout(timer);
+      if (isFrozen) kafka.thaw(1);
+    },
+  };
+}
+
+const disturbances = {
+  calm: () => ({ stop: () => undefined }),
+  busy,
+  'a log that answers after a second': slowLog,
+};
+
+test.each(
+  [2, 10].flatMap((gateways) =>
+    Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
+  ),
+)(
+  'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways on Kafka: $name',
+  async ({ gateways, disturb }) => {
+    await fleet.grow(gateways);
+    await nobodyRefused(fleet, disturb);
+  },
+);

@@ -1,0 +1,49 @@
+/** Cold bursts below every limit over two and ten gateways on the embedded log. */
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { afterAll, beforeAll, test } from 'vitest';
+import { busy, nobodyRefused, WideFleet } from './bursts.ts';
+
+let fleet: WideFleet;
+beforeAll(async () => {
+  fleet = new WideFleet({});
+  await fleet.begin();
+});
+afterAll(() => fleet?.close());
+
+/** Nobody can append to the topic of gauges for a second, again and again. */
+function slowLog(): { stop(): void } {
+  const db = new Database(join(fleet.logFolder, 'headgate.gauges.db'), { timeout: 5000 });
+  let isHeld = false;
+  const turn = (): void => {
+    db.exec(isHeld ? 'COMMIT' : 'BEGIN IMMEDIATE');
+    isHeld = !isHeld;
+    timer = setTimeout(turn, isHeld ? 1000 : 20);
+  };
+  let timer = setTimeout(turn, 0);
+  return {
+    stop: () => {
+      clearTimeout(timer);
+      if (isHeld) db.exec('COMMIT');
+      db.close();
+    },
+  };
+}
+
+const disturbances = {
+  calm: () => ({ stop: () => undefined }),
+  busy,
+  'a log that answers after a second': slowLog,
+};
+
+test.each(
+  [2, 10].flatMap((gateways) =>
+    Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
+  ),
+)(
+  'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways: $name',
+  async ({ gateways, disturb }) => {
+    await fleet.grow(gateways);
+    await nobodyRefused(fleet, disturb);
+  },
+);

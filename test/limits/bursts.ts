@@ -1,0 +1,106 @@
+/**
+ * Cold bursts far below every limit: whatever the log or the processors do, nobody is refused and nobody waits for a share. The
+ * same on both logs. A limit must not refuse because the log is slow.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { expect } from 'vitest';
+import { type GatewayProcess, model, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+/** Of each case, in bursts of organisations that no case has used. */
+const burstsOfCase = 2;
+const inBurst = 100;
+const organisations = Array.from({ length: 32 }, (_, index) => `wide-${index}`);
+const smallBytes = 10;
+const largeBytes = 100_000;
+
+export class WideFleet extends ProcessFleet {
+  readonly gateways: GatewayProcess[] = [];
+  readonly #keys = new Map<string, string>();
+  readonly #unused = [...organisations];
+
+  async begin(): Promise<void> {
+    const plane = await this.serve<Plane['ready']>('control-plane', 'plane');
+    const node = await this.simNode('node', '--models', model);
+    const admin = this.admin(plane);
+    await admin.apply({
+      version: 1,
+      models: [{ id: model, family: 'echo', weight: 1 }],
+      tiers: [{ id: 'Wide', models: '*', requestsPerMinute: 1_000_000, concurrency: 100_000 }],
+      pool: { models: [model], nodes: [{ id: 'pool-1', url: node.ready.url, dialect: 'vllm' }] },
+      organisations: organisations.map((id) => ({ id, name: id, tier: 'Wide' })),
+    });
+    for (const id of organisations) this.#keys.set(id, (await admin.createKey(id, 'k')).value);
+  }
+
+  async grow(count: number): Promise<void> {
+    while (this.gateways.length < count) {
+      const names = Array.from({ length: Math.min(4, count - this.gateways.length) }, (_, index) => index);
+      const from = this.gateways.length;
+      const started = names.map((index) =>
+        this.serve<GatewayProcess['ready']>('gateway', `gateway-${from + index}`),
+      );
+      this.gateways.push(...(await Promise.all(started)));
+    }
+    const last = organisations.at(-1) ?? '';
+    for (const gateway of this.gateways) await until(async () => (await this.#models(gateway, last)) === 200);
+  }
+
+  async #models({ ready }: GatewayProcess, organisation: string): Promise<number> {
+    const headers = { authorization: `Bearer ${this.#keys.get(organisation)}` };
+    const response = await fetch(`${ready.api}/models`, { headers });
+    await response.text();
+    return response.status;
+  }
+
+  /** Statuses of a cold burst of one organisation, all of it at one gateway or spread over all. */
+  async burst(gateways: readonly GatewayProcess[], bytes: number): Promise<ReadonlyMap<number, number>> {
+    const organisation = this.#unused.shift() ?? '';
+    const statuses = new Map<number, number>();
+    const one = async ({ ready }: GatewayProcess): Promise<void> => {
+      const response = await fetch(`${ready.api}/chat/completions`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${this.#keys.get(organisation)}`,
+          'content-type': 'application/json',
+        },
+        body: JSON.stringify({
+          ...{ model, max_tokens: 1 },
+          messages: [{ role: 'user', content: 'x '.repeat(bytes / 2) }],
+        }),
+      });
+      await response.text();
+      statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
+    };
+    await Promise.all(
+      Array.from({ length: inBurst }, (_, index) => one(gateways[index % gateways.length] as GatewayProcess)),
+    );
+    return statuses;
+  }
+}
+
+/** Keeps the processors busy: more processes than processors. */
+export function busy(): { stop(): void } {
+  const burners: ChildProcess[] = Array.from({ length: 4 }, () =>
+    spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }),
+  );
+  return { stop: () => burners.forEach((burner) => burner.kill('SIGKILL')) };
+}
+
+/** Starts something that disturbs, and gives what ends it. */
+export type Disturbance = () => { stop(): unknown };
+
+/** Bursts of small and of large prompts, at one gateway and over all of them. */
+export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Promise<void> {
+  const { gateways } = fleet;
+  for (const bytes of [smallBytes, largeBytes])
+    for (let burst = 0; burst < burstsOfCase; burst++) {
+      const disturbance = disturb();
+      try {
+        const statuses = await fleet.burst(burst === 0 ? gateways.slice(0, 1) : gateways, bytes);
+        expect(Object.fromEntries(statuses), `${bytes} bytes, burst ${burst}`).toEqual({ 200: inBurst });
+      } finally {
+        await disturbance.stop();
+      }
+    }
+}
