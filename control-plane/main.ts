@@ -29,7 +29,8 @@ import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../shared/status/status-board.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
-import { countUsageRows } from '../shared/usage/usage-metrics.ts';
+import type { UsageFile } from '../shared/usage/usage-file.ts';
+import { countUsageFaults, countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
@@ -237,7 +238,7 @@ async function serve(
   observeResources(registry, settings);
   closers.add(observeTopics({ log, registry, logger }));
   const connections = new Connections({ registry, logger, limits: settings.connections });
-  const { app, console } = await listen(
+  const { app, console, usageFile } = await listen(
     settings,
     log,
     state,
@@ -248,9 +249,9 @@ async function serve(
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
     replica: name,
-    ...{ log, snapshot, board, replicator },
-    signer,
+    ...{ log, snapshot, board, replicator, signer },
     agents: nodes.agents,
+    usageFile: () => usageFile.state,
     metrics: state.metrics,
     drain,
     certificate: settings.certificate,
@@ -284,7 +285,11 @@ async function listen(
   state: State,
   parts: Pick<AdminContext, 'board' | 'agents' | 'live' | 'drain'> & { readonly connections: Connections },
   closers: Closers,
-): Promise<{ app: Awaited<ReturnType<typeof createAdminApp>>; console: string | undefined }> {
+): Promise<{
+  app: Awaited<ReturnType<typeof createAdminApp>>;
+  console: string | undefined;
+  usageFile: UsageFile;
+}> {
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
   const { snapshot, replicator, writer, fleetMemory, metrics, signer } = state;
   const usage = await openUsage({
@@ -295,6 +300,7 @@ async function listen(
   });
   closers.add(() => usage.close());
   countUsageRows(metrics.registry, usage.counts);
+  countUsageFaults(metrics.registry, usage.file);
   const counters = openFleetCounters(settings, usage.reader, metrics.registry);
   closers.add(() => counters.stop());
   counters.start();
@@ -320,6 +326,7 @@ async function listen(
     ...callerBounds(logger),
     askTimeoutMs: settings.askTimeoutMs,
     usageCounts: usage.counts,
+    usageFile: () => usage.file.state,
     acceptsUnsignedUsage: settings.acceptUnsignedUsage,
     listener: () => adminListener(settings),
     dataDir: settings.dataDir,
@@ -338,9 +345,10 @@ async function listen(
   const { bind: host, port, portFlag = '--port' } = settings;
   await openHttpApp(app, { host, port, portFlag }, closers);
   parts.drain.countRequests(app.server);
-  if (!settings.console) return { app, console: undefined };
+  const { file: usageFile } = usage;
+  if (!settings.console) return { app, console: undefined, usageFile };
   const people = { connections: parts.connections, certificate, dataDir: settings.dataDir };
-  return { app, console: await startConsole(settings.console, context, people, closers) };
+  return { app, console: await startConsole(settings.console, context, people, closers), usageFile };
 }
 
 /** Every past state, on a thread of its own. */

@@ -101,6 +101,36 @@ export function readUsageRow(value: unknown): ReadUsageRow | undefined {
   return row === undefined ? { incarnation, n, text } : { incarnation, n, text, row };
 }
 
+/**
+ * A row that was read and kept as JSON; undefined where it is none any more. Only what its readers rely on is looked at, because an
+ * earlier build may have taken names that this one does not. Total: never throws.
+ */
+export function readKeptRow(body: string): UsageRow | undefined {
+  try {
+    const row = JSON.parse(body) as UsageRow | null;
+    return row !== null && isKept(row) ? row : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isKept({
+  at,
+  organisation,
+  key = '',
+  draw,
+  model,
+  promptTokens,
+  completionTokens,
+}: UsageRow): boolean {
+  return (
+    [at, organisation ?? '', key, draw, model].every((text) => typeof text === 'string') &&
+    Number.isFinite(Date.parse(at)) &&
+    Number.isSafeInteger(promptTokens) &&
+    Number.isSafeInteger(completionTokens)
+  );
+}
+
 /** Undefined where the value is nested too deeply to be written. */
 function textOf(value: unknown): string | undefined {
   try {

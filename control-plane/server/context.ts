@@ -10,6 +10,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { UsageFileState } from '../../shared/usage/usage-file.ts';
 import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { type Actor, callerName } from '../commands/authorise.ts';
@@ -55,6 +56,8 @@ export interface AdminContext {
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
   /** Usage without a MAC counts. */
   readonly acceptsUnsignedUsage?: boolean | undefined;
+  /** What is known of damage in usage.db; absent where nothing looks for it. */
+  readonly usageFile?: (() => UsageFileState) | undefined;
   /** The listener of the admin API. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
   /** The folder of this process alone. */

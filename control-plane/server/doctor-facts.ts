@@ -260,7 +260,7 @@ function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
 const comparedMax = 200;
 
 function limitFacts(context: AdminContext): DoctorFacts['limits'] {
-  const { snapshot, usage, usageCounts, acceptsUnsignedUsage, counters } = context;
+  const { snapshot, usage, usageCounts, usageFile, acceptsUnsignedUsage, counters } = context;
   const { db } = snapshot;
   const differing = listOrganisations(db, comparedMax).flatMap(({ id: organisation }) =>
     usage
@@ -280,6 +280,7 @@ function limitFacts(context: AdminContext): DoctorFacts['limits'] {
     .map(({ id }) => id);
   return {
     ...{ differing, unlimitedTiers, acceptsUnsigned: acceptsUnsignedUsage === true },
+    unreadable: usageFile?.().faults,
     overweight: listOverweight(db).map((pair) => ({
       ...{ tier: pair.tier, model: pair.model },
       ...{ text: overweightText(pair), next: overweightNext(pair) },

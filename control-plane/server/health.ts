@@ -12,6 +12,7 @@ import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { UsageFileState } from '../../shared/usage/usage-file.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { NodeRow } from '../nodes/node-health.ts';
@@ -28,6 +29,7 @@ interface Replica {
   readonly agents: AgentSessions;
   readonly signer: Signer | undefined;
   readonly board: StatusBoard;
+  readonly usageFile: () => UsageFileState;
 }
 
 export interface HealthSettings extends Replica, ListenAddress {
@@ -94,8 +96,18 @@ function checks(view: Replica): Check[] {
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
     // For operators only: a misconfigured gateway is no reason to fail this replica.
     { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
+    { name: 'usage', ok: true, detail: usageDetail(view.usageFile()) },
     ...findings(view),
   ];
+}
+
+/** For operators only: what can be read is right to be read. */
+function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState): string {
+  if (first !== undefined)
+    return `usage.db is damaged: ${first.object}: ${first.text}${more.length > 0 ? `; ${more.length} more` : ''}`;
+  return checkedMsAgo === undefined
+    ? 'not checked yet'
+    : `checked ${Math.round(checkedMsAgo / 60_000)} min ago`;
 }
 
 /** What doctor finds of the log and the processes; for operators only, as above. */

@@ -177,6 +177,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
     'HG7005 warn acme',
   ],
   [limits({ overweight: [{ tier: 'Team', model: 'm', text: 'a', next: 'b' }] }), 'HG7006 warn Team/m'],
+  [limits({ unreadable: [{ object: 'request 7', text: 'a' }] }), 'HG7007 fail request 7'],
   [listener({ isLoopback: false, daysLeft: 5 }), 'HG8001 warn admin'],
   [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
   [listener({ isLoopback: false }), 'HG8002 warn admin'],

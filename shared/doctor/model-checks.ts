@@ -244,6 +244,20 @@ export const limitChecks: readonly DoctorCheck[] = [
       ),
     ),
   },
+  {
+    code: 'HG7007',
+    well: 'usage.db is not damaged',
+    find: of('limits', ({ unreadable = [] }) =>
+      unreadable.map(
+        ({ object, text }): Finding => ({
+          level: 'fail',
+          object,
+          text,
+          next: 'replace usage.db of this replica by a backup or the copy of another one: see docs/operate.md',
+        }),
+      ),
+    ),
+  },
 ];
 
 export const consoleChecks: readonly DoctorCheck[] = [

@@ -7,6 +7,7 @@ import { usageKeepSeconds, usageTopic } from '../../schemas/usage.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { UsageFile } from './usage-file.ts';
 import type { FoldCounts } from './usage-fold.ts';
 import { usageLogAt } from './usage-log.ts';
 import { UsageReplicator } from './usage-replicator.ts';
@@ -18,6 +19,7 @@ import {
   type UsageStoreOptions,
 } from './usage-store.ts';
 
+const usageFileName = 'usage.db';
 /** How often visitors are removed whose last turn is older than the log's retention; a returning one starts from zero. */
 const removeVisitorsIntervalMs = 10 * 60_000;
 /** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
@@ -85,7 +87,7 @@ function removeVisitors(store: UsageStore, logger: LineLogger): void {
 
 /** The totals of a data folder. Throws the errors of shared/runtime/sqlite.ts. */
 export function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): UsageStore {
-  return openUsageStore(join(dataDir, 'usage.db'), options);
+  return openUsageStore(join(dataDir, usageFileName), options);
 }
 
 export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'partitions'> {
@@ -101,6 +103,7 @@ export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'parti
 
 export interface OpenedUsage {
   readonly reader: UsageReader;
+  readonly file: UsageFile;
   readonly replicator: UsageReplicator;
   readonly counts: Readonly<FoldCounts>;
   close(): Promise<void>;
@@ -111,9 +114,17 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
   const { logger, logUrl, dataDir, tokens, onApplied, ...storeOptions } = options;
   const { partitions } = usageLogAt(logUrl);
   const mac = new RecordMac(usageTopic, ...tokens);
-  const store = openUsageStoreIn(dataDir, { ...storeOptions, partitions, mac });
+  const file = new UsageFile(join(dataDir, usageFileName), logger);
+  const onUnreadable = file.noteUnreadable.bind(file);
+  const store = openUsageStoreIn(dataDir, { ...storeOptions, onUnreadable, partitions, mac });
   try {
-    return { reader: store, ...followUsage({ store, logUrl, logger, ...(onApplied && { onApplied }) }) };
+    const followed = followUsage({ store, logUrl, logger, ...(onApplied && { onApplied }) });
+    file.start();
+    const close = async () => {
+      await file.close();
+      await followed.close();
+    };
+    return { reader: store, file, ...followed, close };
   } catch (error) {
     store.close();
     throw error;

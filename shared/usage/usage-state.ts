@@ -19,6 +19,13 @@ interface Turns {
   lastAtMs: number;
 }
 
+export interface KeepOptions {
+  /** Stores every row for export, in addition to the totals. */
+  readonly keepRows?: boolean;
+  /** Called with each row of a table that cannot be read, which is left out. */
+  readonly onUnreadable?: (table: 'request' | 'parked', key: string) => void;
+}
+
 /** Hexadecimal digits of a hash: enough for an alarm, and few, because all of an incarnation are written with each of its records. */
 const hashDigits = 8;
 
@@ -61,13 +68,21 @@ class RowHashes implements Mark {
   }
 }
 
+function parsedRow(body: string): ReadUsageRow | undefined {
+  try {
+    return readUsageRow(JSON.parse(body));
+  } catch {
+    return undefined;
+  }
+}
+
 export class UsageState implements FoldState {
   /** Rows added to the totals, in the order of their application. */
   readonly applied: UsageRow[] = [];
   /** Whether totals of rows that name no replica have changed. */
   unnamedChanged = false;
   readonly #sql: UsageStatements;
-  readonly #keepRows: boolean;
+  readonly #options: KeepOptions;
   readonly #marks = new Map<string, RowHashes>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
@@ -84,12 +99,12 @@ export class UsageState implements FoldState {
   constructor(
     sql: UsageStatements,
     { parkedCounts, unresolved }: { parkedCounts: Map<string, number>; unresolved: Set<string> },
-    keepRows: boolean,
+    options: KeepOptions,
   ) {
     this.#sql = sql;
     this.#parkedCounts = parkedCounts;
     this.#unresolved = unresolved;
-    this.#keepRows = keepRows;
+    this.#options = options;
   }
 
   mark(incarnation: string): RowHashes | undefined {
@@ -117,7 +132,12 @@ export class UsageState implements FoldState {
 
   parked(incarnation: string, n: number): ReadUsageRow | undefined {
     const found = this.#sql.parked.get(incarnation, n);
-    return found && readUsageRow(JSON.parse(found.body));
+    if (found === undefined) return undefined;
+    const read = parsedRow(found.body);
+    if (read !== undefined) return read;
+    this.#options.onUnreadable?.('parked', `${incarnation} ${n}`);
+    // It takes its place like a row of a version that this build does not know: the rows behind it count.
+    return { incarnation, n, text: found.body };
   }
 
   park({ incarnation, n, text }: ReadUsageRow): void {
@@ -154,7 +174,7 @@ export class UsageState implements FoldState {
       // The sum of all names none of them.
       this.#addTokens({ ...row, organisation: visitorsSubject, period: row.at.slice(0, 10) });
     }
-    if (this.#keepRows) this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
+    if (this.#options.keepRows) this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
   }
 
   /** Writes the collected changes, in the caller's transaction with the position. */

@@ -5,7 +5,7 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
+import { readKeptRow, readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { RefusedRecords } from '../log/core/record-mac.ts';
 import {
@@ -16,7 +16,6 @@ import {
   OtherFormat,
   openDatabase,
 } from '../runtime/sqlite.ts';
-import { parseColumn } from '../runtime/table-columns.ts';
 import { quarantineFile } from '../snapshot/open-snapshot.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import {
@@ -27,7 +26,7 @@ import {
   type UsageAuthenticity,
   UsagePartitions,
 } from './usage-partitions.ts';
-import { UsageState } from './usage-state.ts';
+import { type KeepOptions, UsageState } from './usage-state.ts';
 import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
 /** Rows of one incarnation that may be parked. */
@@ -35,9 +34,7 @@ const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
 const visitorsRemovedAtOnceMax = 1_000;
 
-export interface UsageStoreOptions extends UsageAuthenticity {
-  /** Stores every row for export, in addition to the totals. */
-  readonly keepRows?: boolean;
+export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
   readonly rebuild?: boolean;
   readonly parkedMax?: number;
@@ -190,7 +187,7 @@ export class UsageStore {
     const until = performance.now() + budgetMs;
     const counts = { ...this.counts };
     const shared = { parkedCounts: this.#parkedCounts, unresolved: this.#unresolved };
-    const state = new UsageState(this.#sql, shared, this.#options.keepRows ?? false);
+    const state = new UsageState(this.#sql, shared, this.#options);
     const gapped = new Set<string>();
     const refused: number[] = [];
     let at = this.#partitions.get(partition);
@@ -312,14 +309,24 @@ export class UsageStore {
     return this.#sql.rowsOf.get(organisation, period)?.count ?? 0;
   }
 
-  /** Rows kept for export, in the order in which they were folded. */
+  /** Rows kept for export, in the order in which they were folded; fewer than `limit` only at their end. */
   requests(query: RequestQuery): KeptRequest[] {
-    const { organisation, period, afterId = 0, limit } = query;
-    const found =
-      organisation !== undefined && period !== undefined
-        ? this.#sql.requests.all(organisation, period, afterId, limit)
-        : this.#sql.allRequests.all(afterId, limit);
-    return found.map(({ id, body }) => ({ id, row: parseColumn(body) }));
+    const { organisation, period, limit } = query;
+    const kept: KeptRequest[] = [];
+    for (let afterId = query.afterId ?? 0; ; ) {
+      const left = limit - kept.length;
+      const found =
+        organisation !== undefined && period !== undefined
+          ? this.#sql.requests.all(organisation, period, afterId, left)
+          : this.#sql.allRequests.all(afterId, left);
+      for (const { id, body } of found) {
+        const row = readKeptRow(body);
+        if (row === undefined) this.#options.onUnreadable?.('request', String(id));
+        else kept.push({ id, row });
+        afterId = id;
+      }
+      if (found.length < left || kept.length === limit) return kept;
+    }
   }
 
   close(): void {

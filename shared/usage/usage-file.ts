@@ -1,0 +1,104 @@
+/** What is known of damage in `usage.db`: found by a check after the start and each day, and by each reader of its rows. */
+import { Worker } from 'node:worker_threads';
+import type { LineLogger } from '../runtime/logger.ts';
+import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { checkUsage, type UsageFault, unreadableText, usageFaultsMax } from './check-usage.ts';
+
+/** After the start has taken its processor time. */
+const firstCheckMs = 5_000;
+const checkIntervalMs = 24 * 3600_000;
+/** Before a check that failed is repeated. */
+const retryMs = 10 * 60_000;
+
+export interface UsageFileState {
+  /** Since the last check that ended, ms; left out before the first. */
+  readonly checkedMsAgo?: number;
+  /** At most 20 of the last check, and as many that readers met since. */
+  readonly faults: readonly UsageFault[];
+}
+
+export class UsageFile {
+  readonly #path: string;
+  readonly #logger: LineLogger;
+  readonly #line: RateLimitedLine;
+  /** Of rows that readers could not read, by object. */
+  readonly #met = new Map<string, UsageFault>();
+  #found: readonly UsageFault[] = [];
+  #checkedMs: number | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #thread: Worker | undefined;
+  #isClosed = false;
+
+  constructor(path: string, logger: LineLogger) {
+    this.#path = path;
+    this.#logger = logger;
+    this.#line = new RateLimitedLine((rows) =>
+      logger.error(
+        { rows, named: [...this.#met.keys()] },
+        'rows of usage.db cannot be read and are left out; see docs/operate.md',
+      ),
+    );
+  }
+
+  get state(): UsageFileState {
+    const met = [...this.#met.values()].filter(({ object }) =>
+      this.#found.every((fault) => fault.object !== object),
+    );
+    const faults = [...this.#found, ...met];
+    return this.#checkedMs === undefined
+      ? { faults }
+      : { checkedMsAgo: performance.now() - this.#checkedMs, faults };
+  }
+
+  /** A reader met such a row, which it left out. */
+  noteUnreadable(table: 'request' | 'parked', key: string): void {
+    const object = `${table} ${key}`;
+    if (this.#met.size < usageFaultsMax) this.#met.set(object, { object, text: unreadableText });
+    this.#line.add(table);
+  }
+
+  /** Checks after some seconds, and each day. */
+  start(): void {
+    this.#checkIn(firstCheckMs);
+  }
+
+  /** Ends a check that runs: waits for its statement, about a second for each 400 MB of the file at the most. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#line.close();
+    await this.#thread?.terminate();
+  }
+
+  #checkIn(ms: number): void {
+    this.#timer = setTimeout(() => void this.#check(), ms).unref();
+  }
+
+  async #check(): Promise<void> {
+    try {
+      this.#found = await this.#onThread();
+      this.#checkedMs = performance.now();
+      if (this.#found.length > 0)
+        this.#logger.error({ faults: this.#found }, 'usage.db is damaged; see docs/operate.md');
+    } catch (error) {
+      if (!this.#isClosed)
+        this.#logger.warn({ err: error }, 'usage.db could not be checked; it is tried again');
+    }
+    if (!this.#isClosed) this.#checkIn(this.#checkedMs === undefined ? retryMs : checkIntervalMs);
+  }
+
+  #onThread(): Promise<readonly UsageFault[]> {
+    // Node runs no TypeScript on a thread: from the sources the check is made on this one.
+    if (import.meta.url.endsWith('.ts')) return Promise.resolve().then(() => checkUsage(this.#path));
+    const thread = new Worker(new URL('./usage-check-thread.js', import.meta.url), {
+      workerData: this.#path,
+    });
+    this.#thread = thread;
+    thread.unref();
+    return new Promise((resolve, reject) => {
+      thread.once('message', resolve);
+      thread.once('error', reject);
+      thread.once('exit', (code) => reject(new Error(`the thread of the check ended with ${code}`)));
+    });
+  }
+}
