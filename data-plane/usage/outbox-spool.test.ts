@@ -8,7 +8,6 @@ import {
   openSync,
   readdirSync,
   readFileSync,
-  readSync,
   renameSync,
   rmSync,
   statSync,
@@ -22,7 +21,7 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { runs } from '../../test/support/budget.ts';
 import { usageRow, usageText } from '../../test/support/usage-rows.ts';
 import { type Outbox, type OutboxOptions, openOutbox } from './outbox.ts';
-import { spoolPathsOf, type UsageGroup } from './outbox-spool.ts';
+import { spoolBytes, spoolEndOf, spoolPathsOf, type UsageGroup } from './outbox-spool.ts';
 import type { RecordedUsage } from './rows.ts';
 import { SpoolWriter } from './spool-writer.ts';
 
@@ -89,6 +88,11 @@ function written(): string[] {
   db.close();
   return ids as string[];
 }
+/** The groups of a file, as bytes, and what is behind them of earlier ones left out. */
+function content(of = spool()): Buffer {
+  const bytes = readFileSync(of);
+  return bytes.subarray(0, spoolEndOf(bytes));
+}
 /** What a process would leave that ends now: its files as they are. What it does afterwards is lost. */
 async function crashed(box: Box): Promise<void> {
   const files = new Map(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
@@ -106,7 +110,7 @@ test('rows that arrived, and are not in the database, are there after a crash, o
   await crashed(first);
   const second = openBox();
   expect(written()).toEqual(['a', 'b', 'c']);
-  expect(statSync(spool()).size).toBe(0);
+  expect(content()).toHaveLength(0);
   expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
   expect(second.outbox.nextShipment()).toMatchObject({
     incarnation: { id: first.outbox.incarnation },
@@ -129,7 +133,7 @@ test('after a crash between the commit and the emptied spool nothing counts twic
     usageRow({ requestId: 'b', ...visit }),
   );
   flush(first);
-  expect(statSync(spool()).size).toBeGreaterThan(0);
+  expect(content().length).toBeGreaterThan(0);
   await append(first, usageRow({ requestId: 'c' }));
   await crashed(first);
   const second = openBox();
@@ -169,7 +173,8 @@ test('a start with a database that cannot be written keeps the spool, and its ro
   writeFileSync(spool(), left);
   const second = openBox();
   await append(second, usageRow({ requestId: 'b' }));
-  expect([second.outbox.isFull, second.outbox.unwritten, errors]).toEqual([true, 1, [noRoom]]);
+  // At the start, and perhaps at a retry since.
+  expect([second.outbox.isFull, second.outbox.unwritten, [...new Set(errors)]]).toEqual([true, 1, [noRoom]]);
   const durable = new Promise<void>((resolve) => second.outbox.setOnDurable(resolve));
   repair();
   db.close();
@@ -189,7 +194,7 @@ test('the spool of a deleted database is not billed: nobody knows what was', asy
   openBox();
   expect(written()).toEqual([]);
   const [kept = ''] = readdirSync(folder).filter((name) => name.startsWith('outbox.spool.damaged-'));
-  expect(readFileSync(join(folder, kept))).toEqual(left);
+  expect(readFileSync(join(folder, kept)).equals(left)).toBe(true);
   expect(errors).toEqual([expect.stringMatching(`parts of the spool .*${kept}`)]);
 });
 
@@ -207,7 +212,7 @@ test.each<[damage: string, change: (whole: Buffer) => Buffer, kept: string[]]>([
     const first = openBox();
     await append(first, usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
     await append(first, usageRow({ requestId: 'c' }), usageRow({ requestId: 'd' }));
-    writeFileSync(spool(), change(readFileSync(spool())));
+    writeFileSync(spool(), change(content()));
     await crashed(first);
     const second = openBox();
     expect(written()).toEqual(kept);
@@ -298,13 +303,12 @@ test('an outbox that is closed leaves an empty spool', async () => {
   const box = openBox();
   await append(box, usageRow({ requestId: 'a' }));
   await close(box);
-  expect(statSync(spool()).size).toBe(0);
+  expect(content()).toHaveLength(0);
 });
 
 test('two files take turns, and neither grows with the rows of a process, while the database takes them', async () => {
   const box = openBox();
-  const sizes = (): number[] =>
-    spoolPathsOf(path()).map((each) => (existsSync(each) ? statSync(each).size : 0));
+  const sizes = (): number[] => spoolPathsOf(path()).map((each) => content(each).length);
   const rows = Array.from({ length: 400 }, (_, index) => usageRow({ requestId: `r-${index}` }));
   for (let round = 0; round < 12; round++) {
     await append(box, ...rows);
@@ -313,6 +317,12 @@ test('two files take turns, and neither grows with the rows of a process, while 
   }
   expect(Math.max(...sizes())).toBeLessThan(512 * 1024);
   expect(Math.min(...sizes())).toBeGreaterThan(0);
+  // What was allocated at the start is what is written, so that a full disk takes none of it.
+  expect(spoolPathsOf(path()).map((each) => statSync(each).size)).toEqual([spoolBytes, spoolBytes]);
+  expect(spoolPathsOf(path()).map((each) => statSync(each).blocks * 512)).toEqual([
+    expect.toSatisfy((bytes: number) => bytes >= spoolBytes),
+    expect.toSatisfy((bytes: number) => bytes >= spoolBytes),
+  ]);
   await crashed(box);
   openBox();
   expect(written()).toHaveLength(12 * 400);
@@ -346,6 +356,7 @@ test('a write that hangs counts as failing, and groups that the database takes d
   vi.useFakeTimers({ toFake: ['performance'] });
   try {
     const box = openBox();
+    rmSync(spool());
     // To open a pipe waits for its reader.
     execFileSync('mkfifo', [spool()]);
     for (const requestId of ['a', 'b', 'c']) {
@@ -359,11 +370,9 @@ test('a write that hangs counts as failing, and groups that the database takes d
     expect(box.spool.unkeptRows).toBe(0);
     const reader = openSync(spool(), constants.O_RDONLY | constants.O_NONBLOCK);
     await box.spool.idle();
-    const written = Buffer.alloc(10_000);
-    const text = written.toString('utf8', 0, readSync(reader, written));
     closeSync(reader);
     rmSync(spool());
-    expect(text.match(/"requestId":"."/g)).toEqual(['"requestId":"a"']);
+    expect(errors).toEqual([expect.stringContaining('is no file')]);
     expect(box.spool.isFailing).toBe(false);
   } finally {
     vi.useRealTimers();
@@ -374,7 +383,7 @@ test('a damaged spool stays where it is until the database has its groups', asyn
   const first = openBox();
   await append(first, usageRow({ requestId: 'a' }));
   await append(first, usageRow({ requestId: 'b' }));
-  writeFileSync(spool(), readFileSync(spool()).subarray(0, -20));
+  writeFileSync(spool(), content().subarray(0, -20));
   await crashed(first);
   const repair = sabotage();
   const second = openBox();
@@ -417,7 +426,7 @@ test('a database in an older state than its spool bills none of it, and says whe
   );
   await append(first, usageRow({ requestId: 'b' }));
   flush(first);
-  writeFileSync(spool(), '');
+  rmSync(spool());
   await append(first, usageRow({ requestId: 'c' }));
   await crashed(first);
   for (const [name, bytes] of older) writeFileSync(join(folder, name), bytes);
@@ -445,6 +454,7 @@ test('after a failed write no row counts as kept until the database has those th
   vi.useFakeTimers({ toFake: ['performance'] });
   try {
     const box = openBox();
+    rmSync(spool());
     mkdirSync(spool());
     await append(box, usageRow({ requestId: 'a' }));
     rmSync(spool(), { recursive: true });

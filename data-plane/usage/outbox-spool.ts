@@ -2,14 +2,33 @@
  * The spool of the outbox, `outbox.spool` and `outbox-2.spool`: the groups of rows that may not be in `outbox.db` yet. The
  * thread of requests writes them (spool-writer.ts) without waiting for the disk, so the end of the process loses none of them.
  * Groups have numbers, and the database keeps that of the last one which it took, so a group counts once whatever is in
- * the files.
+ * the files. Both are allocated at the start and written over from their beginning, so that a full disk takes nothing that was
+ * answered; what is behind the end of a file is of groups that the database has.
  */
 import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, readFileSync, renameSync, statSync, truncateSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
 import { crc32 } from 'node:zlib';
 
-/** The most that one file may have, bytes: above what may wait for the database. */
+/** What a file has from the start, bytes: more than the rows that may wait for the database have. */
+export const spoolBytes = 4 * 1024 * 1024;
+/** The most that one file may have, bytes, where rows are long. */
 export const spoolBytesMax = 16 * 1024 * 1024;
+const allocatedAtOnce = 64 * 1024;
+const endLine = 'headgate-spool-end';
+/** Behind the last group of a file. */
+export const spoolEnd = `\n${endLine}\n`;
 
 /** A group of rows: each row is JSON, with a comma and a newline behind it. */
 export interface UsageGroup {
@@ -93,16 +112,35 @@ export function derivedId(text: string): string {
 }
 
 /**
- * The database has the groups of the files: they are emptied, those of `kept` moved to their other names. Throws where
- * a file cannot be changed, which only costs its space.
+ * The database has the groups of the files: empty ones are allocated, those of `kept` moved to their other names. Throws where
+ * a file cannot be changed or there is no room; it then grows as it is written.
  */
 export function emptySpool(outboxPath: string, kept: ReadonlyMap<string, string>): void {
   for (const path of spoolPathsOf(outboxPath)) {
     const other = kept.get(path);
-    if (!existsSync(path)) continue;
-    if (other === undefined) truncateSync(path);
-    else renameSync(path, other);
+    if (other !== undefined && existsSync(path)) renameSync(path, other);
+    allocate(path);
   }
+}
+
+/** Zeros are written, because a file that was only made longer has no room of its own. */
+function allocate(path: string): void {
+  const file = openSync(path, constants.O_RDWR | constants.O_CREAT, 0o600);
+  try {
+    if (fstatSync(file).size > spoolBytes) ftruncateSync(file, spoolBytes);
+    const bytes = Buffer.alloc(allocatedAtOnce);
+    bytes.write(spoolEnd);
+    for (let at = 0; at < spoolBytes; bytes.fill(0, 0, spoolEnd.length))
+      at += writeSync(file, bytes, 0, Math.min(bytes.length, spoolBytes - at), at);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Where the next group goes, in the bytes of a file. */
+export function spoolEndOf(bytes: Buffer): number {
+  const end = bytes.indexOf(spoolEnd);
+  return end === -1 ? bytes.length : end;
 }
 
 /** The database could not be written: the files stay as they are, and those of `kept` are copied. Throws without room. */
@@ -120,6 +158,7 @@ function groupsIn(path: string, databaseId: string): { groups: readonly SpooledG
   const groups: SpooledGroup[] = [];
   let isWhole = true;
   for (let at = 0; at < lines.length; at++) {
+    if (lines[at] === endLine) break;
     if (lines[at] === '') continue;
     const group = groupAt(lines, at, databaseId);
     if (group === undefined) isWhole = false;

@@ -3,8 +3,16 @@
  * under way, and what arrives meanwhile is written with the next. So a transaction of the usage worker that waits for the disk
  * holds no group back. Two files take turns: one is emptied once the database has all its groups.
  */
-import { type FileHandle, open, stat } from 'node:fs/promises';
-import { type SpooledGroup, spoolBytesMax, spoolHead, spoolPathsOf } from './outbox-spool.ts';
+import { constants, type Stats } from 'node:fs';
+import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
+import {
+  type SpooledGroup,
+  spoolBytesMax,
+  spoolEnd,
+  spoolEndOf,
+  spoolHead,
+  spoolPathsOf,
+} from './outbox-spool.ts';
 
 /** From this size on the other file is written, bytes. */
 const turnBytes = 256 * 1024;
@@ -33,6 +41,9 @@ export interface SpoolWriterOptions extends SpoolStart {
 interface SpoolFile {
   readonly path: string;
   handle: FileHandle | undefined;
+  /** Which file `bytes` is of; undefined before it was opened. */
+  found: Stats | undefined;
+  /** Where its groups end, and the next one is written. */
   bytes: number;
   /** Number of the last group in it. */
   last: number;
@@ -71,7 +82,7 @@ export class SpoolWriter {
     this.#number = options.number;
     this.#taken = options.taken;
     const [first, second] = spoolPathsOf(options.outboxPath).map((path) => ({
-      ...{ path, handle: undefined, bytes: 0, last: options.number, isUnsure: false },
+      ...{ path, handle: undefined, found: undefined, bytes: 0, last: options.number, isUnsure: false },
     })) as [SpoolFile, SpoolFile];
     this.#files = [first, second];
   }
@@ -140,7 +151,7 @@ export class SpoolWriter {
     // That of an earlier process, which this one did not need.
     if (file.handle === undefined && !(await stat(file.path).catch(() => undefined))) return;
     const handle = await this.#handleOf(file);
-    if (file.last <= this.#taken) await this.#empty(file);
+    if (file.last <= this.#taken) await handle.write(spoolEnd, 0);
     await handle.close();
   }
 
@@ -180,6 +191,7 @@ export class SpoolWriter {
   async #append(groups: readonly SpooledGroup[]): Promise<void> {
     const { databaseId } = this.#options;
     const texts = groups.flatMap((group) => [spoolHead(databaseId, group), group.rows]);
+    texts.push(spoolEnd);
     const length = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
     const bytes = length > this.#bytes.length ? Buffer.allocUnsafeSlow(length) : this.#bytes;
     texts.reduce((at, text) => at + bytes.write(text, at), 0);
@@ -187,9 +199,10 @@ export class SpoolWriter {
     const handle = await this.#handleOf(file);
     if (file.bytes + length > spoolBytesMax) throw new Error(`${file.path} has its largest size`);
     file.last = groups.at(-1)?.number ?? file.last;
-    const { bytesWritten } = await handle.write(bytes, 0, length);
-    file.bytes += bytesWritten;
+    const { bytesWritten } = await handle.write(bytes, 0, length, file.bytes);
     if (bytesWritten < length) throw new Error(`${file.path} cannot be written; free some disk space`);
+    // The next group is written over the end.
+    file.bytes += length - spoolEnd.length;
   }
 
   /** The file for the next write: the other one where this has its size and the database has all groups of that. */
@@ -198,7 +211,8 @@ export class SpoolWriter {
     const other = this.#files[this.#turn === 0 ? 1 : 0];
     if (file.bytes < turnBytes || other.last > this.#taken) return file;
     await this.#handleOf(other);
-    await this.#empty(other);
+    // What is behind the next write is of groups that the database has.
+    other.bytes = 0;
     this.#turn = this.#turn === 0 ? 1 : 0;
     return other;
   }
@@ -207,18 +221,19 @@ export class SpoolWriter {
     if (file.handle !== undefined && file.isUnsure && !(await isAt(file.path, file.handle))) {
       await file.handle.close();
       file.handle = undefined;
+      file.found = undefined;
     }
     file.isUnsure = false;
     if (file.handle === undefined) {
-      file.handle = await open(file.path, 'a', 0o600);
-      file.bytes = (await file.handle.stat()).size;
+      file.handle = await open(file.path, constants.O_WRONLY | constants.O_CREAT, 0o600);
+      const found = await file.handle.stat();
+      if (!found.isFile()) throw new Error(`${file.path} is no file`);
+      // What a write that failed left in it is written over.
+      if (!isSame(file.found, found) || found.size < file.bytes)
+        file.bytes = spoolEndOf(await readFile(file.path));
+      file.found = found;
     }
     return file.handle;
-  }
-
-  async #empty(file: SpoolFile): Promise<void> {
-    if (file.bytes > 0) await file.handle?.truncate(0);
-    file.bytes = 0;
   }
 
   #report(error: unknown): void {
@@ -229,5 +244,9 @@ export class SpoolWriter {
 /** False where somebody removed or renamed the file. */
 async function isAt(path: string, handle: FileHandle): Promise<boolean> {
   const [found, own] = await Promise.all([stat(path).catch(() => undefined), handle.stat()]);
-  return found?.ino === own.ino && found.dev === own.dev;
+  return isSame(found, own);
+}
+
+function isSame(one: Stats | undefined, other: Stats): boolean {
+  return one?.ino === other.ino && one.dev === other.dev;
 }

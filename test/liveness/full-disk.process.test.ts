@@ -15,7 +15,7 @@ import { CliProcess, endsInOrder, health, isFaulted, type Replica, rawTail } fro
 const root = mkdtempSync(join(tmpdir(), 'headgate-full-disk-'));
 const disk = join(root, 'disk');
 mkdirSync(disk);
-const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', disk]).status === 0;
+const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk]).status === 0;
 if (!mounted)
   process.stderr.write('SKIPPED: no file system can be mounted here, so no full disk is tested\n');
 afterAll(() => {
@@ -126,35 +126,79 @@ test.runIf(mounted)(
   },
 );
 
+interface GatewayReady {
+  readonly api: string;
+  readonly metrics: string;
+}
+
+/** A gateway whose data folder is on the disk, a node, and a control plane elsewhere. */
+async function servedFromDisk(): Promise<{
+  admin: DevAdmin;
+  gateway: Started<GatewayReady>;
+  ask: (gateway: Started<GatewayReady>) => Promise<number>;
+}> {
+  node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  const replica = await start<Replica>('control-plane', join(dir, 'log'), join(dir, 'cp'));
+  const admin = new DevAdmin(replica.ready.admin, token);
+  await admin.apply({
+    version: 1,
+    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
+    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
+    organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
+  });
+  const key = (await admin.createKey('acme', 'k')).value;
+  const gateway = await startGateway();
+  const ask = async ({ ready }: Started<GatewayReady>): Promise<number> => {
+    const response = await fetch(`${ready.api}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
+      signal: AbortSignal.timeout(30_000),
+    });
+    await response.text();
+    return response.status;
+  };
+  return { admin, gateway, ask };
+}
+const startGateway = (): Promise<Started<GatewayReady>> =>
+  start('gateway', join(dir, 'log'), join(disk, 'gw'));
+
+test.runIf(mounted)(
+  'what a gateway answered on a full disk is billed, though it was killed before there was room',
+  async () => {
+    const { admin, gateway, ask } = await servedFromDisk();
+    let answered = 0;
+    const count = async (): Promise<number> => {
+      const status = await ask(gateway);
+      if (status === 200) answered++;
+      return status;
+    };
+    await vi.waitFor(async () => expect(await count()).toBe(200), { timeout: 20_000, interval: 100 });
+    fill(0);
+    const before = answered;
+    // Answers continue until the database has taken no row for seconds: nothing else has them but the spool.
+    await vi.waitFor(async () => expect(await count()).toBe(503), { timeout: 30_000, interval: 0 });
+    expect(answered).toBeGreaterThan(before);
+    await gateway.end('SIGKILL');
+    rmSync(filler);
+    const again = await startGateway();
+    await vi.waitFor(
+      async () => {
+        const { requests } = (await admin.get('/usage?organisation=acme')) as { requests: number };
+        expect(requests).toBe(answered);
+      },
+      { timeout: 30_000, interval: 100 },
+    );
+    await endsInOrder(again);
+  },
+);
+
 test.runIf(mounted)(
   'a gateway whose data folder is full answers nothing that it could not bill, is not ready, and ends',
   async () => {
-    node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
-    const replica = await start<Replica>('control-plane', join(dir, 'log'), join(dir, 'cp'));
-    const admin = new DevAdmin(replica.ready.admin, token);
-    await admin.apply({
-      version: 1,
-      models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
-      tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
-      pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
-      organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
-    });
-    const key = (await admin.createKey('acme', 'k')).value;
-    const gateway = await start<{ api: string; metrics: string }>(
-      'gateway',
-      join(dir, 'log'),
-      join(disk, 'gw'),
-    );
-    const ask = async (): Promise<number> => {
-      const response = await fetch(`${gateway.ready.api}/chat/completions`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-        body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-        signal: AbortSignal.timeout(30_000),
-      });
-      await response.text();
-      return response.status;
-    };
+    const { gateway, ...served } = await servedFromDisk();
+    const ask = (): Promise<number> => served.ask(gateway);
     await vi.waitFor(async () => expect(await ask()).toBe(200), { timeout: 20_000, interval: 100 });
     fill(0);
     await vi.waitFor(async () => expect(await ask()).toBe(503), { timeout: 30_000, interval: 0 });
