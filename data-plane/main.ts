@@ -273,6 +273,7 @@ async function compose(
     streams,
     logger,
     fenced: () => state.fenced(),
+    provenSoon: () => state.provenSoon(),
     now: Date.now,
     trace: traces === undefined ? passTrace : traces.begin,
     begin: () => void openRequests++,

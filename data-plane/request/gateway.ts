@@ -48,6 +48,8 @@ export interface Gateway {
   readonly logger: Logger;
   /** May no key be accepted, because the snapshot cannot be proven fresh enough? Checked within each request. */
   fenced(): boolean;
+  /** Where a request is to wait for another proof, which ends in time; undefined where it is not. */
+  provenSoon(): Promise<void> | undefined;
   /** Wall clock, ms since 1970. */
   now(): number;
   /** The trace of a request, from its `traceparent` header; undefined where it has none. */

@@ -99,6 +99,8 @@ async function pass(
     const asked = visitor === undefined ? head : { ...head, visitor: visitor.id, network: visitor.network };
     return admit(gateway.lookup, gateway.hosts, asked, { fenced: gateway.fenced(), nowMs }, record);
   };
+  const proof = gateway.provenSoon();
+  if (proof !== undefined) await proof;
   const acceptedMs = gateway.now();
   const admitted = admitAt(acceptedMs);
   record.at.accepted = performance.now();
@@ -120,6 +122,8 @@ async function pass(
   try {
     const keepsUp = gateway.meter.keepsUp();
     if (keepsUp !== true) await keepsUp;
+    const laterProof = gateway.provenSoon();
+    if (laterProof !== undefined) await laterProof;
     const nowMs = gateway.now();
     // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
     const ageMs = Math.max(nowMs - acceptedMs, performance.now() - record.at.accepted);

@@ -54,6 +54,11 @@ export interface GatewayState {
   readonly lookup: Lookup;
   /** May no key be accepted now? Computed at each call, so that a process that was suspended refuses at once. */
   fenced(): boolean;
+  /**
+   * Resolves once there may be another proof, at the latest after two seconds, where only a wall clock that was set forward makes the
+   * last one too old; undefined where waiting cannot help.
+   */
+  provenSoon(): Promise<void> | undefined;
   checks(): Check[];
   /** Part of each report, once they are known. */
   readonly addresses: Addresses;
@@ -73,6 +78,8 @@ interface Addresses {
 /** How long a start waits for the fold to reach the end that the log had then. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
+/** As long as a request waits for its place in the limits. */
+const proofTimeoutMs = 2000;
 /** How long a start waits until its first report is on the log; a gateway must also start without the log. */
 const announceTimeoutMs = 5000;
 
@@ -124,6 +131,15 @@ export async function followLog(
       if (whenStale === 'serve') return false;
       const state = supervisor.replicator.freshness.state();
       return state === 'unproven' || state === 'fenced';
+    },
+    provenSoon: () => {
+      const { replicator, fault } = supervisor;
+      const isWorthWaiting =
+        replicator.freshness.isFencedByWallClock &&
+        replicator.reachable &&
+        fault === undefined &&
+        whenStale === 'fence';
+      return isWorthWaiting ? replicator.provenAgain(proofTimeoutMs) : undefined;
     },
     checks: () => checks(supervisor, whenStale),
     addresses,

@@ -103,3 +103,16 @@ test('on every walk of proofs, time, suspensions and set clocks, only a proof or
     }),
   );
 });
+
+test('only an age that the wall clock alone shows may be of a clock that was set', () => {
+  const freshness = new Freshness();
+  expect(freshness.isFencedByWallClock).toBe(false);
+  freshness.prove(freshness.now());
+  vi.setSystemTime(Date.now() + 45_000);
+  expect(freshness.isFencedByWallClock).toBe(false);
+  vi.setSystemTime(Date.now() + 1_000);
+  expect(freshness.isFencedByWallClock).toBe(true);
+  freshness.prove(freshness.now());
+  vi.advanceTimersByTime(46_000);
+  expect([freshness.state(), freshness.isFencedByWallClock]).toEqual(['fenced', false]);
+});

@@ -499,3 +499,25 @@ test('a long run of records that do not count never holds the event loop either'
   const fold = () => holdOfFold(topic, (snapshot) => expect(snapshot.skipped).toBe(count));
   expect(await leastOfThree(fold)).toBeLessThan(heldMsMax);
 });
+
+test('where the wall clock was set forward, a proof that is asked for comes at once, and none where the log is away', async () => {
+  const topic = topicOf(recordsOf(3, 5));
+  let aheadMs = 0;
+  const clock = () => ({ monotonicMs: performance.now(), wallMs: Date.now() + aheadMs });
+  const log = new MemoryLog(topic);
+  const freshness = new Freshness(clock);
+  const { replicator } = started({ log, freshness, probeIntervalMs: 600_000 });
+  await vi.waitFor(() => expect(freshness.state()).toBe('ready'));
+  // As soon as nothing waits any more.
+  for (let step = 0; step < 3; step++) {
+    aheadMs += 3_600_000;
+    expect(freshness.state()).toBe('fenced');
+    await Promise.all(Array.from({ length: 5 }, () => replicator.provenAgain(30_000)));
+    expect(freshness.state()).toBe('ready');
+  }
+  await replicator.provenAgain(30_000);
+  log.end = () => Promise.reject(new LogUnavailable('away'));
+  aheadMs += 3_600_000;
+  await replicator.provenAgain(30_000);
+  expect([freshness.state(), replicator.reachable]).toEqual(['fenced', false]);
+});

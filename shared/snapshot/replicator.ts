@@ -52,6 +52,10 @@ export class Replicator {
   readonly #stop = new AbortController();
   /** Of moves of the position, and of the end of it. */
   readonly #waiters = new Waiters();
+  /** Of attempts to prove freshness that ended. */
+  readonly #attempts = new Waiters();
+  /** Of calls that ask for one. */
+  readonly #asked = new Waiters();
   #readOffset: number;
   #endOffset = 0;
   #running: Promise<void> | undefined;
@@ -115,9 +119,24 @@ export class Replicator {
     return true;
   }
 
+  /**
+   * Asks for a proof at once, where only a wall clock that was set forward makes the last one too old. Resolves once there is
+   * another, at the deadline, or where the log cannot be reached: freshness then says what holds. Never rejects.
+   */
+  async provenAgain(timeoutMs: number): Promise<void> {
+    const until = performance.now() + timeoutMs;
+    while (this.freshness.isFencedByWallClock && this.#reachable && !this.#stop.signal.aborted) {
+      const left = until - performance.now();
+      if (left <= 0) return;
+      this.#asked.wake();
+      await this.#attempts.next(left);
+    }
+  }
+
   async stop(): Promise<void> {
     this.#stop.abort();
     this.#waiters.wake();
+    this.#attempts.wake();
     await Promise.allSettled([this.#running, this.#probing]);
   }
 
@@ -174,6 +193,7 @@ export class Replicator {
   async #probe(): Promise<void> {
     while (!this.#stop.signal.aborted && !this.#fault) {
       let isAway = false;
+      const asked = this.#asked.changes;
       try {
         await this.#prove();
       } catch (error) {
@@ -181,8 +201,11 @@ export class Replicator {
         this.#setReachable(false, error);
         isAway = true;
       }
-      const isSoon = isAway || !this.freshness.proven;
-      await sleep(isSoon ? probeRetryMs : this.#probeIntervalMs, this.#stop.signal);
+      this.#attempts.wake();
+      const restMs = this.#probeIntervalMs - probeRetryMs;
+      await sleep(restMs < 0 ? this.#probeIntervalMs : probeRetryMs, this.#stop.signal);
+      const isSoon = isAway || !this.freshness.proven || this.#asked.changes !== asked;
+      if (!isSoon && restMs > 0) await this.#asked.next(restMs, this.#stop.signal);
     }
   }
 

@@ -74,6 +74,7 @@ function gatewayOf(
     countTokens: async () => undefined,
     logger: { error: () => undefined },
     fenced: () => facts.fenced === true,
+    provenSoon: () => undefined,
     now: () => facts.nowMs,
     trace: () => undefined,
     begin: () => undefined,

@@ -1,0 +1,40 @@
+/** A wall clock that is set forward: a gateway asks for a proof at once, and requests wait for it. */
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type TestClock, takeClock } from '../support/clock.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+
+let clock: TestClock;
+let fleet: TestFleet;
+beforeEach(async () => {
+  clock = takeClock();
+  // The next proof would come long after the requests of this test.
+  fleet = await startFleet({ gateway: { intervals: { proveMs: 600_000 } } });
+});
+afterEach(async () => {
+  await fleet.close();
+  clock.restore();
+});
+
+async function ask(key: string): Promise<number> {
+  const response = await fetch(`${fleet.gateways[0]?.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await response.text();
+  return response.status;
+}
+
+test('requests are served after each step, and a key that was revoked before it is refused', async () => {
+  const kept = await fleet.key('acme');
+  const revoked = await fleet.key('acme');
+  await fleet.settle();
+  expect(await ask(kept.value)).toBe(200);
+  for (const stepMs of [46_000, 3_600_000, 24 * 3_600_000]) {
+    clock.advanceMs(stepMs);
+    expect(await Promise.all(Array.from({ length: 5 }, () => ask(kept.value)))).toEqual(Array(5).fill(200));
+  }
+  await fleet.admin.call('POST', `/keys/${revoked.id}/revoke`);
+  clock.advanceMs(3_600_000);
+  expect(await ask(revoked.value)).toBe(401);
+});
