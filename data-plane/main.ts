@@ -133,8 +133,9 @@ async function serve(
   const files = new FileShortage(registry, logger);
   closers.add(() => files.close());
   const observers = { registry, journal, files };
-  const { gateway, telemetry, inFlight } = await compose(settings, state, observers, closers);
+  const { gateway, telemetry, inFlight, clockAheadMs } = await compose(settings, state, observers, closers);
   state.addresses.overstatingNodes = () => telemetry.clampedUsage.recent();
+  state.addresses.isOutOfFiles = () => files.isShort;
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const health = await startHealthServer({
@@ -143,7 +144,8 @@ async function serve(
     ...{ certificate: settings.certificate, connections },
     checks: () => [
       ...state.checks(),
-      ...[usageCheck(gateway.meter.isFull), files.check(), drainCheck(draining.value)],
+      ...[clockCheck(clockAheadMs()), usageCheck(gateway.meter.isFull), files.check()],
+      drainCheck(draining.value),
     ],
     metrics: registry,
     route: decisionRoute(journal, { token: settings.gatewayToken, incarnation: state.incarnation }),
@@ -220,7 +222,12 @@ async function compose(
   state: GatewayState,
   { registry, journal, files }: Observers,
   closers: Closers,
-): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
+): Promise<{
+  gateway: Gateway;
+  telemetry: Telemetry;
+  inFlight: () => number;
+  clockAheadMs: () => number;
+}> {
   const { logger } = settings;
   const { lookup } = state;
   const usage = await openMeter({
@@ -285,7 +292,7 @@ async function compose(
     },
     observeEarly: (refused) => journal?.addEarly(refused),
   };
-  return { gateway, telemetry, inFlight: () => openRequests };
+  return { gateway, telemetry, inFlight: () => openRequests, clockAheadMs: () => exchange.clockAheadMs };
 }
 
 function openPools({ nodeCredentials, connectMs }: GatewaySettings, files: FileShortage): NodePools {
@@ -323,6 +330,16 @@ async function listen(
   const parts = { gateway, gatewayToken, bind, certificate, connections };
   if (play !== undefined) add('play', undefined, await startPlay(play, parts));
   return opened;
+}
+
+/** For operators only: limits hold by the clock of the log, and whether a key has expired is decided by the own one. */
+function clockCheck(logAheadMs: number): Check {
+  const seconds = Math.round(Math.abs(logAheadMs) / 1000);
+  const detail =
+    seconds === 0
+      ? 'agrees with that of the log'
+      : `${seconds} s ${logAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which minutes of limits follow; set it right`;
+  return { name: 'clock', ok: true, detail };
 }
 
 /** Where no further usage can be kept, every request is refused. */

@@ -42,6 +42,8 @@ export const statusSchema = z.object({
   certificateEnds: z.string().max(40).optional(),
   /** Of a gateway: nodes that reported more tokens than a request can use, within the last hour. */
   overstating: z.array(z.string().max(64)).max(50).optional(),
+  /** Of a gateway: it had no file descriptor left for a connection to a node, within the last ten seconds. */
+  outOfFiles: z.literal(true).optional(),
   /** Of a control plane: fingerprint of the key with which it signs. */
   signer: z.string().max(64).optional(),
   /** Of a control plane: the nodes whose agents report to it. */

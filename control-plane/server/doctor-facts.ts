@@ -124,6 +124,7 @@ function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts
       processes: conflicts.get(report.name) ?? 1,
       fault: report.halted,
       daysLeft: daysUntil(report.certificateEnds),
+      isOutOfFiles: report.outOfFiles && silentSeconds < reportedSeconds,
     };
   });
 }

@@ -73,6 +73,8 @@ interface Addresses {
   certificateEnds?: () => string;
   /** Nodes that reported more tokens than a request can use. */
   overstatingNodes?: () => string[];
+  /** No file descriptor is left for connections to nodes. */
+  isOutOfFiles?: () => boolean;
 }
 
 /** How long a start waits for the fold to reach the end that the log had then. */
@@ -194,7 +196,7 @@ function reportOf(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,
-  { metrics, certificateEnds, overstatingNodes }: Addresses,
+  { metrics, certificateEnds, overstatingNodes, isOutOfFiles }: Addresses,
 ): ReportBody {
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
@@ -215,6 +217,7 @@ function reportOf(
     ...(metrics !== undefined && { metrics }),
     ...(certificateEnds !== undefined && { certificateEnds: certificateEnds() }),
     ...(overstating.length > 0 && { overstating }),
+    ...(isOutOfFiles?.() && { outOfFiles: true as const }),
     ...(reason !== undefined && { halted: reason, diverged: fault?.state === 'quarantined' }),
   };
 }

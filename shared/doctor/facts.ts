@@ -100,6 +100,8 @@ interface GatewayFacts {
   readonly daysLeft?: number | undefined;
   /** It keeps decisions, and answers no question for one. */
   readonly isMute?: boolean | undefined;
+  /** It has no file descriptor left for connections to nodes. */
+  readonly isOutOfFiles?: boolean | undefined;
 }
 
 interface NodeFacts {

@@ -181,6 +181,20 @@ export const gatewayChecks: readonly DoctorCheck[] = [
       ),
     ),
   },
+  {
+    code: 'HG4014',
+    well: 'gateways have file descriptors left',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ isOutOfFiles = false }) => isOutOfFiles,
+        'fail',
+        ({ name }) => name,
+        () => 'it has no file descriptor left for connections to nodes, and refuses requests',
+        () => 'raise its ulimit -n (LimitNOFILE of the service), or lower its --max-connections',
+      ),
+    ),
+  },
 ];
 
 const flapping = 6;

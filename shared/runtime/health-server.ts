@@ -75,7 +75,10 @@ function scraper({ metrics, beforeScrape }: HealthOptions): () => Promise<string
   const written = async (): Promise<string> => {
     beforeScrape?.();
     // What others name is in the values of labels, where the format has a backslash twice.
-    return printable(await metrics.metrics(), '\n', '\\\\');
+    const texts = await Promise.all(
+      metrics.getMetricsAsArray().map(({ name }) => writtenAlone(metrics, name)),
+    );
+    return printable(`${texts.join('\n\n')}\n`, '\n', '\\\\');
   };
   return () => {
     if (text === undefined) {
@@ -86,6 +89,15 @@ function scraper({ metrics, beforeScrape }: HealthOptions): () => Promise<string
     }
     return text;
   };
+}
+
+/** One that cannot be collected, such as the size of a file while no file descriptor is left, takes no other with it. */
+async function writtenAlone(metrics: Registry, name: string): Promise<string> {
+  try {
+    return await metrics.getSingleMetricAsString(name);
+  } catch {
+    return `# ${name} cannot be collected now`;
+  }
 }
 
 /** The target is parsed as text: a request line need not contain a URL. Rejects where a check or a metric throws. */

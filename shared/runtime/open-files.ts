@@ -63,9 +63,12 @@ export class FileShortage {
     this.#line.add('connection');
   }
 
+  get isShort(): boolean {
+    return performance.now() - this.#lastMs < shortMs;
+  }
+
   check(): Check {
-    const isShort = performance.now() - this.#lastMs < shortMs;
-    return isShort
+    return this.isShort
       ? { name: 'files', ok: false, detail: 'this process has no file descriptor left; raise ulimit -n' }
       : { name: 'files', ok: true };
   }

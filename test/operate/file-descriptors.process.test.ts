@@ -13,11 +13,13 @@ const fleet = new ProcessFleet();
 /** One connection, opened before the limit is lowered. */
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 let gateway: Awaited<ReturnType<typeof start>>;
+let adminUrl: string;
 let key: string;
 
 async function start() {
   const plane = await fleet.serve<{ admin: string }>('control-plane', 'control-plane-1');
   const node = await fleet.simNode('node', '--models', model);
+  adminUrl = plane.ready.admin;
   const admin = fleet.admin(plane);
   await admin.apply(smallFleet(node.ready.url));
   ({ value: key } = await admin.createKey(organisation, 'test'));
@@ -71,10 +73,12 @@ test.skipIf(!hasPrlimit)(
     // The first three are always in use: no number is left for another.
     limitFiles(pid, 3);
     try {
-      expect(await ask()).toMatchObject({
-        status: 503,
-        text: expect.stringContaining('InferenceUnavailableError'),
-      });
+      // More than the failures after which a node would be ejected.
+      for (let count = 0; count < 10; count++)
+        expect(await ask()).toMatchObject({
+          status: 503,
+          text: expect.stringContaining('InferenceUnavailableError'),
+        });
       const { status, text } = await call(`${gateway.ready.metrics}/readyz?verbose`);
       expect([status, text]).toEqual([
         503,
@@ -84,9 +88,22 @@ test.skipIf(!hasPrlimit)(
         gateway.stderr().includes('"cause":"this gateway has no file descriptor left: EMFILE"'),
       );
       expect(gateway.stderr()).toContain('"event":"process.out_of_files"');
+      // One that cannot be collected takes no other with it.
+      const metrics = await call(`${gateway.ready.metrics}/metrics`);
+      expect([metrics.status, metrics.text]).toEqual([
+        200,
+        expect.stringMatching(/^headgate_file_shortages_total [1-9]/m),
+      ]);
+      expect(metrics.text).toContain('# headgate_file_bytes cannot be collected now');
+      await until(async () => {
+        await ask();
+        const { stdout } = await fleet.cli(['doctor', '--only', 'gateways'], { HEADGATE_ADMIN: adminUrl });
+        return stdout.includes('HG4014') && stdout.includes('gateway-1');
+      }, 60_000);
     } finally {
       limitFiles(pid, before ?? 'unlimited');
     }
+    // At once: the node was never ejected.
     expect((await ask()).status).toBe(200);
     const { text } = await call(`${gateway.ready.metrics}/metrics`);
     expect(text).toMatch(/^headgate_file_shortages_total [1-9]/m);
