@@ -1,9 +1,11 @@
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
-import { createLogger, withEvent } from './logger.ts';
+import { expect, test, vi } from 'vitest';
+import { logEvents } from './log-events.ts';
+import { createLogger, lineHook } from './logger.ts';
 
-test('a line has the code of its text in addition to its fields', () => {
+/** A logger, and the lines that it wrote. */
+function logged() {
   const lines: Record<string, unknown>[] = [];
   const stream = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -11,7 +13,11 @@ test('a line has the code of its text in addition to its fields', () => {
       done();
     },
   });
-  const logger = pino({ hooks: { logMethod: withEvent } }, stream);
+  return { logger: pino({ hooks: { logMethod: lineHook() } }, stream), lines };
+}
+
+test('a line has the code of its text in addition to its fields', () => {
+  const { logger, lines } = logged();
   logger.info({ signal: 'SIGTERM' }, 'closing');
   logger.child({ part: 'a' }).info('certificate read again');
   logger.warn({ err: new Error('no disk') }, 'checkpoint not written');
@@ -24,4 +30,61 @@ test('a line has the code of its text in addition to its fields', () => {
   ]);
   expect(lines[3]).not.toHaveProperty('event');
   expect(createLogger('test', 'silent').isLevelEnabled('fatal')).toBe(false);
+});
+
+test.each(logEvents.map(([event, text]) => [event, text]))(
+  'of %s, a fault that says the same again is written once a minute, with how many were left out',
+  (event, text) => {
+    vi.useFakeTimers();
+    try {
+      const { logger, lines } = logged();
+      for (let second = 0; second < 150; second++) {
+        logger.warn({ reason: 'the disk is full' }, text);
+        logger.error({ err: new Error('the disk is full') }, text);
+        vi.advanceTimersByTime(1_000);
+      }
+      for (const level of [40, 50]) {
+        const found = lines.filter((line) => line['level'] === level);
+        expect(found).toMatchObject([{ event }, { event, repeated: 59 }, { event, repeated: 60 }]);
+        expect(found[0]).not.toHaveProperty('repeated');
+      }
+      vi.advanceTimersByTime(60_000);
+      expect(lines).toHaveLength(8);
+      vi.advanceTimersByTime(600_000);
+      expect(lines).toHaveLength(8);
+    } finally {
+      vi.useRealTimers();
+    }
+  },
+);
+
+test('where two states take turns, the last line says which of them holds', () => {
+  vi.useFakeTimers();
+  try {
+    const { logger, lines } = logged();
+    for (let second = 0; second < 21; second++) {
+      logger.warn({ reachable: second % 2 === 1 }, 'control log');
+      vi.advanceTimersByTime(1_000);
+    }
+    vi.advanceTimersByTime(60_000);
+    expect(lines.map(({ reachable, repeated }) => [reachable, repeated])).toEqual([
+      [false, undefined],
+      [true, undefined],
+      [true, 9],
+      [false, 10],
+    ]);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('what says another thing, informs, or ends the process is always written', () => {
+  const { logger, lines } = logged();
+  for (let node = 0; node < 2000; node++) logger.warn({ node }, 'node not claimed');
+  for (let count = 0; count < 3; count++) {
+    logger.info({}, 'closing');
+    logger.fatal({}, 'the fold stopped; see docs/operate.md for recovery');
+    logger.warn({ of: 'a library' }, 'without a code');
+  }
+  expect(lines).toHaveLength(2000 + 9);
 });

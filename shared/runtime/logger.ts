@@ -5,6 +5,7 @@
 import { type LogFn, type Logger, pino } from 'pino';
 import { LineWriter } from './line-writer.ts';
 import { eventOfText } from './log-events.ts';
+import { RepeatedLines } from './repeated-lines.ts';
 
 export type { Logger };
 
@@ -14,7 +15,7 @@ export type LineLogger = Readonly<Record<'warn' | 'error' | 'fatal', (fields: ob
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
 
 export function createLogger(name: string, level: string): Logger {
-  const options = { name, level, redact, base: { name }, hooks: { logMethod: withEvent } };
+  const options = { name, level, redact, base: { name }, hooks: { logMethod: lineHook() } };
   if (!process.stderr.isTTY) return pino(options, pino.destination({ fd: 2, sync: true }));
   const target = {
     target: 'pino-pretty',
@@ -23,14 +24,24 @@ export function createLogger(name: string, level: string): Logger {
   return pino({ ...options, transport: target });
 }
 
-/** Adds the code of a line to its fields. */
-export function withEvent(this: Logger, args: Parameters<LogFn>, method: LogFn): void {
-  const [first, second] = args as readonly unknown[];
-  const text = typeof first === 'string' ? first : second;
-  const event = typeof text === 'string' ? eventOfText(text) : undefined;
-  const fields = typeof first === 'object' ? first : {};
-  if (event === undefined || first instanceof Error) method.apply(this, args);
-  else method.apply(this, [{ event, ...fields }, text as string]);
+/** Of levels that report a fault and do not end the process: 40 is warn, 60 fatal. */
+const isLimited = (level: number): boolean => level >= 40 && level < 60;
+
+/** Adds the code of a line to its fields, and writes a fault with the same fields once a minute. */
+export function lineHook(
+  repeated = new RepeatedLines(),
+): (this: Logger, args: Parameters<LogFn>, method: LogFn, level: number) => void {
+  return function (args, method, level) {
+    const [first, second] = args as readonly unknown[];
+    const text = typeof first === 'string' ? first : second;
+    const event = typeof text === 'string' ? eventOfText(text) : undefined;
+    if (event === undefined || first instanceof Error) return method.apply(this, args);
+    const fields = typeof first === 'object' && first !== null ? first : {};
+    const write = (leftOut: number): void =>
+      method.apply(this, [{ event, ...fields, ...(leftOut > 0 && { repeated: leftOut }) }, text as string]);
+    if (isLimited(level)) repeated.pass(text as string, fields, write);
+    else write(0);
+  };
 }
 
 /** The log of requests. */
