@@ -2,6 +2,7 @@
 
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { planRestore } from '../../cli/commands/restore-plan.ts';
 import type { GatewayStatus } from '../../schemas/admin.ts';
@@ -226,5 +227,33 @@ test('a snapshot that is found damaged while its log is away is quarantined, and
     expect(await statusOf(own, value)).toBe(200);
   } finally {
     await own.close();
+  }
+});
+
+test('a snapshot that is damaged while the log is away is rebuilt soon after the log is back, however long that took', async () => {
+  const dataDir = join(serving.dir, 'two-faults');
+  let failures = 0;
+  const write = (line: string): void => {
+    if (line.includes('recovery failed')) failures++;
+  };
+  const gateway = await startGateway({
+    ...{ ...serving.gatewaySettings(8), name: 'two-faults', dataDir, controlPlanes: [] },
+    // Doubled at each attempt, the fifteenth pause would be five minutes.
+    intervals: { ...quickRecovery, rebuildPauseMsMax: 600_000 },
+    logger: pino({ level: 'warn' }, { write }),
+  });
+  const path = controlFile(serving);
+  try {
+    moveLog(path, `${path}.away`);
+    const byHand = openDatabase(join(dataDir, 'state.db'), { durability: 'normal', busyTimeoutMs: 5000 });
+    byHand.exec("UPDATE organisation SET name = 'by hand'");
+    byHand.close();
+    await expect.poll(() => failures, { timeout: 20_000 }).toBeGreaterThan(15);
+    moveLog(`${path}.away`, path);
+    await expect
+      .poll(async () => (await listed(serving, 'two-faults')).state, { timeout: 20_000 })
+      .toBe('SYNCED');
+  } finally {
+    await gateway.close();
   }
 });

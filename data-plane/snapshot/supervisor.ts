@@ -64,6 +64,9 @@ export interface SupervisorOptions {
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
+/** After so many attempts in a row pauses grow no more while the log cannot be reached: the longest is then 4 to 8 s. */
+const awayAttemptsMax = 1;
+
 export class SnapshotSupervisor {
   /** Answers from the snapshot in use. */
   readonly lookup: Lookup = liveLookup(() => this.#active.lookup);
@@ -166,13 +169,18 @@ export class SnapshotSupervisor {
   /** One loop at a time. A fault that is found during an attempt is the next attempt's. */
   async #recover(): Promise<void> {
     const { logger, onChange } = this.#options;
+    let isLogAway = false;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
+      // Without the log an attempt costs nothing, and what the log's return ends must not take longer for it.
+      if (isLogAway) attempt = Math.min(attempt, awayAttemptsMax);
       await sleep(this.#pauseMs(attempt), this.#closing.signal);
       const state = this.#state;
       if (this.#closing.signal.aborted) return;
       try {
         await this.#attemptRecovery();
+        isLogAway = false;
       } catch (error) {
+        isLogAway = isAway(error);
         this.#onRecoveryFailed(state, error instanceof Error ? error : new Error(String(error)));
         continue;
       }
@@ -273,6 +281,11 @@ const sentences: Readonly<Record<FaultState, string>> = {
   unwritable: 'the snapshot cannot be written; its state stays in use',
   halted: 'the fold has halted: this build is too old for the log',
 };
+
+/** Also a file that was moved, which may be moved back. */
+function isAway(error: unknown): boolean {
+  return [LogUnavailable, LogReplaced, LogTruncated].some((kind) => error instanceof kind);
+}
 
 function eventOf(error: Error): FaultEvent {
   if (error instanceof LogReplaced || error instanceof LogTruncated) return 'log-refused';
