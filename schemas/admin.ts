@@ -149,6 +149,7 @@ const gatewayStatusSchema = z.object({
   log: z.string().nullable().optional(),
   conflict: z.string().optional(),
   halted: z.string().optional(),
+  forgotten: z.literal(true).optional(),
 });
 const gatewayConfirmationSchema = z.object({
   name: z.string(),
@@ -300,8 +301,8 @@ export const adminResponses = {
   'GET /gateways/:name': gatewayStatusSchema,
   'DELETE /gateways/:name': z.object({
     name: z.string(),
-    /** How many processes of the name. */
-    forgotten: count,
+    /** How many processes of the name, and those of them that reported in the last ten seconds and may run on. */
+    ...{ forgotten: count, reporting: count.optional() },
     dryRun: z.literal(true).optional(),
     position,
   }),

@@ -33,6 +33,7 @@ const gatewayView: View = {
     column('WHEN-STALE', 'stalePolicy'),
     column('HALTED', 'halted'),
     column('CONFLICT', 'conflict'),
+    { heading: 'FORGOTTEN', cell: ({ forgotten }) => (forgotten === true ? 'yes' : undefined) },
   ],
   name: (resource) => resource['name'],
 };
@@ -63,7 +64,7 @@ export function registerGateways(program: Command, io: Io): void {
   gateway
     .verb(
       'forget <name>',
-      'remove a gateway that no longer exists; one that still runs reappears with its next report',
+      'remove a gateway that no longer exists; one that still runs stays in the list, and revocations wait for it',
       'headgate gateway forget gw-1 --yes',
     )
     .action(forgetGateway);
@@ -90,6 +91,10 @@ async function forgetGateway(session: Session, _options: unknown, name: string):
   const resource = await api.write('DELETE', route`/gateways/${name}`);
   const done = session.globals.dryRun ? 'would be forgotten' : 'forgotten';
   await session.out.lines([`gateway ${name} ${done}`], resource, name);
+  if (Number(resource['reporting'] ?? 0) > 0)
+    session.note(
+      `${name} reported in the last ten seconds: if it still runs it stays in the list and revocations wait for it, so stop it first`,
+    );
 }
 
 async function verifyGateways(

@@ -47,6 +47,7 @@ function gatewayOf(context: AdminContext, seen: Seen): GatewayStatus {
     ...(report.log !== log && { log: report.log }),
     ...(processes !== undefined && { conflict: `${processes} processes report under this name` }),
     ...(report.halted !== undefined && { halted: report.halted }),
+    ...(seen.isForgotten === true && ({ forgotten: true } as const)),
   };
 }
 
@@ -62,8 +63,10 @@ function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
   });
 }
 
-function knownAs({ board }: AdminContext, name: string): number {
-  return board.gateways().filter(({ report }) => report.name === name).length;
+/** Processes of the name, and those of them that reported in the last ten seconds. */
+function knownAs({ board }: AdminContext, name: string): { known: number; reporting: number } {
+  const named = board.gateways().filter(({ report }) => report.name === name);
+  return { known: named.length, reporting: named.filter((seen) => !board.isSilent(seen)).length };
 }
 
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
@@ -110,15 +113,17 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       config,
       schema: {
         summary:
-          'Forget a gateway that was removed; one that still runs is listed again with its next report',
+          'Forget a gateway that was removed; one that still runs stays in the list, and is waited for',
       },
     },
     async (request): Promise<AdminResponse<'DELETE /gateways/:name'>> => {
       const { name } = parseQuery(nameParamsSchema, request.params);
       const dryRun = parseQuery(commandQuerySchema, request.query).dryRun === 'true';
-      const forgotten = dryRun ? knownAs(context, name) : await forget(context, name);
+      const { known, reporting } = knownAs(context, name);
+      const forgotten = dryRun ? known : await forget(context, name);
       if (forgotten === 0) throw new CommandError('NotFound', 'no gateway of this name is known');
-      return { name, forgotten, ...(dryRun && ({ dryRun } as const)), position: snapshot.seq };
+      const position = snapshot.seq;
+      return { name, forgotten, reporting, ...(dryRun && ({ dryRun } as const)), position };
     },
   );
   // Open to members: a person who may revoke a key may watch the revocation take effect; it contains no names of tenants.

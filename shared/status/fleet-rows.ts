@@ -12,6 +12,8 @@ export interface Seen {
   readonly seenMs: number;
   /** Not live: from the file of this replica, from the memory of another replica, or from before the start. */
   readonly isRemembered: boolean;
+  /** An operator forgot it; it is removed once it is silent. */
+  readonly isForgotten?: boolean;
   /**
    * Which token the record had that the process itself wrote, as StatusMac counts them. Undefined for what another process or a
    * file says of it: a newer token must not vouch for what an older one wrote.

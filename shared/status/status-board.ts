@@ -136,8 +136,13 @@ export class StatusBoard {
     return [...byName.values()];
   }
 
-  state({ report, seenMs, isRemembered }: Seen, head: HeadView): FleetState {
-    if (isRemembered || (performance.now() - seenMs) / 1000 > staleSeconds) return 'STALE';
+  isSilent({ seenMs, isRemembered }: Seen): boolean {
+    return isRemembered || (performance.now() - seenMs) / 1000 > staleSeconds;
+  }
+
+  state(seen: Seen, head: HeadView): FleetState {
+    const { report } = seen;
+    if (this.isSilent(seen)) return 'STALE';
     if (report.diverged) return 'DIVERGED';
     if (report.log !== head.log) return 'LAGGING';
     const digest = this.#digests.get(report.applied);
