@@ -26,7 +26,7 @@ import type { AdminContext } from './context.ts';
 
 interface ReplicaView {
   readonly replica: string;
-  readonly log: Pick<ControlLog, 'readings'>;
+  readonly log: Pick<ControlLog, 'readings' | 'writeFault'>;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly signer: Signer | undefined;
@@ -56,6 +56,7 @@ function logFacts({ snapshot, replicator, log, board }: ReplicaView): NonNullabl
     isSigned: snapshot.head.signers.length > 0,
     divergedAt: snapshot.divergedAt ?? undefined,
     topics: topicFacts(log.readings?.() ?? [], board.fault),
+    writeFault: log.writeFault,
     hasReports: board.fault === undefined,
   };
 }

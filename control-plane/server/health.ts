@@ -23,7 +23,7 @@ import { observeFleet } from './fleet-metrics.ts';
 interface Replica {
   /** Its name. */
   readonly replica: string;
-  readonly log: Pick<ControlLog, 'readings'>;
+  readonly log: Pick<ControlLog, 'readings' | 'writeFault'>;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly agents: AgentSessions;

@@ -230,7 +230,10 @@ function checks(supervisor: SnapshotSupervisor, whenStale: StalePolicy): Check[]
   const isFresh = state === 'ready' || state === 'lagging';
   const isServing = whenStale === 'serve' && snapshot.seq > 0;
   const isQuarantined = fault?.state === 'quarantined';
-  const logDetail = fault && !isQuarantined ? fault.reason : reachable ? 'reachable' : 'cannot be reached';
+  const { writeFault } = supervisor.log;
+  const reach = reachable ? 'reachable' : 'cannot be reached';
+  const unwritten = writeFault === undefined ? '' : `, but nothing can be written to it: ${writeFault}`;
+  const logDetail = fault && !isQuarantined ? fault.reason : `${reach}${unwritten}`;
   return [
     { name: 'log', ok: true, detail: logDetail },
     { name: 'fold', ok: snapshot.seq > 0, detail: `at ${snapshot.seq}, digest ${snapshot.digest()}` },

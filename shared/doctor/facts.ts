@@ -38,6 +38,8 @@ interface TopicFacts {
 
 interface LogFacts {
   readonly reachable: boolean;
+  /** Why nothing can be written to it, although it can be read. */
+  readonly writeFault?: string | undefined;
   readonly position: number;
   /** Why the fold does not continue. */
   readonly fault?: string | undefined;

@@ -183,6 +183,18 @@ export const logChecks: readonly DoctorCheck[] = [
           `upgrade gateways that do not sign, give all the same HEADGATE_GATEWAY_TOKEN, and restrict who may write to ${topic}`,
       ),
   },
+  {
+    code: 'HG2017',
+    well: 'the log can be written',
+    find: of('log', ({ writeFault }) =>
+      when(
+        writeFault !== undefined,
+        'fail',
+        `nothing can be written to the log: ${writeFault}`,
+        'free some disk space where the folder of HEADGATE_LOG is; commands are refused and nobody can report until then',
+      ),
+    ),
+  },
 ];
 
 const unreadableTexts: Readonly<Record<string, string>> = {

@@ -119,9 +119,13 @@ test.runIf(mounted)(
     expect([status, error['type']]).toEqual([503, 'LogUnavailable']);
     expect(error['message']).toMatch(/cannot write/);
     expect((await health(replica.ready.metrics, '/livez')).status).toBe(200);
+    const verbose = async (): Promise<string> =>
+      (await health(replica.ready.metrics, '/readyz?verbose')).text;
+    expect(await verbose()).toMatch(/^\[\+\]HG2017 fail .*nothing can be written to the log: cannot write/m);
     rmSync(filler);
     expect((await post(replica.ready, '/organisations', { id: 'again', name: 'Again' })).status).toBe(200);
     await vi.waitFor(() => expect(tail.frames.at(-1)).toContain('"again"'));
+    expect(await verbose()).not.toContain('HG2017');
     await endsInOrder(replica);
   },
 );

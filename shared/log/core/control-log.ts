@@ -87,6 +87,8 @@ export interface ControlLog {
   inspect?(): Promise<LogInspection>;
   /** Of all topics at this address. Absent: there are no brokers. */
   readings?(): readonly TopicReading[];
+  /** Why records cannot be written, such as a full disk, although they can be read; undefined where nothing says so. */
+  readonly writeFault?: string | undefined;
   /** Releases everything within a few seconds at most. Idempotent. */
   close(): Promise<void>;
 }

@@ -8,7 +8,12 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Backoff } from '../../runtime/retry.ts';
-import { DatabaseBusy, DatabaseCorrupt, NativeModuleMissing } from '../../runtime/sqlite.ts';
+import {
+  DatabaseBusy,
+  DatabaseCorrupt,
+  DatabaseUnwritable,
+  NativeModuleMissing,
+} from '../../runtime/sqlite.ts';
 import { Waiters } from '../../runtime/waiters.ts';
 import {
   AppendUnknown,
@@ -66,6 +71,9 @@ const defaults = {
 };
 
 type Settings = EmbeddedLogOptions & typeof defaults;
+
+/** Why the last append to any topic of a folder failed, by folder: of all topics on a disk, that of reports is written each second. */
+const writeFaults = new Map<string, string>();
 
 /** The file of a topic. */
 export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicAddress): string {
@@ -157,6 +165,10 @@ export class EmbeddedLog implements TimedLog {
     return this.#ask(() => this.#file.offsetAt(atMs));
   }
 
+  get writeFault(): string | undefined {
+    return writeFaults.get(this.#settings.folder);
+  }
+
   #ask(question: () => number): Promise<number> {
     const ask = () => {
       if (this.#closed) throw closedError(this.#path);
@@ -204,6 +216,7 @@ export class EmbeddedLog implements TimedLog {
       const group = this.#group();
       try {
         this.#write(group);
+        writeFaults.delete(this.#settings.folder);
         backoff.reset();
         if (this.#queue.length > 0) await nextTurn();
       } catch (error) {
@@ -211,7 +224,10 @@ export class EmbeddedLog implements TimedLog {
           const late = leading(this.#queue, ({ untilMs }) => performance.now() > untilMs);
           this.#refuse(late, lockedError(this.#path, error));
           await backoff.pause();
-        } else this.#refuse(group.length, toLogError(error, this.#path));
+        } else {
+          if (error instanceof DatabaseUnwritable) writeFaults.set(this.#settings.folder, error.message);
+          this.#refuse(group.length, toLogError(error, this.#path));
+        }
       }
     }
     this.#writing = false;
