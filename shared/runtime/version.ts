@@ -1,7 +1,15 @@
 /** The version of this build: from package.json, in the folder above the sources or above `dist`. */
 import { existsSync, readFileSync } from 'node:fs';
 
+let known: string | undefined;
+
+/** Read once: a package that is replaced while a process runs does not change what runs. */
 export function version(): string {
+  known ??= readVersion();
+  return known;
+}
+
+function readVersion(): string {
   const places = ['../../package.json', '../../../package.json'].map(
     (path) => new URL(path, import.meta.url),
   );
