@@ -26,14 +26,15 @@ import { persistentToken, protectedSettingOf, secretOf } from '../shared/runtime
 import { logLevel } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
-interface Options extends ListenerOptions {
+interface Options extends Omit<ListenerOptions, 'metricsPort'> {
   readonly data: string;
   readonly log?: string;
   readonly gateways: number;
   readonly fleet?: string;
   readonly node: readonly string[];
   readonly demo: boolean;
-  readonly adminPort: number;
+  readonly adminPort?: number;
+  readonly metricsPort?: number;
   readonly consolePort?: number;
   readonly consoleHost: readonly string[];
   readonly consoleUrl?: string;
@@ -47,13 +48,10 @@ interface Options extends ListenerOptions {
 }
 
 const firstSimulatedPort = 9001;
-/** Of the first stack, from the port of the first gateway: 8101 with 8080. */
-const stackPortOffset = 21;
+const portDefault = 8080;
+/** What other ports are with that one. */
+const standardPorts = { admin: 8081, console: 8082, play: 8083, stack: 8101, metrics: 9464 } as const;
 const portMax = 65_535;
-/** 8082 with 8080. */
-const consolePortOffset = 2;
-/** 8083 with 8080. */
-const playPortOffset = 3;
 const portsBetweenGateways = 10;
 const gatewaysMax = 100;
 
@@ -71,8 +69,11 @@ export function devCommand(program: Command): void {
       .default([]),
     new Option('--no-demo', 'start with an empty fleet'),
     'bind',
-    portOption('--port <port>', 'port of the first gateway', 8080),
-    portOption('--admin-port <port>', 'port of the admin API', 8081),
+    portOption('--port <port>', 'port of the first gateway', portDefault),
+    option(
+      '--admin-port <port>',
+      'port of the admin API; that of --port and 1, or a free one with --port 0',
+    ).argParser(parsePort),
     option(
       '--console-port <port>',
       'port of the console for people; that of --port and 2, or a free one with --port 0',
@@ -86,7 +87,10 @@ export function devCommand(program: Command): void {
     'playHost',
     'trustedProxies',
     'metricsBind',
-    portOption('--metrics-port <port>', 'first port of the health and metrics listeners', 9464),
+    option(
+      '--metrics-port <port>',
+      'first port of the health and metrics listeners; that of --port and 1384, or free ones with --port 0',
+    ).argParser(parsePort),
     'maxConnections',
     'maxConnectionsPerAddress',
     'nodeCredentials',
@@ -94,6 +98,12 @@ export function devCommand(program: Command): void {
     'allowUnsigned',
     'readyFile',
   ]).action(run);
+}
+
+/** Ports that no option gives follow --port, so that a second fleet needs that option alone; where there is none so high, a free one. */
+function following(port: number, other: keyof typeof standardPorts): number {
+  const wanted = standardPorts[other] + port - portDefault;
+  return port === 0 || wanted > portMax ? 0 : wanted;
 }
 
 function parseGateways(text: string): number {
@@ -132,10 +142,10 @@ async function run(options: Options): Promise<void> {
       dataDir: join(dataDir, 'control-plane'),
       name: 'control-plane-1',
       bind: options.bind,
-      port: options.adminPort,
+      port: options.adminPort ?? following(options.port, 'admin'),
       portFlag: '--admin-port',
       metricsBind: options.metricsBind,
-      metricsPort: options.metricsPort,
+      metricsPort: metricsPortOf(options),
       connections: connectionLimitsOf(options, logger),
       operatorToken,
       gatewayToken,
@@ -157,13 +167,15 @@ async function run(options: Options): Promise<void> {
   });
 }
 
+const metricsPortOf = ({ metricsPort, port }: Options): number => metricsPort ?? following(port, 'metrics');
+
 /** Members sign in by a button only where nobody but this machine can reach the page. */
 function consoleOf({ bind, port, consolePort, consoleHost, consoleUrl, fleet, demo }: Options) {
   const isLocal =
     /^(?:127\.|::1$|localhost$)/.test(bind) && consoleHost.length === 0 && consoleUrl === undefined;
   return {
     bind,
-    port: consolePort ?? (port === 0 ? 0 : port + consolePortOffset),
+    port: consolePort ?? following(port, 'console'),
     hosts: consoleHost,
     url: consoleUrl,
     demo: isLocal && demo && fleet === undefined,
@@ -250,19 +262,19 @@ async function startGateways(
     trustedProxies: options.trustedProxies,
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
-  const playDefault = visitors ? numbered(options.port, playPortOffset, 1) : undefined;
+  const playDefault = visitors ? following(options.port, 'play') : undefined;
   const firstPlayPort = options.playPort ?? playDefault;
   const plans = Array.from({ length: options.gateways }, (_, index) => ({
     name: `gateway-${index + 1}`,
     dataDir: join(base.dataDir, `gateway-${index + 1}`),
     port: numbered(options.port, portsBetweenGateways, index),
-    metricsPort: numbered(options.metricsPort, 1, index + 1),
+    metricsPort: numbered(metricsPortOf(options), 1, index + 1),
     playPort: firstPlayPort === undefined ? undefined : numbered(firstPlayPort, portsBetweenGateways, index),
     stackPorts: [] as string[],
   }));
   const planned = new Set(plans.flatMap(({ port, metricsPort, playPort }) => [port, metricsPort, playPort]));
   for (const [at, stack] of plans.length === 0 ? [] : stackIds.entries()) {
-    const wanted = numbered(options.port, 1, stackPortOffset + at);
+    const wanted = numbered(following(options.port, 'stack'), 1, at);
     const isFree = !planned.has(wanted) && (await canListen(options.bind, wanted));
     plans[0]?.stackPorts.push(`${stack}=${isFree ? wanted : 0}`);
   }

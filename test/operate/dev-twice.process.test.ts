@@ -1,0 +1,97 @@
+/** `headgate dev` next to another one, and what is left of it after its end. */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { type Started, startProcess } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+interface Dev {
+  readonly admin: string;
+  readonly console: { readonly url: string };
+  readonly gateways: readonly { readonly api: string; readonly metrics: string; readonly play?: string }[];
+  readonly stacks: readonly { readonly url: string }[];
+  readonly pids: Readonly<Record<string, number>>;
+}
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-twice-'));
+const running: Started<Dev>[] = [];
+afterAll(async () => {
+  for (const one of running) await one.end('SIGKILL');
+  rmSync(dir, { recursive: true, force: true });
+});
+
+function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
+}
+
+/** A port with free ones where those of a fleet are that follow it, and of a second one a hundred above. */
+async function freeBase(): Promise<number> {
+  const offsets = [0, 1, 2, 3, 10, 13, 21, 22, 1384, 1385, 1386];
+  for (;;) {
+    const base = 20_000 + Math.floor(Math.random() * 10_000);
+    const ports = offsets.flatMap((offset) => [base + offset, base + 100 + offset]);
+    if ((await Promise.all(ports.map(isFree))).every(Boolean)) return base;
+  }
+}
+
+async function startDev(name: string, ...more: string[]): Promise<Started<Dev>> {
+  const data = join(dir, name);
+  mkdirSync(data);
+  const env = {
+    HEADGATE_GATEWAY_TOKEN: undefined,
+    HEADGATE_OPERATOR_TOKEN: undefined,
+    HEADGATE_CONTEXT: join(data, 'context.json'),
+  };
+  const args = ['dev', '--data', data, ...more];
+  const started = await startProcess<Dev>({ dir, name, args, env, timeoutMs: 120_000 });
+  running.push(started);
+  return started;
+}
+
+const portOf = (url = ''): number => Number(new URL(url).port);
+
+test('a second fleet needs another --port alone, and each serves its own', async () => {
+  const base = await freeBase();
+  const first = await startDev('first', '--port', String(base));
+  const second = await startDev('second', '--port', String(base + 100));
+  for (const [{ ready, child }, port] of [
+    [first, base],
+    [second, base + 100],
+  ] as const) {
+    const [gateway, other] = ready.gateways;
+    const ports = [gateway?.api, ready.admin, ready.console.url, gateway?.play, other?.api].map(portOf);
+    expect(ports.map((each) => each - port)).toEqual([0, 1, 2, 3, 10]);
+    expect(ready.stacks.map(({ url }) => portOf(url) - port)).toEqual([21, 22]);
+    expect(ready.gateways.map(({ metrics }) => portOf(metrics) - port)).toEqual([1385, 1386]);
+    for (const { metrics } of ready.gateways)
+      expect((await fetch(new URL('/readyz', metrics))).status).toBe(200);
+    expect(child.exitCode).toBeNull();
+  }
+}, 240_000);
+
+/** Also true of one that nobody has waited for. */
+function hasEnded(pid: number): boolean {
+  try {
+    return /^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return true;
+  }
+}
+
+test.each(['SIGTERM', 'SIGKILL'] as const)(
+  'after %s of dev none of its processes is left',
+  async (signal) => {
+    const dev = await startDev(`ended-${signal}`, '--port', '0', '--no-demo');
+    const pids = Object.values(dev.ready.pids);
+    expect(pids.length).toBeGreaterThanOrEqual(2);
+    await dev.end(signal);
+    await until(() => pids.every(hasEnded), 60_000);
+  },
+  180_000,
+);
