@@ -84,6 +84,12 @@ async function exportLog(
     for await (const piece of pieces) await writePiece(session.io.stdout, piece);
     return;
   }
+  if (session.globals.dryRun) {
+    let bytes = 0;
+    for await (const piece of pieces) bytes += Buffer.byteLength(piece);
+    session.note(`${bytes} bytes would be written to ${out}`);
+    return;
+  }
   const target = await open(resolve(session.io.cwd, out), 'wx', 0o600).catch((error: unknown) => {
     throw new CliError(`cannot create ${out}`, {
       type: 'InvalidFile',

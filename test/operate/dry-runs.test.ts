@@ -1,0 +1,158 @@
+/**
+ * Every command of the command line with `--dry-run`: it writes no file, gives no link that works, and changes nothing. The
+ * commands are those that the program declares, each by the examples of its help, so a new one is covered without a line here.
+ */
+
+import { generateKeyPairSync } from 'node:crypto';
+import type { EventEmitter } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { registerAdminCommands } from '../../cli/admin.ts';
+import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { runCli, testIo } from '../support/run-cli.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-dry-runs-'));
+const work = join(dir, 'work');
+let fleet: TestFleet;
+let names: Readonly<Record<string, string>>;
+
+beforeAll(async () => {
+  fleet = await startFleet({
+    controlPlane: { console: { bind: '127.0.0.1', port: 0, hosts: [], demo: false, addresses: () => ({}) } },
+  });
+  mkdirSync(work);
+  const { admin } = fleet;
+  for (const person of ['ana', 'bob'])
+    await admin.call('PUT', `/organisations/acme/members/${person}`, { role: 'owner' });
+  const key = await fleet.key('acme');
+  const token = await admin.call('POST', '/nodes/pool-1/tokens', {});
+  const [stack] = await admin.stacks();
+  const { publicKey } = generateKeyPairSync('ed25519');
+  writeFileSync(join(work, 'signing.pub'), publicKey.export({ type: 'spki', format: 'pem' }));
+  const exported = await cli(['export']);
+  writeFileSync(join(work, 'fleet.yaml'), exported.out);
+  writeFileSync(join(dir, 'log.jsonl'), (await cli(['events', 'export'])).out);
+  await cli(['snapshot', 'save', 'backup.db']);
+  const plane = join(fleet.dir, 'control-plane');
+  expect(await cli(['backup', join(dir, 'backup'), '--data', plane])).toMatchObject({ code: 0 });
+  writeFileSync(join(work, 'decisions.jsonl'), (await cli(['decisions', 'export'])).out);
+  await fleet.settle();
+  names = {
+    'key-3k9…': key.id,
+    'tok-1': String(token['id']),
+    'stk-amber-otter-9k2f': stack?.id ?? '',
+    'gw-1': 'gateway-1',
+    'req_…': `req_${'0'.repeat(32)}`,
+    FINGERPRINT: '0'.repeat(64),
+    '/backup/headgate': join(dir, 'backup'),
+    '/var/lib/headgate/gw-1': join(fleet.dir, 'gateway-1'),
+    '/var/lib/headgate/cp-1': plane,
+    '18000': '1',
+    '1000': String(await admin.position()),
+    '18229': String(await admin.position()),
+    '18240': String(await admin.position()),
+  };
+});
+afterAll(async () => {
+  await fleet?.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const cli = (argv: readonly string[]) =>
+  runCli(argv, {
+    cwd: work,
+    home: join(dir, 'home'),
+    env: {
+      HEADGATE_ADMIN: fleet.controlPlane.admin,
+      HEADGATE_TOKEN: operatorToken,
+      HEADGATE_LOG: fleet.logUrl,
+    },
+  });
+
+/** The examples at the top of a command's help. */
+function examplesOf(command: Command): string[] {
+  let text = '';
+  const write = (piece: string): void => {
+    text += piece;
+  };
+  (command as unknown as EventEmitter).emit('beforeHelp', { error: false, command, write });
+  return text.split('\n').flatMap((line) => /^ {2}headgate (.*)$/.exec(line)?.[1] ?? []);
+}
+
+function allOf(command: Command): Command[] {
+  return command.commands.flatMap((each) => [each, ...allOf(each)]);
+}
+
+const program = new Command('headgate');
+registerAdminCommands(program, testIo({}).io);
+const lines = [...new Set(allOf(program).flatMap(examplesOf))];
+
+/** Words as a shell makes them; what is behind a redirection is the shell's. */
+function wordsOf(line: string): string[] {
+  const words = (line.split(' > ')[0] ?? '').match(/"[^"]*"|'[^']*'|\S+/g) ?? [];
+  const given = words.map((word) => word.replaceAll(/["']/g, '')).map((word) => names[word] ?? word);
+  return given[0] === 'replay'
+    ? given.map((word) => word.replace(/^log\.jsonl$/, join(dir, 'log.jsonl')))
+    : given;
+}
+
+/** Every file below a folder, with its length and when it was changed. */
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .map((entry) => ({ path: join(entry.parentPath, entry.name), isFile: entry.isFile() }))
+    .map(({ path, isFile }) => (isFile ? `${path} ${statSync(path).mtimeMs} ${statSync(path).size}` : path))
+    .sort();
+}
+
+/** What an example cannot do in this fleet, and with which exit code it says so; all others end with 0. */
+const refused: Readonly<Record<string, number>> = {
+  // It names the command that shows what a backup is worth.
+  'backup /backup/headgate --data /var/lib/headgate/cp-1': 2,
+  // This fleet has no state of ten minutes ago.
+  'diff --from 18000 --to 10m': 3,
+  'explain --request req_…': 3,
+  'gateway verify': 2,
+  // What they would make is there, and what they would remove is in use or was never there.
+  'model delete echo-large --yes': 6,
+  'node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm': 6,
+  'org create acme --name Acme --tier Platinum': 6,
+  'signer add signing.pub': 6,
+  'signer remove FINGERPRINT --yes': 3,
+  'tier delete Starter --yes': 6,
+};
+
+/** Commands that would not end, or ask another machine. */
+const left = (line: string): boolean => line === 'events tail' || line.includes('kafka://');
+
+test('each command has an example', () => {
+  expect(allOf(program).filter((command) => examplesOf(command).length === 0)).toEqual([]);
+  expect(lines.length).toBeGreaterThan(80);
+});
+
+test.each(lines.filter((line) => !left(line)))('headgate %s', async (line) => {
+  const before = {
+    files: filesIn(dir),
+    position: await fleet.admin.position(),
+    fleet: await fleet.admin.exportFleet(),
+  };
+  const gateways = (await fleet.admin.get('/gateways')) as { items: { forgotten?: true }[] };
+  for (const more of [[], ['-o', 'json']]) {
+    const { code, out, err } = await cli([
+      ...wordsOf(line),
+      ...(line.includes('--dry-run') ? [] : ['--dry-run']),
+      ...more,
+    ]);
+    expect([code, err]).toEqual([refused[line] ?? 0, expect.any(String)]);
+    // Neither a ticket of a link nor a key or token that was made.
+    expect(out).not.toMatch(/#[\w.-]{20,}|\bhg[a-z]{0,4}_[\w-]{16,}/);
+  }
+  expect({
+    files: filesIn(dir),
+    position: await fleet.admin.position(),
+    fleet: await fleet.admin.exportFleet(),
+  }).toEqual(before);
+  expect(gateways.items.some(({ forgotten }) => forgotten)).toBe(false);
+});
