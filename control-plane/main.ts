@@ -34,6 +34,7 @@ import { countUsageFaults, countUsageRows } from '../shared/usage/usage-metrics.
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
+import { gatewayAgent } from './gateways/ask-decisions.ts';
 import { openFleetGauges } from './gateways/fleet-gauges.ts';
 import { openFleetCounters } from './gateways/open-counters.ts';
 import { countedTokens, type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
@@ -91,6 +92,8 @@ export interface ControlPlaneSettings {
   readonly historyBytesMax?: number | undefined;
   /** The defaults where they are left out. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
+  /** See gatewayAgent. */
+  readonly gatewayTlsName?: string | undefined;
   /** See AdminContext. */
   readonly askTimeoutMs?: number | undefined;
   readonly logger: Logger;
@@ -325,6 +328,7 @@ async function listen(
     gauges,
     ...callerBounds(logger),
     askTimeoutMs: settings.askTimeoutMs,
+    gatewayAgent: gatewayAgent(settings.gatewayTlsName, closers),
     usageCounts: usage.counts,
     usageFile: () => usage.file.state,
     acceptsUnsignedUsage: settings.acceptUnsignedUsage,

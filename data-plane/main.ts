@@ -2,7 +2,6 @@
  * Composition root of a gateway: it folds the log into its own snapshot and answers every request from that alone.
  * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
  */
-import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/commit.ts';
 import type { StalePolicy } from '../schemas/status.ts';
@@ -17,7 +16,7 @@ import { type ConnectionLimits, Connections, type ListenerName } from '../shared
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
 import { endOnFault } from '../shared/runtime/fault.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
-import { loopback } from '../shared/runtime/listener.ts';
+import { advertisedUrl, loopback } from '../shared/runtime/listener.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
 import { FileShortage } from '../shared/runtime/open-files.ts';
@@ -57,6 +56,8 @@ export interface GatewaySettings {
   /** Of health and metrics; loopback unless given. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
+  /** Where control planes reach that listener, as `advertisedUrl` takes it. */
+  readonly advertise?: string | undefined;
   /** Of each listener but that of health and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
@@ -155,7 +156,7 @@ async function serve(
     },
   });
   closers.add(() => health.close());
-  if (journal !== undefined) state.addresses.metrics = reachable(health.url);
+  if (journal !== undefined) state.addresses.metrics = advertisedUrl(health.url, settings.advertise);
   const { certificate } = settings;
   if (certificate !== undefined) state.addresses.certificateEnds = () => certificate.validUntil;
   const listeners = await listen(settings, gateway, connections, closers);
@@ -210,11 +211,6 @@ function openJournal(
   closers.add(() => journal.close());
   countDecisions(registry, journal);
   return journal;
-}
-
-/** An address that others can use, where the listener is on all interfaces. */
-function reachable(url: string): string {
-  return url.replace(/\/\/(?:0\.0\.0\.0|\[::\])(?=[:/]|$)/, `//${hostname()}`);
 }
 
 async function compose(

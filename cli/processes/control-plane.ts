@@ -35,6 +35,7 @@ interface Options extends ReplicaOptions {
   readonly oidcClientId?: string;
   readonly oidcClientSecretFile?: string;
   readonly oidcOperatorGroup?: string;
+  readonly gatewayTlsName?: string;
 }
 
 function parseGigabytes(text: string): number {
@@ -83,6 +84,10 @@ export function controlPlaneCommand(program: Command): void {
     'acceptUnsignedUsage',
     'tlsCert',
     'tlsKey',
+    protectedOption(
+      '--gateway-tls-name <name>',
+      'name for which the certificates of gateways must be valid, instead of the host of their address',
+    ),
     'readyFile',
   ]).action(run);
 }
@@ -114,6 +119,7 @@ async function run(options: Options): Promise<void> {
       drainTimeoutSeconds: options.drainTimeout,
       console: consoleOf(options),
       certificate,
+      gatewayTlsName: options.gatewayTlsName,
       logger,
     });
     const { admin, metrics, console } = controlPlane;

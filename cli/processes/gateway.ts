@@ -12,6 +12,7 @@ import {
   insecureSnapshots,
   isOn,
   option,
+  parseAdvertised,
   parsePort,
   parseUrls,
   portOption,
@@ -41,6 +42,7 @@ interface Options extends ReplicaOptions {
   readonly playHost: readonly string[];
   readonly consoleUrl?: string;
   readonly trustedProxies: readonly string[];
+  readonly advertise?: string;
 }
 
 function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
@@ -73,6 +75,10 @@ export function gatewayCommand(program: Command): void {
     portOption('--port <port>', 'port of the API', 8080),
     'metricsBind',
     'metricsPort',
+    option(
+      '--advertise <url|host>',
+      'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
+    ).argParser(parseAdvertised),
     'maxConnections',
     'maxConnectionsPerAddress',
     option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'),
@@ -146,6 +152,7 @@ async function run(options: Options): Promise<void> {
       port: options.port,
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
+      advertise: options.advertise,
       connections: connectionLimitsOf(options, logger),
       hosts: {
         shared: new Set(options.sharedHost.split(',').map(lower)),

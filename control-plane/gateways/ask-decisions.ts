@@ -2,7 +2,9 @@
  * Asks the gateways for what they decided, at the addresses of their reports. Anybody with an accepted token can report any
  * address, so no secret is sent there: questions and answers are signed with the token that signed the report.
  */
+import { Agent, type Dispatcher, request } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
+import type { Closers } from '../../shared/runtime/closers.ts';
 import { askSigned, questionScheme, type SignedQuestion } from '../../shared/status/signed-question.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
@@ -12,6 +14,18 @@ export interface DecisionSources {
   readonly previousGatewayToken?: string | undefined;
   /** For one decision. */
   readonly askTimeoutMs?: number | undefined;
+  readonly gatewayAgent?: Dispatcher | undefined;
+}
+
+/**
+ * For gateways whose certificates share one name: a process in a cluster is reached under a name of its own, which is in no
+ * certificate. Undefined: each must be valid for the host of its address.
+ */
+export function gatewayAgent(tlsName: string | undefined, closers: Closers): Agent | undefined {
+  if (tlsName === undefined) return undefined;
+  const agent = new Agent({ connect: { servername: tlsName } });
+  closers.add(() => agent.destroy());
+  return agent;
 }
 
 interface Source {
@@ -42,17 +56,18 @@ function sourcesOf(sources: DecisionSources, name: string | undefined): Source[]
 /** The decision of a request, from the one gateway that made it; the others do not have it. Ends early with the signal. */
 export async function askDecision(
   sources: DecisionSources,
-  request: string,
+  id: string,
   client?: AbortSignal,
 ): Promise<{ readonly decision?: DecisionRecord; readonly unanswered: string[] }> {
   const { askTimeoutMs: timeoutMs = timeoutMsDefault } = sources;
   const deadline = AbortSignal.timeout(timeoutMs);
   const signal = client ? AbortSignal.any([client, deadline]) : deadline;
   const unanswered: string[] = [];
+  const from = { dispatcher: sources.gatewayAgent };
   const found = await Promise.all(
     sourcesOf(sources, undefined).map(async (source) => {
       try {
-        for await (const lines of ask(source, `/decisions/${request}`, signal))
+        for await (const lines of ask(source, `/decisions/${id}`, { ...from, signal }))
           return decisionRecordSchema.parse(JSON.parse(lines));
       } catch {
         unanswered.push(source.name);
@@ -74,7 +89,10 @@ export async function* decisionLines(
   const unanswered: string[] = [];
   for (const source of sourcesOf(sources, gateway)) {
     try {
-      yield* linesFrom(source, sinceMs, AbortSignal.timeout(timeoutMs));
+      yield* linesFrom(source, sinceMs, {
+        dispatcher: sources.gatewayAgent,
+        signal: AbortSignal.timeout(timeoutMs),
+      });
     } catch {
       unanswered.push(source.name);
     }
@@ -82,13 +100,18 @@ export async function* decisionLines(
   return unanswered;
 }
 
+interface Way {
+  readonly dispatcher: Dispatcher | undefined;
+  readonly signal: AbortSignal;
+}
+
 /** Whole lines of one gateway. Throws where it does not answer to the end. */
-async function* linesFrom(source: Source, sinceMs: number, deadline: AbortSignal): AsyncIterable<string> {
+async function* linesFrom(source: Source, sinceMs: number, way: Way): AsyncIterable<string> {
   const idle = new AbortController();
   const timer = setTimeout(() => idle.abort(), idleTimeoutMs);
   try {
-    const signal = AbortSignal.any([idle.signal, deadline]);
-    for await (const lines of ask(source, `/decisions?since=${Math.floor(sinceMs)}`, signal)) {
+    const signal = AbortSignal.any([idle.signal, way.signal]);
+    for await (const lines of ask(source, `/decisions?since=${Math.floor(sinceMs)}`, { ...way, signal })) {
       timer.refresh();
       yield lines;
     }
@@ -98,31 +121,43 @@ async function* linesFrom(source: Source, sinceMs: number, deadline: AbortSignal
 }
 
 /** The answer, as far as it proves itself. */
-async function* ask(source: Source, path: string, signal: AbortSignal): AsyncGenerator<string, void> {
+async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
   const { token, incarnation, url } = source;
   if (token === undefined) throw new Error('it has not reported by itself since this replica started');
   const address = `${listenerOf(url)}${path}`;
-  const { answer, authorization } = await challenged(address, signal, (challenge) =>
+  const { answer, authorization } = await challenged(address, way, (challenge) =>
     askSigned(token, { incarnation, path, challenge }),
   );
-  const response = await fetch(address, { headers: { authorization }, signal, redirect: 'error' });
-  if (response.ok && response.body) yield* answer(response.body as AsyncIterable<Uint8Array>);
+  const { statusCode, body } = await get(address, way, { authorization });
+  if (statusCode === 200) yield* answer(body);
   else {
-    await response.body?.cancel();
-    throw new Error(`HTTP ${response.status}`);
+    await discard(body);
+    throw new Error(`HTTP ${statusCode}`);
   }
 }
 
 async function challenged(
   address: string,
-  signal: AbortSignal,
+  way: Way,
   sign: (challenge: string) => SignedQuestion,
 ): Promise<SignedQuestion> {
-  const response = await fetch(address, { signal, redirect: 'error' });
-  await response.body?.cancel();
-  const [scheme, challenge = ''] = (response.headers.get('www-authenticate') ?? '').split(' challenge=', 2);
+  const { headers, body } = await get(address, way);
+  await discard(body);
+  const [scheme, challenge = ''] = String(headers['www-authenticate'] ?? '').split(' challenge=', 2);
   if (scheme !== questionScheme) throw new Error('it gives out no challenge');
   return sign(challenge);
+}
+
+/** Follows no redirect. */
+function get(address: string, { dispatcher, signal }: Way, headers: Readonly<Record<string, string>> = {}) {
+  return request(address, { headers, signal, ...(dispatcher && { dispatcher }) });
+}
+
+const discardedMax = 16 * 1024;
+
+/** A connection that was read to its end is used again. */
+function discard(body: Dispatcher.ResponseData['body']): Promise<void> {
+  return body.dump({ limit: discardedMax });
 }
 
 /** Host and port of a listener, and nothing that would lead elsewhere. */

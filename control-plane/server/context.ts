@@ -1,5 +1,6 @@
 /** What the routes of the admin API work with, and how a request's common parts are read. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Dispatcher } from 'undici';
 import { z } from 'zod';
 import type { Commit, Via } from '../../schemas/commit.ts';
 import { idSchema } from '../../schemas/names.ts';
@@ -54,6 +55,8 @@ export interface AdminContext {
   readonly askTimeoutMs?: number | undefined;
   /** Rows of usage by result, since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
+  /** Opens connections to gateways; absent: the one of all clients. */
+  readonly gatewayAgent?: Dispatcher | undefined;
   /** Usage without a MAC counts. */
   readonly acceptsUnsignedUsage?: boolean | undefined;
   /** What is known of damage in usage.db; absent where nothing looks for it. */

@@ -177,7 +177,8 @@ export const gatewayChecks: readonly DoctorCheck[] = [
         'warn',
         ({ name }) => name,
         () => 'its metrics listener cannot be reached from this replica: explain does not find its requests',
-        () => 'give it a --metrics-bind that control planes reach, and the same gateway token and build',
+        () =>
+          'give it a --metrics-bind and --advertise by which control planes reach it, and the same gateway token and build',
       ),
     ),
   },

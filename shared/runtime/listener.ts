@@ -1,5 +1,6 @@
 /** Opens listeners, and names the next step where one cannot be opened. */
 import type { AddressInfo, Server } from 'node:net';
+import { hostname } from 'node:os';
 
 export interface ListenAddress {
   readonly host: string;
@@ -63,4 +64,16 @@ export function listenError(error: unknown, address: ListenAddress, flags: Addre
 export function urlOf(address: { readonly address: string; readonly port: number }, tls = false): string {
   const host = address.address.includes(':') ? `[${address.address}]` : address.address;
   return `${tls ? 'https' : 'http'}://${host}:${address.port}`;
+}
+
+/**
+ * The address by which others reach a listener at `url`. `advertised` is a base address, or a host with the scheme and port of the
+ * listener; without it, this machine's name stands for all interfaces.
+ */
+export function advertisedUrl(url: string, advertised?: string): string {
+  if (advertised?.includes('://')) return advertised;
+  const { protocol, host, port } = new URL(url);
+  const own = /^(?:0\.0\.0\.0|\[::\])(?=:|$)/.test(host) ? hostname() : undefined;
+  const name = advertised ?? own;
+  return name === undefined ? url : `${protocol}//${name}${port === '' ? '' : `:${port}`}`;
 }
