@@ -1,4 +1,5 @@
 /** The options that several processes share, in one table. Each has its HEADGATE_* variable. */
+import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { nameSchema } from '../../schemas/names.ts';
@@ -8,8 +9,8 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { connectionsWithin, openFilesMax } from '../../shared/runtime/open-files.ts';
 import { isProxyRange } from '../../shared/runtime/proxy-list.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
-import { environment } from '../../shared/runtime/settings.ts';
-import { Certificate } from '../../shared/runtime/tls.ts';
+import { environment, settingOf } from '../../shared/runtime/settings.ts';
+import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
 /**
@@ -91,6 +92,22 @@ export function parseUrl(text: string): string {
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
     throw new InvalidArgumentError('It must be an http or https URL without credentials.');
   return text;
+}
+
+/** DNS names and addresses; a variable that nobody put in, such as `$(NAME)`, is none. */
+const hostPattern = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?)$/i;
+/** As long as a report takes. */
+const advertisedMax = 300;
+
+/** A base address of scheme, host and port alone, or a host. */
+export function parseAdvertised(text: string): string {
+  const host = isIPv6(text) ? `[${text}]` : text;
+  const base = text.includes('://') ? text : `http://${host}`;
+  const url = URL.canParse(base) ? new URL(base) : undefined;
+  const isBase = url !== undefined && /^https?:$/.test(url.protocol) && url.href === `${url.origin}/`;
+  if (!isBase || !hostPattern.test(base === text ? url.hostname : host) || text.length > advertisedMax)
+    throw new InvalidArgumentError('It must be a host, or an http or https URL without a path.');
+  return base === text ? url.origin : host;
 }
 
 /** A repeatable address; one value may contain several, separated by commas. */
@@ -190,7 +207,10 @@ const common = {
       parseUrl,
     ),
   tlsCert: () =>
-    protectedOption('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP'),
+    protectedOption(
+      '--tls-cert <file>',
+      'certificate chain of every listener, PEM; read again once it changed',
+    ),
   tlsKey: () => protectedOption('--tls-key <file>', 'private key of the certificate, PEM'),
   readyFile: () => option('--ready-file <path>', 'JSON file to write once the process is ready'),
 } satisfies Record<string, () => Option>;
@@ -256,6 +276,12 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): C
     return usingOption('--tls-cert and --tls-key', () => new Certificate({ cert, key }));
   if (cert !== key) throw usageError('--tls-cert and --tls-key must be given together');
   return undefined;
+}
+
+/** What Node trusts in addition, by its own variable. */
+export function extraAuthorities(): ExtraAuthorities | undefined {
+  const path = settingOf('NODE_EXTRA_CA_CERTS');
+  return path === undefined ? undefined : new ExtraAuthorities(path);
 }
 
 /** Uses the value of an option; where that fails, the error names the option. */

@@ -6,7 +6,7 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { logLevel } from '../../shared/runtime/settings.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
-import { certificateOf, type ProcessOptions, usingOption } from './options.ts';
+import { certificateOf, extraAuthorities, type ProcessOptions, usingOption } from './options.ts';
 
 export interface ProcessContext {
   readonly logger: Logger;
@@ -35,13 +35,16 @@ export async function runProcess(
   const { createLogger } = await import('../../shared/runtime/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
   const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
-  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
+  const { keepRenewed } = await import('../../shared/runtime/watched-files.ts');
   const certificate = certificateOf(options);
   const logger = createLogger(kind, logLevel());
   endOnUncaught(logger);
   const running = await openAll(logger, (closers) => start({ logger, certificate, closers }));
   closeOnSignal(logger, () => running.close(), running.drainSeconds);
-  renewOnHangup(certificate, logger);
+  keepRenewed(
+    [certificate, extraAuthorities()].filter((each) => each !== undefined),
+    logger,
+  );
   const ready = { ...running.ready, pid: process.pid, name: running.name };
   const { readyFile: path } = options;
   if (path) usingOption('--ready-file', () => writeJsonAtomically(path, ready));

@@ -70,17 +70,27 @@ const certificateWarnDays = 21;
 
 /** A finding for each listener or process whose certificate ends soon. */
 export function endingCertificates(
-  owners: readonly { readonly name: string; readonly daysLeft?: number | undefined }[],
+  owners: readonly {
+    readonly name: string;
+    readonly daysLeft?: number | undefined;
+    readonly certificateFault?: string | undefined;
+  }[],
 ): Finding[] {
-  return owners.flatMap(({ name, daysLeft = Number.POSITIVE_INFINITY }): Finding[] => {
-    if (daysLeft >= certificateWarnDays) return [];
-    const text =
-      daysLeft < 0
-        ? 'its certificate has expired'
-        : `its certificate expires in ${Math.floor(daysLeft)} days`;
-    const next = 'renew the certificate and send SIGHUP';
-    return [{ level: daysLeft < 0 ? 'fail' : 'warn', object: name, text, next }];
-  });
+  return owners.flatMap(
+    ({ name, daysLeft = Number.POSITIVE_INFINITY, certificateFault: fault }): Finding[] => {
+      if (fault !== undefined) {
+        const next = 'give it a certificate and its key, both PEM';
+        return [{ level: 'fail', object: name, text: `it cannot be used: ${fault}`, next }];
+      }
+      if (daysLeft >= certificateWarnDays) return [];
+      const text =
+        daysLeft < 0
+          ? 'its certificate has expired'
+          : `its certificate expires in ${Math.floor(daysLeft)} days`;
+      const next = 'renew the file of the certificate: it is read again within a minute';
+      return [{ level: daysLeft < 0 ? 'fail' : 'warn', object: name, text, next }];
+    },
+  );
 }
 
 /** A finding for each item that the condition selects. */

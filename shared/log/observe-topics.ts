@@ -5,9 +5,9 @@ import type { ControlLog, TopicReading } from './core/control-log.ts';
 const intervalMs = 1000;
 
 interface Observed {
-  readonly log: Pick<ControlLog, 'readings'>;
+  readonly log: Pick<ControlLog, 'readings' | 'settingsFault'>;
   readonly registry: Registry;
-  readonly logger: { warn(fields: object, text: string): void };
+  readonly logger: Record<'warn' | 'error', (fields: object, text: string) => void>;
 }
 
 /** Observes all topics at the address of `log` until the function it returns is called. */
@@ -33,7 +33,14 @@ export function observeTopics({ log, registry, logger }: Observed): () => void {
     ({ skipped }) => skipped,
   );
   const before = new Map<string, TopicReading>();
+  let fault: string | undefined;
   const look = () => {
+    if (log.settingsFault !== undefined && log.settingsFault !== fault)
+      logger.error(
+        { reason: log.settingsFault },
+        'the TLS files and the password of Kafka before stay in use',
+      );
+    fault = log.settingsFault;
     for (const reading of readings()) {
       const { topic, failing, skipped, lastSkipped } = reading;
       const last = before.get(topic);

@@ -79,10 +79,12 @@ export async function openLog(
 
 /** kafkajs is loaded only where a Kafka log is opened. */
 async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<TimedLog> {
-  const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka/settings.ts');
+  const { KafkaSettingsInvalid } = await import('./kafka/settings.ts');
+  const { KafkaFiles } = await import('./kafka/files.ts');
   const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   try {
-    return await openKafkaLog(brokers, kafkaSettingsFrom(environment), options);
+    const files = new KafkaFiles(environment);
+    return await openKafkaLog(brokers, files.current(), options, files);
   } catch (error) {
     if (error instanceof KafkaSettingsInvalid) throw new LogUrlInvalid(error.message, { cause: error });
     throw error;

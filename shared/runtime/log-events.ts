@@ -105,6 +105,13 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ],
   ['status.reachability', 'status topic'],
   ['status.refused', 'status records were not accepted by the log'],
+  ['tls.authorities_kept', 'the authorities before stay in use'],
+  [
+    'tls.authorities_outdated',
+    'the authorities changed, and this version of Node reads them at its start alone; restart this process',
+  ],
+  ['tls.authorities_reloaded', 'authorities read again'],
+  ['tls.kafka_files_kept', 'the TLS files and the password of Kafka before stay in use'],
   ['tls.no_certificate', 'there is no certificate to read again'],
   ['tls.reload_failed', 'the certificate before stays in use'],
   ['tls.reloaded', 'certificate read again'],

@@ -1,11 +1,14 @@
 /**
- * The certificate of a process's listeners: read at the start, and again on SIGHUP for the connections to come. One that
- * cannot be used ends a start with an error that names the files; at a renewal it changes nothing but the log.
+ * The certificate of a process's listeners, and the authorities that it trusts in addition to those of Node: read at the start, and
+ * again for the connections to come once their files changed. A certificate that cannot be used ends a start with an error that
+ * names the files; at a renewal it changes nothing but the log.
  */
 import { X509Certificate } from 'node:crypto';
+import * as nodeTls from 'node:tls';
 import { createSecureContext, Server } from 'node:tls';
 import type { Logger } from './logger.ts';
 import { readNamed } from './named-file.ts';
+import { type Renewable, WatchedFiles } from './watched-files.ts';
 
 /** Paths of PEM files. */
 export interface TlsFiles {
@@ -19,23 +22,21 @@ export interface Tls {
   readonly key: Buffer;
 }
 
-export class Certificate {
-  readonly #files: TlsFiles;
+export class Certificate implements Renewable {
+  readonly #files: WatchedFiles<Tls>;
   readonly #servers: Server[] = [];
-  #tls: Tls;
 
   /** Throws an Error that names the file or the pair that cannot be used. */
   constructor(files: TlsFiles) {
-    this.#files = files;
-    this.#tls = readTls(files);
+    this.#files = new WatchedFiles([files.cert, files.key], () => readTls(files));
   }
 
   get tls(): Tls {
-    return this.#tls;
+    return this.#files.value;
   }
 
   get validUntil(): string {
-    return new Date(new X509Certificate(this.#tls.cert).validTo).toISOString();
+    return new Date(new X509Certificate(this.tls.cert).validTo).toISOString();
   }
 
   /** Passes every later certificate to a server. Without TLS it does nothing. */
@@ -43,27 +44,65 @@ export class Certificate {
     if (server instanceof Server) this.#servers.push(server);
   }
 
-  /** Reads the files again. Throws as the constructor does; the previous certificate stays in use then. */
-  renew(): void {
-    this.#tls = readTls(this.#files);
-    for (const server of this.#servers) server.setSecureContext(this.#tls);
-  }
-}
-
-/** Without a certificate the signal is ignored, because it may be sent to a whole fleet and must end no process. */
-export function renewOnHangup(certificate: Certificate | undefined, logger: Logger): void {
-  process.on('SIGHUP', () => {
-    if (certificate === undefined) {
-      logger.info('there is no certificate to read again');
-      return;
-    }
+  renew(logger: Logger, always: boolean): void {
     try {
-      certificate.renew();
-      logger.info({ validUntil: certificate.validUntil }, 'certificate read again');
+      if (!this.#files.look(always)) return;
+      for (const server of this.#servers) server.setSecureContext(this.tls);
+      logger.info({ validUntil: this.validUntil }, 'certificate read again');
     } catch (error) {
       logger.error({ err: error }, 'the certificate before stays in use');
     }
-  });
+  }
+}
+
+/** Node 22.19 and 24.5 can change the authorities of a running process. */
+interface DefaultAuthorities {
+  getCACertificates?(which: 'default' | 'extra'): string[];
+  setDefaultCACertificates?(certificates: readonly string[]): void;
+}
+
+/** What NODE_EXTRA_CA_CERTS names. Node itself reads it at the start, and goes on without it where it cannot. */
+export class ExtraAuthorities implements Renewable {
+  readonly #files: WatchedFiles<readonly string[]>;
+  readonly #node: DefaultAuthorities;
+  /** What Node trusts without the file. */
+  #others: readonly string[] | undefined;
+
+  constructor(path: string, node: DefaultAuthorities = nodeTls as DefaultAuthorities) {
+    this.#node = node;
+    let isStart = true;
+    this.#files = new WatchedFiles([path], () => (isStart ? [] : readAuthorities(path)));
+    isStart = false;
+  }
+
+  renew(logger: Logger, always: boolean): void {
+    const { getCACertificates: get, setDefaultCACertificates: set } = this.#node;
+    try {
+      if (!this.#files.look(always)) return;
+      if (get === undefined || set === undefined) {
+        if (!always)
+          logger.warn(
+            'the authorities changed, and this version of Node reads them at its start alone; restart this process',
+          );
+        return;
+      }
+      const atStart = new Set(get('extra'));
+      this.#others ??= get('default').filter((each) => !atStart.has(each));
+      set([...this.#others, ...this.#files.value]);
+      logger.info({ authorities: this.#files.value.length }, 'authorities read again');
+    } catch (error) {
+      logger.error({ err: error }, 'the authorities before stay in use');
+    }
+  }
+}
+
+const certificatePattern = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
+function readAuthorities(path: string): string[] {
+  const found = readPem(path, 'authority').toString('utf8').match(certificatePattern) ?? [];
+  if (found.length === 0) throw new Error(`${path} has no certificate of an authority in PEM`);
+  for (const each of found) new X509Certificate(each);
+  return found;
 }
 
 function readTls({ cert, key }: TlsFiles): Tls {

@@ -89,6 +89,8 @@ export interface ControlLog {
   readings?(): readonly TopicReading[];
   /** Why records cannot be written, such as a full disk, although they can be read; undefined where nothing says so. */
   readonly writeFault?: string | undefined;
+  /** Why files of its settings cannot be used since they changed; what they held before is. Absent: there are none. */
+  readonly settingsFault?: string | undefined;
   /** Releases everything within a few seconds at most. Idempotent. */
   close(): Promise<void>;
 }

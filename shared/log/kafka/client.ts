@@ -120,12 +120,12 @@ const protocol: {
 const { createErrorFromCode }: { createErrorFromCode: (code: number) => Error } =
   require('kafkajs/src/protocol/error.js');
 
-/** Returns a function that connects with these settings. */
-export function dialWith(settings: KafkaSettings): Dial {
+/** Returns a function that connects with these settings, or with those of the moment. */
+export function dialWith(settings: KafkaSettings, current = () => settings): Dial {
   // Each broker is asked for its API versions once.
   const versions = new Map<string, object>();
   return async ({ host, port }) => {
-    const connection = new KafkajsConnection(host, port, settings, versions.get(`${host}:${port}`) ?? null);
+    const connection = new KafkajsConnection(host, port, current(), versions.get(`${host}:${port}`) ?? null);
     await connection.connect();
     if (connection.versions) versions.set(`${host}:${port}`, connection.versions);
     return connection;

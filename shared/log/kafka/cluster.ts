@@ -6,6 +6,7 @@
  */
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
+import type { KafkaFiles } from './files.ts';
 import type { KafkaSettings } from './settings.ts';
 import { TopicReadings } from './topic-readings.ts';
 
@@ -38,11 +39,16 @@ function witnessesNeeded(replicas: number): number {
 const clusters = new Map<string, KafkaCluster>();
 
 /** The one cluster of this process for these brokers and settings. Its users call `use` and `release`. */
-export function clusterOf(brokers: readonly string[], settings: KafkaSettings, dial: Dial): KafkaCluster {
+export function clusterOf(
+  brokers: readonly string[],
+  settings: KafkaSettings,
+  dial: Dial,
+  files?: KafkaFiles,
+): KafkaCluster {
   const name = JSON.stringify([brokers, settings]);
   const known = clusters.get(name);
   if (known) return known;
-  const cluster = new KafkaCluster(brokers.map(parseAddress), dial, () => clusters.delete(name));
+  const cluster = new KafkaCluster(brokers.map(parseAddress), dial, () => clusters.delete(name), files);
   clusters.set(name, cluster);
   return cluster;
 }
@@ -59,6 +65,8 @@ export class KafkaCluster {
   readonly checkedTopics = new Map<string, Promise<void>>();
   /** Of all logs of this process on these brokers. */
   readonly readings = new TopicReadings();
+  /** Of the settings, where some come from files. */
+  readonly files: KafkaFiles | undefined;
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;
   readonly #onUnused: () => void;
@@ -73,8 +81,9 @@ export class KafkaCluster {
   #reached = false;
   readonly #sinceMs = performance.now();
 
-  constructor(seeds: readonly Address[], dial: Dial, onUnused: () => void) {
+  constructor(seeds: readonly Address[], dial: Dial, onUnused: () => void, files?: KafkaFiles) {
     this.#seeds = seeds;
+    this.files = files;
     this.#dial = async (address) => {
       const connection = await dial(address);
       this.#reached = true;

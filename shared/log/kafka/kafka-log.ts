@@ -7,6 +7,7 @@ import type { LogBatch, LogInspection, TailOptions, TimedLog, TopicReading } fro
 import { KafkaAppender } from './appender.ts';
 import { dialWith } from './client.ts';
 import { clusterOf, type KafkaCluster } from './cluster.ts';
+import type { KafkaFiles } from './files.ts';
 import { inspectBrokers } from './inspect.ts';
 import { KafkaPartition, mayOpenUnreached } from './partition.ts';
 import { closedError, retryUntilDeadline } from './retry.ts';
@@ -50,9 +51,9 @@ export async function openKafkaLog(
   brokers: readonly string[],
   settings: KafkaSettings,
   options: KafkaLogOptions,
+  files?: KafkaFiles,
 ): Promise<TimedLog> {
-  const cluster = clusterOf(brokers, settings, dialWith(settings));
-  const log = new KafkaLog(cluster, options);
+  const log = new KafkaLog(kafkaClusterOf(brokers, settings, files), options);
   try {
     await log.open();
     return log;
@@ -60,6 +61,15 @@ export async function openKafkaLog(
     await log.close();
     throw error;
   }
+}
+
+/** The brokers, reached with what the files hold at each connection, or with these settings where none come from files. */
+export function kafkaClusterOf(
+  brokers: readonly string[],
+  settings: KafkaSettings,
+  files?: KafkaFiles,
+): KafkaCluster {
+  return clusterOf(brokers, settings, dialWith(settings, files && (() => files.current())), files);
 }
 
 export class KafkaLog implements TimedLog {
@@ -138,6 +148,10 @@ export class KafkaLog implements TimedLog {
       giveUpEarly: () => this.#cluster.isUnreachable,
       onFault: () => undefined,
     });
+  }
+
+  get settingsFault(): string | undefined {
+    return this.#cluster.files?.fault;
   }
 
   readings(): readonly TopicReading[] {

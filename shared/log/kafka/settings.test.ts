@@ -1,5 +1,5 @@
 /** Kafka settings from the environment: which are valid, and that errors name the variable and never its value. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -7,17 +7,22 @@ import { KafkaSettingsInvalid, kafkaSettingsFrom } from './settings.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-settings-'));
 afterAll(() => rmSync(folder, { recursive: true }));
-const pem = join(folder, 'some.pem');
+const fixture = (name: string): string =>
+  new URL(`../../../test/fixtures/tls/${name}`, import.meta.url).pathname;
+const text = (name: string): string => readFileSync(fixture(name), 'utf8');
+const pem = fixture('first.pem');
 const notPem = join(folder, 'secret');
-writeFileSync(pem, '-----BEGIN CERTIFICATE-----\n');
 writeFileSync(notPem, 'secret');
-const content = '-----BEGIN CERTIFICATE-----\n';
 
 test.each<[string, Record<string, string>, object]>([
   ['nothing', {}, {}],
   ['TLS with the authorities of the machine', { TLS: 'system' }, { tls: {} }],
-  ['an authority of its own', { TLS_CA: pem }, { tls: { ca: content } }],
-  ['a client certificate', { TLS_CERT: pem, TLS_KEY: pem }, { tls: { cert: content, key: content } }],
+  ['an authority of its own', { TLS_CA: fixture('ca.pem') }, { tls: { ca: text('ca.pem') } }],
+  [
+    'a client certificate',
+    { TLS_CERT: pem, TLS_KEY: fixture('first.key') },
+    { tls: { cert: text('first.pem'), key: text('first.key') } },
+  ],
   [
     'a mechanism in capitals',
     { SASL_MECHANISM: 'SCRAM-SHA-512', SASL_USERNAME: 'u', SASL_PASSWORD: 'p' },
@@ -31,6 +36,7 @@ test.each<[string, Record<string, string>]>([
   ['TLS', { TLS: 'secret' }],
   ['TLS_CA', { TLS_CA: join(folder, 'secret-missing') }],
   ['TLS_CA', { TLS_CA: notPem }],
+  ['TLS_CA, _TLS_CERT and _TLS_KEY', { TLS_CERT: pem, TLS_KEY: fixture('second.key') }],
   ['TLS_KEY', { TLS_CERT: pem }],
   ['TLS_CERT', { TLS_KEY: pem }],
   ['SASL_MECHANISM', { SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],

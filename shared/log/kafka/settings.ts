@@ -3,6 +3,7 @@
  * refused before anything is opened; no error text contains a value.
  */
 import { readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
 import { foreignSecretOf, protectedSettingOf, SecretUnusable } from '../../runtime/secrets.ts';
 import type { Environment } from '../../runtime/settings.ts';
 
@@ -41,6 +42,13 @@ export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
   return { ...(tls ? { tls } : {}), ...(sasl ? { sasl } : {}) };
 }
 
+/** The files that these variables name, which may change while a process runs. */
+export function kafkaFilesFrom(environment: Environment): string[] {
+  return ['TLS_CA', 'TLS_CERT', 'TLS_KEY', 'SASL_PASSWORD_FILE'].flatMap(
+    (name) => environment[prefix + name]?.trim() || [],
+  );
+}
+
 function tlsFrom(environment: Environment): KafkaTls | undefined {
   const system = read(protectedSettingOf, 'TLS', environment);
   if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS is either system or unset`);
@@ -50,7 +58,19 @@ function tlsFrom(environment: Environment): KafkaTls | undefined {
   if ((cert === undefined) !== (key === undefined))
     throw new KafkaSettingsInvalid(`${prefix}TLS_CERT and ${prefix}TLS_KEY are given together or not at all`);
   if (!system && ca === undefined && cert === undefined) return undefined;
-  return { ...(ca ? { ca } : {}), ...(cert && key ? { cert, key } : {}) };
+  const tls = { ...(ca ? { ca } : {}), ...(cert && key ? { cert, key } : {}) };
+  try {
+    createSecureContext(tls);
+  } catch (error) {
+    const names = `${prefix}TLS_CA, _TLS_CERT and _TLS_KEY`;
+    throw new KafkaSettingsInvalid(
+      `the files that ${names} name are no authority, or no certificate and its key`,
+      {
+        cause: error,
+      },
+    );
+  }
+  return tls;
 }
 
 function pemFile(environment: Environment, name: string): string | undefined {

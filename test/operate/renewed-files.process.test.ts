@@ -1,0 +1,119 @@
+/**
+ * Goal: in each process, every listener takes up a certificate once its files were replaced, without a signal; and a client trusts
+ * an authority once it is in the file that NODE_EXTRA_CA_CERTS names, where Node can.
+ */
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, existsSync, mkdirSync, renameSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import * as nodeTls from 'node:tls';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import type { Started } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
+const shortMinutes = new URL('../support/short-minutes.mjs', import.meta.url).href;
+const fleet = new ProcessFleet({
+  env: {
+    NODE_OPTIONS: `--import=${shortMinutes}`,
+    HEADGATE_LOG_LEVEL: 'info',
+    HEADGATE_NODE_TOKEN: 'a-token-of-a-node-0001',
+  },
+});
+const mount = join(fleet.dir, 'tls');
+const tls = ['--tls-cert', join(mount, 'tls.crt'), '--tls-key', join(mount, 'tls.key')];
+const processes: Started<unknown>[] = [];
+let urls: string[];
+
+/** As the kubelet does it. */
+function swap(name: 'first' | 'second'): void {
+  mkdirSync(join(mount, name), { recursive: true });
+  copyFileSync(fixture(`${name}.pem`), join(mount, name, 'tls.crt'));
+  copyFileSync(fixture(`${name}.key`), join(mount, name, 'tls.key'));
+  symlinkSync(name, join(mount, '..data_tmp'));
+  renameSync(join(mount, '..data_tmp'), join(mount, '..data'));
+  for (const file of ['tls.crt', 'tls.key'])
+    if (!existsSync(join(mount, file))) symlinkSync(`..data/${file}`, join(mount, file));
+}
+
+/** Whose certificate a new connection is shown. */
+async function shown(url: string): Promise<string> {
+  const { hostname: host, port } = new URL(url);
+  const socket = nodeTls.connect({ host, port: Number(port), rejectUnauthorized: false });
+  await once(socket, 'secureConnect');
+  const { CN } = socket.getPeerCertificate().subject;
+  socket.destroy();
+  return String(CN).split('.')[0] ?? '';
+}
+
+beforeAll(async () => {
+  swap('first');
+  const plane: Plane = await fleet.serve('control-plane', 'cp', [...tls, '--console-port', '0']);
+  const gateway: GatewayProcess = await fleet.serve('gateway', 'gw', [...tls, '--play-port', '0']);
+  const node: Started<{ url: string; metrics: string }> = await fleet.start('node', [
+    'sim-node',
+    '--port',
+    '0',
+    ...tls,
+  ]);
+  const place = ['--node', 'n-1', '--engine', node.ready.url, '--control-plane', plane.ready.admin];
+  const agent: Started<{ metrics: string }> = await fleet.start('agent', [
+    'node-agent',
+    ...place,
+    '--metrics-port',
+    '0',
+    ...tls,
+  ]);
+  processes.push(plane, gateway, node, agent);
+  urls = processes
+    .flatMap(({ ready }) => Object.values(ready as object))
+    .filter((value) => typeof value === 'string' && value.startsWith('https:'));
+}, 120_000);
+afterAll(() => fleet.close());
+
+test('a certificate that was replaced is shown by every listener of every process', async () => {
+  // API, page for visitors, admin API, console, node, and the health of four; the node has its address twice.
+  expect(new Set(urls.map((url) => new URL(url).host)).size).toBe(9);
+  const all = () => Promise.all(urls.map(shown));
+  expect(new Set(await all())).toEqual(new Set(['first']));
+  swap('second');
+  await until(async () => (await all()).every((name) => name === 'second'));
+  for (const each of processes)
+    expect(each.stderr().match(/"event":"tls\.reloaded"/g), each.stderr()).toHaveLength(1);
+});
+
+test('an authority that was replaced is trusted by the connections to come, or the log asks for a restart', () => {
+  copyFileSync(fixture('second.pem'), join(fleet.dir, 'ca.pem'));
+  const child = spawnSync(
+    process.execPath,
+    [new URL('../support/new-authority.mjs', import.meta.url).pathname],
+    {
+      encoding: 'utf8',
+      env: {
+        ...process.env,
+        NODE_OPTIONS: '',
+        NODE_EXTRA_CA_CERTS: join(fleet.dir, 'ca.pem'),
+        FIXTURES: fixture(''),
+      },
+    },
+  );
+  const can = 'setDefaultCACertificates' in nodeTls;
+  expect([child.status, child.stderr]).toEqual([0, '']);
+  expect(JSON.parse(child.stdout)).toEqual(
+    can
+      ? {
+          before: 'refused',
+          after: 'trusted',
+          kept: 'trusted',
+          lines: ['authorities read again', 'the authorities before stay in use'],
+        }
+      : {
+          ...{ before: 'refused', after: 'refused', kept: 'refused' },
+          lines: [
+            'the authorities changed, and this version of Node reads them at its start alone; restart this process',
+            'the authorities before stay in use',
+          ],
+        },
+  );
+});
