@@ -1,7 +1,8 @@
 /**
  * The client of the admin API, for the CLI, `headgate dev` and tests: JSON over HTTP, with every wait and body bounded. A
  * write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no command takes effect
- * twice. Failures are AdminErrors.
+ * twice. Once the outcome of a try is unknown, only an answer to the command ends that: a later failure proves nothing about it.
+ * Failures are AdminErrors.
  */
 import { randomUUID } from 'node:crypto';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
@@ -26,6 +27,8 @@ export interface ClientOptions {
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
+  /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
+  readonly commandId?: string | undefined;
   /** Aborts the call in flight. */
   readonly signal?: AbortSignal;
   /** Attempts of one call, the first included. */
@@ -45,6 +48,8 @@ interface Call {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number | undefined;
+  /** Of a command that changes something. */
+  readonly commandId?: string;
 }
 
 const attemptsMaxDefault = 3;
@@ -86,12 +91,13 @@ export class AdminClient {
         status: 400,
         next: 'headgate help',
       });
+    const id = this.#options.commandId ?? randomUUID();
     const headers = {
-      'idempotency-key': randomUUID(),
+      'idempotency-key': id,
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
     const query = { why, force: force ? 'true' : undefined, dryRun: dryRun ? 'true' : undefined };
-    return this.#answer({ method, path, query, body, headers });
+    return this.#answer({ method, path, query, body, headers, ...(!dryRun && { commandId: id }) });
   }
 
   /** A read that needs a body. */
@@ -133,12 +139,14 @@ export class AdminClient {
 
   async #answer<Answer>(call: Call): Promise<Answer> {
     const attemptsMax = this.#options.attemptsMax ?? attemptsMaxDefault;
+    const failures: unknown[] = [];
     for (let attempt = 1; ; attempt++) {
       try {
         return (await this.#once(call)) as Answer;
       } catch (error) {
         const failure = this.#toAdminError(error);
-        if (attempt >= attemptsMax || !isRetryable(failure)) throw failure;
+        failures.push(failure);
+        if (attempt >= attemptsMax || !isRetryable(failure)) throw outcomeOf(call, failures);
         await sleep(backoffMs * 2 ** (attempt - 1) * (0.5 + Math.random()), this.#signal);
       }
     }
@@ -197,6 +205,7 @@ export class AdminClient {
   #notHeadgate(status: number): AdminError {
     return new AdminError(`${this.settings.admin} is not a Headgate control plane`, {
       type: 'Unreachable',
+      status,
       why: [`HTTP ${status}, and the body is not a document of the admin API`],
       next: 'check --admin or HEADGATE_ADMIN',
     });
@@ -216,6 +225,35 @@ interface OpenAnswer {
 /** Whether sending the same call again may succeed. */
 function isRetryable(failure: unknown): boolean {
   return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
+}
+
+/** Whether a command may have been carried out although it failed here: a proxy's 504 says as little as a lost connection. */
+function isUndecided(failure: unknown): failure is AdminError {
+  if (!(failure instanceof AdminError)) return false;
+  const { type, status = 0 } = failure;
+  return (
+    /^(?:ConnectionLost|OutcomeUnknown|Interrupted)$/.test(type) || (type === 'Unreachable' && status >= 500)
+  );
+}
+
+/** The last failure of a call, unless the call is a command that an earlier try, or this one, may have carried out. */
+function outcomeOf({ commandId: id }: Call, failures: readonly unknown[]): unknown {
+  const last = failures.at(-1);
+  const first = failures.find(isUndecided);
+  if (id === undefined || first === undefined) return last;
+  const isInterrupted = last instanceof AdminError && last.type === 'Interrupted';
+  const reasons = [first, ...(last === first ? [] : [last])].flatMap((each) =>
+    each instanceof AdminError ? [each.message, ...each.why] : [String(each)],
+  );
+  return new AdminError(
+    `${isInterrupted ? 'interrupted: ' : ''}whether command ${id} was carried out is not known`,
+    {
+      type: isInterrupted ? 'Interrupted' : 'OutcomeUnknown',
+      why: [...new Set(reasons)].filter((each) => each !== 'interrupted'),
+      next: `repeat the same command with --command-id ${id}: that takes effect once, and shows what it did`,
+      cause: last,
+    },
+  );
 }
 
 async function bodyText(response: Response): Promise<string> {

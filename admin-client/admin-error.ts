@@ -34,6 +34,12 @@ export class AdminError extends Error {
 
 const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable', 'Unreachable', 'ConnectionLost']);
 
+/** Of a connection that was never open, so that nothing was sent. */
+const unsentCodes = new Set([
+  ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
 /** Codes of Node and OpenSSL for a certificate that is not trusted. */
 const certificateCode = /CERT|UNABLE_TO_(?:GET|VERIFY)/;
 
@@ -53,7 +59,7 @@ function connectionError(cause: unknown, admin: string): AdminError {
   const code = networkCode(cause);
   const failure = (type: string, message: string, next: string): AdminError =>
     new AdminError(message, { type, why: [code], next, cause });
-  if (code === 'ECONNREFUSED' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+  if (unsentCodes.has(code))
     return failure(
       'Unreachable',
       `no control plane is reachable at ${admin}`,

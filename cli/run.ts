@@ -15,7 +15,7 @@ import {
   usageError,
 } from './terminal/errors.ts';
 import { type Io, processIo } from './terminal/io.ts';
-import { moment, position } from './terminal/options.ts';
+import { commandId, moment, position } from './terminal/options.ts';
 import { formats } from './terminal/render.ts';
 import { withExamples } from './terminal/verbs.ts';
 
@@ -57,6 +57,7 @@ function buildProgram(io: Io): Command {
     .option('--if-at <position>', 'fail unless the log is at this position', position)
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'validate a command and print its result without changing anything')
+    .option('--command-id <id>', 'repeat the command of this id, whose outcome was unknown', commandId)
     .option('--why <text>', 'reason for the change, recorded in the log')
     .option('--as <person>', 'act as this member, with the rights of their role')
     .option('--force', 'override a safety check (a guard)')

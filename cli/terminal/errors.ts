@@ -100,11 +100,10 @@ const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
 
 function ofAdminError(error: AdminError): CliError {
   const { type, status, why } = error;
-  if (type === 'Interrupted') return interrupted();
   const next = error.next ?? defaultNext(type);
   return new CliError(error.message, {
     type,
-    exitCode: error.isUnreachable ? 7 : (exitCodeOfStatus[status ?? 0] ?? 1),
+    exitCode: type === 'Interrupted' ? 130 : error.isUnreachable ? 7 : (exitCodeOfStatus[status ?? 0] ?? 1),
     why,
     ...(next !== undefined && { next }),
     cause: error,

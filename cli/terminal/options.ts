@@ -14,6 +14,12 @@ export function moment(text: string): string {
   return text;
 }
 
+/** The Idempotency-Key of a command that was sent before. */
+export function commandId(text: string): string {
+  if (/^[A-Za-z0-9._-]{8,64}$/.test(text)) return text;
+  throw new InvalidArgumentError('It must be 8 to 64 letters, digits, dots, underscores or hyphens.');
+}
+
 /** A count from 1. */
 export function count(text: string): number {
   return wholeNumber(text, 1);

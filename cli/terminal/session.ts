@@ -18,6 +18,7 @@ export interface Globals {
   readonly ifAt?: number;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
+  readonly commandId?: string;
   readonly why?: string;
   readonly as?: string;
   readonly force?: boolean;
@@ -63,6 +64,7 @@ export class Session {
           why: this.globals.why,
           force: this.globals.force,
           dryRun: this.globals.dryRun,
+          commandId: this.globals.commandId,
           signal: this.signal,
         }),
     );

@@ -1,0 +1,96 @@
+/**
+ * Goal: once a command may have been carried out, nothing but an answer to it ends that: whatever fails afterwards, the person
+ * reads that the outcome is unknown, under which id, and how to decide.
+ */
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import {
+  type AdminServer,
+  errorAnswer,
+  startAdminServer,
+  type TestAnswer,
+  testToken,
+} from '../test/support/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
+
+let server: AdminServer;
+beforeAll(async () => {
+  server = await startAdminServer();
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  server.seen.length = 0;
+});
+
+function cli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
+  return runCli(argv, { ...options, env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+}
+
+const idSent = () => String(server.seen[0]?.headers['idempotency-key']);
+const command = ['org', 'resume', 'acme'];
+const proxy: TestAnswer = { status: 504, bytes: Buffer.from('<html>gateway time-out</html>') };
+
+const unknown: readonly (readonly [string, TestAnswer])[] = [
+  ['an unknown outcome', errorAnswer(503, 'OutcomeUnknown')],
+  ['a lost connection', 'hang-up'],
+];
+const later: readonly (readonly [string, TestAnswer, string])[] = [
+  ['the log is away', errorAnswer(503, 'LogUnavailable'), 'LogUnavailable it is'],
+  ['a refusal that proves nothing of the first try', errorAnswer(409, 'Conflict'), 'Conflict it is'],
+  ['the token is refused', errorAnswer(401, 'Unauthorized'), 'Unauthorized it is'],
+  ['too many calls', errorAnswer(429, 'TooManyRequests'), 'TooManyRequests it is'],
+  ['a fault of the service', errorAnswer(500, 'InternalError'), 'InternalError it is'],
+  ['a proxy without a backend', { status: 502, bytes: Buffer.from('bad gateway') }, 'HTTP 502'],
+  ['something that is no control plane', { bytes: Buffer.from('<html>') }, 'HTTP 200'],
+  ['the same again', errorAnswer(503, 'OutcomeUnknown'), 'OutcomeUnknown it is'],
+];
+const both = unknown.flatMap(([first, answer]) =>
+  later.map(([name, then, why]) => ({ first, answer, name, then, why })),
+);
+
+test.each(both)('after $first, $name does not take its place', async ({ answer, then, why }) => {
+  server.answer = () => (server.seen.length === 1 ? answer : then);
+  const { code, out, err } = await cli(command);
+  expect([code, out]).toEqual([7, '']);
+  expect(err).toContain(`error[OutcomeUnknown]: whether command ${idSent()} was carried out is not known\n`);
+  expect(err).toContain(`--command-id ${idSent()}`);
+  expect(err).toContain(why);
+});
+
+test('a proxy that gave up waiting leaves it unknown; one that a read meets does not', async () => {
+  server.answer = () => proxy;
+  expect((await cli(command)).err).toContain(`error[OutcomeUnknown]: whether command ${idSent()}`);
+  expect((await cli(['org', 'list'])).err).toContain('is not a Headgate control plane');
+});
+
+test('who interrupts a command that is on its way reads its id, and the exit code is that of an interrupt', async () => {
+  const controller = new AbortController();
+  server.answer = () => {
+    controller.abort();
+    return { body: {} };
+  };
+  const { code, err } = await cli(command, { signal: controller.signal });
+  expect([code, err]).toEqual([
+    130,
+    expect.stringContaining(`error[Interrupted]: interrupted: whether command ${idSent()}`),
+  ]);
+});
+
+test.each<[string, readonly string[]]>([
+  ['a dry run', [...command, '--dry-run']],
+  ['a read', ['org', 'list']],
+])('%s has no outcome that could be unknown', async (_, argv) => {
+  server.answer = () => (server.seen.length === 1 ? 'hang-up' : errorAnswer(503, 'LogUnavailable'));
+  const { code, err } = await cli(argv);
+  expect([code, err]).toEqual([7, expect.stringMatching(/^error\[LogUnavailable\]/)]);
+});
+
+test('the id decides: the command is sent with it, and its answer is that of the command', async () => {
+  server.answer = () => errorAnswer(503, 'OutcomeUnknown');
+  const { err } = await cli(command);
+  const [, id = ''] = /--command-id (\S+):/.exec(err) ?? [];
+  server.seen.length = 0;
+  server.answer = () => ({ body: { id: 'acme', position: 3, repeated: true } });
+  expect((await cli([...command, '--command-id', id])).code).toBe(0);
+  expect(server.seen.map(({ headers }) => headers['idempotency-key'])).toEqual([id]);
+  expect((await cli([...command, '--command-id', 'x y'])).code).toBe(2);
+});
