@@ -3,6 +3,8 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
+import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
 import { Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
@@ -42,7 +44,10 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor
     .option('--only <groups>', `only these groups: ${doctorGroups.join(',')}`)
     .option('--skip <groups>', 'all but these groups')
-    .option('--pre', 'only what can be checked before an installation')
+    .option(
+      '--pre',
+      'only what can be checked before an installation: the machine, and the log and certificate of HEADGATE_*',
+    )
     .option('--strict', 'exit 1 at warnings too')
     .option('--data <folder>', 'the data folder of the process on this machine')
     .option('--ports <list>', 'ports that must be free; with --pre 8080,8081,9464 by default', ports)
@@ -55,8 +60,13 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
+/** What can be known without a control plane; of a log and a certificate as far as variables name them. */
+const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
+/** Of these groups, what is known before a process runs. */
+const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
+
 function groupsOf({ only, skip, pre }: DoctorOptions): readonly DoctorGroup[] {
-  const wanted = pre ? ['machine'] : (only?.split(',') ?? doctorGroups);
+  const wanted = pre ? preGroups : (only?.split(',') ?? doctorGroups);
   const skipped = skip?.split(',') ?? [];
   const unknown = [...wanted, ...skipped].find((name) => !doctorGroups.some((group) => group === name));
   if (unknown !== undefined)
@@ -74,12 +84,13 @@ function machineAsked({ data, pre = false, ports: wanted }: DoctorOptions): Mach
 
 async function check(session: Session, options: DoctorOptions): Promise<void> {
   const groups = groupsOf(options);
-  const local = groups.includes('machine')
-    ? diagnose({ machine: await machineFacts(session, machineAsked(options)) }, ['machine']).checks
+  const local: CheckResult[] = groups.includes('machine')
+    ? [...diagnose({ machine: await machineFacts(session, machineAsked(options)) }, ['machine']).checks]
     : [];
+  if (options.pre) local.push(...(await beforeStart(groups, session.io.env)));
   const probe = groups.includes('gateways') ? await probeStacks(session, options) : undefined;
   const probed = diagnose({ probe }, ['gateways']).checks;
-  const others = groups.filter((group) => group !== 'machine');
+  const others = options.pre ? [] : groups.filter((group) => group !== 'machine');
   let answer: AdminResponse<'GET /doctor'> | undefined;
   if (others.length > 0) answer = await (await session.api()).get('/doctor', { only: others.join(',') });
   const { checks, ok, warn, fail } = summarise([
@@ -90,6 +101,33 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   const document = { checks, ok, warn, fail, ...(answer && { position: answer.position }) };
   await session.out.lines(linesOf(document, options.verbose === true), document, fail > 0 ? 'fail' : 'ok');
   if (fail > 0 || (options.strict && warn > 0)) throw new Exit(1);
+}
+
+/** The log that a process would open, and the certificate that it would show. */
+async function beforeStart(groups: readonly DoctorGroup[], env: Environment): Promise<CheckResult[]> {
+  const { probeLog } = await import('../../shared/log/probe-log.ts');
+  const url = groups.includes('log') ? settingOf('HEADGATE_LOG', env) : undefined;
+  const log = url === undefined ? undefined : { ...unopened, ...(await probeLog(url)) };
+  const listeners = groups.includes('console') ? await certificateFacts(env) : undefined;
+  return diagnose({ log, listeners }, groups).checks.filter(({ code }) => preCodes.has(code));
+}
+
+/** What is not known of a log that nobody follows here. */
+const unopened = { position: 0, freshSeconds: 0, skipped: 0, isSigned: false };
+
+async function certificateFacts(env: Environment): Promise<DoctorFacts['listeners']> {
+  const { Certificate } = await import('../../shared/runtime/tls.ts');
+  const [cert, key] = ['HEADGATE_TLS_CERT', 'HEADGATE_TLS_KEY'].map((name) => settingOf(name, env));
+  if (cert === undefined && key === undefined) return undefined;
+  const listener = { name: cert ?? 'HEADGATE_TLS_CERT', isLoopback: true };
+  try {
+    if (cert === undefined || key === undefined)
+      throw new Error('HEADGATE_TLS_CERT and HEADGATE_TLS_KEY must be given together');
+    const { validUntil } = new Certificate({ cert, key });
+    return [{ ...listener, daysLeft: (Date.parse(validUntil) - Date.now()) / 86_400_000 }];
+  } catch (error) {
+    return [{ ...listener, certificateFault: error instanceof Error ? error.message : String(error) }];
+  }
 }
 
 interface Shown {

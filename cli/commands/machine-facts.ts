@@ -1,10 +1,11 @@
 /** What `doctor` checks of this machine. */
-import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
 import { dataFiles, isOvergrown } from '../../shared/runtime/data-files.ts';
+import { canBeWritten, openToOthers } from '../../shared/runtime/data-folder.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import { openFilesMax } from '../../shared/runtime/open-files.ts';
@@ -43,11 +44,20 @@ export async function machineFacts(
     ...(fault !== undefined && { sqliteFault: fault }),
     ...(filesMax !== undefined && { openFilesMax: filesMax }),
     ...(disk && { diskFreeBytes: disk.bavail * disk.bsize }),
-    ...(folder !== undefined && existsSync(folder) && { overgrown: dataFiles(folder).filter(isOvergrown) }),
+    ...(isFolder(folder) && { overgrown: dataFiles(folder).filter(isOvergrown) }),
     readableSecrets: secrets.filter(isReadableByOthers),
     ...(ports && { takenPorts: await takenOf(ports) }),
-    unwritable: folder !== undefined && existsSync(folder) && !isWritable(folder) ? [folder] : [],
+    unwritable: folder !== undefined && !canBeWritten(folder) ? [folder] : [],
+    openToOthers: isFolder(folder) ? openToOthers(folder) : [],
   };
+}
+
+function isFolder(path: string | undefined): path is string {
+  try {
+    return path !== undefined && statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
 }
 
 const allAddresses = '0.0.0.0';
@@ -81,16 +91,4 @@ function sqliteFault(): string | undefined {
 
 function isReadableByOthers(path: string): boolean {
   return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0;
-}
-
-/** By writing: a file system may be read-only, or take no files, whatever the mode of the folder says. */
-function isWritable(folder: string): boolean {
-  const path = join(folder, `.headgate-doctor-${process.pid}`);
-  try {
-    writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
-    rmSync(path);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -92,6 +92,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [{ ...machine({ node: '20.18.0' }), now: Date.parse('2028-01-01T00:00:00Z') }, 'HG1007 warn'],
   [machine({ takenPorts: [8080] }), 'HG1008 warn 8080'],
   [machine({ overgrown: [{ name: 'state.db-wal', bytes: 3e9 }] }), 'HG1009 warn state.db-wal'],
+  [machine({ openToOthers: ['data/usage.db'] }), 'HG1010 warn data/usage.db'],
   [log({ reachable: false }), 'HG2001 fail'],
   [log({ fault: 'an unknown event' }), 'HG2002 fail'],
   [log({ freshSeconds: 20 }), 'HG2003 warn'],
@@ -182,6 +183,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [limits({ unreadable: [{ object: 'request 7', text: 'a' }] }), 'HG7007 fail request 7'],
   [listener({ isLoopback: false, daysLeft: 5 }), 'HG8001 warn admin'],
   [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
+  [listener({ isLoopback: true, certificateFault: 'no key' }), 'HG8001 fail admin'],
   [listener({ isLoopback: false }), 'HG8002 warn admin'],
 ];
 

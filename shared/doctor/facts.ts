@@ -10,6 +10,8 @@ interface MachineFacts {
   readonly diskFreeBytes?: number;
   /** Files with secrets that others than their owner can read. */
   readonly readableSecrets?: readonly string[];
+  /** A data folder in use, and files in it, that others than their owner can enter or read. */
+  readonly openToOthers?: readonly string[];
   /** Folders that a process is to write to and cannot. */
   readonly unwritable?: readonly string[];
   /** Files of the data folder that are larger than they may become. */
@@ -40,6 +42,8 @@ interface LogFacts {
   readonly reachable: boolean;
   /** Why nothing can be written to it, although it can be read. */
   readonly writeFault?: string | undefined;
+  /** Why not, where that is known. */
+  readonly reason?: string | undefined;
   readonly position: number;
   /** Why the fold does not continue. */
   readonly fault?: string | undefined;
@@ -63,6 +67,8 @@ interface LogFacts {
         readonly count: number;
         readonly first: number;
         readonly last: number;
+        /** Of which processes they say they are. */
+        readonly claimed?: readonly string[];
       }[]
     | undefined;
   readonly history?:
@@ -194,6 +200,8 @@ interface ListenerFacts {
   readonly isLoopback: boolean;
   /** Of its certificate; left out where there is no TLS. */
   readonly daysLeft?: number | undefined;
+  /** Why its certificate cannot be used. */
+  readonly certificateFault?: string | undefined;
 }
 
 /** Answers of a gateway to the same request for a stack of another organisation, and for one that is not there. */

@@ -8,11 +8,11 @@ export const logChecks: readonly DoctorCheck[] = [
   {
     code: 'HG2001',
     well: 'the log is reachable',
-    find: of('log', ({ reachable }) =>
+    find: of('log', ({ reachable, reason }) =>
       when(
         !reachable,
         'fail',
-        'the control log cannot be reached',
+        `the control log cannot be reached${reason === undefined ? '' : `: ${reason}`}`,
         'check the brokers, or the folder of HEADGATE_LOG',
       ),
     ),
@@ -177,8 +177,10 @@ export const logChecks: readonly DoctorCheck[] = [
         () => true,
         'fail',
         ({ topic }) => topic,
-        ({ count, first, last }) =>
-          `${count} records have no valid MAC of the gateway token and do not count, at the offsets ${first} to ${last}`,
+        ({ count, first, last, claimed = [] }) => {
+          const names = claimed.length === 0 ? '' : `; by their own claim they are of ${claimed.join(', ')}`;
+          return `${count} records have no valid MAC of the gateway token and do not count, at the offsets ${first} to ${last}${names}`;
+        },
         ({ topic }) =>
           `upgrade gateways that do not sign, give all the same HEADGATE_GATEWAY_TOKEN, and restrict who may write to ${topic}`,
       ),

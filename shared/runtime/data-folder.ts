@@ -1,6 +1,6 @@
 /** A process's data folder: created where it is missing, locked by one process, and accessible to its owner only. */
-import { chmodSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
 
 export interface DataFolder {
@@ -46,4 +46,37 @@ function closeToOthers(path: string): void {
     if (isMine && (found.mode & 0o077) !== 0 && (found.mode & 0o1000) === 0)
       chmodSync(each, found.mode & 0o700);
   }
+}
+
+/**
+ * Whether a folder can be written, or be made where it is missing. By writing a file: a file system may be read-only, or take no
+ * files, whatever the mode of the folder says.
+ */
+export function canBeWritten(folder: string): boolean {
+  const path = resolve(folder);
+  try {
+    const stats = statSync(path, { throwIfNoEntry: false });
+    if (stats === undefined) return dirname(path) !== path && canBeWritten(dirname(path));
+    const probe = join(path, `.headgate-doctor-${process.pid}`);
+    writeFileSync(probe, '', { flag: 'wx', mode: 0o600 });
+    rmSync(probe);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * What others can reach of a data folder in use: the folder, where the process could close it, and files in it. A folder of another
+ * owner, such as a volume that Kubernetes opens to the group of a pod, is that owner's.
+ */
+export function openToOthers(folder: string): string[] {
+  const lock = lstatSync(join(folder, 'lock.db'), { throwIfNoEntry: false });
+  if (lock === undefined) return [];
+  const isOpen = (path: string): boolean => {
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    const counts = found !== undefined && found.uid === lock.uid && (found.isFile() || path === folder);
+    return counts && (found.mode & 0o077) !== 0;
+  };
+  return [folder, ...readdirSync(folder).map((name) => join(folder, name))].filter(isOpen);
 }

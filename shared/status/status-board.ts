@@ -2,7 +2,14 @@
  * The last reports of the fleet, evaluated by the reader: state and confirmation follow from what a process proved and from
  * how long it has been silent here, never from its own claim to be healthy. A record counts only with its MAC.
  */
-import { type FleetMemoryRecord, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
+import { z } from 'zod';
+import { nameSchema } from '../../schemas/names.ts';
+import {
+  type FleetMemoryRecord,
+  type StatusReport,
+  statusBytesMax,
+  statusRecordSchema,
+} from '../../schemas/status.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
 import { addRefused, type RefusedRecords } from '../log/core/record-mac.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
@@ -258,7 +265,7 @@ export class StatusBoard {
   #read({ offset, value, signature }: LogRecord): ReadRecord {
     const signedBy = signature === null ? undefined : this.#options.mac.signerOf(value, signature);
     if (signedBy === undefined) {
-      this.refused = addRefused(this.refused, offset);
+      this.refused = addRefused(this.refused, offset, claimedName(value));
       return { ignored: signature === null || signature.length === 0 ? 'unsigned' : 'wrong_mac' };
     }
     const { data } = statusRecordSchema.safeParse(parseJson(value));
@@ -285,6 +292,14 @@ type ReadRecord =
 function order(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }
+
+/** The name of a record that nobody vouches for. */
+function claimedName(value: Buffer): string | undefined {
+  if (value.length > statusBytesMax) return undefined;
+  return claimSchema.safeParse(parseJson(value)).data?.name;
+}
+
+const claimSchema = z.object({ name: nameSchema });
 
 function parseJson(value: Buffer): unknown {
   try {

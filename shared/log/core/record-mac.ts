@@ -77,11 +77,22 @@ export interface RefusedRecords {
   readonly count: number;
   readonly first: number;
   readonly last: number;
+  /** Of the processes that they claim to be of, as far as they state one; the first few. */
+  readonly claimed?: readonly string[];
 }
 
-/** With one more. */
-export function addRefused(before: RefusedRecords | undefined, offset: number): RefusedRecords {
-  return { count: (before?.count ?? 0) + 1, first: before?.first ?? offset, last: offset };
+const claimedMax = 10;
+
+/** With one more; `claimed`: of which process it says it is. */
+export function addRefused(
+  before: RefusedRecords | undefined,
+  offset: number,
+  claimed?: string,
+): RefusedRecords {
+  const { count = 0, first = offset, claimed: known = [] } = before ?? {};
+  const isNew = claimed !== undefined && !known.includes(claimed) && known.length < claimedMax;
+  const names = isNew ? [...known, claimed] : known;
+  return { count: count + 1, first, last: offset, ...(names.length > 0 && { claimed: names }) };
 }
 
 function mac({ inner, outer }: Key, value: Uint8Array): Buffer {
