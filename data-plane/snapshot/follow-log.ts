@@ -240,7 +240,7 @@ function checks(supervisor: SnapshotSupervisor, whenStale: StalePolicy): Check[]
     {
       name: 'fresh',
       ok: isFresh || isServing,
-      detail: `${state}, ${Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet'}`,
+      detail: `${isServing && !isFresh ? 'stale, and served all the same' : state}, ${Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet'}`,
     },
     {
       name: 'snapshot',

@@ -1,4 +1,7 @@
-/** The version of this build: from package.json, in the folder above the sources or above `dist`. */
+/**
+ * The version of this build: that of package.json, in the folder above the sources or above `dist`, and behind a plus the commit of
+ * which `scripts/build.mjs` made it, where it knew one.
+ */
 import { existsSync, readFileSync } from 'node:fs';
 
 let known: string | undefined;
@@ -10,11 +13,17 @@ export function version(): string {
 }
 
 function readVersion(): string {
-  const places = ['../../package.json', '../../../package.json'].map(
-    (path) => new URL(path, import.meta.url),
-  );
-  const found = places.find((place) => existsSync(place));
-  return found
-    ? String((JSON.parse(readFileSync(found, 'utf8')) as { version?: unknown }).version)
-    : 'unknown';
+  const release = memberOf(['../../package.json', '../../../package.json'], 'version');
+  if (release === undefined) return 'unknown';
+  // Only `dist` has it: sources are of no build.
+  const commit = memberOf(['../../build.json'], 'commit');
+  return commit === undefined ? release : `${release}+${commit}`;
+}
+
+/** Of the first of these JSON files that is there. */
+function memberOf(places: readonly string[], name: string): string | undefined {
+  const found = places.map((path) => new URL(path, import.meta.url)).find((place) => existsSync(place));
+  if (found === undefined) return undefined;
+  const value = (JSON.parse(readFileSync(found, 'utf8')) as Readonly<Record<string, unknown>>)[name];
+  return typeof value === 'string' && value !== '' ? value : undefined;
 }
