@@ -68,9 +68,26 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
     port,
     certificate,
     connections,
-    checks: () => [...checks(settings), settings.drain.check],
+    checks: () => {
+      const countsForReads = isSurpassed(settings);
+      return [...checks(settings).map((check) => ({ ...check, countsForReads })), settings.drain.check];
+    },
     metrics: metrics.registry,
     beforeScrape: () => metrics.update(),
+  });
+}
+
+const reportedMs = 10_000;
+
+/**
+ * Is another replica known that reads should go to? This one has its last state whatever it lacks; while it cannot reach the log it
+ * knows of no other, and most likely none is better off.
+ */
+function isSurpassed({ board, replica, replicator }: Replica): boolean {
+  if (!replicator.reachable) return false;
+  return board.controlPlanes().some(({ report: { name, halted, stopped }, seenMs }) => {
+    const isSilent = stopped === true || performance.now() - seenMs > reportedMs;
+    return name !== replica && halted === undefined && !isSilent;
   });
 }
 

@@ -1,7 +1,7 @@
 /**
  * Health, readiness and metrics on a listener of their own, because on a stack host every route needs a key.
- * `/livez` answers while the process lives, `/readyz` while it should get traffic (`?verbose` lists the checks), `/metrics`
- * in Prometheus's text format. No request may end the process.
+ * `/livez` answers while the process lives, `/readyz` while it should get traffic (`?verbose` lists the checks; `?reads`: traffic
+ * that changes nothing), `/metrics` in Prometheus's text format. No request may end the process.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';
@@ -16,6 +16,8 @@ export interface Check {
   readonly ok: boolean;
   /** Shown in `?verbose`; no secrets. */
   readonly detail?: string;
+  /** false: it does not count for `?reads`. */
+  readonly countsForReads?: boolean;
 }
 
 export interface HealthServer {
@@ -113,11 +115,12 @@ async function answer(
     response.writeHead(200, text).end('ok\n');
   } else if (path === '/readyz') {
     const checks = options.checks();
-    const ready = checks.every((check) => check.ok);
+    const isForReads = hasWord(query, 'reads');
+    const ready = checks.every(({ ok, countsForReads = true }) => ok || (isForReads && !countsForReads));
     const lines = checks.map(
       ({ name, ok, detail }) => `[${ok ? '+' : '-'}]${name}${detail ? ` ${detail}` : ''}`,
     );
-    const body = /(^|&)verbose(=|&|$)/.test(query) || !ready ? `${lines.join('\n')}\n` : '';
+    const body = hasWord(query, 'verbose') || !ready ? `${lines.join('\n')}\n` : '';
     response.writeHead(ready ? 200 : 503, text).end(`${body}${ready ? 'ok' : 'not ready'}\n`);
   } else if (path === '/metrics') {
     const body = await scrape();
@@ -125,4 +128,8 @@ async function answer(
   } else if (!(await options.route?.(request, response))) {
     response.writeHead(404, text).end('not found; try /livez, /readyz?verbose or /metrics\n');
   }
+}
+
+function hasWord(query: string, word: string): boolean {
+  return query.split('&').some((part) => part.split('=', 1)[0] === word);
 }

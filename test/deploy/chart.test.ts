@@ -2,90 +2,32 @@
  * The Helm chart over a table of values: lint, every object against the schemas of Kubernetes, references between objects,
  * what the restricted security standard demands, and flags and variables as the CLI reads them. No cluster is involved.
  */
-import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parse, parseAllDocuments, stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { z } from 'zod';
-import { runs } from '../support/budget.ts';
+import { envOf } from './cluster.ts';
 import { checkFlags } from './flags.ts';
-
-const root = resolve(import.meta.dirname, '../..');
-const chart = join(root, 'deploy/helm/headgate');
-const tools = join(root, '.cache/deploy');
-const [helm4, helm3] = ['4.1.4', '3.17.2'].map((version) => join(tools, `helm-${version}`)) as [
-  string,
-  string,
-];
-
-const areThere = existsSync(helm4) && existsSync(helm3) && existsSync(join(tools, 'kubernetes-validate'));
-const isRequired = (process.env['HEADGATE_REQUIRE'] ?? '').split(',').includes('helm');
-// A second or two of processor time for each row, which the fast tier does not have.
-const isAsked = isRequired || (areThere && runs({ fast: 0, full: 1 }) > 0);
-if (!areThere && !isRequired) console.warn('SKIPPED: the chart needs `node test/deploy/install.mjs`');
-
-type Values = Readonly<Record<string, unknown>>;
-const minimal: Values = {
-  log: { url: 'kafka://kafka-0.kafka:9092,kafka-1.kafka:9092' },
-  secrets: { operatorToken: { name: 'operator' }, gatewayToken: { name: 'gateways' } },
-  hosts: { shared: ['api.example.net'], stackDomain: 'stacks.example.net' },
-};
-const monitoring: Values = {
-  serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
-  rules: { enabled: true },
-  dashboards: { enabled: true },
-};
-const console_: Values = { console: { enabled: true, host: 'console.example.net' } };
-const parents = [{ name: 'edge', namespace: 'gateways' }];
-const everything: Values = {
-  ...minimal,
-  ...monitoring,
-  ...console_,
-  log: { ...(minimal['log'] as object), envSecret: 'kafka-env', filesSecret: 'kafka-files' },
-  secrets: {
-    ...(minimal['secrets'] as object),
-    gatewayTokenPrevious: { name: 'gateways', key: 'previous' },
-    signingKey: { name: 'signing', key: 'key.pem' },
-    nodeCredentials: 'nodes',
-  },
-  trustSigners: ['a'.repeat(64), 'b'.repeat(64)],
-  tls: { secretName: 'certificate', hasAuthority: true },
-  image: { digest: `sha256:${'0'.repeat(64)}`, pullSecrets: [{ name: 'registry' }] },
-  ingress: { enabled: true, className: 'nginx', tlsSecretName: 'edge', consoleTlsSecretName: 'edge' },
-  httpRoute: { enabled: true, parentRefs: parents },
-  gateway: {
-    replicas: 5,
-    whenStale: 'serve',
-    drainDelaySeconds: 10,
-    drainTimeoutSeconds: 600,
-    storage: { size: '50Gi', className: 'fast' },
-    args: ['--decisions', 'off', '--max-connections', '20000'],
-    env: [{ name: 'HEADGATE_LOG_LEVEL', value: 'debug' }],
-    annotations: { a: 'b' },
-    nodeSelector: { pool: 'gateways' },
-    tolerations: [{ key: 'dedicated', operator: 'Exists', effect: 'NoSchedule' }],
-    affinity: { nodeAffinity: {} },
-  },
-  networkPolicy: {
-    apiFrom: [{ ipBlock: { cidr: '10.0.0.0/8' } }],
-    adminFrom: [{ namespaceSelector: { matchLabels: { engines: 'true' } } }],
-    consoleFrom: [{ namespaceSelector: {} }],
-    metricsFrom: [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'monitoring' } } }],
-  },
-};
-const table: readonly (readonly [string, Values])[] = [
-  ['the least that it needs', minimal],
-  ['gateways without a volume', { ...minimal, gateway: { ephemeral: true } }],
-  ['TLS', { ...minimal, tls: { secretName: 'certificate' } }],
-  ['snapshots over plain HTTP', { ...minimal, insecureSnapshots: true }],
-  ['an Ingress with the console', { ...minimal, ...console_, ingress: { enabled: true } }],
-  ['an HTTPRoute', { ...minimal, httpRoute: { enabled: true, parentRefs: parents } }],
-  ['monitoring', { ...minimal, ...monitoring }],
-  ['long names', { ...minimal, fullnameOverride: `h${'x'.repeat(120)}`, networkPolicy: { enabled: false } }],
-  ['everything', everything],
-];
+import {
+  type Container,
+  everything,
+  helm3,
+  helm4,
+  isAsked,
+  type Labels,
+  minimal,
+  type Resource,
+  rendered,
+  root,
+  run,
+  selects,
+  table,
+  tools,
+  type Values,
+  withValues,
+} from './rendered-chart.ts';
 
 const anyMap = z.record(z.string(), z.string());
 const parentSchema = z.strictObject({ name: z.string(), namespace: z.string().optional() });
@@ -138,73 +80,9 @@ const foreignSpecs: Readonly<Record<string, z.ZodType>> = {
   }),
 };
 
-interface Named {
-  readonly name: string;
-}
-interface Container extends Named {
-  readonly args: readonly string[];
-  readonly env: readonly (Named & {
-    readonly value?: string;
-    readonly valueFrom?: { readonly secretKeyRef?: Named; readonly fieldRef?: object };
-  })[];
-  readonly ports?: readonly (Named & { readonly containerPort: number })[];
-  readonly securityContext: object;
-  readonly volumeMounts: readonly (Named & { readonly mountPath: string })[];
-}
-interface PodSpec {
-  readonly automountServiceAccountToken: boolean;
-  readonly serviceAccountName: string;
-  readonly terminationGracePeriodSeconds?: number;
-  readonly securityContext: object;
-  readonly containers: readonly Container[];
-  readonly volumes?: readonly (Named & { readonly secret?: { readonly secretName: string } })[];
-}
-type Labels = Readonly<Record<string, string>>;
-interface Backend {
-  readonly service: Named & { readonly port: Named };
-}
-/** The members of all kinds that the tests read. */
-interface Spec extends PodSpec {
-  readonly template?: { readonly metadata: { readonly labels: Labels }; readonly spec: PodSpec };
-  readonly selector?: Labels & { readonly matchLabels?: Labels };
-  readonly serviceName?: string;
-  readonly podSelector?: { readonly matchLabels: Labels };
-  readonly volumeClaimTemplates?: readonly { readonly metadata: Named }[];
-  readonly ports?: readonly (Named & { readonly port: number; readonly targetPort: string })[];
-  readonly ingress?: readonly { readonly ports: readonly { readonly port: string }[] }[];
-  readonly rules?: readonly {
-    readonly http?: { readonly paths: readonly { readonly backend: Backend }[] };
-    readonly backendRefs?: readonly (Named & { readonly port: number })[];
-  }[];
-  readonly endpoints?: readonly { readonly relabelings: readonly { readonly replacement: string }[] }[];
-}
-interface Resource {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly metadata: Named & { readonly namespace?: string; readonly labels: Labels };
-  readonly spec: Spec;
-  readonly data?: Labels;
-}
-
-const run = (command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env) =>
-  spawnSync(command, args, { encoding: 'utf8', env });
-/** YAML 1.1, as Kubernetes reads it: 0440 is octal. */
-const documentsOf = (text: string): readonly Resource[] =>
-  parseAllDocuments(text, { version: '1.1' })
-    .map((document) => document.toJS() as Resource | null)
-    .filter((resource) => resource !== null);
-const selects = (selector: Labels, labels: Labels) =>
-  Object.entries(selector).every(([name, value]) => labels[name] === value);
-
 describe.skipIf(!isAsked)('the chart', () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-chart-'));
   afterAll(() => rmSync(dir, { recursive: true }));
-
-  function withValues(values: Values, program: string, ...words: readonly string[]) {
-    const file = join(dir, 'values.yaml');
-    writeFileSync(file, stringify(values, { version: '1.1' }));
-    return run(program, [...words, chart, '--values', file]);
-  }
 
   test('asks for what it cannot know, and refuses what it does not know', () => {
     const refused: readonly (readonly [Values, string])[] = [
@@ -217,6 +95,10 @@ describe.skipIf(!isAsked)('the chart', () => {
       [{ ...minimal, gateway: { env: [{ name: 'HEADGATE_OPERATOR_TOKEN', value: 'x' }] } }, 'env'],
       [{ ...minimal, console: { enabled: true } }, 'host'],
       [{ ...minimal, httpRoute: { enabled: true } }, 'parentRefs'],
+      [{ ...minimal, serviceMonitor: { enabled: true } }, 'metricsFrom'],
+      [{ ...minimal, playground: { enabled: true } }, 'host'],
+      [{ ...minimal, playground: { trustedProxies: ['everyone'] } }, 'trustedProxies'],
+      [{ ...minimal, rules: { enabled: true, runbookBase: 'docs' } }, 'runbookBase'],
     ];
     for (const [values, what] of refused) {
       const { status, stderr } = withValues(values, helm4, 'template', 'hg');
@@ -225,8 +107,45 @@ describe.skipIf(!isAsked)('the chart', () => {
     }
   });
 
+  test('a ServiceMonitor without a NetworkPolicy needs nobody to be let in', () => {
+    const values = { ...minimal, serviceMonitor: { enabled: true }, networkPolicy: { enabled: false } };
+    expect(withValues(values, helm4, 'template', 'hg').status).toBe(0);
+  });
+
+  test.each<[string, Values, RegExp]>([
+    ['nobody scrapes', minimal, /metricsFrom is empty/],
+    ['nobody reaches the admin API', minimal, /adminFrom is empty/],
+    ['gateways read the whole log', minimal, /reads the whole log/],
+    [
+      'one name at Kafka for both planes',
+      { ...minimal, log: { ...(minimal['log'] as object), envSecret: 'kafka' } },
+      /gateway\.kafka\.envSecret/,
+    ],
+    [
+      'an Ingress that speaks plain HTTP to pods with TLS',
+      { ...minimal, tls: { secretName: 'c' }, ingress: { enabled: true } },
+      /backend-protocol/,
+    ],
+    [
+      'a Gateway that does',
+      { ...everything, httpRoute: { enabled: true, parentRefs: [{ name: 'edge' }] } },
+      /BackendTLSPolicy/,
+    ],
+    [
+      'the names of the certificate',
+      { ...minimal, tls: { secretName: 'c' } },
+      /valid for hg-headgate-control-plane/,
+    ],
+    ['usage that is lost', { ...minimal, gateway: { ephemeral: true } }, /lost with the pod/],
+  ])('the notes speak of %s', (_, values, text) => {
+    const words = ['install', 'hg', '--dry-run=client', '--namespace', 'inference'];
+    const { status, stdout, stderr } = withValues(values, helm4, ...words);
+    expect(status, stderr).toBe(0);
+    expect(stdout.split('NOTES:')[1]).toMatch(text);
+  });
+
   test('is packed with the rules that it links to', () => {
-    const packed = run(helm4, ['package', chart, '--destination', dir]);
+    const packed = run(helm4, ['package', join(root, 'deploy/helm/headgate'), '--destination', dir]);
     expect(packed.status, packed.stderr).toBe(0);
     const name = packed.stdout.trim().split('/').pop() ?? '';
     const { stdout } = run('tar', ['xzOf', join(dir, name), 'headgate/files/headgate.rules.yaml']);
@@ -234,13 +153,9 @@ describe.skipIf(!isAsked)('the chart', () => {
   });
 
   describe.each(table)('with %s', (_, values) => {
-    let text: string;
     let resources: readonly Resource[];
     beforeAll(() => {
-      const rendered = withValues(values, helm4, 'template', 'hg', '--namespace', 'inference');
-      expect(rendered.status, rendered.stderr).toBe(0);
-      text = rendered.stdout;
-      resources = documentsOf(text);
+      resources = rendered(values);
     });
     const ofKind = (kind: string) => resources.filter((resource) => resource.kind === kind);
     const planes = () =>
@@ -255,8 +170,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       const lint = withValues(values, helm4, 'lint', '--strict');
       expect(lint.status, lint.stdout).toBe(0);
       if (values !== everything) return;
-      const other = withValues(values, helm3, 'template', 'hg', '--namespace', 'inference');
-      expect(documentsOf(other.stdout)).toEqual(expect.arrayContaining([...resources]));
+      expect(rendered(values, helm3)).toEqual(expect.arrayContaining([...resources]));
     });
 
     test('is valid for Kubernetes 1.37, and with everything for 1.27', () => {
@@ -312,18 +226,49 @@ describe.skipIf(!isAsked)('the chart', () => {
 
     test('each process starts with its words and variables, and only control planes have the operator token', () => {
       for (const pod of planes().map((plane) => plane.pod)) {
-        const [{ args, env }] = pod.containers as [Container];
-        const given = env.map(({ name, value, valueFrom }) => {
+        const [container] = pod.containers as [Container];
+        const { args, env } = container;
+        for (const { name, value, valueFrom } of env)
           expect([name, (value === undefined) !== (valueFrom === undefined)]).toEqual([name, true]);
-          return [name, value ?? 'a-value-from-elsewhere'];
-        });
-        expect(new Set(given.map(([name]) => name)).size).toBe(given.length);
-        checkFlags(args, Object.fromEntries(given));
+        const given = envOf(container, { 'metadata.name': 'a-pod-0' });
+        expect(Object.keys(given)).toHaveLength(env.length);
+        checkFlags(args, given);
         expect(env.some(({ name }) => name === 'HEADGATE_OPERATOR_TOKEN')).toBe(args[0] === 'control-plane');
         const own = env.find(({ name }) => name === 'HEADGATE_DRAIN_DELAY')?.value;
         const drain = env.find(({ name }) => name === 'HEADGATE_DRAIN_TIMEOUT')?.value;
         expect(pod.terminationGracePeriodSeconds).toBe(Number(own) + Number(drain) + 25);
       }
+    });
+
+    test('each plane has its own Secrets of Kafka, or those of both; so has the pod of the test', () => {
+      const log = values['log'] as { readonly envSecret?: string; readonly filesSecret?: string };
+      const own = (plane: string) => ((values[plane] ?? {}) as { kafka?: typeof log }).kafka;
+      const [gateways, controlPlanes] = ['gateway', 'controlPlane'].map((plane) => ({
+        ...log,
+        ...own(plane),
+      }));
+      for (const pod of pods()) {
+        const [{ args, envFrom = [] }] = pod.containers as [Container];
+        const expected = args[0] === 'control-plane' ? controlPlanes : gateways;
+        expect(envFrom.map(({ secretRef }) => secretRef.name)).toEqual(
+          expected?.envSecret ? [expected.envSecret] : [],
+        );
+        const files = pod.volumes?.find(({ name }) => name === 'kafka')?.secret?.secretName;
+        expect(files).toBe(expected?.filesSecret);
+        const tls = pod.volumes?.find(({ name }) => name === 'tls')?.secret?.secretName;
+        expect(tls).toBe((values['tls'] as { secretName?: string } | undefined)?.secretName);
+      }
+    });
+
+    test('pods that are not ready do not hold up a drain of their node; control planes serve reads without the log', () => {
+      expect(ofKind('PodDisruptionBudget').map(({ spec }) => spec.unhealthyPodEvictionPolicy)).toEqual([
+        'AlwaysAllow',
+        'AlwaysAllow',
+      ]);
+      const ready = planes().map(({ pod }) => pod.containers[0]?.readinessProbe?.httpGet.path);
+      expect(ready.sort()).toEqual(['/readyz', '/readyz?reads']);
+      const held = planes().map(({ spec }) => spec.updateStrategy?.rollingUpdate.partition);
+      expect(held.filter((each) => each !== undefined)).toEqual(values === everything ? [2] : []);
     });
 
     test('what refers to something refers to what is there', () => {
@@ -385,7 +330,11 @@ describe.skipIf(!isAsked)('the chart', () => {
         expect(['headgate-gateway', 'headgate-control-plane']).toContain(job);
       }
       const rules = ofKind('PrometheusRule').map(({ spec }) => spec);
-      const file = readFileSync(join(root, 'deploy/prometheus/headgate.rules.yaml'), 'utf8');
+      const base = values === everything ? 'https://git.example.net/headgate/blob/main/' : '';
+      const file = readFileSync(join(root, 'deploy/prometheus/headgate.rules.yaml'), 'utf8').replaceAll(
+        'docs/runbooks/',
+        `${base}docs/runbooks/`,
+      );
       expect(rules).toEqual(isOn ? [parse(file)] : []);
     });
   });

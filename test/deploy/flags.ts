@@ -31,11 +31,11 @@ const foreign = new Set(['NODE_EXTRA_CA_CERTS', 'NODE_OPTIONS']);
 const variablesOf = (command: Command): string[] =>
   command.options.flatMap(({ envVar, description }) => envVar ?? /env: (\w+)=/.exec(description)?.[1] ?? []);
 
-/** Throws where the process would not start with these words and variables, or would not read one of them. */
+/** The options that it would start with. Throws where it would not start with these words and variables, or would not read one of them. */
 export function checkFlags(
   [kind = '', ...words]: readonly string[],
   env: Readonly<Record<string, string>>,
-): void {
+): Readonly<Record<string, unknown>> {
   const before = { ...process.env };
   for (const name of Object.keys(process.env)) if (name.startsWith('HEADGATE_')) delete process.env[name];
   Object.assign(process.env, env);
@@ -64,6 +64,7 @@ export function checkFlags(
       (name) => !own.has(name) && !foreign.has(name) && (anyOption.has(name) || !read.has(name)),
     );
     if (unread.length > 0) throw new Error(`${kind} does not read ${unread.join(', ')}`);
+    return command.opts();
   } finally {
     for (const name of Object.keys(process.env)) delete process.env[name];
     Object.assign(process.env, before);

@@ -37,6 +37,23 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- ternary "https" "http" (ne .Values.tls.secretName "") -}}
 {{- end -}}
 
+{{/* The Service of the control planes, and the one name for which every certificate of the chart is checked. */}}
+{{- define "headgate.tlsName" -}}
+{{- printf "%s-control-plane" (include "headgate.fullname" .) -}}
+{{- end -}}
+
+{{/* What browsers open, each under a host of its own, as JSON. */}}
+{{- define "headgate.pages" -}}
+{{- $pages := list -}}
+{{- if .Values.console.enabled -}}
+{{- $pages = append $pages (dict "name" "console" "host" .Values.console.host "component" "control-plane" "portName" "console" "port" 8082) -}}
+{{- end -}}
+{{- if .Values.playground.enabled -}}
+{{- $pages = append $pages (dict "name" "playground" "host" .Values.playground.host "component" "gateway" "portName" "play" "port" 8083) -}}
+{{- end -}}
+{{- toJson $pages -}}
+{{- end -}}
+
 {{- define "headgate.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 1000
@@ -60,6 +77,17 @@ seccompProfile: { type: RuntimeDefault }
     secretKeyRef: { name: {{ .from.name }}, key: {{ .from.key }} }
 {{- end -}}
 
+{{/* Begins with a new line where there is any. */}}
+{{- define "headgate.tlsEnv" -}}
+{{- if .Values.tls.secretName }}
+- { name: HEADGATE_TLS_CERT, value: /etc/headgate/tls/tls.crt }
+- { name: HEADGATE_TLS_KEY, value: /etc/headgate/tls/tls.key }
+{{- if .Values.tls.hasAuthority }}
+- { name: NODE_EXTRA_CA_CERTS, value: /etc/headgate/tls/ca.crt }
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Settings of both planes; a dict with root and own, the values of the plane. */}}
 {{- define "headgate.env" -}}
 {{- $values := .root.Values -}}
@@ -73,13 +101,7 @@ seccompProfile: { type: RuntimeDefault }
 - { name: HEADGATE_DRAIN_TIMEOUT, value: {{ .own.drainTimeoutSeconds | quote }} }
 - { name: HEADGATE_STACK_DOMAIN, value: {{ $values.hosts.stackDomain | quote }} }
 {{ include "headgate.secretEnv" (dict "variable" "HEADGATE_GATEWAY_TOKEN" "from" $values.secrets.gatewayToken) }}
-{{- if $values.tls.secretName }}
-- { name: HEADGATE_TLS_CERT, value: /etc/headgate/tls/tls.crt }
-- { name: HEADGATE_TLS_KEY, value: /etc/headgate/tls/tls.key }
-{{- if $values.tls.hasAuthority }}
-- { name: NODE_EXTRA_CA_CERTS, value: /etc/headgate/tls/ca.crt }
-{{- end }}
-{{- end }}
+{{- include "headgate.tlsEnv" .root }}
 {{- if $values.secrets.nodeCredentials }}
 - { name: HEADGATE_NODE_CREDENTIALS, value: /etc/headgate/node-credentials }
 {{- end }}
@@ -91,42 +113,56 @@ seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- end -}}
 
+{{/* Of the plane, or of both; a dict with root, own and member. */}}
+{{- define "headgate.kafkaSecret" -}}
+{{- default (get .root.Values.log .member) (get .own.kafka .member) -}}
+{{- end -}}
+
 {{- define "headgate.envFrom" -}}
-{{- with .Values.log.envSecret }}
+{{- with include "headgate.kafkaSecret" (dict "root" .root "own" .own "member" "envSecret") }}
 envFrom:
   - secretRef: { name: {{ . }} }
 {{- end }}
 {{- end -}}
 
-{{/* Files of both planes; their Secrets have 0440, because Kubernetes gives the group of the pod the right to read. */}}
+{{/* Files of TLS and Kafka; their Secrets have 0440, because Kubernetes gives the group of the pod the right to read. */}}
 {{- define "headgate.mounts" -}}
 - { name: data, mountPath: /data }
-{{- if .Values.tls.secretName }}
+{{- if .root.Values.tls.secretName }}
 - { name: tls, mountPath: /etc/headgate/tls, readOnly: true }
 {{- end }}
-{{- if .Values.log.filesSecret }}
+{{- if include "headgate.kafkaSecret" (dict "root" .root "own" .own "member" "filesSecret") }}
 - { name: kafka, mountPath: /etc/headgate/kafka, readOnly: true }
 {{- end }}
+{{- end -}}
+
+{{- define "headgate.volumes" -}}
+{{- with .root.Values.tls.secretName }}
+- { name: tls, secret: { secretName: {{ . }}, defaultMode: 0440 } }
+{{- end }}
+{{- with include "headgate.kafkaSecret" (dict "root" .root "own" .own "member" "filesSecret") }}
+- { name: kafka, secret: { secretName: {{ . }}, defaultMode: 0440 } }
+{{- end }}
+{{- end -}}
+
+{{- define "headgate.nodeMounts" -}}
 {{- if .Values.secrets.nodeCredentials }}
 - { name: node-credentials, mountPath: /etc/headgate/node-credentials, readOnly: true }
 {{- end }}
 {{- end -}}
 
-{{- define "headgate.volumes" -}}
-{{- with .Values.tls.secretName }}
-- { name: tls, secret: { secretName: {{ . }}, defaultMode: 0440 } }
-{{- end }}
-{{- with .Values.log.filesSecret }}
-- { name: kafka, secret: { secretName: {{ . }}, defaultMode: 0440 } }
-{{- end }}
+{{- define "headgate.nodeVolumes" -}}
 {{- with .Values.secrets.nodeCredentials }}
 - { name: node-credentials, secret: { secretName: {{ . }}, defaultMode: 0440 } }
 {{- end }}
 {{- end -}}
 
-{{/* A first fold of a long log takes minutes, during which the process lives and is not ready. */}}
+{{/*
+A first fold of a long log takes minutes, during which the process lives and is not ready. A control plane without the log serves
+reads, snapshots and the console, so it stays in its Service. A dict with root and ready, the path of readiness.
+*/}}
 {{- define "headgate.probes" -}}
-{{- $scheme := include "headgate.scheme" . | upper -}}
+{{- $scheme := include "headgate.scheme" .root | upper -}}
 startupProbe:
   httpGet: { path: /livez, port: metrics, scheme: {{ $scheme }} }
   periodSeconds: 5
@@ -138,7 +174,7 @@ livenessProbe:
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: { path: /readyz, port: metrics, scheme: {{ $scheme }} }
+  httpGet: { path: {{ .ready | quote }}, port: metrics, scheme: {{ $scheme }} }
   periodSeconds: 2
   timeoutSeconds: 2
   failureThreshold: 1

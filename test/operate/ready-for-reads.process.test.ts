@@ -1,0 +1,72 @@
+/**
+ * Goal: a control plane that can change nothing stays ready for reads where no other is better, so that a balancer that asks
+ * `/readyz?reads` does not go dark with the log; it is not where another replica is well, or where it is closing.
+ */
+import { generateKeyPairSync } from 'node:crypto';
+import { renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+const fleet = new ProcessFleet();
+const signingKey = join(fleet.dir, 'signing.pem');
+let able: Plane;
+/** It has no key of a signer, so it can carry out no command. */
+let unable: Plane;
+
+beforeAll(async () => {
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+  const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
+  writeFileSync(signingKey, pem, { mode: 0o600 });
+  writeFileSync(`${signingKey}.pub`, publicKey.export({ type: 'spki', format: 'pem' }));
+  unable = await fleet.serve('control-plane', 'cp-unable');
+  await startAble();
+  const env = { HEADGATE_ADMIN: able.ready.admin };
+  const { code, stderr } = await fleet.cli(['signer', 'add', `${signingKey}.pub`, '--force'], env);
+  expect([code, stderr]).toEqual([0, expect.anything()]);
+}, 120_000);
+async function startAble(): Promise<void> {
+  const flags = ['--allow-unsigned', '--drain-delay', '30'];
+  able = await fleet.serve('control-plane', 'cp-able', flags, { HEADGATE_SIGNING_KEY: signingKey });
+}
+
+afterAll(() => fleet.close());
+
+async function states({ ready }: Plane): Promise<{ readyz: number; reads: number }> {
+  const [readyz, reads] = await Promise.all(
+    ['', '?reads'].map(async (query) => {
+      const response = await fetch(`${ready.metrics}/readyz${query}`);
+      await response.text();
+      return response.status;
+    }),
+  );
+  return { readyz: readyz ?? 0, reads: reads ?? 0 };
+}
+
+const become = (plane: Plane, readyz: number, reads: number) =>
+  until(async () => {
+    const now = await states(plane);
+    return now.readyz === readyz && now.reads === reads;
+  }, 60_000);
+
+test('reads go to a replica that is well, as long as there is one', async () => {
+  await become(able, 200, 200);
+  await become(unable, 503, 503);
+});
+
+test('one that is closing gets no reads, and another takes them although it can change nothing', async () => {
+  able.child.kill('SIGTERM');
+  await until(async () => (await states(able)).reads === 503);
+  await able.end('SIGKILL');
+  await become(unable, 503, 200);
+});
+
+test('without the log no replica is ready, and all answer reads', async () => {
+  await startAble();
+  await become(unable, 503, 503);
+  renameSync(fleet.logFolder, `${fleet.logFolder}-away`);
+  await become(able, 503, 200);
+  await become(unable, 503, 200);
+  expect((await fleet.cli(['org', 'list'], { HEADGATE_ADMIN: able.ready.admin })).code).toBe(0);
+});
