@@ -15,6 +15,8 @@ interface Service {
   readonly environment?: Readonly<Record<string, string | number>>;
   readonly volumes?: readonly string[];
   readonly read_only?: boolean;
+  readonly restart?: string;
+  readonly stop_grace_period?: string;
 }
 interface Scrape {
   readonly job_name: string;
@@ -34,7 +36,10 @@ test.each(own)(
       String(value).replace(/^\$\{.*\}$/, 'a-token-from-elsewhere'),
     ]);
     // A host name is the container's, so a process has a name without the variable.
-    checkFlags(service.command ?? [], Object.fromEntries(env));
+    const options = checkFlags(service.command ?? [], Object.fromEntries(env));
+    const drain = Number(options['drainDelay'] ?? 0) + Number(options['drainTimeout'] ?? 0);
+    // It ends by itself 20 s after its drain, and should not be killed at that moment.
+    if (drain > 0) expect(Number.parseInt(service.stop_grace_period ?? '0', 10)).toBeGreaterThan(drain + 20);
     expect(service.read_only).toBe(true);
     const tokens = env.flatMap(([name]) => (name?.endsWith('_TOKEN') ? [name] : []));
     const [kind] = service.command ?? [];
@@ -44,6 +49,10 @@ test.each(own)(
     expect(tokens.sort()).toEqual(wanted);
   },
 );
+
+test.each(services)('%s is started again where it ends', (_, { restart }) => {
+  expect(restart).toBe('unless-stopped');
+});
 
 test('monitoring starts only when it is asked for, with files that are there', () => {
   const monitoring = services.filter(([, { profiles }]) => profiles?.includes('monitoring'));

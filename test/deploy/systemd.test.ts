@@ -31,7 +31,10 @@ test.each(units)('%s starts a process with what it reads, and its tokens are cre
   const example = readFileSync(join(folder, `${words[0]}.env`), 'utf8').split('\n');
   const settings = example.filter((line) => /^[A-Z]/.test(line));
   const env = assignments([...settings, ...all('Environment')]);
-  checkFlags(words, env);
+  const { drainDelay = 0, drainTimeout = 0 } = checkFlags(words, env);
+  // It ends by itself 20 s after its drain, and should not be killed at that moment.
+  expect(Number(all('TimeoutStopSec')[0])).toBeGreaterThan(Number(drainDelay) + Number(drainTimeout) + 20);
+  expect(all('Restart')).toEqual(['always']);
   expect(settings.filter((line) => /TOKEN|PASSWORD/.test(line))).toEqual([]);
   const credentials = all('LoadCredential').map((each) => each.split(':')[0]);
   const read = Object.entries(env).filter(([variable]) => variable.endsWith('_TOKEN_FILE'));
