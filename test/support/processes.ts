@@ -29,14 +29,17 @@ export interface StartOptions {
   readonly timeoutMs?: number;
   /** Another build's command. */
   readonly binary?: string;
+  /** A command that becomes the process, such as `ip netns exec NAME`. */
+  readonly within?: readonly string[];
 }
 
 /** Starts `headgate …` and resolves once its ready file is there. Rejects with its stderr where it ends first. */
 export async function startProcess<Ready>(options: StartOptions): Promise<Started<Ready>> {
   const readyFile = join(options.dir, `${options.name}.${Math.random().toString(36).slice(2)}.ready.json`);
+  const [command = process.execPath, ...words] = [...(options.within ?? []), process.execPath];
   const child = spawn(
-    process.execPath,
-    [options.binary ?? binary, ...options.args, '--ready-file', readyFile],
+    command,
+    [...words, options.binary ?? binary, ...options.args, '--ready-file', readyFile],
     {
       env: {
         ...process.env,
