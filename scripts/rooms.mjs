@@ -131,7 +131,7 @@ const rooms = {
   'console/lib': ['schemas'],
   'console/ui': ['schemas', 'console/lib'],
   'console/pages': ['schemas', 'console/lib', 'console/ui'],
-  'console/play': ['schemas'],
+  'console/play': ['schemas', 'console/lib'],
   console: ['schemas', 'console/lib', 'console/ui', 'console/pages'],
   'dev/simulator': ['schemas', 'shared/runtime'],
   dev: [

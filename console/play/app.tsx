@@ -1,20 +1,24 @@
-/** The page: a conversation, what is left of the free turns, and what a key opens. */
+/** The page: a conversation with one composer at its end, what is left of the free turns, and what a key opens. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { type KeyState, keyState, type VisitorState } from './api.ts';
-import { bodyOf, type Parameters, type Progress, type TurnTarget } from './conversation.ts';
-import { Markdown } from './markdown.tsx';
-import { KeyField, ModelField, ParameterFields, ViewAs } from './settings.tsx';
-import { type Shown, type TurnFault, useConversation } from './use-conversation.ts';
+import { Composer } from './composer.tsx';
+import { bodyOf, type Parameters, type TurnTarget } from './conversation.ts';
+import { Messages } from './messages.tsx';
+import { RefusalNotice } from './refusal.tsx';
+import { KeyField, ModelField, ParameterFields, Settings, ViewAs } from './settings.tsx';
+import { useConversation } from './use-conversation.ts';
 
 const noParameters: Parameters = { system: '', maxTokens: undefined, temperature: undefined };
+type Owner = KeyState & { readonly key: string };
 
 export function App(): JSX.Element {
-  const [owner, setOwner] = useState<KeyState & { readonly key: string }>();
+  const [owner, setOwner] = useState<Owner>();
   const [chosen, setTarget] = useState<TurnTarget>();
   const [parameters, setParameters] = useState(noParameters);
   const [draft, setDraft] = useState('');
-  const { visitor, refresh, ...talk } = useConversation(owner?.key);
+  const [isSetting, setSetting] = useState(false);
+  const { visitor, isClosed, refresh, ...talk } = useConversation(owner?.key);
   const models = owner?.models ?? visitor?.models ?? [];
   const target = chosen ?? { model: models.find((id) => !/embed/i.test(id)) ?? models[0] ?? '' };
   const preview = [...talk.messages, { role: 'user' as const, content: draft || 'Hello' }];
@@ -22,157 +26,130 @@ export function App(): JSX.Element {
     const content = draft.trim();
     if (content === '' || talk.isBusy) return;
     setDraft('');
-    if (!(await talk.ask(target, content, parameters))) setDraft(content);
+    // What was written meanwhile is kept.
+    if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
   };
+  const again = (): void => void talk.again(target, parameters);
+  /** A message that was refused is back in the composer. */
+  const retry = (): void => {
+    if (draft !== '') void submit();
+    else if (talk.messages.length > 0) again();
+    else void refresh();
+  };
+  /** What was said with one key, or without, is no part of what is said with another. */
+  const changeOwner = (next: Owner | undefined): void => {
+    if (next === undefined || owner !== undefined) talk.clear();
+    setOwner(next);
+    setTarget(undefined);
+    if (next === undefined) void refresh();
+  };
+  const status = isClosed ? 'Closed' : statusText(owner, visitor);
   return (
     <main class="play">
-      <header>
-        <h1>Playground</h1>
-        <p role="status">{owner ? `Key of ${owner.organisation}` : visitor && turnsText(visitor)}</p>
-      </header>
-      <Conversation messages={talk.messages} console={visitor?.console} />
-      {talk.fault && <Refusal fault={talk.fault} console={visitor?.console} />}
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void submit();
-        }}
-      >
-        <ModelField models={models} stacks={owner?.stacks ?? []} value={target} onChange={setTarget} />
-        <MessageFields draft={draft} setDraft={setDraft} isBusy={talk.isBusy} stop={talk.stop} />
-      </form>
-      <ParameterFields value={parameters} onChange={setParameters} />
-      <KeyField
-        organisation={owner?.organisation}
-        onUse={async (key) => {
-          const next = { ...(await keyState(key)), key };
-          if (owner !== undefined) talk.clear();
-          setOwner(next);
-          setTarget(undefined);
-        }}
-        onForget={() => {
-          talk.clear();
-          setOwner(undefined);
-          setTarget(undefined);
-          void refresh();
-        }}
+      <Head
+        status={status}
+        onNew={talk.messages.length === 0 ? undefined : talk.clear}
+        onSettings={isClosed ? undefined : () => setSetting(true)}
       />
-      <ViewAs target={target} body={bodyOf(target, preview, parameters)} />
-      <p class="soft">
-        Messages are not stored. A cookie counts your free turns, and a keyed hash of your network counts
-        those of the day.
-      </p>
+      {isClosed ? (
+        <Closed onRetry={() => void refresh()} />
+      ) : (
+        <>
+          <Messages messages={talk.messages} isBusy={talk.isBusy} console={visitor?.console} onAgain={again}>
+            {talk.messages.length === 0 ? <Beginning model={target.model} /> : null}
+            {talk.fault && (
+              <RefusalNotice
+                fault={talk.fault}
+                console={visitor?.console}
+                isVisitor={owner === undefined}
+                onAgain={retry}
+                onNew={talk.clear}
+              />
+            )}
+          </Messages>
+          <Composer
+            draft={draft}
+            isBusy={talk.isBusy}
+            onDraft={setDraft}
+            onSend={() => void submit()}
+            onStop={talk.stop}
+          >
+            <ModelField models={models} stacks={owner?.stacks ?? []} value={target} onChange={setTarget} />
+          </Composer>
+        </>
+      )}
+      {isSetting && (
+        <Settings onClose={() => setSetting(false)}>
+          <KeyField
+            organisation={owner?.organisation}
+            onUse={async (key) => changeOwner({ ...(await keyState(key)), key })}
+            onForget={() => changeOwner(undefined)}
+          />
+          <ParameterFields value={parameters} onChange={setParameters} />
+          <ViewAs target={target} body={bodyOf(target, preview, parameters)} />
+        </Settings>
+      )}
     </main>
   );
 }
 
-function MessageFields({
-  draft,
-  setDraft,
-  isBusy,
-  stop,
-}: {
-  readonly draft: string;
-  readonly setDraft: (text: string) => void;
-  readonly isBusy: boolean;
-  readonly stop: () => void;
-}): JSX.Element {
+interface HeadProps {
+  readonly status: string | undefined;
+  readonly onNew: (() => void) | undefined;
+  readonly onSettings: (() => void) | undefined;
+}
+
+function Head({ status, onNew, onSettings }: HeadProps): JSX.Element {
   return (
-    <>
-      <label>
-        Message
-        <textarea
-          rows={4}
-          maxLength={8000}
-          value={draft}
-          onInput={({ currentTarget }) => setDraft(currentTarget.value)}
-        />
-      </label>
+    <header>
+      <h1>Playground</h1>
+      <p role="status">{status}</p>
       <div class="buttons">
-        <button type="submit" disabled={isBusy}>
-          Send
-        </button>
-        <button type="button" disabled={!isBusy} onClick={stop}>
-          Stop
+        {onNew && (
+          <button type="button" class="quiet" onClick={onNew}>
+            New<span class="wide-only"> conversation</span>
+          </button>
+        )}
+        {onSettings && (
+          <button type="button" class="quiet" onClick={onSettings} title="Settings, key and code">
+            <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true">
+              <path d="M3 6h8m4 0h2M3 14h2m4 0h8M13 4v4M7 12v4" />
+            </svg>
+            <span class="visually-hidden">Settings</span>
+          </button>
+        )}
+      </div>
+    </header>
+  );
+}
+
+function statusText(owner: Owner | undefined, visitor: VisitorState | undefined): string | undefined {
+  if (owner) return `Key of ${owner.organisation}`;
+  return visitor && `${visitor.turns.left} of ${visitor.turns.limit} free turns left`;
+}
+
+function Beginning({ model }: { readonly model: string }): JSX.Element {
+  return (
+    <div class="beginning">
+      <p class="question">{model === '' ? 'One moment…' : `What would you like to ask ${model}?`}</p>
+      <p class="soft">
+        Messages are not stored. A cookie counts your free turns, and a keyed hash of your network counts
+        those of the day.
+      </p>
+    </div>
+  );
+}
+
+function Closed({ onRetry }: { readonly onRetry: () => void }): JSX.Element {
+  return (
+    <div class="beginning">
+      <p class="question">The playground is closed</p>
+      <p class="soft">The service serves no visitors at this moment.</p>
+      <div class="buttons">
+        <button type="button" onClick={onRetry}>
+          Try again
         </button>
       </div>
-    </>
-  );
-}
-
-function turnsText({ turns: { left, limit } }: VisitorState): string {
-  return `${left} of ${limit} free turns left`;
-}
-
-function Conversation({
-  messages,
-  console,
-}: {
-  readonly messages: readonly Shown[];
-  readonly console: string | undefined;
-}): JSX.Element {
-  return (
-    <section class="messages" aria-label="Conversation">
-      {messages.map(({ role, content, progress }, at) => (
-        <article key={at}>
-          <h2>{role === 'user' ? 'You' : 'Answer'}</h2>
-          {role === 'user' ? <p>{content}</p> : <Markdown text={content} />}
-          {progress && <Figures progress={progress} console={console} />}
-        </article>
-      ))}
-    </section>
-  );
-}
-
-function Figures({
-  progress: { firstTokenMs, tokensPerSecond, requestId },
-  console,
-}: {
-  readonly progress: Progress;
-  readonly console: string | undefined;
-}): JSX.Element {
-  const figures = [
-    ...(firstTokenMs === undefined ? [] : [`first token after ${Math.round(firstTokenMs)} ms`]),
-    ...(tokensPerSecond === undefined ? [] : [`${tokensPerSecond.toFixed(1)} tokens/s`]),
-  ];
-  return (
-    <p class="soft">
-      {figures.join(' · ')} <Explain console={console} requestId={requestId} />
-    </p>
-  );
-}
-
-function Explain({
-  console,
-  requestId,
-}: {
-  readonly console: string | undefined;
-  readonly requestId: string | undefined;
-}): JSX.Element | null {
-  if (console === undefined || requestId === undefined) return null;
-  return (
-    <a href={`${console}/explain?request=${encodeURIComponent(requestId)}`} rel="noreferrer">
-      Explain this request
-    </a>
-  );
-}
-
-function Refusal({
-  fault: { message, type, requestId },
-  console,
-}: {
-  readonly fault: TurnFault;
-  readonly console: string | undefined;
-}): JSX.Element {
-  return (
-    <div class="refusal" role="alert">
-      <span>{message}</span>
-      {type === 'InferenceUpsellError' && console !== undefined && (
-        <a href={`${console}/sign-in`} rel="noreferrer">
-          Sign in
-        </a>
-      )}
-      <Explain console={console} requestId={requestId} />
     </div>
   );
 }

@@ -1,8 +1,9 @@
-/** What a visitor may set: the model, parameters, a key; and the request as code. */
-import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+/** What a visitor may set: the model, and behind one button parameters and a key; and the request as code. */
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { KeyState } from './api.ts';
 import type { Parameters, TurnTarget } from './conversation.ts';
+import { CopyButton } from './copy-button.tsx';
 import { codeOf, type Language, languages } from './view-as.ts';
 
 type Stacks = KeyState['stacks'];
@@ -30,28 +31,49 @@ export function ModelField({
   readonly onChange: (target: TurnTarget) => void;
 }): JSX.Element {
   return (
-    <label>
-      Model
-      <select
-        value={optionOf(value)}
-        onChange={({ currentTarget }) => onChange(targetOf(currentTarget.value, stacks))}
-      >
-        {models.map((model) => (
-          <option key={model} value={model}>
-            {model}
-          </option>
-        ))}
-        {stacks.map((stack) => (
-          <optgroup key={stack.id} label={stack.id}>
-            {stack.models.map((model) => (
-              <option key={model} value={optionOf({ model, stack })}>
-                {model} on {stack.id}
-              </option>
-            ))}
-          </optgroup>
-        ))}
-      </select>
-    </label>
+    <select
+      class="model"
+      aria-label="Model"
+      value={optionOf(value)}
+      onChange={({ currentTarget }) => onChange(targetOf(currentTarget.value, stacks))}
+    >
+      {models.map((model) => (
+        <option key={model} value={model}>
+          {model}
+        </option>
+      ))}
+      {stacks.map((stack) => (
+        <optgroup key={stack.id} label={stack.id}>
+          {stack.models.map((model) => (
+            <option key={model} value={optionOf({ model, stack })}>
+              {model} on {stack.id}
+            </option>
+          ))}
+        </optgroup>
+      ))}
+    </select>
+  );
+}
+
+export interface SettingsProps {
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** A native dialog: the browser keeps the focus in it, closes it with Esc, and returns the focus. */
+export function Settings({ onClose, children }: SettingsProps): JSX.Element {
+  const element = useRef<HTMLDialogElement>(null);
+  useEffect(() => element.current?.showModal(), []);
+  return (
+    <dialog ref={element} aria-label="Settings" onClose={onClose}>
+      <div class="dialog-head">
+        <h2>Settings</h2>
+        <button type="button" class="quiet" onClick={() => element.current?.close()}>
+          Done
+        </button>
+      </div>
+      {children}
+    </dialog>
   );
 }
 
@@ -64,40 +86,38 @@ export function ParameterFields({
 }): JSX.Element {
   const number = (text: string): number | undefined => (text === '' ? undefined : Number(text));
   return (
-    <details>
-      <summary>Parameters</summary>
-      <div>
-        <label>
-          System prompt
-          <textarea
-            rows={2}
-            maxLength={2000}
-            value={value.system}
-            onInput={({ currentTarget }) => onChange({ ...value, system: currentTarget.value })}
-          />
-        </label>
-        <label>
-          Maximum tokens
-          <input
-            type="number"
-            min={1}
-            value={value.maxTokens ?? ''}
-            onInput={({ currentTarget }) => onChange({ ...value, maxTokens: number(currentTarget.value) })}
-          />
-        </label>
-        <label>
-          Temperature
-          <input
-            type="number"
-            min={0}
-            max={2}
-            step={0.1}
-            value={value.temperature ?? ''}
-            onInput={({ currentTarget }) => onChange({ ...value, temperature: number(currentTarget.value) })}
-          />
-        </label>
-      </div>
-    </details>
+    <fieldset>
+      <legend>Parameters</legend>
+      <label>
+        System prompt
+        <textarea
+          rows={2}
+          maxLength={2000}
+          value={value.system}
+          onInput={({ currentTarget }) => onChange({ ...value, system: currentTarget.value })}
+        />
+      </label>
+      <label>
+        Maximum tokens
+        <input
+          type="number"
+          min={1}
+          value={value.maxTokens ?? ''}
+          onInput={({ currentTarget }) => onChange({ ...value, maxTokens: number(currentTarget.value) })}
+        />
+      </label>
+      <label>
+        Temperature
+        <input
+          type="number"
+          min={0}
+          max={2}
+          step={0.1}
+          value={value.temperature ?? ''}
+          onInput={({ currentTarget }) => onChange({ ...value, temperature: number(currentTarget.value) })}
+        />
+      </label>
+    </fieldset>
   );
 }
 
@@ -122,9 +142,14 @@ export function KeyField({
     }
   };
   return (
-    <details>
-      <summary>Use an API key</summary>
-      <div>
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void use();
+      }}
+    >
+      <fieldset>
+        <legend>Models of an organisation</legend>
         <label>
           API key
           <input
@@ -137,7 +162,7 @@ export function KeyField({
         {problem !== '' && <p role="alert">{problem}</p>}
         <p class="soft">It is kept in the memory of this tab alone.</p>
         <div class="buttons">
-          <button type="button" onClick={() => void use()}>
+          <button type="submit" disabled={text.trim() === ''}>
             Use key
           </button>
           {organisation !== undefined && (
@@ -146,8 +171,8 @@ export function KeyField({
             </button>
           )}
         </div>
-      </div>
-    </details>
+      </fieldset>
+    </form>
   );
 }
 
@@ -159,26 +184,21 @@ export function ViewAs({
   readonly body: Record<string, unknown>;
 }): JSX.Element {
   const [language, setLanguage] = useState<Language>('curl');
+  const code = codeOf(language, target, body);
   return (
-    <details>
-      <summary>View as code</summary>
-      <div>
-        <div class="buttons">
-          {languages.map((name) => (
-            <button
-              key={name}
-              type="button"
-              aria-pressed={name === language}
-              onClick={() => setLanguage(name)}
-            >
-              {name}
-            </button>
-          ))}
-        </div>
-        <section class="code" aria-label="Code">
-          <pre>{codeOf(language, target, body)}</pre>
-        </section>
+    <fieldset>
+      <legend>View as code</legend>
+      <div class="buttons">
+        {languages.map((name) => (
+          <button key={name} type="button" aria-pressed={name === language} onClick={() => setLanguage(name)}>
+            {name}
+          </button>
+        ))}
+        <CopyButton text={code} what="code" />
       </div>
-    </details>
+      <section class="code" aria-label="Code">
+        <pre>{code}</pre>
+      </section>
+    </fieldset>
   );
 }

@@ -16,35 +16,73 @@ export interface Shown extends Message {
 
 export interface TurnFault {
   readonly message: string;
+  /** Of the refusal; empty where no answer came, or where it ended early. */
   readonly type: string;
   readonly requestId?: string | undefined;
+  /** The answer ended before its end, or was stopped: there is nothing to send again. */
+  readonly isEarly?: boolean;
 }
 
 function faultOf(error: unknown): TurnFault {
   if (error instanceof CallError) return error;
-  return { message: error instanceof Error ? error.message : 'The call failed.', type: '' };
+  return { message: 'The service cannot be reached. Check the connection, and try again.', type: '' };
 }
 
-const early: TurnFault = { message: 'The answer ended early. It does not count as a turn.', type: '' };
+/** `problem`: undefined where the turn was stopped. */
+function faultAfter(
+  isWhole: boolean,
+  problem: TurnFault | undefined,
+  isVisitor: boolean,
+): TurnFault | undefined {
+  if (isWhole || problem) return problem;
+  const note = isVisitor ? ' It does not count as a turn.' : '';
+  return { message: `The answer ended early.${note}`, type: '', isEarly: true };
+}
 
-function useVisitor(report: (fault: TurnFault) => void) {
+function useVisitor(report: (fault: TurnFault | undefined) => void) {
   const [visitor, setVisitor] = useState<VisitorState>();
+  const [isClosed, setClosed] = useState(false);
   /** `counted`: a completed answer counts at once here, and on the gateway a moment later. */
   const refresh = async (counted = false): Promise<void> => {
     try {
       const state = await visitorState();
+      setClosed(false);
       setVisitor((before) => {
         const most = counted && before ? Math.max(before.turns.left - 1, 0) : state.turns.left;
         return { ...state, turns: { ...state.turns, left: Math.min(state.turns.left, most) } };
       });
     } catch (error) {
-      report(faultOf(error));
+      // The one call that every playground has, but for one that serves no visitors.
+      if (error instanceof CallError && error.type === 'NotFoundError') setClosed(true);
+      else report(faultOf(error));
     }
   };
   useEffect(() => {
     void refresh();
   }, []);
-  return { visitor, refresh };
+  return { visitor, isClosed, refresh };
+}
+
+/** Shows a part at most once a frame: an answer has many more parts than a screen has frames. */
+function framed(show: (progress: Progress) => void) {
+  let latest: Progress | undefined;
+  let frame: number | undefined;
+  const draw = (): void => {
+    frame = undefined;
+    if (latest) show(latest);
+  };
+  return {
+    add(progress: Progress): void {
+      latest = progress;
+      frame ??= requestAnimationFrame(draw);
+    },
+    /** Shows what there is, also in a tab that nobody sees, which has no frames. */
+    end(): Partial<Progress> | undefined {
+      if (frame !== undefined) cancelAnimationFrame(frame);
+      draw();
+      return latest;
+    },
+  };
 }
 
 export function useConversation(key: string | undefined) {
@@ -54,31 +92,36 @@ export function useConversation(key: string | undefined) {
   const running = useRef<AbortController>(undefined);
   /** Of the conversation: what a turn of an earlier one still shows goes nowhere. */
   const number = useRef(0);
-  const { visitor, refresh } = useVisitor(setFault);
+  const { visitor, isClosed, refresh } = useVisitor(setFault);
 
-  /** False where nothing was answered: the message may be sent again. */
-  const ask = async (target: TurnTarget, content: string, parameters: Parameters): Promise<boolean> => {
-    const asked: Shown[] = [...messages, { role: 'user', content }];
+  /** False where nothing was answered: what was there before is shown again, and the message may be sent again. */
+  const turn = async (
+    target: TurnTarget,
+    asked: readonly Shown[],
+    parameters: Parameters,
+  ): Promise<boolean> => {
     const { signal } = beginTurn();
     const own = number.current;
     const put = (shown: readonly Shown[]): void => {
       if (number.current === own) setMessages(shown);
     };
     put(asked);
-    let latest: Progress | undefined;
-    const show = (progress: Progress): void => {
-      latest = progress;
-      put([...asked, { role: 'assistant', content: progress.text, progress }]);
-    };
-    const attempt = () => send(target, bodyOf(target, asked, parameters), { key, signal }, show);
-    const problem = await outcomeOf(attempt, key === undefined);
-    const { isWhole = false, text = '' } = latest ?? ({} as Partial<Progress>);
-    if (problem !== undefined && !signal.aborted) setFault(problem);
-    else if (!isWhole) setFault(early);
-    if (text === '' && !isWhole) put(messages);
-    setBusy(false);
-    if (key === undefined) await refresh(isWhole);
-    return text !== '' || isWhole;
+    const shown = framed((progress) =>
+      put([...asked, { role: 'assistant', content: progress.text, progress }]),
+    );
+    const attempt = () => send(target, bodyOf(target, asked, parameters), { key, signal }, shown.add);
+    const isVisitor = key === undefined;
+    const problem = await outcomeOf(attempt, isVisitor);
+    const { isWhole = false, text = '' } = shown.end() ?? {};
+    const isAnswered = text !== '' || isWhole;
+    const isCurrent = number.current === own;
+    if (isCurrent) {
+      setFault(faultAfter(isWhole, signal.aborted ? undefined : problem, isVisitor));
+      if (!isAnswered) put(messages);
+      setBusy(false);
+    }
+    if (isVisitor) await refresh(isWhole);
+    return isAnswered || !isCurrent;
   };
 
   const beginTurn = (): AbortController => {
@@ -89,14 +132,24 @@ export function useConversation(key: string | undefined) {
     return controller;
   };
 
+  const ask = (target: TurnTarget, content: string, parameters: Parameters): Promise<boolean> =>
+    turn(target, [...messages, { role: 'user', content }], parameters);
+
+  /** Another answer to the last message. */
+  const again = (target: TurnTarget, parameters: Parameters): Promise<boolean> =>
+    turn(target, messages.slice(0, messages.findLastIndex(({ role }) => role === 'user') + 1), parameters);
+
   /** What was answered with a key is sent with no other, and not as a visitor. */
   const clear = (): void => {
     number.current++;
     running.current?.abort();
+    setBusy(false);
+    setFault(undefined);
     setMessages([]);
   };
 
-  return { visitor, refresh, messages, fault, isBusy, ask, clear, stop: () => running.current?.abort() };
+  const stop = (): void => running.current?.abort();
+  return { visitor, isClosed, refresh, messages, fault, isBusy, ask, again, clear, stop };
 }
 
 /** What went wrong. A cookie that is gone, or of before, is replaced once. */

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ApiFailure } from '../lib/api.ts';
+import { copyText } from '../lib/clipboard.ts';
 import { Icon, type IconName } from './icons.tsx';
 
 export type Tone = 'good' | 'warn' | 'bad' | 'idle' | 'info';
@@ -22,20 +23,6 @@ export function State({ tone, children }: { readonly tone: Tone; readonly childr
 
 export function Badge({ children }: { readonly children: ComponentChildren }) {
   return <span class="badge">{children}</span>;
-}
-
-/** Works on plain HTTP too, where browsers have no clipboard for pages. */
-async function copyText(text: string): Promise<void> {
-  if (navigator.clipboard !== undefined && window.isSecureContext) {
-    await navigator.clipboard.writeText(text);
-    return;
-  }
-  const area = document.createElement('textarea');
-  area.value = text;
-  (document.querySelector('dialog[open]') ?? document.body).append(area);
-  area.select();
-  document.execCommand('copy');
-  area.remove();
 }
 
 export interface CopyProps {
@@ -167,6 +154,27 @@ export function Loading() {
       <div class="bar" />
       <div class="bar" />
       <div class="bar" />
+    </div>
+  );
+}
+
+/** Numbers that a page begins with. */
+export function Figures({ children }: { readonly children: ComponentChildren }) {
+  return <div class="figures">{children}</div>;
+}
+
+export interface FigureProps {
+  readonly name: string;
+  readonly value: string;
+  /** The page with what is behind it. */
+  readonly href?: string;
+}
+
+export function Figure({ name, value, href }: FigureProps) {
+  return (
+    <div class="figure">
+      <span>{href === undefined ? name : <a href={href}>{name}</a>}</span>
+      <strong>{value}</strong>
     </div>
   );
 }

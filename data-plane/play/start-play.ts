@@ -1,6 +1,6 @@
 /**
  * The listener of the playground: the page and its calls, for browsers. It is an origin of its own, apart from the API, and
- * there is nothing behind it where the fleet serves no visitors.
+ * there is nothing behind it but the page, which says so, where the fleet serves no visitors.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -71,9 +71,11 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
         421,
         'this playground does not answer to this name; see --play-host',
       );
-    if (gateway.lookup.anonymousTier() === undefined)
-      return sendText(request, response, 404, 'visitors are not served here');
-    if (path.startsWith('/api/')) return api.handle(request, response);
+    if (path.startsWith('/api/')) {
+      // The page itself is shown all the same: it says that it is closed.
+      if (gateway.lookup.anonymousTier() === undefined) return void refuse(request, response, closed(), path);
+      return api.handle(request, response);
+    }
     return sendFile(files, path, request, response);
   };
   return startListener({
@@ -124,6 +126,10 @@ function refuse(request: IncomingMessage, response: ServerResponse, refusal: Ref
   sendRefusal(response, { requestId, anthropicPath: false }, refusal, path);
   discardRest(request);
   return requestId;
+}
+
+function closed(): Refusal {
+  return new Refusal('NotFoundError', 'Visitors are not served here.', { reason: 'no visitors' });
 }
 
 function busy(): Refusal {

@@ -1,0 +1,13 @@
+/** Copies for people; works on plain HTTP too, where browsers have no clipboard for pages. */
+export async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard !== undefined && window.isSecureContext) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = document.createElement('textarea');
+  area.value = text;
+  (document.querySelector('dialog[open]') ?? document.body).append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}

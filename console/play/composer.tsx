@@ -1,0 +1,69 @@
+/** Where a message is written: it stays at the end of the page, grows to some lines, and sends by Enter. */
+import type { ComponentChildren, JSX } from 'preact';
+import { useLayoutEffect, useRef } from 'preact/hooks';
+
+const linesMax = 8;
+
+export interface ComposerProps {
+  readonly draft: string;
+  readonly isBusy: boolean;
+  readonly onDraft: (text: string) => void;
+  readonly onSend: () => void;
+  readonly onStop: () => void;
+  /** The chooser of models. */
+  readonly children: ComponentChildren;
+}
+
+export function Composer({ draft, isBusy, onDraft, onSend, onStop, children }: ComposerProps): JSX.Element {
+  const field = useRef<HTMLTextAreaElement>(null);
+  useLayoutEffect(() => {
+    const area = field.current;
+    if (!area) return;
+    area.style.height = 'auto';
+    const { lineHeight, paddingTop, paddingBottom } = getComputedStyle(area);
+    const most =
+      linesMax * Number.parseFloat(lineHeight) +
+      Number.parseFloat(paddingTop) +
+      Number.parseFloat(paddingBottom);
+    area.style.height = `${Math.min(area.scrollHeight, most)}px`;
+  }, [draft]);
+  const onKeyDown = (event: KeyboardEvent): void => {
+    // While a word is composed, Enter ends the word.
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    onSend();
+  };
+  return (
+    <form
+      class="composer"
+      aria-label="Your message"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSend();
+      }}
+    >
+      <textarea
+        ref={field}
+        aria-label="Message"
+        placeholder="Write a message; Enter sends, Shift and Enter break the line"
+        rows={1}
+        maxLength={8000}
+        value={draft}
+        onInput={({ currentTarget }) => onDraft(currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+      <div class="composer-foot">
+        {children}
+        {isBusy ? (
+          <button type="button" class="primary" onClick={onStop}>
+            Stop
+          </button>
+        ) : (
+          <button type="submit" class="primary" disabled={draft.trim() === ''}>
+            Send
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}

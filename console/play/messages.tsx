@@ -1,0 +1,122 @@
+/** The conversation so far, which stays at its end while an answer grows, unless one has scrolled up to read. */
+import type { ComponentChildren, JSX } from 'preact';
+import { useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import type { Progress } from './conversation.ts';
+import { CopyButton } from './copy-button.tsx';
+import { Markdown } from './markdown.tsx';
+import { ExplainLink } from './refusal.tsx';
+import type { Shown } from './use-conversation.ts';
+
+/** Nearer to the end than this, the end is followed. */
+const nearPixels = 60;
+
+/** What scrolls must be reachable by keyboard. */
+const scrolled = { tabIndex: 0, role: 'log', 'aria-label': 'Conversation' } as const;
+
+export interface MessagesProps {
+  readonly messages: readonly Shown[];
+  readonly isBusy: boolean;
+  readonly console: string | undefined;
+  /** Asks for another answer to the last message. */
+  readonly onAgain: () => void;
+  /** Below the messages, or in their place. */
+  readonly children: ComponentChildren;
+}
+
+export function Messages({ messages, isBusy, console, onAgain, children }: MessagesProps): JSX.Element {
+  const box = useRef<HTMLElement>(null);
+  const isAtEnd = useRef(true);
+  const last = messages.length - 1;
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element && isAtEnd.current) element.scrollTop = element.scrollHeight;
+  });
+  // One's own message is always seen.
+  useLayoutEffect(() => {
+    isAtEnd.current = true;
+  }, [messages.length]);
+  return (
+    <section
+      class="messages"
+      aria-busy={isBusy}
+      {...scrolled}
+      ref={box}
+      onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
+        isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearPixels;
+      }}
+    >
+      <div class="column">
+        {messages.map((message, at) => (
+          <Turn
+            key={at}
+            message={message}
+            console={console}
+            isGrowing={isBusy && at === last}
+            onAgain={at === last && !isBusy ? onAgain : undefined}
+          />
+        ))}
+        {children}
+      </div>
+    </section>
+  );
+}
+
+interface TurnProps {
+  readonly message: Shown;
+  readonly console: string | undefined;
+  readonly isGrowing: boolean;
+  /** Absent: not the last answer. */
+  readonly onAgain: (() => void) | undefined;
+}
+
+/** Drawn again only where something of it has changed. */
+function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element {
+  const { role, content, progress } = message;
+  const again = useRef(onAgain);
+  again.current = onAgain;
+  const hasAgain = onAgain !== undefined;
+  return useMemo(() => {
+    if (role === 'user')
+      return (
+        <article class="turn you">
+          <h2 class="visually-hidden">You</h2>
+          <p>{content}</p>
+        </article>
+      );
+    return (
+      <article class="turn answer">
+        <h2 class="visually-hidden">Answer</h2>
+        {content === '' && isGrowing ? <p class="waiting">…</p> : <Markdown text={content} />}
+        {isGrowing ? null : (
+          <div class="turn-foot">
+            {content === '' ? null : <CopyButton text={content} what="answer" />}
+            {hasAgain ? (
+              <button type="button" class="quiet" onClick={() => again.current?.()}>
+                Again<span class="visually-hidden"> for another answer</span>
+              </button>
+            ) : null}
+            {progress && <Figures progress={progress} console={console} />}
+          </div>
+        )}
+      </article>
+    );
+  }, [message, console, isGrowing, hasAgain]);
+}
+
+function Figures({
+  progress: { firstTokenMs, tokensPerSecond, requestId },
+  console,
+}: {
+  readonly progress: Progress;
+  readonly console: string | undefined;
+}): JSX.Element {
+  const figures = [
+    ...(firstTokenMs === undefined ? [] : [`first token after ${Math.round(firstTokenMs)} ms`]),
+    ...(tokensPerSecond === undefined ? [] : [`${tokensPerSecond.toFixed(1)} tokens/s`]),
+  ];
+  return (
+    <span class="soft">
+      {figures.join(' · ')} <ExplainLink console={console} requestId={requestId} />
+    </span>
+  );
+}

@@ -1,0 +1,84 @@
+/** What went wrong with a turn, as a person reads it: in a few words, what the service says of it, and the way on. */
+import type { JSX } from 'preact';
+import type { RefusalType } from '../../schemas/refusals.ts';
+import type { TurnFault } from './use-conversation.ts';
+
+type Way = 'sign-in' | 'again' | 'new';
+
+/** By the type of a refusal: what it is, and what helps. To sign in helps visitors alone. */
+const kinds: Readonly<Record<RefusalType, readonly [title: string, way?: Way]>> = {
+  Unauthorized: ['This key is not accepted'],
+  UnsupportedShapeError: ['This cannot be sent from here'],
+  InferenceUnavailableError: ['The model cannot answer at this moment', 'again'],
+  ModelNotInPlanError: ['This model is not in the plan', 'sign-in'],
+  DedicatedOnlyModelError: ['This model serves one organisation alone', 'sign-in'],
+  TargetNotServingError: ['This stack does not serve the model'],
+  InferenceUpsellError: ['Used up for now', 'sign-in'],
+  ContextWindowExceededError: ['The conversation is too long for this model', 'new'],
+  InferenceRateLimitedError: ['Too many requests', 'again'],
+  InferenceConcurrencyLimitedError: ['Too many requests at once', 'again'],
+  NotFoundError: ['The playground does not have this'],
+  PayloadTooLargeError: ['The message is too long'],
+  InternalError: ['The service failed', 'again'],
+};
+
+const isKnown = (type: string): type is RefusalType => Object.hasOwn(kinds, type);
+
+export interface RefusalProps {
+  readonly fault: TurnFault;
+  /** Of the console, where it is known. */
+  readonly console: string | undefined;
+  readonly isVisitor: boolean;
+  readonly onAgain: () => void;
+  readonly onNew: () => void;
+}
+
+export function RefusalNotice({ fault, console, isVisitor, onAgain, onNew }: RefusalProps): JSX.Element {
+  const { message, type, requestId, isEarly = false } = fault;
+  const [title, way = ''] = isKnown(type)
+    ? kinds[type]
+    : isEarly
+      ? ['Stopped']
+      : (['No answer came', 'again'] as const);
+  const maySignIn = isVisitor && console !== undefined && (way === 'sign-in' || message.includes('Sign in'));
+  return (
+    <div class={isEarly ? 'refusal early' : 'refusal'} role="alert">
+      <p>
+        <strong>{title}.</strong> {message}
+      </p>
+      <div class="buttons">
+        {maySignIn && (
+          <a class="button primary" href={`${console}/sign-in`} rel="noreferrer">
+            Sign in
+          </a>
+        )}
+        {way === 'again' && (
+          <button type="button" onClick={onAgain}>
+            Try again
+          </button>
+        )}
+        {way === 'new' && (
+          <button type="button" onClick={onNew}>
+            Begin a new conversation
+          </button>
+        )}
+        <ExplainLink console={console} requestId={requestId} />
+      </div>
+    </div>
+  );
+}
+
+export function ExplainLink({
+  console,
+  requestId,
+}: {
+  readonly console: string | undefined;
+  readonly requestId: string | undefined;
+}): JSX.Element | null {
+  if (console === undefined || requestId === undefined) return null;
+  return (
+    <a href={`${console}/explain?request=${encodeURIComponent(requestId)}`} rel="noreferrer">
+      Explain this request
+    </a>
+  );
+}
