@@ -1,4 +1,4 @@
-/** What the requests of an organisation met in the last hour: refusals by type, and which keys call its stacks how. */
+/** What requests met in the last hour: refusals by type, of an organisation or of all, and which keys call its stacks how. */
 import type { FastifyInstance } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { pathSchemas } from '../../schemas/commands.ts';
@@ -17,6 +17,10 @@ const readMsMax = 30_000;
 /** Of one reading; a busier fleet is read in part, and the answer says so. */
 const linesMax = 100_000;
 const pieceMs = 20;
+
+/** Whose requests have no organisation: no key, or none that is known, and visitors. No organisation has this id. */
+const nobody = '';
+const refusalsListed = 100;
 
 type Answer = AdminResponse<'GET /organisations/:id/activity'>;
 type Caller = Answer['callers'][number];
@@ -39,8 +43,7 @@ const surfaces: Readonly<Record<string, Caller['surface']>> = {
 };
 
 function add(all: Map<string, Activity>, record: DecisionRecord): void {
-  const { organisation, served, status, type = 'other', stack, key, operation, at } = record;
-  if (organisation === undefined) return;
+  const { organisation = nobody, served, status, type = 'other', stack, key, operation, at } = record;
   const own = all.get(organisation) ?? { refusals: new Map(), callers: new Map() };
   all.set(organisation, own);
   if (!served) {
@@ -54,7 +57,7 @@ function add(all: Map<string, Activity>, record: DecisionRecord): void {
     });
   }
   const surface = surfaces[operation];
-  if (stack === undefined || key === undefined || surface === undefined) return;
+  if (stack === undefined || key === undefined || surface === undefined || organisation === nobody) return;
   const name = `${stack} ${surface} ${key}`;
   const requests = (own.callers.get(name)?.requests ?? 0) + 1;
   own.callers.set(name, { stack, surface, key, requests });
@@ -126,13 +129,39 @@ export function registerActivityRoute(app: FastifyInstance, context: AdminContex
       const { sinceMs, of, unanswered, isPartial } = await reading();
       const own = of.get(id);
       return {
-        since: new Date(sinceMs).toISOString(),
-        refusals: [...(own?.refusals.values() ?? [])].sort((a, b) => b.requests - a.requests),
-        callers: [...(own?.callers.values() ?? [])].sort((a, b) => b.requests - a.requests),
-        unanswered: [...unanswered],
-        ...(isPartial && ({ partial: true } as const)),
-        position: context.snapshot.seq,
+        refusals: mostFirst(own?.refusals.values() ?? []),
+        callers: mostFirst(own?.callers.values() ?? []),
+        ...howFar(context, { sinceMs, unanswered, isPartial }),
       };
     },
   );
+  app.get(
+    '/activity',
+    { config: { access: 'operator' }, schema: { summary: 'Refusals of the whole fleet in the last hour' } },
+    async (): Promise<AdminResponse<'GET /activity'>> => {
+      const { of, ...read } = await reading();
+      const refusals = [...of].flatMap(([organisation, own]) =>
+        [...own.refusals.values()].map((refusal) =>
+          organisation === nobody ? refusal : { ...refusal, organisation },
+        ),
+      );
+      return { refusals: mostFirst(refusals).slice(0, refusalsListed), ...howFar(context, read) };
+    },
+  );
+}
+
+function mostFirst<Counted extends { readonly requests: number }>(counted: Iterable<Counted>): Counted[] {
+  return [...counted].sort((a, b) => b.requests - a.requests);
+}
+
+function howFar(
+  { snapshot }: AdminContext,
+  { sinceMs, unanswered, isPartial }: Omit<Reading, 'of'>,
+): Pick<Answer, 'since' | 'unanswered' | 'partial' | 'position'> {
+  return {
+    since: new Date(sinceMs).toISOString(),
+    unanswered: [...unanswered],
+    ...(isPartial && ({ partial: true } as const)),
+    position: snapshot.seq,
+  };
 }

@@ -140,6 +140,7 @@ async function callFleet(): Promise<void> {
   await call('GET', '/usage/visitors');
   await call('GET', '/usage/keys?organisation=elm');
   await call('GET', '/organisations/elm/activity');
+  await call('GET', '/activity');
   expect(JSON.stringify(await call('GET', '/limits'))).toMatch(/^.{0,12}"organisation":"elm"/);
   await call('GET', '/events');
   await call('GET', '/events?type=key.created&limit=1');
