@@ -1,8 +1,9 @@
 /** Numbers, times and words for people. */
+import { grouped } from '../../schemas/grouped.ts';
 
 /** Made when it is first needed: a browser takes many milliseconds to begin with formats, and most pages need none. */
 let formats:
-  | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments', Intl.DateTimeFormat>>
+  | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments' | 'clocks', Intl.DateTimeFormat>>
   | undefined;
 
 function formatsOf() {
@@ -13,15 +14,14 @@ function formatsOf() {
     calendarDays: new Intl.DateTimeFormat('en-GB', { ...onDay, year: 'numeric', timeZone: 'UTC' }),
     shortDays: new Intl.DateTimeFormat('en-GB', { ...onDay, timeZone: 'UTC' }),
     moments: new Intl.DateTimeFormat('en-GB', { ...onDay, ...atTime }),
+    clocks: new Intl.DateTimeFormat('en-GB', atTime),
   };
   return formats;
 }
 
 /** `18,240`; at most three decimals. */
 export function count(value: number): string {
-  const [whole = '', decimals] = String(Math.round(value * 1000) / 1000).split('.');
-  const grouped = whole.replace(/\B(?=(?:\d{3})+$)/g, ',');
-  return decimals === undefined ? grouped : `${grouped}.${decimals}`;
+  return grouped(Math.round(value * 1000) / 1000);
 }
 
 /** Of an instant the day here; a day of the calendar (`2026-11-23`) is the same everywhere. */
@@ -38,6 +38,13 @@ export function shortDay(seconds: number): string {
 
 export function moment(text: string | null | undefined): string {
   return text ? formatsOf().moments.format(new Date(text)) : '–';
+}
+
+/** `18:02:11` of a moment of this day, else the day with it. */
+export function clock(text: string): string {
+  const { clocks, moments, dates } = formatsOf();
+  const at = new Date(text);
+  return (dates.format(at) === dates.format(new Date()) ? clocks : moments).format(at);
 }
 
 /** `1.2 s`, `4 min`, `3 h`, `2 days`. */
@@ -67,69 +74,4 @@ export function nameSome(names: readonly string[]): string {
 /** A word as a shell reads it. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
-
-/** `key.created` as `created the key`; where the event has a result, with it. */
-export function verbOf(type: string, data: unknown): string {
-  const fields = fieldsOf(data);
-  if (type === 'node.health_changed')
-    return fields['up'] === true ? 'took into service the node' : 'took out of service the node';
-  if (type === 'organisation.suspended')
-    return fields['suspended'] === false ? 'resumed the organisation' : 'suspended the organisation';
-  return verbs[type] ?? type.replace(/[._]/g, ' ');
-}
-
-const verbs: Readonly<Record<string, string>> = {
-  'log.created': 'created the log',
-  'log.signers_set': 'changed the signers of the log',
-  'tier.set': 'set the tier',
-  'tier.removed': 'removed the tier',
-  'anonymous.set': 'set the limits of visitors',
-  'bounds.set': 'set the bounds of members',
-  'model.set': 'put into the catalog the model',
-  'model.removed': 'removed from the catalog the model',
-  'organisation.set': 'set the organisation',
-  'organisation.removed': 'removed the organisation',
-  'member.set': 'gave a role to',
-  'member.removed': 'removed the member',
-  'key.created': 'created the key',
-  'key.revoked': 'revoked the key',
-  'stack.created': 'created the stack',
-  'stack.surface_set': 'switched the surface of',
-  'stack.removed': 'removed the stack',
-  'stack.model_installed': 'installed a model on',
-  'stack.model_uninstalled': 'uninstalled a model from',
-  'pool.model_installed': 'installed on the pool the model',
-  'pool.model_uninstalled': 'uninstalled from the pool the model',
-  'node.registered': 'registered the node',
-  'node.drained': 'drained the node',
-  'node.undrained': 'undrained the node',
-  'node.removed': 'removed the node',
-  'node.token_created': 'created a token of the node',
-  'node.token_revoked': 'revoked the node token',
-  'node.joined': 'took over the node',
-  'usage.adjusted': 'adjusted the usage of',
-  'session.ended': 'ended',
-  checkpoint: 'wrote a checkpoint',
-  no_op: 'wrote nothing',
-};
-
-/** What an event is about, by the first of its fields that names something. */
-export function subjectOf(type: string, data: unknown): string {
-  const fields = fieldsOf(data);
-  if (type === 'session.ended')
-    return fields['kind'] === 'link' ? 'a sign-in link' : `a ${String(fields['kind'])}`;
-  const order = type.startsWith('member.')
-    ? ['person']
-    : type.startsWith('key.')
-      ? ['name', 'id']
-      : type === 'node.token_created'
-        ? ['node']
-        : ['id', 'stack', 'model', 'node', 'organisation', 'log'];
-  for (const field of order) if (typeof fields[field] === 'string') return fields[field];
-  return '';
-}
-
-function fieldsOf(data: unknown): Readonly<Record<string, unknown>> {
-  return (typeof data === 'object' && data !== null ? data : {}) as Readonly<Record<string, unknown>>;
 }

@@ -4,11 +4,12 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
-import { ago, count, moment, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { ago, count, moment, plural, shellWord } from '../lib/format.ts';
 import { onEvents, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { me } from '../lib/session.ts';
+import { EventSentence, RowName } from '../ui/name.tsx';
 import { Badge, Copy, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Fields } from '../ui/time-bar.tsx';
 
@@ -201,8 +202,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
               <span class="event-line">
                 <span class="event-position">{count(event.position)}</span>
                 <span>
-                  <strong>{event.by}</strong> {verbOf(event.type, event.data)}{' '}
-                  <strong>{subjectOf(event.type, event.data)}</strong>
+                  <EventSentence event={event} />
                   {event.why === undefined ? null : <span class="muted">: {event.why}</span>}
                 </span>
                 <span class="event-time">
@@ -243,7 +243,7 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
             <li key={`${table} ${id}`}>
               <span>
                 {action === 'create' ? 'new' : action === 'remove' ? 'gone' : 'changed'}:{' '}
-                <strong>{id}</strong> <span class="muted">{table}</span>
+                <RowName table={table} id={id} /> <span class="muted">{table}</span>
               </span>
               {action === 'change' ? <Fields fields={fields} /> : null}
             </li>

@@ -1,9 +1,10 @@
 /** One gateway: what it reports, and when it had the newest commits in force. */
 import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
-import { ago, count, seconds, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { count, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
-import { Badge, Facts, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
-import { Freshness, GatewayState } from './gateways.tsx';
+import { EventRows } from '../ui/event-rows.tsx';
+import { Facts, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Freshness, GatewayState, WhenStale } from './gateways.tsx';
 
 const commitsShown = 8;
 
@@ -40,10 +41,7 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
           ['State', <GatewayState key="state" gateway={gateway} />],
           ['Applied', `${count(applied)}, ${count(lagEvents)} behind`],
           ['Freshness', <Freshness key="fresh" gateway={gateway} />],
-          [
-            'When stale',
-            <Badge key="policy">{stalePolicy === 'serve' ? 'serves on' : 'accepts no key'}</Badge>,
-          ],
+          ['Without proof', <WhenStale key="policy" policy={stalePolicy} />],
           ['Digest', <code key="digest">{digest.slice(0, 16)}</code>],
           ['Fold version', String(foldVersion ?? '–')],
           ['Process', <code key="process">{incarnation.slice(0, 8)}</code>],
@@ -62,20 +60,17 @@ function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway
     <section class="card">
       <h2>Newest commits here</h2>
       {failure ? <Failure failure={failure} /> : data ? null : <Loading />}
-      <ul class="rows aligned" aria-label="Confirmations">
-        {(data?.items ?? []).map(({ position, index, type, by, data: of, at }) => (
-          <li key={`${position}.${index}`}>
-            <a href={`/events?before=${position}`}>
-              {count(position)}: {by} {verbOf(type, of)} {subjectOf(type, of)}, {ago(at)}
-            </a>
-            {position <= applied && halted === undefined && log === undefined ? (
-              <State tone="good">in force</State>
-            ) : (
-              <State tone="warn">not applied yet</State>
-            )}
-          </li>
-        ))}
-      </ul>
+      <EventRows
+        label="Confirmations"
+        events={data?.items ?? []}
+        stateOf={({ position }) =>
+          position <= applied && halted === undefined && log === undefined ? (
+            <State tone="good">in force</State>
+          ) : (
+            <State tone="warn">not applied yet</State>
+          )
+        }
+      />
     </section>
   );
 }

@@ -5,7 +5,8 @@ import { call } from '../lib/api.ts';
 import { count, seconds } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
-import { Badge, Empty, Failure, Loading, PageHeader, State, type Tone } from '../ui/parts.tsx';
+import { Name } from '../ui/name.tsx';
+import { Empty, Failure, Loading, PageHeader, State, type Tone } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
@@ -73,9 +74,9 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
       isTitle: true,
       value: ({ name }) => name,
       cell: ({ name }) => (
-        <a href={`/gateways/${encodeURIComponent(name)}`}>
+        <Name of={{ kind: 'gateway', id: name }}>
           <strong>{name}</strong>
-        </a>
+        </Name>
       ),
     },
     { name: 'State', value: ({ state }) => state, cell: (gateway) => <GatewayState gateway={gateway} /> },
@@ -102,9 +103,9 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
       cell: ({ digest }) => <code title={digest}>{digest.slice(0, 8)}</code>,
     },
     {
-      name: 'When stale',
+      name: 'Without proof',
       value: ({ stalePolicy = '' }) => stalePolicy,
-      cell: ({ stalePolicy }) => <Badge>{stalePolicy === 'serve' ? 'serves on' : 'accepts no key'}</Badge>,
+      cell: ({ stalePolicy }) => <WhenStale policy={stalePolicy} />,
     },
     {
       name: 'Seen',
@@ -123,6 +124,12 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
         ) : null,
     },
   ];
+}
+
+/** What it does once its proof is as old as the last step of the ladder. */
+export function WhenStale({ policy }: { readonly policy: GatewayStatus['stalePolicy'] }) {
+  const [, , fenced] = ladder;
+  return <>{policy === 'serve' ? `serves on after ${fenced} s` : `accepts no key after ${fenced} s`}</>;
 }
 
 export function GatewayState({

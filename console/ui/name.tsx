@@ -1,0 +1,139 @@
+/** Names of things as links to their pages, wherever they are shown; a plain text for who has no such page. */
+import type { ComponentChildren } from 'preact';
+import type { ListedEvent } from '../../schemas/admin-history.ts';
+import { eventSentence } from '../../schemas/event-sentences.ts';
+import { withQuery } from '../lib/api.ts';
+import { cutAt, type NamedThing, thingsIn } from '../lib/event-names.ts';
+import { isOperator, me } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
+import { organisationName } from './organisation-choice.tsx';
+
+type Thing = NamedThing | { readonly kind: 'gateway'; readonly id: string };
+
+/** Kinds whose pages are for operators alone. */
+const forOperators: readonly string[] = ['node', 'gateway', 'tier', 'model'];
+const folders = {
+  organisation: '/orgs',
+  stack: '/stacks',
+  node: '/nodes',
+  gateway: '/gateways',
+  tier: '/tiers',
+  model: '/models',
+} as const;
+
+/** The address of its page, at the moment that is shown; undefined where there is none for this person. */
+function pageOf(thing: Thing): string | undefined {
+  const { kind, id } = thing;
+  if (!isOperator() && forOperators.includes(kind)) return undefined;
+  const at = kind === 'gateway' ? undefined : moment();
+  if (kind === 'key') return withQuery('/keys', { q: id, org: 'within' in thing ? thing.within : '', at });
+  if (kind === 'member') {
+    const isOwn = me.value?.organisations.some(({ id: own }) => own === thing.within);
+    if (thing.within === undefined || (!isOperator() && !isOwn)) return undefined;
+    return withQuery(`/orgs/${encodeURIComponent(thing.within)}`, { q: id, at });
+  }
+  return withQuery(`${folders[kind]}/${encodeURIComponent(id)}`, { at });
+}
+
+export interface NameProps {
+  readonly of: Thing;
+  /** What is shown instead of the name. */
+  readonly children?: ComponentChildren;
+}
+
+export function Name({ of, children }: NameProps) {
+  const name = 'name' in of ? of.name : undefined;
+  const known = of.kind === 'organisation' ? (name ?? organisationName(of.id)) : (name ?? of.id);
+  const shown = children ?? known;
+  const href = pageOf(of);
+  if (href === undefined) return <>{shown}</>;
+  return (
+    <a class="name" href={href} title={known === of.id ? undefined : of.id}>
+      {shown}
+    </a>
+  );
+}
+
+export interface NamesProps {
+  readonly kind: Exclude<Thing['kind'], 'member'>;
+  readonly ids: readonly string[];
+  /** Where there is none. */
+  readonly none?: string;
+}
+
+export function Names({ kind, ids, none = 'none' }: NamesProps) {
+  if (ids.length === 0) return <span class="muted">{none}</span>;
+  return (
+    <span>
+      {ids.map((id, at) => (
+        <span key={id}>
+          {at === 0 ? '' : ', '}
+          <Name of={{ kind, id }} />
+        </span>
+      ))}
+    </span>
+  );
+}
+
+/** Tables of the state whose rows have a page. */
+const kindOfTable: Readonly<Record<string, Exclude<NamedThing['kind'], 'member'>>> = {
+  organisation: 'organisation',
+  api_key: 'key',
+  stack: 'stack',
+  node: 'node',
+  tier: 'tier',
+  model: 'model',
+};
+
+/** The id of a row of the state. */
+export function RowName({ table, id }: { readonly table: string; readonly id: string }) {
+  const kind = kindOfTable[table];
+  if (kind === undefined) return <strong>{id}</strong>;
+  return (
+    <strong>
+      <Name of={{ kind, id }}>{id}</Name>
+    </strong>
+  );
+}
+
+function Parts({ event: { type, data } }: EventSentenceProps) {
+  const { verb, subject, rest } = eventSentence(type, data);
+  const things = thingsIn(type, data);
+  const [of] = things.filter(({ id, name = id }) => subject === name);
+  return (
+    <>
+      {verb} {of ? <Name of={of} /> : subject}{' '}
+      {cutAt(rest, things).map((part, at) =>
+        typeof part === 'string' ? (
+          part
+        ) : (
+          <Name key={at} of={part}>
+            {part.id}
+          </Name>
+        ),
+      )}
+    </>
+  );
+}
+
+export interface EventSentenceProps {
+  readonly event: Pick<ListedEvent, 'by' | 'type' | 'data'>;
+}
+
+/** The author leads to what they did: a member, the operator, or a process such as `control-plane:control-plane-1`. */
+export function EventSentence({ event }: EventSentenceProps) {
+  return (
+    <span class="sentence">
+      <Author by={event.by} /> <Parts event={event} />
+    </span>
+  );
+}
+
+function Author({ by }: { readonly by: string }) {
+  if (!isOperator()) return <strong>{by}</strong>;
+  return (
+    <a class="author" href={withQuery('/events', { actor: by })}>
+      {by}
+    </a>
+  );
+}
