@@ -8,7 +8,9 @@ import { readsOfPast, useRead } from '../lib/read.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { moment, travelTo } from '../lib/travel.ts';
 import { Dialog } from './dialog.tsx';
+import { RowName } from './name.tsx';
 import { Empty, Failure, Loading, State } from './parts.tsx';
+import { TimeStrip } from './time-strip.tsx';
 
 /** While the slider is dragged, the page travels on once the last moment was read, but not before and not after so long. */
 const restMs = { least: 50, most: 100 };
@@ -28,7 +30,6 @@ export function TimeBar() {
       )}
       <span class="position">
         <PositionSlider at={at} head={head} />
-        {isOperator() ? <Ticks head={head} /> : null}
       </span>
       <MomentField key={at ?? ''} at={at} />
       {at === undefined ? null : (
@@ -43,6 +44,7 @@ export function TimeBar() {
           </button>
         </>
       )}
+      {isOperator() ? <TimeStrip at={at} head={head} /> : null}
       {isComparing && at !== undefined ? <Comparison from={at} onClose={() => setComparing(false)} /> : null}
     </section>
   );
@@ -78,44 +80,6 @@ function PositionSlider({ at, head }: { readonly at: string | undefined; readonl
       onInput={({ currentTarget }) => setDragged(Number(currentTarget.value))}
     />
   );
-}
-
-type Bucket = AdminResponse<'GET /timeline'>['buckets'][number];
-const ticksMax = 120;
-
-/** Where the log changed, under the slider; stretches with changes of keys have another colour. */
-function Ticks({ head }: { readonly head: number }) {
-  const path = withQuery('/timeline', { from: '1', buckets: ticksMax });
-  const { data } = useRead<AdminResponse<'GET /timeline'>>(path);
-  if (!data || head < 2) return null;
-  const most = Math.max(1, ...data.buckets.map(total));
-  const { historyFrom, historyNext } = data;
-  return (
-    <>
-      <svg class="ticks" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
-        {data.buckets.map((bucket) =>
-          bucket.first === undefined ? null : (
-            <rect
-              key={bucket.from}
-              class={bucket.commits['key'] === undefined ? 'tick' : 'tick keys'}
-              x={(1000 * (bucket.first - 1)) / (head - 1)}
-              width={Math.max(2, (1000 * ((bucket.last ?? bucket.first) - bucket.first)) / (head - 1))}
-              height={Math.max(3, (12 * total(bucket)) / most)}
-            />
-          ),
-        )}
-      </svg>
-      {historyFrom === undefined ? null : (
-        <small class="muted" title={historyNext}>
-          History begins at position {count(historyFrom)}
-        </small>
-      )}
-    </>
-  );
-}
-
-function total({ commits }: Bucket): number {
-  return Object.values(commits).reduce((sum, value) => sum + value, 0);
 }
 
 function MomentField({ at }: { readonly at: string | undefined }) {
@@ -166,7 +130,7 @@ function Changes({
         {items.map(({ table, id, action, fields }) => (
           <li key={`${table} ${id}`}>
             <span>
-              <strong>{id}</strong> <span class="muted">{table}</span>
+              <RowName table={table} id={id} /> <span class="muted">{table}</span>
             </span>
             <State tone={tones[action]}>{words[action]}</State>
             {action === 'change' ? <Fields fields={fields} /> : null}
