@@ -4,6 +4,8 @@ import './styles/controls.css';
 import './styles/parts.css';
 import './styles/frame.css';
 import './styles/pages.css';
+import './styles/time.css';
+import './styles/explain.css';
 import './styles/narrow.css';
 import { begin } from './app.tsx';
 import { startRouter } from './lib/router.ts';

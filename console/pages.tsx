@@ -8,6 +8,7 @@ import { FleetPage } from './pages/fleet.tsx';
 import { GatewayPage } from './pages/gateway.tsx';
 import { GatewaysPage } from './pages/gateways.tsx';
 import { KeysPage } from './pages/keys.tsx';
+import { NodePage } from './pages/node.tsx';
 import { NodesPage } from './pages/nodes.tsx';
 import { OrganisationPage } from './pages/organisation.tsx';
 import { OrganisationsPage } from './pages/organisations.tsx';
@@ -17,9 +18,9 @@ import type { NavigationEntry } from './ui/frame.tsx';
 import { Empty, Loading, PageHeader } from './ui/parts.tsx';
 
 /** A page whose code is loaded when it is first shown. */
-function lazyPage(load: () => Promise<ComponentType>): ComponentType {
-  let Loaded: ComponentType | undefined;
-  return function LazyPage() {
+function lazyPage<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
+  let Loaded: ComponentType<Props> | undefined;
+  return function LazyPage(props: Props) {
     const [, redraw] = useState(0);
     useEffect(() => {
       if (Loaded) return;
@@ -31,13 +32,17 @@ function lazyPage(load: () => Promise<ComponentType>): ComponentType {
         () => window.location.reload(),
       );
     }, []);
-    return Loaded ? <Loaded /> : <Loading />;
+    return Loaded ? <Loaded {...props} /> : <Loading />;
   };
 }
 
 const UsagePage = lazyPage(async () => (await import('./pages/usage.tsx')).UsagePage);
 const ExplainPage = lazyPage(async () => (await import('./pages/explain.tsx')).ExplainPage);
 const LimitsPage = lazyPage(async () => (await import('./pages/limits.tsx')).LimitsPage);
+const ModelsPage = lazyPage(async () => (await import('./pages/catalog.tsx')).ModelsPage);
+const ModelPage = lazyPage(async () => (await import('./pages/catalog.tsx')).ModelPage);
+const TiersPage = lazyPage(async () => (await import('./pages/catalog.tsx')).TiersPage);
+const TierPage = lazyPage(async () => (await import('./pages/catalog.tsx')).TierPage);
 const DoctorPage = lazyPage(async () => (await import('./pages/doctor.tsx')).DoctorPage);
 
 interface Page extends NavigationEntry {
@@ -57,7 +62,15 @@ const pages: readonly Page[] = [
     isForMembers: false,
     detail: GatewayPage,
   },
-  { path: '/nodes', hasPast: true, name: 'Nodes', icon: 'nodes', component: NodesPage, isForMembers: false },
+  {
+    path: '/nodes',
+    hasPast: true,
+    name: 'Nodes',
+    icon: 'nodes',
+    component: NodesPage,
+    isForMembers: false,
+    detail: NodePage,
+  },
   {
     path: '/stacks',
     hasPast: true,
@@ -75,6 +88,24 @@ const pages: readonly Page[] = [
     component: OrganisationsPage,
     isForMembers: true,
     detail: OrganisationPage,
+  },
+  {
+    path: '/models',
+    hasPast: true,
+    name: 'Models',
+    icon: 'models',
+    component: ModelsPage,
+    isForMembers: false,
+    detail: ModelPage,
+  },
+  {
+    path: '/tiers',
+    hasPast: true,
+    name: 'Plans',
+    icon: 'plans',
+    component: TiersPage,
+    isForMembers: false,
+    detail: TierPage,
   },
   {
     path: '/keys',

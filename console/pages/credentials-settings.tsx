@@ -1,11 +1,12 @@
 /** Which API a stack speaks, and settings to paste into programs. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse, Stack } from '../../schemas/admin.ts';
-import { call } from '../lib/api.ts';
+import { call, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { useWork } from '../ui/dialog.tsx';
+import { Name } from '../ui/name.tsx';
 import { Copy, Failure, State } from '../ui/parts.tsx';
 
 type Surface = Stack['surface'];
@@ -24,18 +25,31 @@ export function CredentialsSettings({ stack, url }: CredentialsProps) {
         <h2>Ready settings</h2>
         <p class="muted">
           Replace <code>YOUR-KEY</code> by the value of an{' '}
-          <a href={`/keys?org=${stack.organisation}`}>API key</a> of {stack.organisation}.
+          <a href={withQuery('/keys', { org: stack.organisation })}>API key</a> of{' '}
+          <Name of={{ kind: 'organisation', id: stack.organisation }} />.
         </p>
         {settings(stack, url).map(([name, text]) => (
-          <div key={name} class="snippet">
-            <div class="snippet-head">
-              <h3>{name}</h3>
-              <Copy text={text} label="Copy" title={`Copy the settings for ${name}`} />
-            </div>
-            <pre>{text}</pre>
-          </div>
+          <Snippet key={name} name={name} text={text} />
         ))}
       </section>
+    </div>
+  );
+}
+
+/** The one command that calls it, for the page that says what the stack is. */
+export function CallSnippet({ stack, url }: CredentialsProps) {
+  const [[name = '', text = ''] = []] = settings(stack, url);
+  return <Snippet name={name} text={text} />;
+}
+
+function Snippet({ name, text }: { readonly name: string; readonly text: string }) {
+  return (
+    <div class="snippet">
+      <div class="snippet-head">
+        <h3>{name}</h3>
+        <Copy text={text} label="Copy" title={`Copy the settings for ${name}`} />
+      </div>
+      <pre>{text}</pre>
     </div>
   );
 }
@@ -90,7 +104,9 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
             </button>
           </div>
         ) : (
-          <p class="muted">An owner or admin of {stack.organisation} can switch it.</p>
+          <p class="muted">
+            An owner or admin of <Name of={{ kind: 'organisation', id: stack.organisation }} /> can switch it.
+          </p>
         )}
       </form>
     </section>
@@ -107,7 +123,13 @@ function Callers({ stack: { id, organisation, surface } }: { readonly stack: Sta
   return (
     <span>
       In the last hour:{' '}
-      {callers.map(({ key, requests }) => `${key} (${plural(requests, 'request')})`).join(', ')}.
+      {callers.map(({ key, requests }, at) => (
+        <span key={key}>
+          {at === 0 ? '' : ', '}
+          <Name of={{ kind: 'key', id: key, within: organisation }} /> ({plural(requests, 'request')})
+        </span>
+      ))}
+      .
     </span>
   );
 }

@@ -2,6 +2,7 @@
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
+import { Name } from '../ui/name.tsx';
 import { Badge, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 
 type Answer = AdminResponse<'GET /doctor'>;
@@ -53,7 +54,8 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
               <ul>
                 {others.map((other) => (
                   <li key={`${other.object ?? ''} ${other.text}`}>
-                    {other.object === undefined ? null : <strong>{other.object}</strong>} {other.text}
+                    <Subject object={other.object} group={other.group} />{' '}
+                    <span class="verbatim">{other.text}</span>
                   </li>
                 ))}
               </ul>
@@ -74,13 +76,36 @@ function Finding({ check: { level, object, text, next, group, code } }: { readon
     <>
       <p>
         <State tone={tones[level]}>{level === 'fail' ? 'failure' : 'warning'}</State>{' '}
-        {object === undefined ? null : <strong>{object}</strong>} {text}
+        <Subject object={object} group={group} /> <span class="verbatim">{text}</span>
       </p>
-      {next === undefined ? null : <p>{next}</p>}
+      {next === undefined ? null : <p class="verbatim">{next}</p>}
       <p>
         <Badge>{group}</Badge> <code>{code}</code>
       </p>
     </>
+  );
+}
+
+/** Checks of these groups are about things with a page. */
+const kinds: Readonly<Record<string, 'node' | 'gateway'>> = { nodes: 'node', gateways: 'gateway' };
+
+interface SubjectProps {
+  /** `node-1`, `node-1/model`, or `stack:ID/model`. */
+  readonly object: string | undefined;
+  readonly group: string;
+}
+
+function Subject({ object, group }: SubjectProps) {
+  if (object === undefined) return null;
+  const [id = '', ...rest] = object.split('/');
+  const [, stack] = /^stack:(.+)$/.exec(id) ?? [];
+  const kind = stack === undefined ? kinds[group] : 'stack';
+  const model = rest.join('/');
+  return (
+    <strong>
+      {kind === undefined || object === 'others' ? id : <Name of={{ kind, id: stack ?? id }} />}
+      {model === '' ? null : <>/{<Name of={{ kind: 'model', id: model }} />}</>}
+    </strong>
   );
 }
 

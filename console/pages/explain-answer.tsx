@@ -6,6 +6,7 @@ import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
 import { count, moment, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
+import { Name } from '../ui/name.tsx';
 import { Badge, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
 
 export function Answer({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
@@ -23,7 +24,9 @@ export function Answer({ explanation, asked }: { readonly explanation: Explanati
       {assumptions.length === 0 ? null : (
         <ul class="muted assumptions" aria-label="Assumptions">
           {assumptions.map((text) => (
-            <li key={text}>Assumed: {text}</li>
+            <li key={text} class="verbatim">
+              Assumed: {text}
+            </li>
           ))}
         </ul>
       )}
@@ -42,9 +45,13 @@ function Verdict({ explanation }: { readonly explanation: Explanation }) {
           {served ? 'served' : 'refused'} {status} {type ?? ''}
         </State>
       </p>
-      {message === undefined ? null : <p>“{message}”</p>}
+      {message === undefined ? null : <p class="verbatim">“{message}”</p>}
       <p class="muted">
-        {gateway === undefined ? null : `${gateway}, `}
+        {gateway === undefined ? null : (
+          <>
+            <Name of={{ kind: 'gateway', id: gateway }} />,{' '}
+          </>
+        )}
         {time === undefined ? null : `${moment(time)}, `}
         state at position {count(at)}
         {cause === undefined ? null : `, cause: ${cause}`}
@@ -69,7 +76,7 @@ function StepLine({ step, isDecisive }: { readonly step: ExplainedStep; readonly
         <State tone={tones[result]}>{name}</State>
         <span class="visually-hidden">{result}</span>
       </span>
-      <span>
+      <span class="verbatim">
         {text}
         {isDecisive && because !== undefined ? (
           <>
@@ -208,10 +215,22 @@ function Recorded({ request }: { readonly request: string }) {
       <h2>What the gateway recorded</h2>
       <Facts
         items={[
-          ['Who', key ?? organisation ?? visitor ?? 'nobody known'],
-          ['Model', model ?? 'no known name'],
+          [
+            'Who',
+            key !== undefined ? (
+              <Name key="who" of={{ kind: 'key', id: key, ...(organisation && { within: organisation }) }} />
+            ) : organisation !== undefined ? (
+              <Name key="who" of={{ kind: 'organisation', id: organisation }} />
+            ) : (
+              (visitor ?? 'nobody known')
+            ),
+          ],
+          [
+            'Model',
+            model === undefined ? 'no known name' : <Name key="model" of={{ kind: 'model', id: model }} />,
+          ],
           ['Prompt', `${count(promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`],
-          ['Node', node ?? 'none'],
+          ['Node', node === undefined ? 'none' : <Name key="node" of={{ kind: 'node', id: node }} />],
           ['Outcome', outcome ?? (decision.served ? 'served' : 'refused')],
           [
             'After',

@@ -4,7 +4,7 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { useRead } from '../lib/read.ts';
-import { organisationName } from '../ui/organisation-choice.tsx';
+import { Name } from '../ui/name.tsx';
 import { Empty, Failure, Loading, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -26,7 +26,12 @@ export function Matrix({ organisation, at }: MatrixProps) {
   const hosts = [...new Set(data.items.map(({ host }) => host))];
   const cells = new Map(data.items.map((item) => [`${item.host} ${item.model}`, item]));
   const columns: readonly TableColumn<string>[] = [
-    { name: 'Model', isTitle: true, value: (model) => model, cell: (model) => <strong>{model}</strong> },
+    {
+      name: 'Model',
+      isTitle: true,
+      value: (model) => model,
+      cell: (model) => <Name of={{ kind: 'model', id: model }} />,
+    },
     ...hosts.map(
       (host): TableColumn<string> => ({
         name: host === 'shared' ? 'Shared host' : host,
@@ -38,7 +43,8 @@ export function Matrix({ organisation, at }: MatrixProps) {
   return (
     <section aria-label="All models">
       <p class="muted">
-        What a request with any good key of {organisationName(organisation)} gets, for each model and host.
+        What a request with any good key of <Name of={{ kind: 'organisation', id: organisation }} /> gets, for
+        each model and host.
       </p>
       <Table
         caption="Models and hosts"

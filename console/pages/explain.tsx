@@ -11,6 +11,7 @@ import { Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Answer } from './explain-answer.tsx';
 import { ExplainForm } from './explain-form.tsx';
 import { Matrix } from './explain-matrix.tsx';
+import { Refusals } from './refusals.tsx';
 
 export function ExplainPage() {
   const asked = useAsked();
@@ -21,6 +22,7 @@ export function ExplainPage() {
         lead="Why a request is served or refused, which event made it so, and what would change it."
         cli={commandOf(asked)}
       />
+      {isComplete(asked) ? null : <Refusals organisation={organisationInScope() ?? asked.org} />}
       <ExplainForm key={JSON.stringify(asked)} asked={asked} />
       {isComplete(asked) ? (
         <Explained asked={asked} />

@@ -7,9 +7,11 @@ import { nameSome, plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { moment } from '../lib/travel.ts';
+import { Name } from '../ui/name.tsx';
 import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { FirstRun } from './first-run.tsx';
-import { Installs, NodeState } from './node-state.tsx';
+import { FleetActivity, FleetNow } from './fleet-now.tsx';
+import { Installs, LoadedModels, NodeState } from './node-state.tsx';
 
 export function FleetPage() {
   const pool = useRead<AdminResponse<'GET /pool'>>('/pool');
@@ -66,8 +68,10 @@ function FleetBody({ state }: { readonly state: FleetReads }) {
 
 function Filled({ state }: { readonly state: FleetReads }) {
   const missing = holes(state);
+  const isNow = moment() === undefined;
   return (
     <>
+      {isNow ? <FleetNow state={state} /> : null}
       {missing.length === 0 ? (
         <p class="notice good">
           <State tone="good">Every installed model is loaded on a node that serves.</State>
@@ -79,7 +83,10 @@ function Filled({ state }: { readonly state: FleetReads }) {
             {missing.map(({ model, where, refused, refused: [first] }) => (
               <li key={`${where} ${model}`}>
                 <span>
-                  <strong>{model}</strong> on {where}
+                  <strong>
+                    <Name of={{ kind: 'model', id: model }} />
+                  </strong>{' '}
+                  on {where === 'the pool' ? where : <Name of={{ kind: 'stack', id: where }} />}
                 </span>
                 {first === undefined ? (
                   <State tone="bad">nobody may use it</State>
@@ -96,6 +103,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
         </section>
       )}
       <FleetMap state={state} />
+      {isNow ? <FleetActivity /> : null}
     </>
   );
 }
@@ -120,7 +128,12 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
         )}
       </Column>
       {withCapacity.map(({ id, name, tier }) => (
-        <Column key={id} title={name} href={`/orgs/${encodeURIComponent(id)}`} subtitle={tier ?? 'no plan'}>
+        <Column
+          key={id}
+          title={name}
+          href={`/orgs/${encodeURIComponent(id)}`}
+          subtitle={tier === null ? 'no plan' : <Name of={{ kind: 'tier', id: tier }} />}
+        >
           {stacks
             .filter(({ organisation }) => organisation === id)
             .map((stack) => (
@@ -143,7 +156,7 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
 
 interface ColumnProps {
   readonly title: string;
-  readonly subtitle: string;
+  readonly subtitle: ComponentChildren;
   readonly href?: string;
   /** Over the whole width: it has more tiles than a column. */
   readonly isWide?: boolean;
@@ -191,10 +204,14 @@ function Group({ title, href, nodes, isOwn }: GroupProps) {
       {tilesOf(nodes).map((node) => (
         <article key={node.id} class={node.drained ? 'tile idle' : node.up ? 'tile good' : 'tile bad'}>
           <div class="tile-head">
-            <strong>{node.id}</strong>
+            <strong>
+              <Name of={{ kind: 'node', id: node.id }} />
+            </strong>
             <NodeState node={node} />
           </div>
-          <p>{node.loaded.length === 0 ? 'nothing is loaded' : node.loaded.join(', ')}</p>
+          <p>
+            <LoadedModels node={node} />
+          </p>
           <Installs node={node} />
         </article>
       ))}

@@ -9,7 +9,8 @@ import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
-import { OrganisationChoice, organisationName, useOrganisations } from '../ui/organisation-choice.tsx';
+import { Name } from '../ui/name.tsx';
+import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 import { CreateKey } from './key-create.tsx';
@@ -116,17 +117,24 @@ function columnsOf(
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
     field: 'organisation',
-    cell: ({ organisation }) => (
-      <a href={`/orgs/${encodeURIComponent(organisation)}`} title={organisation}>
-        {organisationName(organisation)}
-      </a>
-    ),
+    cell: ({ organisation }) => <Name of={{ kind: 'organisation', id: organisation }} />,
   };
   return [
-    { name: 'Name', isTitle: true, field: 'name', cell: ({ name }) => <strong>{name}</strong> },
+    {
+      name: 'Name',
+      isTitle: true,
+      field: 'name',
+      cell: ({ id, name, organisation }) => (
+        <span class="key-name">
+          <Name of={{ kind: 'key', id, name, within: organisation }}>
+            <strong>{name}</strong>
+          </Name>
+          <Id id={id} />
+        </span>
+      ),
+    },
     { name: 'State', field: 'state', cell: (key) => <KeyState subject={key} /> },
     ...(isOperator() ? [owner] : []),
-    { name: 'Id', field: 'id', cell: ({ id }) => <Id id={id} /> },
     {
       name: 'Expires',
       field: 'expiresAt',
@@ -135,9 +143,17 @@ function columnsOf(
     {
       name: 'Created',
       field: 'createdAt',
-      cell: ({ createdAt }) => (createdAt ? <time dateTime={createdAt}>{ago(createdAt)}</time> : '–'),
+      cell: ({ createdAt, createdBy, organisation }) => (
+        <>
+          {createdAt ? <time dateTime={createdAt}>{ago(createdAt)}</time> : ''} by{' '}
+          {createdBy.startsWith('operator') ? (
+            createdBy
+          ) : (
+            <Name of={{ kind: 'member', id: createdBy, within: organisation }} />
+          )}
+        </>
+      ),
     },
-    { name: 'By', field: 'createdBy', cell: ({ createdBy }) => createdBy },
     {
       name: 'Last used',
       cell: ({ id }) => (usedBy ? <LastUse use={usedBy.get(id)} /> : '–'),

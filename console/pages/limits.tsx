@@ -1,4 +1,5 @@
 /** What organisations use of their limits now, over all gateways: those nearest to one first. */
+import type { ComponentChildren } from 'preact';
 import type { AdminResponse, LimitUse } from '../../schemas/admin.ts';
 import { count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -6,6 +7,7 @@ import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
 import { LimitFacts, refill, Used } from '../ui/limit-use.tsx';
+import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, organisationName } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
@@ -36,6 +38,7 @@ export function LimitsPage() {
           key={organisation}
           path={`/organisations/${encodeURIComponent(organisation)}/limits`}
           title={organisationName(organisation)}
+          about={<Name of={{ kind: 'organisation', id: organisation }}>The organisation</Name>}
         />
       )}
     </>
@@ -76,7 +79,11 @@ const columns: readonly TableColumn<LimitUse>[] = [
       </a>
     ),
   },
-  { name: 'Plan', value: ({ tier }) => tier ?? '', cell: ({ tier }) => tier ?? 'none' },
+  {
+    name: 'Plan',
+    value: ({ tier }) => tier ?? '',
+    cell: ({ tier }) => (tier === null ? 'none' : <Name of={{ kind: 'tier', id: tier }} />),
+  },
   {
     name: 'Requests this minute',
     value: ({ requests: { used, limit } }) => part(used, limit),
@@ -88,14 +95,20 @@ const columns: readonly TableColumn<LimitUse>[] = [
     cell: ({ concurrency: { inFlight, limit } }) => <Used name="In flight" used={inFlight} limit={limit} />,
   },
   {
-    name: 'Tokens this period',
+    name: 'Pool tokens this period',
     value: ({ tokens: { used, limit } }) => part(used, limit),
     cell: ({ tokens: { used, limit } }) => <Used name="Tokens" used={used} limit={limit} />,
   },
   { name: 'Refills', value: ({ tokens: { refillsAt } }) => refillsAt, cell: refill },
 ];
 
-function OneSubject({ path, title }: { readonly path: string; readonly title: string }) {
+interface SubjectProps {
+  readonly path: string;
+  readonly title: string;
+  readonly about?: ComponentChildren;
+}
+
+function OneSubject({ path, title, about }: SubjectProps) {
   const { data, failure, refresh } = useRead<LimitUse>(path, { everyMs });
   // A fleet without them is as it should be.
   if (failure?.status === 404 && path === visitorsPath)
@@ -110,7 +123,10 @@ function OneSubject({ path, title }: { readonly path: string; readonly title: st
   return (
     <div class="columns">
       <section class="card wide">
-        <h2>{title}</h2>
+        <div class="card-head">
+          <h2>{title}</h2>
+          {about}
+        </div>
         {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
         <LimitFacts use={data} />
       </section>
@@ -137,7 +153,12 @@ type OfGateway = LimitUse['gateways'][number];
 const orDash = (value: number | null): string => (value === null ? '–' : count(value));
 
 const gatewayColumns: readonly TableColumn<OfGateway>[] = [
-  { name: 'Gateway', isTitle: true, value: ({ name }) => name, cell: ({ name }) => <strong>{name}</strong> },
+  {
+    name: 'Gateway',
+    isTitle: true,
+    value: ({ name }) => name,
+    cell: ({ name }) => <Name of={{ kind: 'gateway', id: name }} />,
+  },
   {
     name: 'Requests this minute',
     isNumber: true,
@@ -150,7 +171,7 @@ const gatewayColumns: readonly TableColumn<OfGateway>[] = [
     value: ({ inFlight }) => inFlight ?? -1,
     cell: ({ inFlight }) => orDash(inFlight),
   },
-  { name: 'Tokens', isNumber: true, value: ({ tokens }) => tokens, cell: ({ tokens }) => count(tokens) },
+  { name: 'Pool tokens', isNumber: true, value: ({ tokens }) => tokens, cell: ({ tokens }) => count(tokens) },
   {
     name: 'Published',
     isNumber: true,

@@ -1,5 +1,8 @@
-/** The state of a node as one word, and what it is loading. */
+/** Parts of pages about nodes: the state as one word, where it serves, what it has loaded and is loading, and how it is drained. */
 import type { LiveNodeResource } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
+import { Confirm } from '../ui/dialog.tsx';
+import { Name, Names } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';
 
 export function NodeState({ node: { up, drained, reason } }: { readonly node: LiveNodeResource }) {
@@ -46,5 +49,42 @@ export function InstallState({
     <State tone="info">
       {about}: loading{percent === undefined ? '' : `, ${percent} %`}
     </State>
+  );
+}
+
+/** By the ids of the catalog. */
+export function LoadedModels({ node: { loaded, models = {} } }: { readonly node: LiveNodeResource }) {
+  const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
+  return <Names kind="model" ids={loaded.map((name) => idOf.get(name) ?? name)} none="nothing" />;
+}
+
+export function Place({ node: { place } }: { readonly node: LiveNodeResource }) {
+  if (place.kind === 'pool') return <>the pool</>;
+  return <Name of={{ kind: place.kind, id: place.id }} />;
+}
+
+export function DrainDialog({
+  node: { id, drained },
+  onClose,
+}: {
+  readonly node: LiveNodeResource;
+  readonly onClose: () => void;
+}) {
+  const verb = drained ? 'undrain' : 'drain';
+  return (
+    <Confirm
+      title={`${drained ? 'Undrain' : 'Drain'} ${id}`}
+      action={drained ? 'Undrain' : 'Drain'}
+      onClose={onClose}
+      work={async () => {
+        await call('POST', `/nodes/${encodeURIComponent(id)}/${verb}`);
+      }}
+    >
+      <p>
+        {drained
+          ? 'It gets requests again, as soon as it is up.'
+          : 'It gets no new requests; those in flight finish. A model that no other node has loaded is refused with 503.'}
+      </p>
+    </Confirm>
   );
 }

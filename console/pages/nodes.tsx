@@ -1,14 +1,13 @@
 /** Nodes: the inference servers, where they serve, and what they report. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
-import { call } from '../lib/api.ts';
 import { ago } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { may } from '../lib/session.ts';
-import { Confirm } from '../ui/dialog.tsx';
+import { Name } from '../ui/name.tsx';
 import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
-import { Installs, NodeState } from './node-state.tsx';
+import { DrainDialog, Installs, LoadedModels, NodeState, Place } from './node-state.tsx';
 
 export function NodesPage() {
   const { data, failure, refresh, pages } = usePage<LiveNodeResource, AdminResponse<'GET /nodes'>>(
@@ -50,35 +49,9 @@ export function NodesPage() {
   );
 }
 
-function DrainDialog({
-  node: { id, drained },
-  onClose,
-}: {
-  readonly node: LiveNodeResource;
-  readonly onClose: () => void;
-}) {
-  const verb = drained ? 'undrain' : 'drain';
-  return (
-    <Confirm
-      title={`${drained ? 'Undrain' : 'Drain'} ${id}`}
-      action={drained ? 'Undrain' : 'Drain'}
-      onClose={onClose}
-      work={async () => {
-        await call('POST', `/nodes/${encodeURIComponent(id)}/${verb}`);
-      }}
-    >
-      <p>
-        {drained
-          ? 'It gets requests again, as soon as it is up.'
-          : 'It gets no new requests; those in flight finish. A model that no other node has loaded is refused with 503.'}
-      </p>
-    </Confirm>
-  );
-}
-
 function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableColumn<LiveNodeResource>[] {
   return [
-    { name: 'Node', isTitle: true, field: 'id', cell: ({ id }) => <strong>{id}</strong> },
+    { name: 'Node', isTitle: true, field: 'id', cell: ({ id }) => <Name of={{ kind: 'node', id }} /> },
     {
       name: 'State',
       field: 'state',
@@ -96,7 +69,7 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
       field: 'loaded',
       cell: (node) => (
         <>
-          {node.loaded.length === 0 ? <span class="muted">nothing</span> : node.loaded.join(', ')}
+          <LoadedModels node={node} />
           <Installs node={node} />
         </>
       ),
@@ -128,11 +101,4 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
         ) : null,
     },
   ];
-}
-
-function Place({ node }: { readonly node: LiveNodeResource }) {
-  const { place } = node;
-  if (place.kind === 'pool') return <>the pool</>;
-  const path = place.kind === 'stack' ? `/stacks/${place.id}` : `/orgs/${place.id}`;
-  return <a href={path}>{place.id}</a>;
 }

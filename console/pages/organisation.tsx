@@ -3,16 +3,19 @@ import { useState } from 'preact/hooks';
 import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
-import { ago, count, day, nameSome, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { day, plural, shellWord } from '../lib/format.ts';
 import { usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Confirm } from '../ui/dialog.tsx';
+import { EventRows } from '../ui/event-rows.tsx';
 import { LimitFacts } from '../ui/limit-use.tsx';
+import { Name } from '../ui/name.tsx';
 import { Badge, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
 import { AddMember, Invite, LinkDialog, RoleChoice } from './members.tsx';
+import { Refusals } from './refusals.tsx';
 
 export function OrganisationPage({ id }: { readonly id: string }) {
   const path = `/organisations/${encodeURIComponent(id)}`;
@@ -29,12 +32,21 @@ export function OrganisationPage({ id }: { readonly id: string }) {
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {data ? (
         <div class="columns">
-          <Plan organisation={data} />
-          <Limits organisation={id} />
-          <Holdings organisation={id} />
-          <Refusals organisation={id} />
-          {isOperator() ? <History organisation={id} /> : null}
-          <Members organisation={id} />
+          <div class="stacked">
+            <Plan organisation={data} />
+            <Limits organisation={id} />
+          </div>
+          <div class="stacked">
+            <Holdings organisation={id} />
+            <Refusals organisation={id} />
+            {isOperator() ? null : <Members organisation={id} />}
+          </div>
+          {isOperator() ? (
+            <>
+              <Members organisation={id} />
+              <History organisation={id} />
+            </>
+          ) : null}
         </div>
       ) : failure ? null : (
         <Loading />
@@ -83,10 +95,19 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
           ['Identifier', <Id key="id" id={id} />],
           [
             'Plan',
-            tier === null ? <State tone="warn">none: inference is refused</State> : <Badge>{tier}</Badge>,
+            tier === null ? (
+              <State tone="warn">none: inference is refused</State>
+            ) : (
+              <Name key="tier" of={{ kind: 'tier', id: tier }} />
+            ),
           ],
           ['State', suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>],
           ['Period began', day(usage?.period ?? anchor)],
+          // Of the pool, the stacks and the own nodes; what counts against the allowance is with the limits.
+          [
+            'All its usage',
+            usage ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}` : '…',
+          ],
           [
             'Requests',
             <a key="explain" href={explainLink({ org: id })}>
@@ -95,25 +116,7 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
           ],
         ]}
       />
-      {usage ? <Allowance usage={usage} /> : null}
     </section>
-  );
-}
-
-function Allowance({ usage: { totalTokens, allowance, requests } }: { readonly usage: UsageTotals }) {
-  const share = allowance === null || allowance === 0 ? 0 : Math.min(1, totalTokens / allowance);
-  return (
-    <div class="allowance">
-      <p>
-        <strong>{count(totalTokens)}</strong> tokens in {plural(requests, 'request')} this period
-        {allowance === null ? ', without a limit' : ` of ${count(allowance)}`}
-      </p>
-      {allowance === null ? null : (
-        <meter aria-label="Share of the allowance" min={0} max={1} high={0.8} optimum={0} value={share}>
-          {Math.round(share * 100)} %
-        </meter>
-      )}
-    </div>
   );
 }
 
@@ -132,37 +135,6 @@ function Limits({ organisation }: { readonly organisation: string }) {
   );
 }
 
-type Activity = AdminResponse<'GET /organisations/:id/activity'>;
-
-function Refusals({ organisation }: { readonly organisation: string }) {
-  const path = `/organisations/${encodeURIComponent(organisation)}/activity`;
-  const { data } = useRead<Activity>(moment() === undefined ? path : undefined, { everyMs: 15_000 });
-  if (!data) return null;
-  const { refusals, unanswered, partial } = data;
-  return (
-    <section class="card">
-      <h2>Refused in the last hour</h2>
-      {refusals.length === 0 && unanswered.length === 0 ? (
-        <p class="muted">No request of a known key was refused.</p>
-      ) : null}
-      <ul class="rows" aria-label="Refusals">
-        {refusals.map(({ status, type, requests, lastRequest }) => (
-          <li key={`${status} ${type}`}>
-            <a href={explainLink({ request: lastRequest })}>
-              {status} {type}
-            </a>
-            <span>{plural(requests, 'request')}</span>
-          </li>
-        ))}
-      </ul>
-      {partial ? <p class="muted">There were more requests than are read at once.</p> : null}
-      {unanswered.length === 0 ? null : (
-        <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
-      )}
-    </section>
-  );
-}
-
 /** The newest events about it. */
 function History({ organisation }: { readonly organisation: string }) {
   const path = withQuery('/events', { organisation, order: 'desc', limit: 8, at: moment() });
@@ -174,16 +146,7 @@ function History({ organisation }: { readonly organisation: string }) {
         <h2>History</h2>
         <a href={withQuery('/events', { organisation })}>All events</a>
       </div>
-      <ul class="rows">
-        {data.items.map(({ position, index, by, type, data: of, at }) => (
-          <li key={`${position}.${index}`}>
-            <a href={withQuery('/events', { before: position })}>
-              {by} {verbOf(type, of)} {subjectOf(type, of)}
-            </a>
-            <time dateTime={at}>{ago(at)}</time>
-          </li>
-        ))}
-      </ul>
+      <EventRows label="Events of the organisation" events={data.items} />
     </section>
   );
 }
@@ -207,13 +170,15 @@ function Holdings({ organisation }: { readonly organisation: string }) {
         </li>
         {(stacks?.items ?? []).map(({ id, models }) => (
           <li key={id}>
-            <a href={`/stacks/${encodeURIComponent(id)}`}>{id}</a>
+            <Name of={{ kind: 'stack', id }} />
             <span>{plural(models.length, 'model')}</span>
           </li>
         ))}
         {(own ?? []).map(({ id, up }) => (
           <li key={id}>
-            <span>{id}, a node of its own</span>
+            <span>
+              <Name of={{ kind: 'node', id }} />, a node of its own
+            </span>
             <State tone={up ? 'good' : 'bad'}>{up ? 'up' : 'down'}</State>
           </li>
         ))}
@@ -241,7 +206,7 @@ function Members({ organisation }: { readonly organisation: string }) {
   const path = (person: string): string =>
     `/organisations/${encodeURIComponent(organisation)}/members/${encodeURIComponent(person)}`;
   return (
-    <section class="card wide">
+    <section class="card">
       <div class="card-head">
         <h2>Members</h2>
         {maySet ? (
@@ -299,7 +264,11 @@ function memberColumns(organisation: string, open: (kind: 'link' | 'remove', per
       name: 'Person',
       isTitle: true,
       field: 'person',
-      cell: ({ person }: Member) => <strong>{person}</strong>,
+      cell: ({ person }: Member) => (
+        <Name of={{ kind: 'member', id: person, within: organisation }}>
+          <strong>{person}</strong>
+        </Name>
+      ),
     },
     {
       name: 'Role',

@@ -2,6 +2,7 @@
 import type { AdminResponse, Organisation } from '../../schemas/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
+import { Name } from '../ui/name.tsx';
 import { Badge, Failure, Loading, NoOrganisations, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -50,13 +51,17 @@ const name: TableColumn<Row> = {
   isTitle: true,
   value: (row) => row.name,
   field: 'name',
-  cell: (row) => <a href={`/orgs/${encodeURIComponent(row.id)}`}>{row.name}</a>,
+  cell: (row) => <Name of={{ kind: 'organisation', id: row.id, name: row.name }} />,
 };
 const id: TableColumn<Row> = {
   name: 'Id',
   value: (row) => row.id,
   field: 'id',
-  cell: (row) => <code>{row.id}</code>,
+  cell: (row) => (
+    <Name of={{ kind: 'organisation', id: row.id }}>
+      <code>{row.id}</code>
+    </Name>
+  ),
 };
 
 const memberColumns: readonly TableColumn<Row>[] = [
@@ -73,7 +78,7 @@ const operatorColumns: readonly TableColumn<Row>[] = [
     field: 'tier',
     cell: ({ organisation }) =>
       organisation?.tier ? (
-        <Badge>{organisation.tier}</Badge>
+        <Name of={{ kind: 'tier', id: organisation.tier }} />
       ) : (
         <span class="muted">none: inference is refused</span>
       ),

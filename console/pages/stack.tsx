@@ -9,9 +9,10 @@ import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
+import { Name } from '../ui/name.tsx';
 import { useOrganisationName } from '../ui/organisation-choice.tsx';
 import { Copy, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
-import { CredentialsSettings } from './credentials-settings.tsx';
+import { CallSnippet, CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
 
 export function StackPage({ id }: { readonly id: string }) {
@@ -103,9 +104,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             ],
             [
               'Organisation',
-              <a key="org" href={`/orgs/${encodeURIComponent(stack.organisation)}`}>
-                {owner}
-              </a>,
+              <Name key="org" of={{ kind: 'organisation', id: stack.organisation, name: owner }} />,
             ],
             ['Surface', stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'],
           ]}
@@ -123,7 +122,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
           <ul class="rows">
             {stack.models.map((model) => (
               <li key={model}>
-                <strong>{model}</strong>
+                <Name of={{ kind: 'model', id: model }} />
                 <span class="states">
                   <ModelState stack={stack} model={model} nodes={nodes} answers={answers} />
                   <ModelInstalls model={model} nodes={nodes ?? []} />
@@ -136,6 +135,21 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
       <section class="card">
         <h2>Nodes</h2>
         <NodeList stack={stack} nodes={nodes} />
+      </section>
+      <section class="card">
+        <div class="card-head">
+          <h2>Call it</h2>
+          <a
+            href={withQuery(`/stacks/${encodeURIComponent(stack.id)}`, { tab: 'credentials', at: moment() })}
+          >
+            For other programs
+          </a>
+        </div>
+        <CallSnippet stack={stack} url={url} />
+        <p class="muted">
+          With the value of an <a href={withQuery('/keys', { org: stack.organisation })}>API key</a> in the
+          place of <code>YOUR-KEY</code>.
+        </p>
       </section>
     </div>
   );
@@ -156,7 +170,7 @@ function NodeList({
     <ul class="rows">
       {stack.nodes.map((node) => (
         <li key={node}>
-          <strong>{node}</strong>
+          <Name of={{ kind: 'node', id: node }} />
           {states.get(node) ?? null}
         </li>
       ))}

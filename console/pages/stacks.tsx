@@ -4,7 +4,8 @@ import { plural, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
-import { OrganisationChoice, organisationName } from '../ui/organisation-choice.tsx';
+import { Name, Names } from '../ui/name.tsx';
+import { OrganisationChoice } from '../ui/organisation-choice.tsx';
 import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -52,18 +53,14 @@ function columns(): readonly TableColumn<Stack>[] {
   const owner: TableColumn<Stack> = {
     name: 'Organisation',
     field: 'organisation',
-    cell: ({ organisation }) => (
-      <a href={`/orgs/${encodeURIComponent(organisation)}`} title={organisation}>
-        {organisationName(organisation)}
-      </a>
-    ),
+    cell: ({ organisation }) => <Name of={{ kind: 'organisation', id: organisation }} />,
   };
   return [
     {
       name: 'Stack',
       isTitle: true,
       field: 'id',
-      cell: ({ id }) => <a href={`/stacks/${encodeURIComponent(id)}`}>{id}</a>,
+      cell: ({ id }) => <Name of={{ kind: 'stack', id }} />,
     },
     ...(isOperator() ? [owner] : []),
     {
@@ -73,7 +70,7 @@ function columns(): readonly TableColumn<Stack>[] {
     },
     {
       name: 'Models',
-      cell: ({ models }) => (models.length === 0 ? <span class="muted">none</span> : models.join(', ')),
+      cell: ({ models }) => <Names kind="model" ids={models} />,
     },
     {
       name: 'Nodes',

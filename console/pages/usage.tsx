@@ -9,8 +9,9 @@ import { count, day, plural, shellWord, shortDay } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { readUsage } from '../lib/usage.ts';
+import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
-import { Empty, Failure, Id, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
+import { Empty, Failure, Figure, Figures, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 export function UsagePage() {
@@ -43,13 +44,13 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
   const { rows, failure } = useDays(totals);
   return (
     <>
-      <div class="figures">
+      <Figures>
         <Figure name="Tokens this period" value={count(totals.totalTokens)} />
         <Figure name="Requests this period" value={count(totals.requests)} />
         <Figure name="Allowance" value={totals.allowance === null ? 'unlimited' : count(totals.allowance)} />
         <Figure name="Forecast" value={forecast(totals)} />
         <Figure name="First token" value={firstToken(rows?.flatMap((row) => row.firstTokenMs) ?? [])} />
-      </div>
+      </Figures>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? (
         failure ? null : (
@@ -64,7 +65,7 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
         </Empty>
       ) : (
         <>
-          <Chart rows={rows} />
+          {new Set(rows.map((row) => row.day)).size > 1 ? <Chart rows={rows} /> : <FirstDay rows={rows} />}
           <div class="card-head">
             <h2>By day, model and key</h2>
             <Download rows={rows} name={`usage-${totals.organisation}-${totals.period}.csv`} />
@@ -79,15 +80,6 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
         </>
       )}
     </>
-  );
-}
-
-function Figure({ name, value }: { readonly name: string; readonly value: string }) {
-  return (
-    <div class="figure">
-      <span>{name}</span>
-      <strong>{value}</strong>
-    </div>
   );
 }
 
@@ -136,13 +128,17 @@ function useDays({ organisation, period, requests }: UsageTotals) {
 
 const columns: readonly TableColumn<DayUsage>[] = [
   { name: 'Day', isTitle: true, value: (row) => row.day, cell: (row) => day(row.day) },
-  { name: 'Model', value: ({ model }) => model, cell: ({ model }) => model },
+  {
+    name: 'Model',
+    value: ({ model }) => model,
+    cell: ({ model }) => <Name of={{ kind: 'model', id: model }} />,
+  },
   {
     name: 'Key',
     value: ({ keyName }) => keyName,
-    cell: ({ keyName }) => (keyName === '' ? '–' : <strong>{keyName}</strong>),
+    cell: ({ key, keyName }) =>
+      key === '' ? '–' : <Name of={{ kind: 'key', id: key, name: keyName === '' ? key : keyName }} />,
   },
-  { name: 'Id', value: ({ key }) => key, cell: ({ key }) => (key === '' ? '–' : <Id id={key} />) },
   {
     name: 'Requests',
     isNumber: true,
@@ -194,6 +190,34 @@ function Download({ rows, name }: { readonly rows: readonly DayUsage[]; readonly
     <button type="button" class="button" onClick={save}>
       Download CSV
     </button>
+  );
+}
+
+/** A line through one point says nothing: bars by model do. */
+function FirstDay({ rows }: { readonly rows: readonly DayUsage[] }) {
+  const tokens = new Map<string, number>();
+  for (const { model, promptTokens, completionTokens } of rows)
+    tokens.set(model, (tokens.get(model) ?? 0) + promptTokens + completionTokens);
+  const most = Math.max(1, ...tokens.values());
+  return (
+    <section class="chart" aria-label="Tokens of the first day">
+      <p class="muted">
+        Tokens of {day(rows[0]?.day)} by model; a line a day is drawn from the second day on.
+      </p>
+      <ul class="day-bars">
+        {[...tokens]
+          .sort(([, a], [, b]) => b - a)
+          .map(([model, sum]) => (
+            <li key={model}>
+              <Name of={{ kind: 'model', id: model }} />
+              <svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+                <rect width={(100 * sum) / most} height="10" />
+              </svg>
+              <span>{count(sum)}</span>
+            </li>
+          ))}
+      </ul>
+    </section>
   );
 }
 

@@ -1,6 +1,7 @@
 /** What is used of a limit, as numbers and as a meter. */
 import type { LimitUse } from '../../schemas/admin.ts';
 import { count, day } from '../lib/format.ts';
+import { Name } from './name.tsx';
 import { Facts } from './parts.tsx';
 
 export interface UsedProps {
@@ -46,13 +47,14 @@ export function LimitFacts({ use }: { readonly use: LimitUse }) {
   return (
     <Facts
       items={[
-        ['Plan', tier ?? 'none'],
+        ['Plan', tier === null ? 'none' : <Name key="plan" of={{ kind: 'tier', id: tier }} />],
         ['Requests', <Used key="requests" name="Requests" used={requests.used} limit={requests.limit} />],
         [
           'In flight',
           <Used key="flight" name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,
         ],
-        ['Tokens', <Used key="tokens" name="Tokens" used={tokens.used} limit={tokens.limit} />],
+        // What stacks and own nodes complete counts against no allowance.
+        ['Pool tokens', <Used key="tokens" name="Tokens" used={tokens.used} limit={tokens.limit} />],
         ['Refills', refill(use)],
       ]}
     />

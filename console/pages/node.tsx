@@ -1,0 +1,187 @@
+/** One node: what it is and where it serves, what it has loaded, who reports on it, and what happened to it. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
+import { ago, count, plural, seconds, shellWord } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { may } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
+import { EventRows } from '../ui/event-rows.tsx';
+import { Name } from '../ui/name.tsx';
+import { Badge, Copy, Empty, Facts, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { DrainDialog, Installs, NodeState, Place } from './node-state.tsx';
+
+const eventsShown = 10;
+
+export function NodePage({ id }: { readonly id: string }) {
+  const path = `/nodes/${encodeURIComponent(id)}`;
+  const { data, failure, refresh } = useRead<LiveNodeResource>(path, { everyMs: 1000 });
+  const [isAsking, setAsking] = useState(false);
+  return (
+    <>
+      <PageHeader
+        title={id}
+        lead={<a href={withQuery('/nodes', { at: moment() })}>All nodes</a>}
+        cli={`headgate node get ${shellWord(id)}`}
+      >
+        {data && may('node.drain') ? (
+          <button type="button" class="button" onClick={() => setAsking(true)}>
+            {data.drained ? 'Undrain' : 'Drain'}
+          </button>
+        ) : null}
+      </PageHeader>
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <div class="columns">
+          <About node={data} />
+          <Models node={data} />
+          <Reports node={data} />
+          <NodeEvents id={id} />
+        </div>
+      ) : failure ? (
+        // Of one that was removed, what happened is still there.
+        <NodeEvents id={id} />
+      ) : (
+        <Loading />
+      )}
+      {isAsking && data ? <DrainDialog node={data} onClose={() => setAsking(false)} /> : null}
+    </>
+  );
+}
+
+function About({ node }: { readonly node: LiveNodeResource }) {
+  const { url, dialect, credential, changedAt, inFlight, up, reason } = node;
+  return (
+    <section class="card">
+      <h2>About</h2>
+      <Facts
+        items={[
+          [
+            'State',
+            <span key="state" class="inline">
+              <NodeState node={node} />
+              {changedAt === undefined ? null : <time dateTime={changedAt}>since {ago(changedAt)}</time>}
+            </span>,
+          ],
+          ...(up || reason === undefined ? [] : [['Why', reason] as const]),
+          ['Serves', <Place key="place" node={node} />],
+          [
+            'Address',
+            <span key="url" class="id">
+              <code>{url}</code>
+              <Copy text={url} label="Copy the address" isIcon />
+            </span>,
+          ],
+          ['Engine', <Badge key="engine">{dialect}</Badge>],
+          ...(credential === undefined
+            ? []
+            : [['Credential', <code key="credential">{credential}</code>] as const]),
+          ['In flight', inFlight === undefined ? 'not reported' : plural(inFlight, 'request')],
+        ]}
+      />
+    </section>
+  );
+}
+
+/** Ids of the catalog, and what the engine calls them where that differs. */
+function Models({ node }: { readonly node: LiveNodeResource }) {
+  const { loaded, models = {}, unlisted = [] } = node;
+  const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
+  return (
+    <section class="card">
+      <h2>Loaded models</h2>
+      {loaded.length === 0 ? <Empty title="Nothing is loaded">{null}</Empty> : null}
+      <ul class="rows" aria-label="Loaded models">
+        {loaded.map((name) => {
+          const id = idOf.get(name) ?? name;
+          return (
+            <li key={name}>
+              {unlisted.includes(name) ? <code>{name}</code> : <Name of={{ kind: 'model', id }} />}
+              <span class="muted">
+                {unlisted.includes(name) ? 'not in the catalog' : id === name ? '' : `as ${name}`}
+              </span>
+            </li>
+          );
+        })}
+      </ul>
+      <Installs node={node} />
+    </section>
+  );
+}
+
+function Reports({ node }: { readonly node: LiveNodeResource }) {
+  const { id, owner, agent, generation, beatSeconds, withheld } = node;
+  const isNow = moment() === undefined;
+  const tokens = useRead<AdminResponse<'GET /nodes/:id/tokens'>>(
+    agent && isNow ? `/nodes/${encodeURIComponent(id)}/tokens` : undefined,
+  ).data?.items.filter(({ state }) => state === 'active');
+  return (
+    <section class="card">
+      <h2>{agent ? 'Agent' : 'Probes'}</h2>
+      <Facts
+        items={[
+          ['Reported by', owner === undefined ? 'nobody yet' : `${owner}, in turn ${count(generation)}`],
+          ...(agent
+            ? [
+                [
+                  'Heartbeats',
+                  isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not kept for the past',
+                ] as const,
+                ['Tokens', tokens === undefined ? '–' : `${plural(tokens.length, 'active token')}`] as const,
+              ]
+            : [['Agent', 'none: the control plane asks the node itself'] as const]),
+          ...(withheld
+            ? [['Withheld', 'reports of the last hour that were too many or too large'] as const]
+            : []),
+        ]}
+      />
+    </section>
+  );
+}
+
+const shownSeconds = 60;
+
+/** Those that this page has noticed, newest at the right. */
+function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined }) {
+  const seen = useRef<readonly number[]>([]);
+  const [, redraw] = useState(0);
+  useEffect(() => {
+    if (beatSeconds === undefined) return;
+    const now = Date.now() / 1000;
+    const at = now - beatSeconds;
+    const kept = seen.current.filter((one) => now - one < shownSeconds);
+    // A second reading of one heartbeat is not another.
+    if (at - (kept.at(-1) ?? 0) > 0.5) seen.current = [...kept, at];
+    redraw((count) => count + 1);
+  }, [beatSeconds]);
+  if (beatSeconds === undefined) return <>none now</>;
+  const now = Date.now() / 1000;
+  return (
+    <span class="heartbeats">
+      last {seconds(beatSeconds)} ago
+      <svg viewBox={`0 0 ${shownSeconds} 8`} width="180" height="24" aria-hidden="true">
+        <path class="track" d={`M0 4h${shownSeconds}`} />
+        {seen.current.map((at) => (
+          <circle key={at} r="0.7" cx={shownSeconds - 1 - Math.max(0, now - at)} cy="4" />
+        ))}
+      </svg>
+      <small class="muted">the last minute, as far as this page was open</small>
+    </span>
+  );
+}
+
+function NodeEvents({ id }: { readonly id: string }) {
+  const path = withQuery('/events', { node: id, order: 'desc', limit: eventsShown, at: moment() });
+  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
+  if (!data) return null;
+  return (
+    <section class="card">
+      <div class="card-head">
+        <h2>What happened to it</h2>
+        <a href={withQuery('/events', { node: id })}>All its events</a>
+      </div>
+      {data.items.length === 0 ? <p class="muted">Nothing is known of this node.</p> : null}
+      <EventRows label="Events of the node" events={data.items} />
+    </section>
+  );
+}

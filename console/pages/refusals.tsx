@@ -1,0 +1,67 @@
+/** What was refused in the last hour, by type, each with the explanation of its newest request. */
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { explainLink } from '../lib/explain.ts';
+import { ago, nameSome, plural } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { isOperator } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
+import { Name } from '../ui/name.tsx';
+import { State } from '../ui/parts.tsx';
+
+type OfAll = AdminResponse<'GET /activity'>;
+
+/** Newest first; of one organisation, or for operators of all callers. Undefined while it is not known, and in the past. */
+export function useRefusals(organisation: string | undefined): OfAll | undefined {
+  const path =
+    organisation !== undefined
+      ? `/organisations/${encodeURIComponent(organisation)}/activity`
+      : isOperator()
+        ? '/activity'
+        : undefined;
+  const { data } = useRead<OfAll>(moment() === undefined ? path : undefined, { everyMs: 15_000 });
+  return data && { ...data, refusals: data.refusals.toSorted((a, b) => b.lastAt.localeCompare(a.lastAt)) };
+}
+
+const shownMax = 12;
+
+export function Refusals({ organisation }: { readonly organisation: string | undefined }) {
+  const data = useRefusals(organisation);
+  if (!data) return null;
+  const { refusals, unanswered, partial } = data;
+  return (
+    <section class="card" aria-label="Refused in the last hour">
+      <h2>Refused in the last hour</h2>
+      {refusals.length === 0 && unanswered.length === 0 ? (
+        <State tone="good">
+          {organisation === undefined ? 'No request was refused.' : 'No request of a known key was refused.'}
+        </State>
+      ) : null}
+      <ul class="rows refusals" aria-label="Refusals">
+        {refusals.slice(0, shownMax).map((refusal) => (
+          <li key={`${refusal.organisation ?? ''} ${refusal.status} ${refusal.type}`}>
+            <a href={explainLink({ request: refusal.lastRequest })}>
+              {refusal.status} {refusal.type}
+            </a>
+            {organisation === undefined ? (
+              <span>
+                {refusal.organisation === undefined ? (
+                  <span class="muted">no known key</span>
+                ) : (
+                  <Name of={{ kind: 'organisation', id: refusal.organisation }} />
+                )}
+              </span>
+            ) : null}
+            <span>
+              {plural(refusal.requests, 'request')},{' '}
+              <time dateTime={refusal.lastAt}>last {ago(refusal.lastAt)}</time>
+            </span>
+          </li>
+        ))}
+      </ul>
+      {partial ? <p class="muted">There were more requests than are read at once.</p> : null}
+      {unanswered.length === 0 ? null : (
+        <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
+      )}
+    </section>
+  );
+}

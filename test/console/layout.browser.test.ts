@@ -1,0 +1,308 @@
+/** Of every page, wide and narrow: nothing is cut or covered, and each name leads to the page of what it names. */
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { consolePages } from '../support/console-pages.ts';
+import { until } from '../support/until.ts';
+
+const stack = 'stk-amber-otter-9k2f';
+const longName = 'nightly reconciliation of invoices, second attempt, Frankfurt region';
+let fleet: ConsoleFleet;
+
+async function ask(organisation: string, model: string): Promise<number> {
+  const { gateways, organisations } = fleet.ready;
+  const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
+  const answer = await fetch(`${gateways[0]?.api ?? ''}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await answer.text();
+  return answer.status;
+}
+
+beforeAll(async () => {
+  fleet = await ConsoleFleet.start();
+  // What a page has after some days: long names, large numbers, requests, refusals, nodes that do not serve.
+  await fleet.admin('POST', '/keys', { organisation: 'acme', name: longName, expires: '90d' });
+  await fleet.admin('PUT', '/organisations/acme/members/automation-of-the-platform-team', { role: 'member' });
+  for (const model of ['echo-small', 'echo-private', 'echo-large'])
+    expect(await ask('acme', model)).toBe(200);
+  expect(await ask('cedar', 'echo-large')).toBe(403);
+  await fleet.admin('POST', '/nodes/birch-s1/drain', {});
+  await until(async () => {
+    const { items } = await fleet.admin<{ items: object[] }>('GET', '/usage/keys');
+    const { refusals = [] } = await fleet.admin<{ refusals?: object[] }>('GET', '/activity');
+    return items.length > 0 && refusals.length > 0;
+  });
+});
+afterAll(() => fleet?.close());
+
+/** Calls that a page waits for, but for the stream that never ends. */
+const underWay = new WeakMap<Page, Set<unknown>>();
+
+function watchCalls(page: Page): void {
+  const calls = new Set<unknown>();
+  underWay.set(page, calls);
+  const isRead = (url: string): boolean => url.includes('/api/') && !url.endsWith('/api/stream');
+  page.on('request', (request) => isRead(request.url()) && calls.add(request));
+  page.on('requestfinished', (request) => calls.delete(request));
+  page.on('requestfailed', (request) => calls.delete(request));
+}
+
+/** What is read after the first answers is in its place, too: for some turns in a row nothing is under way. */
+async function settled(page: Page): Promise<void> {
+  let quiet = 0;
+  await until(async () => {
+    await page.evaluate('new Promise((resolve) => requestAnimationFrame(resolve))');
+    quiet = underWay.get(page)?.size === 0 ? quiet + 1 : 0;
+    return quiet >= 10;
+  });
+}
+
+async function open(page: Page, path: string, name: string): Promise<void> {
+  await page.goto(path);
+  await heading(page, name).waitFor();
+  await page.locator('.loading').waitFor({ state: 'detached' });
+  await settled(page);
+}
+
+/**
+ * Elements whose content is wider than they are, or that reach over the edge of the window, and interactive ones that another
+ * element covers. What is meant to scroll or to end in dots with its whole text in the title is neither.
+ */
+const faultsOfLayout = `(() => {
+  const faults = [];
+  const nameOf = (element) => element.tagName.toLowerCase() + '.' + element.className + ' ' + element.textContent.trim().slice(0, 40);
+  // On narrow windows the headings of tables are for those who do not see them.
+  const isClipped = (head) => head !== null && getComputedStyle(head).clipPath !== 'none';
+  const isShown = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+    && !element.closest('.visually-hidden, svg') && !isClipped(element.closest('thead'));
+  const all = [...document.querySelectorAll('main *, header *')].filter(isShown);
+  for (const element of all) {
+    const { clientWidth, scrollWidth } = element;
+    const isField = element.matches('input, select, textarea');
+    if (!isField && !element.title && clientWidth > 0 && scrollWidth > clientWidth + 1)
+      faults.push('cut: ' + nameOf(element) + ' ' + scrollWidth + ' in ' + clientWidth);
+    const { left, right, width } = element.getBoundingClientRect();
+    if (width > 0 && (left < -1 || right > window.innerWidth + 1)) faults.push('outside: ' + nameOf(element));
+  }
+  const interactive = all.filter((element) => element.matches('a[href], button, input, select, textarea, summary, td'));
+  const boxes = interactive.flatMap((element) => [...element.getClientRects()].map((box) => ({ element, box })));
+  for (const [index, one] of boxes.entries())
+    for (const other of boxes.slice(index + 1)) {
+      if (one.element.contains(other.element) || other.element.contains(one.element)) continue;
+      const wide = Math.min(one.box.right, other.box.right) - Math.max(one.box.left, other.box.left);
+      const high = Math.min(one.box.bottom, other.box.bottom) - Math.max(one.box.top, other.box.top);
+      if (wide > 1 && high > 1) faults.push('overlap: ' + nameOf(one.element) + ' and ' + nameOf(other.element));
+    }
+  return [...new Set(faults)].slice(0, 12);
+})()`;
+
+test.each([1280, 360])('at %i pixels nothing of any page is cut, outside or covered', async (width) => {
+  await fleet.withPage({ width }, async (page) => {
+    watchCalls(page);
+    await fleet.asOperator(page);
+    const found: Record<string, string[]> = {};
+    for (const [path, name] of consolePages) {
+      await open(page, path, name);
+      const faults = await page.evaluate<string[]>(faultsOfLayout);
+      if (faults.length > 0) found[path] = faults;
+    }
+    expect(found).toEqual({});
+  });
+});
+
+test('the check of the layout sees what it is for', async () => {
+  await fleet.withPage({ width: 1280 }, async (page) => {
+    watchCalls(page);
+    await fleet.asOperator(page);
+    await open(page, '/keys', 'API keys');
+    await page.evaluate(`document.querySelector('td.title').style.cssText = 'min-width: 1500px'`);
+    const wide = await page.evaluate<string[]>(faultsOfLayout);
+    expect(wide.filter((fault) => fault.startsWith('cut')).length).toBeGreaterThan(0);
+    expect(wide.filter((fault) => fault.startsWith('overlap')).length).toBeGreaterThan(0);
+  });
+});
+
+/** Each name with the path of its page. */
+async function namesOfFleet(): Promise<readonly (readonly [name: string, path: string])[]> {
+  const list = async (
+    path: string,
+  ): Promise<{ id: string; name: string; organisation: string; person: string }[]> =>
+    (await fleet.admin<{ items: never[] }>('GET', path)).items;
+  const [organisations, nodes, stacks, models, tiers, gateways, keys, members] = await Promise.all(
+    ['/organisations', '/nodes', '/stacks', '/models', '/tiers', '/gateways', '/keys', '/members'].map(list),
+  );
+  const pathOf = (folder: string) => (id: string) => [id, `${folder}/${id}`] as const;
+  return [
+    ...(organisations ?? []).flatMap(({ id, name }) => [pathOf('/orgs')(id), [name, `/orgs/${id}`] as const]),
+    ...(nodes ?? []).map(({ id }) => pathOf('/nodes')(id)),
+    ...(stacks ?? []).map(({ id }) => pathOf('/stacks')(id)),
+    ...(models ?? []).map(({ id }) => pathOf('/models')(id)),
+    ...(tiers ?? []).map(({ id }) => pathOf('/tiers')(id)),
+    ...(gateways ?? []).map(({ name }) => pathOf('/gateways')(name)),
+    ...(keys ?? []).flatMap(({ id, name }) => [[id, '/keys'] as const, [name, '/keys'] as const]),
+    ...(members ?? []).map(({ person, organisation }) => [person, `/orgs/${organisation}`] as const),
+  ];
+}
+
+/**
+ * Texts with a name that is not in a link. No names are: headings of the page itself, what is typed or copied (fields, commands,
+ * code of programs), the data of a record, and sentences of a refusal or a finding, which are shown as they were written.
+ */
+const unlinked = (names: readonly string[]): string => `(() => {
+  const names = new Set(${JSON.stringify(names)});
+  const own = document.querySelector('h1').textContent;
+  const faults = [];
+  const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement;
+    if (element.closest('a, h1, h2, pre, select, option, datalist, button, .visually-hidden, .verbatim, [role=tooltip]')) continue;
+    if (element.closest('.id') && element.matches('code')) continue;
+    if (!element.checkVisibility()) continue;
+    for (const word of [node.data.trim(), ...node.data.split(/[\\s,;:()“”]+/)])
+      if (names.has(word) && word !== own) faults.push(word + ' in: ' + element.outerHTML.slice(0, 160));
+  }
+  return [...new Set(faults)].slice(0, 12);
+})()`;
+
+test('every name of a node, key, organisation, stack, model, gateway, plan or member is a link to its page, wherever it is', async () => {
+  const names = await namesOfFleet();
+  const pathsOf = new Map<string, Set<string>>();
+  for (const [name, path] of names) pathsOf.set(name, (pathsOf.get(name) ?? new Set()).add(path));
+  await fleet.withPage({ width: 1280 }, async (page) => {
+    watchCalls(page);
+    await fleet.asOperator(page);
+    const found: Record<string, string[]> = {};
+    const targets = new Set<string>();
+    for (const [path, title] of consolePages) {
+      await open(page, path, title);
+      const faults = await page.evaluate<string[]>(unlinked([...pathsOf.keys()]));
+      const links = await page.evaluate<[string, string][]>(
+        `[...document.querySelectorAll('main a.name')].map((link) => [link.textContent.trim(), link.pathname])`,
+      );
+      for (const [name, to] of links) {
+        targets.add(to);
+        if (pathsOf.has(name) && !pathsOf.get(name)?.has(to)) faults.push(`${name} leads to ${to}`);
+      }
+      if (faults.length > 0) found[path] = faults;
+    }
+    expect(found).toEqual({});
+    // Each of these is a page, and not the one that says that there is none.
+    for (const folder of ['/orgs', '/nodes', '/stacks', '/models', '/tiers', '/gateways', '/keys'])
+      expect([...targets].some((path) => path.startsWith(folder))).toBe(true);
+    for (const path of targets) {
+      await page.goto(path);
+      await page.getByRole('heading', { level: 1 }).waitFor();
+      expect([path, await page.getByText('There is no such page').count()]).toEqual([path, 0]);
+      expect([path, await page.getByRole('alert').count()]).toEqual([path, 0]);
+    }
+  });
+});
+
+test('a node has a page: where it is, what it has loaded, who reports on it, what happened; it is drained there', async () => {
+  await fleet
+    .withPage({}, async (page, watched) => {
+      await fleet.asOperator(page);
+      await page.getByRole('link', { name: 'Nodes', exact: true }).click();
+      await page.getByRole('link', { name: 'acme-s1', exact: true }).click();
+      await heading(page, 'acme-s1').waitFor();
+      const main = page.getByRole('main');
+      await main.getByRole('link', { name: stack }).first().waitFor();
+      const loaded = main.getByRole('list', { name: 'Loaded models' });
+      expect(await loaded.getByRole('link').allTextContents()).toEqual(
+        expect.arrayContaining(['echo-large', 'echo-embed']),
+      );
+      await main.getByText(/in turn \d/).waitFor();
+      const events = main.getByRole('list', { name: 'Events of the node' });
+      await events.getByText('registered the node').waitFor();
+      await watched.expectAccessible('node');
+      await page.getByRole('button', { name: 'Drain', exact: true }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Drain', exact: true }).click();
+      await main.getByText('drained', { exact: true }).first().waitFor();
+      await events.getByText('drained the node').first().waitFor();
+      await page.getByRole('button', { name: 'Undrain', exact: true }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Undrain', exact: true }).click();
+      await events.getByText('undrained the node').first().waitFor();
+      // One that is not there has no page, but may have events.
+      await page.goto('/nodes/gone-1');
+      await page.getByRole('alert').waitFor();
+    })
+    .catch((error: unknown) => {
+      if (!String(error).includes('status of 404')) throw error;
+    });
+});
+
+test('the time bar: dots of commits with a label, a scale and a legend, by mouse and by keyboard', async () => {
+  await fleet.withPage({ width: 1280 }, async (page, watched) => {
+    await fleet.asOperator(page);
+    await page.goto('/keys');
+    const dots = page.getByRole('toolbar', { name: 'Commits over time' }).getByRole('link');
+    await dots.first().waitFor();
+    const { position } = await fleet.admin<{ position: number }>('GET', '/status');
+    const bar = page.getByRole('region', { name: 'Time' });
+    await bar.getByText(`now, position ${position}`).waitFor();
+    await bar.getByText('position 1', { exact: false }).first().waitFor();
+    await bar.getByText('A dot is a stretch with commits').waitFor();
+    // The label of a dot says when, how many and what was the last of them.
+    await dots.last().hover();
+    await bar.getByText(/^\d+ commits?, positions? /).waitFor();
+    await bar.locator('.last-of').waitFor();
+    await watched.expectAccessible('a dot of the time bar');
+    // One stop for the tabulator; the arrows lead along the others.
+    await dots.last().focus();
+    expect(await page.locator('.dots a[tabindex="0"]').count()).toBe(1);
+    const before = await page.evaluate<string>('document.activeElement.getAttribute("aria-label")');
+    await page.keyboard.press('ArrowLeft');
+    if ((await dots.count()) > 1)
+      expect(await page.evaluate<string>('document.activeElement.getAttribute("aria-label")')).not.toBe(
+        before,
+      );
+    const target = await page.evaluate<string>('new URL(document.activeElement.href).searchParams.get("at")');
+    await page.keyboard.press('Enter');
+    await page.getByText(`As of position ${target}`).waitFor();
+    await bar.locator('.marker').waitFor();
+  });
+});
+
+test('explain begins with what was refused, the fleet with what happens, a stack with a line that calls it', async () => {
+  await fleet.withPage({}, async (page) => {
+    await fleet.asOperator(page);
+    await page.getByRole('list', { name: 'Newest events' }).getByRole('listitem').first().waitFor();
+    await page.getByText('Requests this minute').waitFor();
+    await page.getByRole('link', { name: 'Explain', exact: true }).click();
+    const refusals = page.getByRole('list', { name: 'Refusals' });
+    await refusals.getByText('Cedar').waitFor();
+    await refusals.getByRole('link', { name: /^403/ }).click();
+    await page
+      .getByRole('region', { name: 'Answer' })
+      .getByText(/refused 403/)
+      .waitFor();
+    await page.goto(`/stacks/${stack}`);
+    const { url } = fleet.ready.stacks.find(({ id }) => id === stack) ?? { url: '' };
+    await page.getByText(`curl ${url}/chat/completions`).waitFor();
+    await page.getByRole('button', { name: 'Copy', exact: true }).click();
+    expect(await page.evaluate<string>('navigator.clipboard.readText()')).toContain(
+      `curl ${url}/chat/completions`,
+    );
+  });
+});
+
+test('the first day of usage is bars by model', async () => {
+  await until(async () => {
+    const { requests } = await fleet.admin<{ requests: number }>('GET', '/usage?organisation=acme');
+    return requests >= 3;
+  });
+  await fleet.withPage({}, async (page) => {
+    await fleet.asOperator(page);
+    await page.goto('/usage?org=acme');
+    const bars = page.getByRole('region', { name: 'Tokens of the first day' }).getByRole('listitem');
+    await bars.nth(2).waitFor();
+    expect((await bars.allTextContents()).map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([
+      true,
+      true,
+      true,
+    ]);
+  });
+});
