@@ -248,6 +248,7 @@ async function compose(
   closers.add(() => exchange.close());
   const counters = new LocalCounters(usage.meter, exchange);
   const streams = { open: 0 };
+  const bodies = new BodyBudget();
   const load = new NodeLoad();
   const affinity = new Affinity({ load, secret: settings.gatewayToken });
   const isKnown = (model: string): boolean => lookup.isCatalogued(model);
@@ -256,7 +257,7 @@ async function compose(
     inFlightUnits: () => counters.inFlightUnits(),
     openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
-    ...{ affinityChoices: () => affinity.chosen, logger },
+    ...{ affinityChoices: () => affinity.chosen, bodies, logger },
   });
   const traces = await openTraceExport({ name: settings.name, isKnown, closers, registry, logger });
   let openRequests = 0;
@@ -264,7 +265,7 @@ async function compose(
     hosts: settings.hosts,
     lookup,
     counters,
-    bodies: new BodyBudget(),
+    bodies,
     bodyWorker,
     pools,
     load,

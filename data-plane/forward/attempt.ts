@@ -77,8 +77,8 @@ export interface AttemptOptions {
   readonly body: SurfaceStream | WholeAnswer;
   /** The request goes out to the node. */
   readonly onSent?: (() => void) | undefined;
-  /** The node answers. */
-  readonly onAnswer?: (() => void) | undefined;
+  /** The connection to the node has taken the whole body; called for a body in pieces only. */
+  readonly onTaken?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
@@ -139,10 +139,13 @@ export class Attempt implements CallReader, ClientListener {
     if (this.#step('sent') !== 'ignored') this.#options.onSent?.();
   }
 
+  onTaken(): void {
+    this.#options.onTaken?.();
+  }
+
   onHead(status: number, contentType: string): void {
-    const { bounds, memory, onAnswer, pools } = this.#options;
+    const { bounds, memory, pools } = this.#options;
     this.#status = status;
-    onAnswer?.();
     if (status === 200 && this.#whole !== undefined && isJsonType(contentType)) {
       this.#step('answer-head');
       this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;

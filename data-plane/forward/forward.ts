@@ -10,6 +10,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { contextErrorOf } from '../../shared/engines/node-answers.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { chatContext } from '../answer/chat-parts.ts';
 import { ChatStream } from '../answer/chat-stream.ts';
@@ -22,6 +23,7 @@ import { renderBody } from '../dialect/node-body.ts';
 import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
+import { BodyPieces } from '../upstream/body-pieces.ts';
 import type { NodeLoad, NodeOutcome } from '../upstream/load.ts';
 import type { NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
@@ -35,14 +37,18 @@ import {
 import type { ClientResponse } from './client-response.ts';
 import { WholeAnswer } from './whole-answer.ts';
 
-export type ForwardSettings = AnswerBounds;
+export interface ForwardSettings extends AnswerBounds {
+  /** Looking for a node that takes connections ends after this, however many candidates are left. */
+  readonly searchMs: number;
+}
 
 export const defaultForwardSettings: ForwardSettings = {
-  firstEventMs: 300_000,
-  betweenEventsMs: 60_000,
-  wholeAnswerMs: 300_000,
-  betweenBytesMs: 60_000,
-  errorBodyMs: 10_000,
+  searchMs: waits.nodeSearch.ms,
+  firstEventMs: waits.nodeFirstEvent.ms,
+  betweenEventsMs: waits.nodeNextEvent.ms,
+  wholeAnswerMs: waits.nodeWhole.ms,
+  betweenBytesMs: waits.nodeNextBytes.ms,
+  errorBodyMs: waits.nodeError.ms,
   answerBytesMax: 32 * 1024 * 1024,
 };
 
@@ -72,10 +78,10 @@ export interface ForwardOptions {
   readonly bodyWorker: BodyWorker;
   /** Who is charged for the answer, and takes turns with others. */
   readonly owner: string;
-  /** A node has answered, so it has the request and no other will be asked. */
-  readonly onAnswer?: () => void;
-  /** The request goes out to a node. */
+  /** The request goes out to a node, and no other will be asked. */
   readonly onSent?: () => void;
+  /** Nothing of the request is held here any more. Called for a body in pieces only. */
+  readonly onTaken?: () => void;
   /** The refusal of a node that failed before the first byte, as the host has it. `reason` is for the log. */
   readonly onNodeFailure: (reason: string) => Refusal;
 }
@@ -92,9 +98,6 @@ export type ForwardOutcome =
       readonly spent?: Usage;
     };
 
-/** Looking for a node that takes connections ends after this, by the clock of their waits, however many candidates are left. */
-const searchMs = 6000;
-
 /** Throws a Refusal where nothing of an answer went out. */
 export async function forward(options: ForwardOptions): Promise<ForwardOutcome> {
   try {
@@ -105,8 +108,9 @@ export async function forward(options: ForwardOptions): Promise<ForwardOutcome> 
 }
 
 async function search(options: ForwardOptions): Promise<ForwardOutcome> {
+  // The clock of the waits for connections.
   const { ticker } = options.pools;
-  const searchUntilMs = ticker.nowMs + searchMs;
+  const searchUntilMs = ticker.nowMs + options.settings.searchMs;
   let remaining = options.candidates;
   let incompatible: Refusal | undefined;
   let unreached: string | undefined;
@@ -138,7 +142,7 @@ function nodeBody(
   try {
     const { served: servedName, takesImages: seesImages } = route;
     const body = renderBody(asked, route.dialect, { servedName, maxTokens, seesImages, cacheSalt });
-    return typeof body === 'string' ? body : body.catch(unsupported);
+    return typeof body === 'string' ? body : body.then((bytes) => new BodyPieces(bytes), unsupported);
   } catch (error) {
     return unsupported(error);
   }
@@ -156,7 +160,7 @@ async function attempt(
   route: Route,
   body: NodeRequest['body'],
 ): Promise<AttemptResult> {
-  const { client, load, pools, settings, request, traceparent, onSent, onAnswer } = options;
+  const { client, load, pools, settings, request, traceparent, onSent, onTaken } = options;
   if (client.gone) return { kind: 'client-gone' };
   const { node, url, credential } = route;
   const isStream = request.kind !== 'embeddings' && request.stream;
@@ -167,7 +171,7 @@ async function attempt(
   try {
     const memory = pools.answerBytes.of(options.owner);
     const answer = answerOf(options, route, memory);
-    const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onAnswer });
+    const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onTaken });
     const isLastOnConnection = isStream && dialects[route.dialect].closesAfterStream;
     const result = await one.run({ url, path, body, accept, credential, traceparent, isLastOnConnection });
     outcome = nodeOutcomeOf(result);

@@ -7,7 +7,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { BodyPace } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
-import { call, chat, chatBody, expectRefusal } from '../../test/support/api.ts';
+import { chat, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
@@ -32,7 +32,7 @@ async function reading(
 ): Promise<{ port: number; next(): Promise<Read> }> {
   const results: Read[] = [];
   const server = createServer((request, response) => {
-    void readBody(request, budget.of(String(request.headers['x-owner'] ?? 'one')), undefined, { pace })
+    void readBody(request, budget.of('one'), undefined, { pace })
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();
@@ -95,28 +95,13 @@ test('the memory of a body whose client leaves is given back', async () => {
   expect(budget.usedBytes).toBe(0);
 });
 
-test('an owner’s bodies never take more than a share, and its refusal says whose they are', async () => {
-  const budget = new BodyBudget(16 * MiB);
-  const { port, next } = await reading(budget);
-  const held = await Promise.all(Array.from({ length: 3 }, () => post(port, `Content-Length: ${MiB}`)));
-  for (const socket of held) socket.write(Buffer.alloc(900 * 1024));
-  expect((await next()).refusal).toMatchObject({
-    type: 'InferenceUnavailableError',
-    message: expect.stringContaining('your organisation'),
-  });
-  const other = await post(port, `X-Owner: two\r\nContent-Length: ${MiB}`);
-  other.write(Buffer.alloc(MiB));
-  expect(await next()).toEqual({ length: MiB });
-  expect(budget.usedBytes).toBeLessThanOrEqual(2 * MiB);
-});
-
 test('all owners together have no more than the budget of all, and get it back', async () => {
   const budget = new BodyBudget(2 * MiB, 2 * MiB);
   const { port, next } = await reading(budget);
-  const held = await post(port, `X-Owner: one\r\nContent-Length: ${2 * MiB}`);
+  const held = await post(port, `Content-Length: ${2 * MiB}`);
   held.write(Buffer.alloc(1.5 * MiB));
   await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
-  const refused = await post(port, `X-Owner: two\r\nContent-Length: ${MiB}`);
+  const refused = await post(port, `Content-Length: ${MiB}`);
   refused.write(Buffer.alloc(MiB));
   const { refusal } = await next();
   expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'body budget' });
@@ -217,43 +202,6 @@ test.each([
     body: JSON.stringify({ model: 1, messages: [{ role: 'user', content: 'a'.repeat(length) }] }),
   });
   expect(seen).toEqual([true, true, 0, 0]);
-});
-
-test('one key’s half-sent bodies refuse that organisation, in words that are true, and no other', async () => {
-  const fleet = await startFleet({ fleet: specFleet });
-  open.push(() => fleet.close());
-  const port = fleet.port();
-  const [cedar, birch] = [await fleet.key('cedar'), await fleet.key('birch')];
-  await fleet.settle();
-  const half = Buffer.alloc(31 * MiB, ' ');
-  const sockets = await Promise.all(
-    Array.from({ length: 3 }, async () => {
-      const socket = connect(port, '127.0.0.1');
-      socket.on('error', () => undefined);
-      socket.write(
-        `POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${cedar.value}\r\nContent-Type: application/json\r\nContent-Length: ${32 * MiB}\r\n\r\n`,
-      );
-      socket.write(half);
-      return socket;
-    }),
-  );
-  open.push(() => {
-    for (const socket of sockets) socket.destroy();
-  });
-  const answers = sockets.map(async (socket) => ({ socket, data: await once(socket, 'data') }));
-  const { socket: refused, data } = await Promise.race(answers);
-  expect(String(data[0])).toMatch(/^HTTP\/1.1 503[\s\S]*of your organisation’s requests/);
-  const send = (key: string, bytes: number) => {
-    const body = ' '.repeat(bytes) + JSON.stringify(chatBody('echo-small'));
-    return call({ method: 'POST', path: '/v1/chat/completions', port, key, body });
-  };
-  // Neither fits in addition to the two bodies of the other organisation, so each has a share of its own.
-  const others: unknown[] = [];
-  for (const socket of sockets) if (socket !== refused) socket.on('data', (more) => others.push(more));
-  expect((await send(birch.value, 31 * MiB)).status).toBe(200);
-  expect(others).toEqual([]);
-  for (const socket of sockets) socket.destroy();
-  await vi.waitUntil(async () => (await send(cedar.value, MiB)).status === 200, { timeout: 10_000 });
 });
 
 test.each(['/v1/chat/completions', '/v1/messages', '/v1/embeddings'])(

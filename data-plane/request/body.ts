@@ -1,8 +1,9 @@
 /** Reads a request's body whole, and refuses it in the words of a gateway. */
 import type { IncomingMessage } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
 import { type Body, type BodyFault, type BodyPace, readWhole } from '../../shared/runtime/request-body.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../core/memory-refusal.ts';
 
 const bodyBytesMaxDefault = 32 * 1024 * 1024;
@@ -10,20 +11,21 @@ const bodyBytesMaxDefault = 32 * 1024 * 1024;
 interface BodyOptions {
   readonly pace?: BodyPace | undefined;
   readonly bytesMax?: number | undefined;
+  readonly turnMsMax?: number | undefined;
 }
 
 /**
- * Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out or the body comes too
- * slowly, or ClientGone. `onWanted` is called once, unless the body is refused by its declared length alone.
+ * Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out, the body's turn did not come in
+ * time, or it comes too slowly, or ClientGone. `onWanted` is called once, unless the body is refused by its declared length alone.
  */
 export function readBody(
   request: IncomingMessage,
-  memory: MemoryBudget,
+  memory: SharedBudget,
   onWanted?: () => void,
-  { pace, bytesMax = bodyBytesMaxDefault }: BodyOptions = {},
+  { pace, bytesMax = bodyBytesMaxDefault, turnMsMax = waits.bodyTurn.ms }: BodyOptions = {},
 ): Promise<Body> {
   const refusal = (fault: BodyFault): Refusal => bodyRefusal(fault, bytesMax);
-  return readWhole(request, { memory, bytesMax, onWanted, pace, refusal });
+  return readWhole(request, { memory, share: memory, turnMsMax, bytesMax, onWanted, pace, refusal });
 }
 
 function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {

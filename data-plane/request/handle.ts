@@ -158,7 +158,7 @@ async function serve(
   gateway: Gateway,
   record: RequestRecord,
   { target, caller }: AdmittedInference,
-  { shaped, release }: ShapedBody,
+  { shaped, discard, release }: ShapedBody,
 ): Promise<void> {
   const { model, stream, surface, maxTokens, inner, forwarded } = shaped;
   record.model = model;
@@ -203,6 +203,7 @@ async function serve(
       measured,
       choose,
       cacheSalt: placement.capacity === 'pool' ? gateway.cacheSalts?.of(decision.subject) : undefined,
+      discard,
       release,
     });
     record.outcome = outcome;
@@ -235,14 +236,14 @@ interface PlacedRequest {
   readonly measured: Measured;
   readonly choose: NodeChooser;
   readonly cacheSalt: string | undefined;
-  /** Discards the request's text, once a node has it. */
-  readonly release: () => void;
+  readonly discard: ShapedBody['discard'];
+  readonly release: ShapedBody['release'];
 }
 
 async function send(
   gateway: Gateway,
   record: RequestRecord,
-  { facts, forwarded, stream, decision, measured, choose, cacheSalt, release }: PlacedRequest,
+  { facts, forwarded, stream, decision, measured, choose, cacheSalt, discard, release }: PlacedRequest,
 ): Promise<ForwardOutcome> {
   const client = new ClientResponse(record.response, { headers: answerHeaders(record.ids) });
   if (stream) gateway.streams.open++;
@@ -255,6 +256,7 @@ async function send(
       client,
       onSent: () => {
         record.at.sent = performance.now();
+        discard();
       },
       ids: { unique: mintUnique(), createdSeconds: Math.floor(gateway.now() / 1000) },
       settings: gateway.forwarding,
@@ -265,7 +267,7 @@ async function send(
       traceparent: record.trace?.traceparent,
       bodyWorker: gateway.bodyWorker,
       owner: sharerOf(decision.subject),
-      onAnswer: release,
+      onTaken: release,
       onNodeFailure: facts.target.kind === 'stack' ? targetNotServing : unavailable,
     });
   } finally {

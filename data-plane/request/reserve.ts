@@ -17,6 +17,7 @@ import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
 import { weightWithin } from '../../shared/decision/visitor-limits.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
@@ -62,7 +63,7 @@ function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMin
 }
 
 /** How long a request waits until the log has granted room that other gateways hold. */
-const roomTimeoutMs = 2000;
+const roomTimeoutMs = waits.gatewayRoom.ms;
 
 /** Reserves at once; a request that finds no room waits where the other gateways may give up some. */
 export function reserveOrWait(
@@ -203,7 +204,7 @@ export interface Counted {
 }
 
 /** Looking for a node that can count ends after this, however many candidates are left. */
-const searchMs = 6000;
+const searchMs = waits.nodeSearch.ms;
 
 /**
  * Has one of the candidates count the prompt. Another is asked only while no text has gone out, and the node

@@ -31,7 +31,9 @@ export interface BodyToShape {
 
 export interface ShapedBody {
   readonly shaped: Shaped;
-  /** Discards the text where the worker retains it. Idempotent. */
+  /** Discards the text where the worker retains it: what a node gets is rendered. Its memory is still charged. Idempotent. */
+  discard(): void;
+  /** Nothing of the body is held any more. Idempotent. */
   release(): void;
 }
 
@@ -49,7 +51,7 @@ export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody
   }
   if (shaped === undefined) return shapeOnWorker(bodyWorker, task);
   task.body.release();
-  return { shaped, release: nothingRetained };
+  return { shaped, discard: nothingRetained, release: nothingRetained };
 }
 
 function nothingRetained(): void {
@@ -92,13 +94,17 @@ async function retainOnWorker(
     options,
   );
   let isRetained = true;
+  const discard = (): void => {
+    if (!isRetained) return;
+    isRetained = false;
+    response.off('close', onClose);
+    bodyWorker.discard(textId, worker);
+  };
   return {
     shaped: withText(outline, new TextOnWorker(bodyWorker, { ...options, worker }, textId)),
+    discard,
     release: () => {
-      if (!isRetained) return;
-      isRetained = false;
-      response.off('close', onClose);
-      bodyWorker.discard(textId, worker);
+      discard();
       body.release();
     },
   };

@@ -27,6 +27,8 @@ export interface TelemetrySources {
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
+  /** Of requests: bytes held, and how many are held back. */
+  readonly bodies: { readonly usedBytes: number; readonly waiting: number };
   readonly logger: Pick<Logger, 'warn'>;
   /** Choices of a node since the start. */
   affinityChoices(): AffinityChoices;
@@ -57,6 +59,8 @@ export class Telemetry {
   readonly #streams: Gauge;
   readonly #inFlight: Gauge;
   readonly #outbox: Gauge;
+  readonly #bodyBytes: Gauge;
+  readonly #bodiesWaiting: Gauge;
 
   constructor(registry: Registry, accessLog: AccessLog, sources: TelemetrySources) {
     const registers = [registry];
@@ -113,12 +117,24 @@ export class Telemetry {
       registers,
     });
     this.#outbox = new Gauge({ name: 'headgate_outbox_rows', help: 'usage rows not yet shipped', registers });
+    this.#bodyBytes = new Gauge({
+      name: 'headgate_request_body_bytes',
+      help: 'memory reserved for the bodies of requests, until a node has them',
+      registers,
+    });
+    this.#bodiesWaiting = new Gauge({
+      name: 'headgate_request_bodies_waiting',
+      help: 'bodies of requests that are not read until the share of their organisation has room',
+      registers,
+    });
   }
 
   update(): void {
     this.#inFlight.set(this.#sources.inFlightUnits());
     this.#streams.set(this.#sources.openStreams());
     this.#outbox.set(this.#sources.outboxRows());
+    this.#bodyBytes.set(this.#sources.bodies.usedBytes);
+    this.#bodiesWaiting.set(this.#sources.bodies.waiting);
   }
 
   /** Records one request at its end. */

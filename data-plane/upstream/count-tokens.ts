@@ -5,11 +5,13 @@
 
 import type { Dialect } from '../../schemas/names.ts';
 import { tokenCountOf } from '../../shared/engines/node-answers.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import { renderCount } from '../dialect/node-body.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
+import { BodyPieces } from './body-pieces.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
@@ -41,14 +43,16 @@ const countReadMs = 2000;
 export function createPromptCounter(
   pools: NodePools,
   bodyWorker: BodyWorker,
-  { countMs = 2000 }: PromptCounterOptions = {},
+  { countMs = waits.nodeCount.ms }: PromptCounterOptions = {},
 ): PromptCounter {
   return async (route, shaped, watch = {}) => {
     if (shaped.kind !== 'chat') return undefined;
     const { node, dialect, served, url, credential } = route;
     const asked = await renderCount(shaped, dialect, served);
     if (asked === undefined) return undefined;
-    const request: NodeRequest = { url, ...asked, accept: 'application/json', credential };
+    const { path, body: text } = asked;
+    const body = typeof text === 'string' ? text : new BodyPieces(text);
+    const request: NodeRequest = { url, path, body, accept: 'application/json', credential };
     const answer = await ask(pools, request, countMs, watch);
     try {
       return answer && (await countIn(answer, dialect, { bodyWorker, node }));

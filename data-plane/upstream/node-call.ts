@@ -8,6 +8,8 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { type Dispatcher, errors } from 'undici';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
+import { waits } from '../../shared/runtime/waits.ts';
+import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools } from './node-pools.ts';
 
 /**
@@ -30,6 +32,8 @@ export class CallFailure extends Error {
 export interface CallReader {
   /** A connection was obtained; the request goes out. */
   onSent?(): void;
+  /** The connection has taken the last byte of a body in pieces. */
+  onTaken?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
   /** The body ended as its framing states. */
@@ -43,7 +47,7 @@ export interface NodeRequest {
   readonly url: string;
   /** Below the base address, beginning with a slash. */
   readonly path: string;
-  readonly body: string | Uint8Array<ArrayBuffer>;
+  readonly body: string | BodyPieces;
   readonly accept: 'application/json' | 'text/event-stream';
   /** Name of the node's credential; null where it wants none. */
   readonly credential: string | null;
@@ -53,16 +57,12 @@ export interface NodeRequest {
 }
 
 const interimAnswersMax = 8;
-/** What a node may still send, and how long it may take, after its answer was complete. */
+/** What a node may still send after its answer was complete. */
 const restBytesMax = 64 * 1024;
-const restMs = 2000;
 
 /** What is read of one answer before other requests get their turn. */
 const turnPiecesMax = 512;
 const turnBytesMax = 64 * 1024;
-
-/** A large body is written in such pieces, because a whole one would be encrypted in one turn. */
-const pieceBytesMax = 256 * 1024;
 
 const givenUp = new Error('given up');
 
@@ -105,10 +105,12 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     if (traceparent !== undefined) headers.push('traceparent', traceparent);
     this.#ticker.add(this);
     this.#connectByMs = this.#ticker.nowMs + pools.connectMs;
-    if (typeof body !== 'string') headers.push('content-length', String(body.length));
-    const sent = typeof body === 'string' ? body : new BodyPieces(body);
+    if (typeof body !== 'string') {
+      headers.push('content-length', String(body.length));
+      body.onTaken = () => this.#reader?.onTaken?.();
+    }
     const reset = isLastOnConnection === true;
-    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: sent as string, reset }, this);
+    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: body as string, reset }, this);
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
@@ -140,7 +142,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
   drain(): void {
     this.#reader = undefined;
     if (this.#over) return;
-    this.setDeadline(restMs, 'the end of its body');
+    this.setDeadline(waits.nodeRest.ms, 'the end of its body');
     this.#restBytes = 0;
     if (this.#paused) this.resume();
   }
@@ -248,30 +250,5 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     if (isOutOfFiles(error) && !this.#sent)
       return new CallFailure('own', `this gateway has no file descriptor left: ${code}`);
     return new CallFailure(this.#sent ? 'lost' : 'unreached', `the connection to the node failed: ${code}`);
-  }
-}
-
-/** A body in pieces, released as they are taken: the request object stays in memory as long as its answer. */
-class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint8Array, undefined> {
-  #rest: Uint8Array | undefined;
-
-  constructor(body: Uint8Array) {
-    this.#rest = body;
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  next(): Promise<IteratorResult<Uint8Array, undefined>> {
-    const rest = this.#rest;
-    if (rest === undefined) return Promise.resolve({ done: true, value: undefined });
-    this.#rest = rest.length > pieceBytesMax ? rest.subarray(pieceBytesMax) : undefined;
-    return Promise.resolve({ done: false, value: rest.subarray(0, pieceBytesMax) });
-  }
-
-  return(): Promise<IteratorResult<Uint8Array, undefined>> {
-    this.#rest = undefined;
-    return Promise.resolve({ done: true, value: undefined });
   }
 }

@@ -15,6 +15,8 @@ export interface ChunkBufferOptions {
 }
 
 export class ChunkBuffer {
+  /** false: blocks are no larger than they must be, but for the smallest. */
+  growsFast = true;
   readonly #reserve: (bytes: number) => boolean;
   readonly #bytesMax: number;
   #blocks: Buffer[] = [];
@@ -101,7 +103,9 @@ export class ChunkBuffer {
   }
 
   #addBlock(bytesNeeded: number): boolean {
-    const grown = Math.min(blockBytesMax, Math.max(blockBytesMin, this.#length));
+    const grown = this.growsFast
+      ? Math.min(blockBytesMax, Math.max(blockBytesMin, this.#length))
+      : blockBytesMin;
     const room = this.#bytesMax - this.#length - this.#free;
     const bytes = Math.max(bytesNeeded, Math.min(grown, room));
     if (!this.#reserve(bytes)) return false;

@@ -1,12 +1,14 @@
 /**
  * Reads a request's body whole, within bounds: its size, the memory that bodies may take, the client's pace, and how many
- * pieces one turn of the event loop reads. Nothing of it is logged or kept beyond its request.
+ * pieces one turn of the event loop reads. A body for which its caller's share has no room can be held back until it has:
+ * its connection is not read, so that the client's system waits. Nothing of it is logged or kept beyond its request.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { MemoryBudget, MemoryShortage } from './byte-budget.ts';
+import type { HeldBody, MemoryBudget, MemoryShortage, SharedBudget } from './byte-budget.ts';
 import { ChunkBuffer } from './chunk-buffer.ts';
 import { Ticker, type Timed } from './ticker.ts';
+import { waits } from './waits.ts';
 
 /** The slowest that a body may come: this many bytes in each such span of time but the first. */
 export interface BodyPace {
@@ -16,15 +18,17 @@ export interface BodyPace {
   readonly ticker: Ticker;
 }
 /** 8 KiB a second. Most bodies come with their head, and are never waited for here. */
-const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000, ticker: new Ticker(1000) };
+const slowestPace: BodyPace = { bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) };
 
 /** Pieces of a body read before other connections get their turn. */
 const piecesInTurnMax = 512;
 /** No client sends so many in a row of fewer bytes on average. */
 const pieceBytesMin = 16;
-/** How long the rest of a refused request's body may take, and how large it may be. */
-const restMsMax = 10_000;
+/** How large the rest of a refused request's body may be. */
 const restBytesMax = 64 * 1024 * 1024;
+
+/** A body of so many bytes waits for no larger one: it is parsed and given back at once. */
+const turnlessBytesMax = 256 * 1024;
 
 /** The client left before its body was whole; there is no one to answer. */
 export class ClientGone extends Error {
@@ -42,6 +46,10 @@ export interface BodyBounds {
   /** Called once, unless the body is refused by its declared length alone. */
   readonly onWanted?: (() => void) | undefined;
   readonly pace?: BodyPace | undefined;
+  /** `memory` itself, where a body may be held back until it has room. */
+  readonly share?: SharedBudget | undefined;
+  /** For how long at most. */
+  readonly turnMsMax?: number | undefined;
 }
 
 export interface Body {
@@ -71,7 +79,7 @@ function declaredLength({ headers }: IncomingMessage): number {
 }
 
 /** Reads and drops what is left of a refused request's body, so that the client gets to read the refusal; bounded. */
-export function discardRest(request: IncomingMessage): void {
+export function discardRest(request: IncomingMessage, msMax: number = waits.clientRest.ms): void {
   if (request.complete) return;
   let bytes = 0;
   request.on('error', () => undefined);
@@ -81,7 +89,7 @@ export function discardRest(request: IncomingMessage): void {
     bytes += chunk.length;
     if (bytes > restBytesMax) request.destroy();
   });
-  const late = setTimeout(() => request.destroy(), restMsMax).unref();
+  const late = setTimeout(() => request.destroy(), msMax).unref();
   request.on('close', () => clearTimeout(late));
   request.resume();
 }
@@ -94,6 +102,7 @@ export function discardRest(request: IncomingMessage): void {
 class Turns {
   #pieces = 0;
   #bytes = 0;
+  #isHeld = false;
 
   /** Called for each piece. */
   count(request: IncomingMessage, bytes: number): void {
@@ -105,9 +114,41 @@ class Turns {
     this.#pieces = 0;
     this.#bytes = 0;
     if (socket.destroyed) return;
-    socket.pause();
-    setImmediate(() => socket.resume());
+    stopReading(request);
+    setImmediate(() => {
+      if (!this.#isHeld) readOn(request);
+    });
   }
+
+  /** Nothing more is read until `letGo`; what was read already still comes. */
+  hold(request: IncomingMessage): void {
+    this.#isHeld = true;
+    stopReading(request);
+  }
+
+  letGo(request: IncomingMessage): void {
+    this.#isHeld = false;
+    readOn(request);
+  }
+}
+
+/** A request asks for more after each piece, which resumes its connection; a resumption that is due already comes first. */
+function stopReading(request: IncomingMessage): void {
+  request._read = readNothing;
+  process.nextTick(pauseStopped, request);
+}
+
+function readNothing(): void {
+  // The connection stays paused.
+}
+
+function pauseStopped(request: IncomingMessage): void {
+  if (request._read === readNothing) request.socket.pause();
+}
+
+function readOn(request: IncomingMessage): void {
+  Reflect.deleteProperty(request, '_read');
+  request.socket.resume();
 }
 
 interface ParsedSocket extends Socket {
@@ -135,7 +176,7 @@ function isOnBody(value: unknown): boolean {
 }
 
 /** Its pace is watched from its head on, so that one of which nothing comes is not waited for either. */
-class IncomingBody implements Body, Timed {
+class IncomingBody implements Body, Timed, HeldBody {
   readonly bytes: ChunkBuffer;
   /** Among those that the ticker asks. */
   index = -1;
@@ -145,7 +186,13 @@ class IncomingBody implements Body, Timed {
   readonly #resolve: (body: Body) => void;
   readonly #reject: (error: Error) => void;
   readonly #turns = new Turns();
+  readonly #bytesMax: number;
   #held = 0;
+  /** Reserved already, beyond what is held. */
+  #granted = 0;
+  /** When its turn must have come; undefined while it is not held back. */
+  #turnByMs: number | undefined;
+  #hadTurn = false;
   #settled = false;
   /** When the present span ends, and what must have come by then. The first span is judged by nothing. */
   #judgedMs: number;
@@ -159,16 +206,14 @@ class IncomingBody implements Body, Timed {
     resolve: (body: Body) => void,
     reject: (error: Error) => void,
   ) {
-    const { memory, bytesMax, pace = slowestPace } = bounds;
+    const { bytesMax, pace = slowestPace } = bounds;
     this.#request = request;
     this.#bounds = bounds;
     this.#pace = pace;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.bytes = new ChunkBuffer({
-      reserve: (more) => memory.reserve(more),
-      bytesMax: Math.min(declared, bytesMax),
-    });
+    this.#bytesMax = Math.min(declared, bytesMax);
+    this.bytes = new ChunkBuffer({ reserve: (more) => this.#reserve(more), bytesMax: this.#bytesMax });
     pace.ticker.add(this);
     this.#judgedMs = pace.ticker.nowMs + pace.ms;
   }
@@ -176,6 +221,7 @@ class IncomingBody implements Body, Timed {
   readonly release = (): void => {
     this.#bounds.memory.release(this.#held);
     this.#held = 0;
+    if (this.#hadTurn) this.#bounds.share?.leave(this);
   };
 
   onPiece(piece: Buffer): void {
@@ -183,7 +229,10 @@ class IncomingBody implements Body, Timed {
     if (this.#settled) return;
     const { bytesMax, memory } = this.#bounds;
     if (this.bytes.length + piece.length > bytesMax) this.#refuse('large');
-    else if (!this.bytes.add(piece)) this.#refuse(memory.shortage);
+    else if (!this.bytes.add(piece)) {
+      // With its turn awaited, what was read with this piece is taken as it comes.
+      if (!this.#awaitTurn() || !this.bytes.add(piece)) this.#refuse(memory.shortage);
+    }
   }
 
   onEnd(): void {
@@ -193,11 +242,29 @@ class IncomingBody implements Body, Timed {
     this.#resolve(this);
   }
 
+  get bytesLeft(): number {
+    return this.#bytesMax - this.bytes.allocatedBytes;
+  }
+
+  onRoom(): void {
+    this.#granted = this.bytesLeft;
+    this.#proceed();
+    // The wait was not the client's.
+    this.#isWarned = false;
+    this.#bytesWanted = this.bytes.length + this.#pace.bytes;
+    this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;
+  }
+
   onClose(): void {
     if (!this.#settled) this.#fail(new ClientGone('the client left before its body was whole'));
   }
 
   tick(nowMs: number): void {
+    if (this.#turnByMs !== undefined) {
+      this.#bounds.share?.admit();
+      if (this.#turnByMs !== undefined && nowMs >= this.#turnByMs) this.#refuse('share');
+      return;
+    }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
       // After a stall of this process, what arrived meanwhile is read after this tick.
@@ -210,6 +277,33 @@ class IncomingBody implements Body, Timed {
     this.#judgedMs = nowMs + this.#pace.ms;
   }
 
+  #reserve(bytes: number): boolean {
+    if (this.#granted >= bytes) {
+      this.#granted -= bytes;
+      return true;
+    }
+    const { memory, share } = this.#bounds;
+    const needsNoTurn = this.#bytesMax <= turnlessBytesMax || this.#turnByMs !== undefined;
+    return needsNoTurn && share !== undefined ? share.reserveBeyond(bytes) : memory.reserve(bytes);
+  }
+
+  /** False where it is not the share that lacks room, or too many wait for theirs. */
+  #awaitTurn(): boolean {
+    const { share, turnMsMax = 0 } = this.#bounds;
+    if (share?.shortage !== 'share' || this.#hadTurn) return false;
+    this.#hadTurn = true;
+    this.#turnByMs = this.#pace.ticker.nowMs + turnMsMax;
+    this.bytes.growsFast = false;
+    this.#turns.hold(this.#request);
+    return share.wait(this);
+  }
+
+  #proceed(): void {
+    this.#turnByMs = undefined;
+    this.bytes.growsFast = true;
+    this.#turns.letGo(this.#request);
+  }
+
   #refuse(fault: BodyFault): void {
     this.#fail(this.#bounds.refusal(fault));
   }
@@ -219,11 +313,17 @@ class IncomingBody implements Body, Timed {
     this.#settle();
     this.#bounds.memory.release(this.bytes.allocatedBytes);
     this.bytes.clear();
+    if (this.#hadTurn) this.#bounds.share?.leave(this);
     this.#reject(error);
   }
 
   #settle(): void {
     this.#settled = true;
     this.#pace.ticker.delete(this);
+    if (this.#granted > 0) this.#bounds.memory.release(this.#granted);
+    this.#granted = 0;
+    if (this.#turnByMs === undefined) return;
+    this.#proceed();
+    this.#bounds.share?.leave(this);
   }
 }

@@ -104,9 +104,9 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       [
         'memory for bodies is bounded',
-        'else if (!this.bytes.add(piece)) this.#refuse(memory.shortage);',
-        'else if (!this.bytes.add(piece)) return;',
-        'never take more than a share',
+        'if (!this.#awaitTurn() || !this.bytes.add(piece)) this.#refuse(memory.shortage);',
+        'return;',
+        'budget of all',
       ],
       [
         'a body that is too slow is not waited for',
@@ -127,36 +127,79 @@ export const requestMutations: readonly SuiteMutation[] = [
     ['data-plane/request/body.test.ts'],
     [
       [
-        'an owner has a share only',
-        'if (used > this.#shareBytesMax)',
-        'if (used < 0)',
-        'never take more than a share',
-      ],
-      [
-        'the share is of one owner',
-        'of(owner: string): MemoryBudget {',
-        "of(owner: string): MemoryBudget {\n    owner = 'all';",
-        'never take more than a share',
-      ],
-      [
-        'what an owner releases is free again',
-        'const left = (this.#usedByOwner.get(owner) ?? 0) - bytes;',
-        'const left = this.#usedByOwner.get(owner) ?? 0;',
-        'half-sent',
-      ],
-      [
         'all owners together have no more than all',
         'this.#usedBytes + bytes > this.#bytesMax',
         'bytes < 0',
         'budget of all',
       ],
+      ['what is given back is free for all', 'this.#usedBytes -= bytes;', '', 'whose client leaves'],
+    ],
+  ),
+  ...of(
+    'shared/runtime/byte-budget.ts',
+    ['data-plane/request/held-bodies.test.ts'],
+    [
+      [
+        'an owner has a share only',
+        'share.usedBytes + bytes > this.#shareBytesMax || share.waiting.length > 0',
+        'share.waiting.length > 0',
+        'wait in their order',
+      ],
+      ['no large body overtakes one that waits', ' || share.waiting.length > 0', '', 'overtakes it'],
+      [
+        'the share is of one owner',
+        'of(owner: string): SharedBudget {',
+        "of(owner: string): SharedBudget {\n    owner = 'all';",
+        'overtakes it',
+      ],
+      ['what an owner releases is free again', 'share.usedBytes -= bytes;', '', 'wait in their order'],
       [
         'the refusal is true of whose memory ran out',
         "result === 'spent' ? 'share' : 'memory'",
         "'memory'",
-        'never take more than a share',
+        'does not come in time',
       ],
-      ['what is given back is free for all', 'this.#usedBytes -= bytes;', '', 'whose client leaves'],
+      [
+        'those that wait are bounded',
+        'share.waiting.length >= waitingMax',
+        'waitingMax < 0',
+        'bounded number',
+      ],
+      ['one body at a time exceeds the share', 'share.beyond !== undefined || ', '', 'wait in their order'],
+      ['one body may exceed the share', 'if (!fits && (', 'if (!fits || (', 'come to their end'],
+      [
+        'the next may exceed the share once the one before is done',
+        'if (share.beyond === body) share.beyond = undefined;',
+        '',
+        'wait in their order',
+      ],
+    ],
+  ),
+  ...of(
+    'shared/runtime/request-body.ts',
+    ['data-plane/request/held-bodies.test.ts'],
+    [
+      [
+        'a connection whose body waits is not read',
+        'request.socket.pause();',
+        'return;',
+        'wait in their order',
+      ],
+      ['nor is it read again by its request', 'request._read = readNothing;', '', 'wait in their order'],
+      ['a wait has an end', 'nowMs >= this.#turnByMs) this', 'nowMs < 0) this', 'does not come in time'],
+      [
+        'a wait is not the client’s',
+        '    if (this.#turnByMs !== undefined) {\n      this.#bounds.share?.admit();',
+        '    if (this.#bytesMax < 0) {\n      this.#bounds.share?.admit();',
+        'is not judged',
+      ],
+      ['small bodies need no turn', 'this.#bytesMax <= turnlessBytesMax || ', '', 'overtakes it'],
+      [
+        'what was granted and not used is free again',
+        'if (this.#granted > 0) this.#bounds.memory.release(this.#granted);',
+        '',
+        'in chunks waits',
+      ],
     ],
   ),
   ...of(
@@ -209,14 +252,20 @@ export const requestMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'data-plane/request/handle.ts',
-    ['data-plane/request/body.test.ts'],
+    ['data-plane/play/play-api.test.ts'],
     [
       [
         'bodies are charged to their owner',
         'gateway.bodies.of(owner)',
         "gateway.bodies.of('all')",
-        'half-sent',
+        'bodies of all visitors',
       ],
+    ],
+  ),
+  ...of(
+    'data-plane/request/handle.ts',
+    ['data-plane/request/body.test.ts'],
+    [
       [
         'an encoded body is refused',
         '  refuseEncoded(request);\n',

@@ -99,7 +99,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     const tenant = request.headers['x-tenant'];
     const ids = { requestId: 'req_test', anthropicPath: false };
     try {
-      const body = await readBody(request, budget);
+      const body = await readBody(request, budget.of('test'));
       const type = request.headers['content-type'];
       const shaped = shape(request.url ?? '/', body.bytes.whole(), type);
       body.release();

@@ -1,0 +1,226 @@
+/** Bodies for which the share of their organisation has no room, over real HTTP: who waits, in what order, and for how long. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, expect, test, vi } from 'vitest';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
+import { type Body, type BodyPace, ClientGone } from '../../shared/runtime/request-body.ts';
+import { Ticker } from '../../shared/runtime/ticker.ts';
+import { readBody } from './body.ts';
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+const open: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+const soon = { timeout: 20_000, interval: 5 };
+
+class Reading {
+  readonly budget: BodyBudget;
+  /** Whole bodies that have not been released, by name, in the order in which they became whole. */
+  readonly whole = new Map<string, Body>();
+  readonly ended = new Map<string, unknown>();
+  port = 0;
+
+  constructor(budget: BodyBudget) {
+    this.budget = budget;
+  }
+
+  /** `turnMsMax`: how long a body may wait. */
+  async start(pace: BodyPace, turnMsMax: number): Promise<this> {
+    const server = createServer((request, response) => {
+      const name = String(request.url).slice(1);
+      const owner = String(request.headers['x-owner'] ?? 'one');
+      readBody(request, this.budget.of(owner), undefined, { pace, turnMsMax, bytesMax: MiB })
+        .then((body) => this.whole.set(name, body))
+        .catch((error: unknown) => this.ended.set(name, error))
+        .finally(() => response.end());
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    this.port = (server.address() as AddressInfo).port;
+    open.push(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    return this;
+  }
+
+  /** Sends a head, and so much of a body. */
+  async post(name: string, bytes: number, head = `Content-Length: ${MiB}`): Promise<Socket> {
+    const socket = connect(this.port, '127.0.0.1');
+    open.push(() => socket.destroy());
+    socket.on('error', () => undefined);
+    await once(socket, 'connect');
+    socket.write(`POST /${name} HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);
+    socket.write(Buffer.alloc(bytes));
+    return socket;
+  }
+
+  async becameWhole(...names: string[]): Promise<void> {
+    await vi.waitUntil(() => names.every((name) => this.whole.has(name)), soon);
+  }
+
+  release(name: string): void {
+    this.whole.get(name)?.release();
+    this.whole.delete(name);
+  }
+}
+
+/** Nothing is too slow, and a wait has no end, unless a test says otherwise. */
+const patient = (): BodyPace => ({ bytes: 1, ms: 1e9, ticker: new Ticker(20) });
+const endless = 1e9;
+const started = (budget: BodyBudget, turnMsMax = endless, pace = patient()): Promise<Reading> =>
+  new Reading(budget).start(pace, turnMsMax);
+
+/** A share of 2 MiB: two bodies of 1 MiB are held, a third may exceed the share, and others wait. */
+const shareOfTwo = (): BodyBudget => new BodyBudget(16 * MiB);
+/** What may be read of a body before its connection is no longer read. */
+const readAheadMax = 68 * KiB;
+
+/** Three whole bodies that are not released, and a few that wait in this order. */
+async function full(reading: Reading, waiting: readonly string[], head?: string): Promise<Socket[]> {
+  for (const name of ['a', 'b', 'c']) {
+    await reading.post(name, MiB);
+    await reading.becameWhole(name);
+  }
+  const sockets: Socket[] = [];
+  for (const [at, name] of waiting.entries()) {
+    sockets.push(await reading.post(name, MiB, head));
+    await vi.waitUntil(() => reading.budget.waiting === at + 1, soon);
+  }
+  return sockets;
+}
+
+test('bodies that find the share spent wait in their order, hold next to nothing, and are read once others are done', async () => {
+  const reading = await started(shareOfTwo());
+  await full(reading, ['d', 'e', 'f']);
+  expect(reading.budget.usedBytes).toBeLessThanOrEqual(3 * (MiB + readAheadMax));
+  expect([...reading.whole.keys()]).toEqual(['a', 'b', 'c']);
+  // One at a time exceeds the share.
+  for (const [done, next] of [
+    ['c', 'd'],
+    ['d', 'e'],
+    ['e', 'f'],
+  ] as const) {
+    reading.release(done);
+    await reading.becameWhole(next);
+    expect(reading.whole.size).toBe(3);
+  }
+  for (const name of ['a', 'b', 'f']) reading.release(name);
+  expect([reading.budget.usedBytes, reading.budget.waiting, reading.ended.size]).toEqual([0, 0, 0]);
+});
+
+test('a body in chunks waits like one of known length', async () => {
+  const reading = await started(shareOfTwo());
+  await full(reading, []);
+  const head = 'Transfer-Encoding: chunked';
+  const socket = await reading.post('d', 0, head);
+  const chunk = `${(64 * KiB).toString(16)}\r\n${'x'.repeat(64 * KiB)}\r\n`;
+  socket.write(`${chunk.repeat(12)}0\r\n\r\n`);
+  await vi.waitUntil(() => reading.budget.waiting === 1, soon);
+  for (const name of ['a', 'b', 'c']) reading.release(name);
+  await reading.becameWhole('d');
+  expect(reading.whole.get('d')?.bytes.length).toBe(12 * 64 * KiB);
+  reading.release('d');
+  expect(reading.budget.usedBytes).toBe(0);
+});
+
+test('bodies that all wait for each other’s memory come to their end one after the other', async () => {
+  const reading = await started(shareOfTwo());
+  const names = Array.from({ length: 12 }, (_, at) => `n${at}`);
+  const sockets = await Promise.all(names.map((name) => reading.post(name, 600 * KiB)));
+  await vi.waitUntil(() => reading.budget.waiting > 0, soon);
+  for (const socket of sockets) socket.write(Buffer.alloc(MiB - 600 * KiB));
+  for (let left = names.length; left > 0; left--) {
+    await vi.waitUntil(() => reading.whole.size > 0, soon);
+    expect(reading.budget.usedBytes).toBeLessThanOrEqual(4 * MiB);
+    reading.release([...reading.whole.keys()][0] as string);
+  }
+  expect([reading.budget.usedBytes, reading.ended.size]).toEqual([0, 0]);
+});
+
+test('while a body waits, small ones of its owner and all of others are read, and no large one overtakes it', async () => {
+  // Half a body more than two.
+  const reading = await started(new BodyBudget(20 * MiB));
+  await full(reading, ['d']);
+  // There is room for half of the one that waits.
+  reading.release('a');
+  await reading.post('large', 300 * KiB, `Content-Length: ${300 * KiB}`);
+  await vi.waitUntil(() => reading.budget.waiting === 2, soon);
+  await reading.post('small', 100 * KiB, `Content-Length: ${100 * KiB}`);
+  await reading.post('other', MiB, `X-Owner: two\r\nContent-Length: ${MiB}`);
+  await reading.becameWhole('small', 'other');
+  expect(reading.budget.waiting).toBe(2);
+  reading.release('b');
+  await reading.becameWhole('d', 'large');
+  expect(reading.ended.size).toBe(0);
+});
+
+test('a body whose turn does not come in time is refused in words that are true', async () => {
+  const reading = await started(shareOfTwo(), 100);
+  await full(reading, ['d']);
+  await vi.waitUntil(() => reading.ended.has('d'), soon);
+  expect(reading.ended.get('d')).toMatchObject({
+    type: 'InferenceUnavailableError',
+    message: expect.stringContaining('your organisation'),
+    retryAfterSeconds: undefined,
+  });
+  expect([reading.budget.usedBytes, reading.budget.waiting]).toEqual([3 * MiB, 0]);
+});
+
+test('of one owner a bounded number wait, and one more is refused at once', async () => {
+  const reading = await started(new BodyBudget(512 * MiB, 64 * MiB));
+  const budget = reading.budget.of('one');
+  expect(budget.reserve(64 * MiB)).toBe(true);
+  // A body that exceeds the share, so that no other does.
+  const first = { bytesLeft: MiB, onRoom: () => undefined };
+  expect(budget.wait(first)).toBe(true);
+  const sockets: Socket[] = [];
+  while (reading.ended.size === 0 && sockets.length < 500) {
+    sockets.push(await reading.post(`n${sockets.length}`, 128 * KiB));
+    await vi.waitUntil(() => reading.budget.waiting === sockets.length || reading.ended.size > 0, soon);
+  }
+  expect(sockets).toHaveLength(401);
+  expect([...reading.ended.values()][0]).toBeInstanceOf(Refusal);
+  expect(reading.budget.usedBytes).toBeLessThanOrEqual(65 * MiB + 400 * readAheadMax);
+  for (const socket of sockets) socket.destroy();
+  budget.leave(first);
+  budget.release(65 * MiB);
+  await vi.waitUntil(() => reading.ended.size === 401, soon);
+  expect([reading.budget.usedBytes, reading.budget.waiting]).toEqual([0, 0]);
+});
+
+test('a client that leaves while its body waits delays nobody, and leaves nothing behind', async () => {
+  const reading = await started(shareOfTwo());
+  await full(reading, []);
+  const leaving = await reading.post('d', MiB / 2);
+  await vi.waitUntil(() => reading.budget.waiting === 1, soon);
+  await reading.post('e', MiB);
+  await vi.waitUntil(() => reading.budget.waiting === 2, soon);
+  leaving.destroy();
+  reading.release('c');
+  await reading.becameWhole('e');
+  expect(reading.ended.get('d')).toBeInstanceOf(ClientGone);
+  for (const name of ['a', 'b', 'e']) reading.release(name);
+  expect([reading.budget.usedBytes, reading.budget.waiting]).toEqual([0, 0]);
+});
+
+test('the pace of a body is not judged while it waits, and is judged again afterwards', async () => {
+  const ticker = new Ticker(20);
+  const reading = await started(shareOfTwo(), endless, { bytes: 600 * KiB, ms: 150, ticker });
+  await full(reading, []);
+  // Half of it comes with its head.
+  await reading.post('d', MiB / 2);
+  await vi.waitUntil(() => reading.budget.waiting === 1, soon);
+  const waitedFrom = ticker.nowMs;
+  await vi.waitUntil(() => ticker.nowMs > waitedFrom + 1000, soon);
+  expect(reading.ended.size).toBe(0);
+  for (const name of ['a', 'b', 'c']) reading.release(name);
+  await vi.waitUntil(() => reading.ended.has('d'), soon);
+  expect(reading.ended.get('d')).toMatchObject({ reason: 'slow body' });
+  expect(reading.budget.usedBytes).toBe(0);
+});

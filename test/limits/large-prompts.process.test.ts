@@ -1,0 +1,272 @@
+/**
+ * Large prompts of one organisation, which together exceed its share of the memory for bodies, through a real gateway: they
+ * count until their node has taken them and no longer, none is refused for others that wait for a first token, memory is
+ * bounded, and another organisation's requests pass meanwhile.
+ */
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+const MiB = 1024 * 1024;
+
+/** A node that reads requests, and answers them, when the test says so. */
+class GatedNode {
+  reads = true;
+  answers = false;
+  readonly taken: ServerResponse[] = [];
+  readonly #unread: IncomingMessage[] = [];
+  readonly #sockets = new Set<Socket>();
+  readonly #server = createServer((request, response) => this.#handle(request, response));
+
+  async start(): Promise<string> {
+    this.#server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.on('close', () => this.#sockets.delete(socket));
+    });
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  #handle(request: IncomingMessage, response: ServerResponse): void {
+    request.on('error', () => undefined);
+    if (request.method === 'GET') {
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ object: 'list', data: [{ id: 'gated', object: 'model' }] }));
+      return;
+    }
+    request.on('end', () => {
+      this.taken.push(response);
+      if (this.answers) this.answerAll();
+    });
+    if (this.reads) request.resume();
+    else this.#unread.push(request);
+  }
+
+  readOn(): void {
+    this.reads = true;
+    for (const request of this.#unread.splice(0)) request.resume();
+  }
+
+  answerAll(): void {
+    this.answers = true;
+    const choices = [{ index: 0, message: { role: 'assistant', content: 'ok' }, finish_reason: 'stop' }];
+    const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
+    for (const response of this.taken.splice(0)) {
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ object: 'chat.completion', model: 'gated', choices, usage }));
+    }
+  }
+
+  /** Every request at it ends; the next one is served. */
+  cut(): void {
+    this.#unread.length = 0;
+    this.taken.length = 0;
+    this.reads = true;
+    this.answers = true;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  close(): void {
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
+
+const fleet = new ProcessFleet();
+const gated = new GatedNode();
+let plane: Plane;
+let gateway: GatewayProcess;
+const keys: Record<string, string> = {};
+const models = ['slow', 'quick', 'gated'];
+const organisations = ['acme', 'birch'];
+
+beforeAll(async () => {
+  const behaviour = join(fleet.dir, 'slow.json');
+  const fault = { kind: 'latency', firstTokenMs: 8000 };
+  writeFileSync(behaviour, JSON.stringify({ answerWords: 3, rules: [{ fault }] }));
+  const window = ['--context-tokens', '100000000'];
+  const slow = await fleet.simNode('slow', '--models', 'slow', '--behaviour', behaviour, ...window);
+  const quick = await fleet.simNode('quick', '--models', 'quick', ...window);
+  const urls = [slow.ready.url, quick.ready.url, await gated.start()];
+  plane = await fleet.serve('control-plane', 'plane');
+  const admin = fleet.admin(plane);
+  await admin.apply({
+    version: 1,
+    models: models.map((id) => ({ id, family: 'test' })),
+    tiers: [{ id: 'Wide', requestsPerMinute: 1_000_000, concurrency: 100_000, models: '*' }],
+    pool: { models, nodes: urls.map((url, at) => ({ id: `n${at}`, url, dialect: 'vllm' })) },
+    organisations: organisations.map((id) => ({ id, name: id, tier: 'Wide' })),
+  });
+  for (const organisation of organisations)
+    keys[organisation] = (await admin.createKey(organisation, 'test')).value;
+  const flags = ['--control-plane', plane.ready.admin, '--drain-timeout', '60'];
+  gateway = await fleet.serve('gateway', 'gateway', flags);
+  gated.answers = true;
+  for (const model of models) await until(async () => (await ask('acme', model, 10)).status === 200);
+});
+afterAll(async () => {
+  gated.close();
+  await fleet.close();
+});
+
+interface Asked {
+  /** 0 where the connection was lost. */
+  readonly status: number;
+  readonly ms: number;
+  readonly text: string;
+}
+
+let prompts = 0;
+/** A prompt of so many bytes. */
+async function ask(organisation: string, model: string, bytes: number): Promise<Asked> {
+  const beganMs = performance.now();
+  // No two have a prefix in common.
+  const content = `${prompts++} ${'lorem ipsum dolor '.repeat(Math.ceil(bytes / 18)).slice(0, bytes)}`;
+  const body = JSON.stringify({ model, max_tokens: 5, messages: [{ role: 'user', content }] });
+  const headers = { authorization: `Bearer ${keys[organisation]}`, 'content-type': 'application/json' };
+  try {
+    const url = `${gateway.ready.api}/chat/completions`;
+    const response = await fetch(url, { method: 'POST', headers, body });
+    const text = await response.text();
+    return { status: response.status, ms: performance.now() - beganMs, text };
+  } catch (error) {
+    return { status: 0, ms: performance.now() - beganMs, text: String(error) };
+  }
+}
+
+const statuses = (answers: readonly Asked[]): number[] => answers.map(({ status }) => status);
+const many = (count: number, model: string, bytes: number): Promise<Asked>[] =>
+  Array.from({ length: count }, () => ask('acme', model, bytes));
+
+async function gauge(name: string): Promise<number> {
+  const text = await (await fetch(`${gateway.ready.metrics}/metrics`)).text();
+  return Number(new RegExp(`^headgate_request_${name} (\\d+)`, 'm').exec(text)?.[1]);
+}
+const bodyBytes = () => gauge('body_bytes');
+const bodiesWaiting = () => gauge('bodies_waiting');
+
+async function expectNothingHeld(): Promise<void> {
+  expect([await bodyBytes(), await bodiesWaiting()]).toEqual([0, 0]);
+}
+
+function memoryMiB(field: 'VmRSS' | 'VmHWM'): number {
+  const status = readFileSync(`/proc/${gateway.child.pid}/status`, 'utf8');
+  return Math.round(Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024);
+}
+
+const spreadMs = 5000;
+/** What the process has without bodies, the texts of one organisation at two bytes a character, and what is being rendered. */
+const grownMiBMax = 600;
+
+test.each([
+  [300, 400_000],
+  [6, 15_000_000],
+])('%i prompts of %i bytes within 5 s are all answered by a node of 8 s', async (count, bytes) => {
+  writeFileSync(`/proc/${gateway.child.pid}/clear_refs`, '5');
+  const before = memoryMiB('VmRSS');
+  const asked = Array.from({ length: count }, async (_, at) => {
+    await pause((at * spreadMs) / count);
+    return ask('acme', 'slow', bytes);
+  });
+  const others: Asked[] = [];
+  let waitingMax = 0;
+  let bytesMax = 0;
+  for (let at = 0; at < 20; at++) {
+    others.push(await ask('birch', 'quick', at % 5 === 4 ? 400_000 : 1000));
+    waitingMax = Math.max(waitingMax, await bodiesWaiting());
+    bytesMax = Math.max(bytesMax, await bodyBytes());
+    await pause(200);
+  }
+  const answers = await Promise.all(asked);
+  const peak = memoryMiB('VmHWM');
+  const refused = answers.filter(({ status }) => status !== 200);
+  const [small, large] = [false, true].map((isLarge) =>
+    others.filter((_, at) => (at % 5 === 4) === isLarge).map(({ ms }) => Math.round(ms)),
+  );
+  console.log(
+    `${count} × ${bytes}: ${refused.length} refused, slowest ${Math.round(Math.max(...answers.map(({ ms }) => ms)))} ms, ` +
+      `waiting at most ${waitingMax}, charged at most ${Math.round(bytesMax / MiB)} MiB, RSS ${before} → ${peak} MiB, ` +
+      `others: small ${small} ms, 400 KB ${large} ms`,
+  );
+  expect(refused.map(({ text }) => text)).toEqual([]);
+  expect(statuses(others)).toEqual(others.map(() => 200));
+  expect(peak - before).toBeLessThan(grownMiBMax);
+  expect(bytesMax).toBeLessThanOrEqual(128 * MiB);
+  await expectNothingHeld();
+});
+
+test('prompts that a node has taken are charged no longer, however late it answers, and its end leaves nothing', async () => {
+  gated.answers = false;
+  const asked = many(12, 'gated', 8 * MiB);
+  await until(() => gated.taken.length === 12);
+  await expectNothingHeld();
+  gated.cut();
+  expect(statuses(await Promise.all(asked))).toEqual(Array(12).fill(503));
+  await expectNothingHeld();
+});
+
+/** Prompts that a node does not take, so that further ones wait. */
+async function untaken(): Promise<Promise<Asked>[]> {
+  gated.reads = false;
+  gated.answers = false;
+  const asked = many(5, 'gated', 24 * MiB);
+  await until(async () => (await bodiesWaiting()) > 0);
+  return asked;
+}
+
+test('prompts that their node does not take stay charged, others wait, and the node’s end frees all', async () => {
+  const asked = await untaken();
+  await until(async () => (await bodyBytes()) > 64 * MiB);
+  expect(await bodyBytes()).toBeLessThanOrEqual(128 * MiB);
+  // Neither small prompts of the same organisation nor large ones of another wait for them.
+  expect((await ask('acme', 'quick', 1000)).status).toBe(200);
+  expect((await ask('birch', 'quick', 24 * MiB)).status).toBe(200);
+  expect(await bodiesWaiting()).toBeGreaterThan(0);
+  gated.cut();
+  // Those whose turn came afterwards were served by the node that is back.
+  expect(new Set(statuses(await Promise.all(asked)))).toEqual(new Set([503, 200]));
+  await expectNothingHeld();
+});
+
+test('bodies that are half sent hold back large ones of their organisation alone, until they leave', async () => {
+  const { port } = new URL(gateway.ready.api);
+  const head = [
+    ...['POST /v1/chat/completions HTTP/1.1', `Host: 127.0.0.1`, `Authorization: Bearer ${keys['acme']}`],
+    ...['Content-Type: application/json', `Content-Length: ${32 * MiB}`, '', ''],
+  ].join('\r\n');
+  const sockets = Array.from({ length: 4 }, () => {
+    const socket = connect(Number(port), '127.0.0.1').on('error', () => undefined);
+    socket.write(head);
+    socket.write(Buffer.alloc(31 * MiB, ' '));
+    return socket;
+  });
+  await until(async () => (await bodiesWaiting()) > 0);
+  let isAnswered = false;
+  const held = ask('acme', 'quick', MiB).finally(() => {
+    isAnswered = true;
+  });
+  expect((await ask('acme', 'quick', 1000)).status).toBe(200);
+  expect((await ask('birch', 'quick', 24 * MiB)).status).toBe(200);
+  expect(isAnswered).toBe(false);
+  for (const socket of sockets) socket.destroy();
+  expect((await held).status).toBe(200);
+  await until(async () => (await bodyBytes()) === 0);
+  await expectNothingHeld();
+});
+
+test('a gateway that drains lets bodies that wait have their turn, and ends', async () => {
+  const asked = await untaken();
+  const ended = gateway.end();
+  gated.readOn();
+  gated.answerAll();
+  expect(statuses(await Promise.all(asked))).toEqual(Array(5).fill(200));
+  await ended;
+  expect(gateway.child.exitCode).toBe(0);
+});
