@@ -6,6 +6,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { waits } from '../../shared/runtime/waits.ts';
 
 export interface ClientListener {
   /** The connection is gone before the answer has ended. */
@@ -46,7 +47,7 @@ export class ClientResponse {
   #gone: boolean;
 
   constructor(response: ServerResponse, options: ClientResponseOptions) {
-    const { headers, stallMs = 60_000, lastBytesMs = 2500 } = options;
+    const { headers, stallMs = waits.clientReads.ms, lastBytesMs = waits.clientLastBytes.ms } = options;
     this.#response = response;
     // Of the request, because a pipelined response has none of its own until its turn.
     this.#socket = response.req.socket;

@@ -12,6 +12,7 @@ import { endWith } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { EarlyRefusal } from '../request/gateway.ts';
 import { pathOfRefused } from '../request/http.ts';
@@ -36,6 +37,8 @@ export interface ApiListenerOptions extends ListenAddress {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
+  /** In place of those of `waits`. */
+  readonly timeouts?: Partial<typeof clientTimeouts>;
   readonly name: ListenerName;
   /** Names the flag in the error of a taken port. */
   readonly flag: string;
@@ -49,11 +52,11 @@ export interface Listener {
   destroy(): void;
 }
 
-/** A client must have sent its headers within this. */
-const headersTimeoutMs = 30_000;
-/** A client must have sent its whole request within this. */
-const requestTimeoutMs = 300_000;
-const keepAliveTimeoutMs = 75_000;
+const clientTimeouts = {
+  headersTimeoutMs: waits.clientHead.ms,
+  requestTimeoutMs: waits.clientRequest.ms,
+  keepAliveTimeoutMs: waits.clientNext.ms,
+};
 
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
   const server = createListener(options);
@@ -82,7 +85,7 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
     owe(request, response);
     handler(request, response, fixed).catch(() => response.destroy());
   };
-  const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
+  const timeouts = { ...clientTimeouts, ...options.timeouts };
   const server = createHttpServer(
     // The handler refuses a bad head in the one envelope, and asks for a body once it has checked the key.
     {

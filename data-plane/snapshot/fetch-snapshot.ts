@@ -15,6 +15,7 @@ import { type Dispatcher, request } from 'undici';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { type Clock, systemClock } from '../../shared/runtime/retry.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
@@ -30,7 +31,9 @@ export interface FetchOptions {
   /** Id of the log, where it could be read. */
   readonly logId: string | undefined;
   readonly logger: Logger;
+  readonly headMsMax?: number;
   readonly silentMsMax?: number;
+  readonly wholeMsMax?: number;
   /** From here on a source must have sent at the least pace. */
   readonly paceFromMs?: number;
   /** Over this time the attempts of a fleet are spread. */
@@ -39,13 +42,9 @@ export interface FetchOptions {
 }
 
 const bytesMax = 64 * 1024 ** 3;
-const headersTimeoutMs = 60_000;
-/** Between two chunks of a snapshot: a control plane that falls silent must not hold up a start for minutes. */
-const silentMsMaxDefault = 30_000;
 /** A slower control plane, or one that sends for longer, gives way to the next, and then to the log. */
 const bytesPerMsMin = 64;
 const paceFromMsDefault = 30_000;
-const fetchMsMax = 900_000;
 /** The rest is for the log's fold and for what the gateway itself writes. */
 const shareOfFreeDisk = 1 / 2;
 const refusalBytesMax = 16 * 1024;
@@ -121,15 +120,17 @@ async function fetchFrom(base: string, token: string, options: FetchOptions): Pr
 async function askUntilFree(
   base: string,
   token: string,
-  { clock = systemClock, silentMsMax = silentMsMaxDefault }: FetchOptions,
+  options: FetchOptions,
 ): Promise<Dispatcher.ResponseData> {
+  const { clock = systemClock, headMsMax = waits.snapshotHead.ms } = options;
+  const { silentMsMax = waits.snapshotPiece.ms, wholeMsMax = waits.snapshotWhole.ms } = options;
   const until = clock.now() + busyMsMax;
   for (;;) {
     const answer = await request(`${base}/admin/v1/snapshot`, {
       headers: { authorization: `Bearer ${token}` },
-      headersTimeout: headersTimeoutMs,
+      headersTimeout: headMsMax,
       bodyTimeout: silentMsMax,
-      signal: AbortSignal.timeout(fetchMsMax),
+      signal: AbortSignal.timeout(wholeMsMax),
     });
     const seconds = Number(answer.headers['retry-after']);
     if (answer.statusCode !== 503 || !(seconds >= 1) || clock.now() > until) return answer;

@@ -7,6 +7,7 @@
 import { Pool } from 'undici';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import { nodeConnector } from './node-connector.ts';
 
 export interface NodePoolsOptions {
@@ -50,7 +51,7 @@ export class NodePools {
 
   constructor(options: NodePoolsOptions) {
     this.#options = options;
-    this.connectMs = options.connectMs ?? 2000;
+    this.connectMs = options.connectMs ?? waits.nodeConnect.ms;
     this.ticker = new Ticker(options.tickMs ?? 250);
     this.#unusedMs = options.unusedMs ?? 300_000;
     this.#sweeper = setInterval(() => this.#closeUnused(), Math.ceil(this.#unusedMs / 5)).unref();
