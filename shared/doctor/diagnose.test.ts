@@ -229,6 +229,76 @@ test('a topic is not read or not reached, and no gateway is forgotten whose repo
   expect(of({ ...log({ hasReports: false }), gateways }, 'HG4002')?.next).toMatch(/^forget no gateway: /);
 });
 
+const stale = (more: object): DoctorFacts => gateway({ state: 'STALE', silentSeconds: 57, ...more });
+/** A gateway, a code, what the finding says and what it has one do. */
+const said: readonly (readonly [DoctorFacts, string, RegExp, RegExp])[] = [
+  [stale({}), 'HG4002', /not reported for 57 s$/, /ended, start it;.* network;.*forget gw-1/],
+  [stale({ silentSeconds: 1 }), 'HG4002', /since this replica started$/, /if it has ended, start it/],
+  [
+    stale({ stalePolicy: 'serve' }),
+    'HG4003',
+    /57 s; if it runs, it accepts/,
+    /ended, start it;.*forget gw-1/,
+  ],
+  [gateway({ freshSeconds: 30 }), 'HG4009', /30 s old; at 45 s it accepts no key$/, /check its log/],
+  [gateway({ freshSeconds: 66 }), 'HG4009', /66 s old; it accepts no key$/, /check its log/],
+  [
+    gateway({ freshSeconds: 66, stalePolicy: 'serve' }),
+    'HG4009',
+    /66 s old; it continues to serve .* without later revocations$/,
+    /check its log/,
+  ],
+  [gateway({ state: 'LAGGING', lagEvents: 1 }), 'HG4004', /^it is 1 commit behind$/, /^wait/],
+  [gateway({ sameLog: false }), 'HG4006', /another log/, /HEADGATE_LOG/],
+  [
+    gateway({ fault: '/log/headgate.control was removed while it was in use' }),
+    'HG4006',
+    /was removed/,
+    /^put the log back/,
+  ],
+  [
+    gateway({ fault: 'the log ends before commit 7, which was folded from it' }),
+    'HG4006',
+    /ends before/,
+    /^put the log/,
+  ],
+  [
+    gateway({ fault: 'this is log b, but what was folded came from log a' }),
+    'HG4006',
+    /log b/,
+    /HEADGATE_LOG/,
+  ],
+  [
+    gateway({ fault: 'the fold halted at commit 9: an unknown event' }),
+    'HG4006',
+    /commit 9: an unknown/,
+    /^upgrade it/,
+  ],
+  [
+    gateway({ fault: 'log a is refused: no signer of --trust-signer signed it' }),
+    'HG4006',
+    /is refused/,
+    /signers that/,
+  ],
+  [
+    gateway({ fault: 'cannot write /data/state.db (SQLITE_FULL)' }),
+    'HG4006',
+    /SQLITE_FULL/,
+    /^make room .* data folder/,
+  ],
+];
+
+test.each(said)('a finding says what is so, and what helps: %#', (facts, code, text, next) => {
+  const check = diagnose(facts).checks.find((each) => each.code === code);
+  expect(check?.text).toMatch(text);
+  expect(check?.next).toMatch(next);
+});
+
+test('a gateway that is behind by no commit has none to catch up with', () => {
+  const fault = '/log/headgate.control was removed while it was in use';
+  expect(found(gateway({ state: 'LAGGING', lagEvents: 0, fault }))).toBe('HG4006 fail gw-1');
+});
+
 test('brokers and ports that nobody looked at are not said to be well', () => {
   const brokerCodes = ['HG2009', 'HG2010', 'HG2011'];
   const unchecked = (facts: DoctorFacts): string[] => {

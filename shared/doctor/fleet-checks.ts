@@ -1,9 +1,34 @@
 /** Checks of gateways and nodes. */
 import { type DoctorCheck, each, endingCertificates, type Finding, of, wrongClocks } from './check.ts';
+import type { DoctorFacts } from './facts.ts';
+import { nextOfHalted } from './halted.ts';
 
-/** A gateway that fences accepts no key once its proof is 45 s old. */
+/** A gateway that fences accepts no key once its proof is so old. */
+const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
+
+/** What follows from a proof of this age. */
+function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
+  if (policy === 'serve') return 'it continues to serve (--when-stale=serve), without later revocations';
+  return seconds < fencesSeconds ? `at ${fencesSeconds} s it accepts no key` : 'it accepts no key';
+}
+
+type Gateway = NonNullable<DoctorFacts['gateways']>[number];
+
+/** Of one that other replicas remember, the silence is not known. */
+function silentText({ silentSeconds }: Gateway): string {
+  return silentSeconds > silentWarnSeconds
+    ? `it has not reported for ${Math.round(silentSeconds)} s`
+    : 'it has not reported since this replica started';
+}
+
+/** What a silent gateway is, is not known: it has ended, or its reports do not come. */
+function silentNext({ name }: Gateway, log: DoctorFacts['log']): string {
+  return log?.hasReports === false
+    ? 'forget no gateway: its reports may be there, and this replica cannot read headgate.status (HG2012)'
+    : `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
+}
 
 export const gatewayChecks: readonly DoctorCheck[] = [
   {
@@ -30,28 +55,23 @@ export const gatewayChecks: readonly DoctorCheck[] = [
         ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
         'fail',
         ({ name }) => name,
-        ({ silentSeconds, freshSeconds }) =>
-          silentSeconds > silentWarnSeconds
-            ? `it has not reported for ${Math.round(silentSeconds)} s`
-            : `its last proof of freshness is ${Math.round(freshSeconds ?? 0)} s old: it accepts no key`,
-        ({ name }) =>
-          log?.hasReports === false
-            ? 'forget no gateway: its reports may be there, and this replica cannot read headgate.status (HG2012)'
-            : `check its log and network; if it was removed: headgate gateway forget ${name}`,
+        silentText,
+        (gateway) => silentNext(gateway, log),
       ),
     ),
   },
   {
     code: 'HG4003',
     well: 'no silent gateway serves without proof',
-    find: of('gateways', (gateways) =>
+    find: of('gateways', (gateways, { log }) =>
       each(
         gateways,
         ({ state, stalePolicy }) => state === 'STALE' && stalePolicy === 'serve',
         'fail',
         ({ name }) => name,
-        () => 'it is stale and has --when-stale=serve: revocations are not confirmed there',
-        () => 'stop it, or start it with --when-stale=fence',
+        (gateway) =>
+          `${silentText(gateway)}; if it runs, it accepts keys that were revoked since (--when-stale=serve)`,
+        (gateway) => silentNext(gateway, log),
       ),
     ),
   },
@@ -61,10 +81,10 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     find: of('gateways', (gateways) =>
       each(
         gateways,
-        ({ state }) => state === 'LAGGING',
+        ({ state, lagEvents }) => state === 'LAGGING' && lagEvents > 0,
         'warn',
         ({ name }) => name,
-        ({ lagEvents }) => `it is ${lagEvents} commits behind`,
+        ({ lagEvents }) => `it is ${lagEvents} ${lagEvents === 1 ? 'commit' : 'commits'} behind`,
         () => 'wait; if it stays behind, check its CPU and its log',
       ),
     ),
@@ -94,7 +114,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
         ({ name }) => name,
         ({ fault }) =>
           fault === undefined ? 'it follows another log' : `it does not follow the log: ${fault}`,
-        () => 'give it the same HEADGATE_LOG and signers, or upgrade it',
+        ({ fault }) => nextOfHalted(fault),
       ),
     ),
   },
@@ -136,8 +156,11 @@ export const gatewayChecks: readonly DoctorCheck[] = [
         ({ state, freshSeconds }) => state !== 'STALE' && (freshSeconds ?? 0) > freshWarnSeconds,
         'warn',
         ({ name }) => name,
-        ({ freshSeconds }) => `its last proof is ${Math.round(freshSeconds ?? 0)} s old; it fences at 45 s`,
-        () => 'check the latency of its log',
+        ({ freshSeconds, stalePolicy }) => {
+          const age = freshSeconds ?? 0;
+          return `its last proof is ${Math.round(age)} s old; ${afterwards(age, stalePolicy)}`;
+        },
+        () => 'check its log: that it is reached, and how long it takes',
       ),
     ),
   },

@@ -1,5 +1,6 @@
 /** Checks of the machine and the control planes. */
 import { type DoctorCheck, each, of, when, wrongClocks } from './check.ts';
+import { nextOfHalted } from './halted.ts';
 
 const gigabyte = 1024 ** 3;
 export const diskFail = gigabyte;
@@ -210,7 +211,7 @@ export const controlPlaneChecks: readonly DoctorCheck[] = [
         'fail',
         ({ name }) => name,
         ({ fault }) => `it does not follow the log: ${fault}`,
-        () => 'see docs/operate.md for recovery',
+        ({ fault }) => nextOfHalted(fault),
       ),
     ),
   },
