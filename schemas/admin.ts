@@ -185,7 +185,7 @@ const limitUseSchema = z.object({
   tier: z.string().nullable(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
-  /** What counts: completed by the pool, with adjustments. */
+  /** What counts against the allowance: of the pool, with adjustments. Of visitors: what counts of the day. */
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({
@@ -208,10 +208,11 @@ const usageAdjustmentSchema = z.object({
 });
 const usageTotalsSchema = z.object({
   organisation: id,
-  /** First day. */
   period: z.string(),
-  /** Completed, without adjustments. */
+  /** All that were completed, by own nodes and stacks too, without adjustments. */
   totalTokens: count,
+  /** What counts against the allowance: completed by the pool, with adjustments; null of a past period. */
+  countedTokens: count.nullable(),
   /** Sum of the adjustments by hand; negative gave allowance back. */
   adjustedTokens: z.int(),
   requests: count,

@@ -14,7 +14,7 @@ const limitView: View = {
     column('TIER', 'tier'),
     column('REQUESTS', 'requests'),
     column('CONCURRENCY', 'concurrency'),
-    column('TOKENS', 'tokens'),
+    column('ALLOWANCE TOKENS', 'tokens'),
   ],
   name: (resource) => resource['organisation'],
 };

@@ -16,7 +16,7 @@ const modelView: View = {
     column('REQUESTS', 'requests'),
     column('PROMPT', 'promptTokens'),
     column('COMPLETION', 'completionTokens'),
-    column('TOTAL', 'totalTokens'),
+    column('ALL TOKENS', 'totalTokens'),
   ],
   name: (resource) => resource['organisation'],
 };
@@ -104,10 +104,12 @@ async function show(session: Session, { org, visitors, period }: ShowOptions): P
   const models = resourcesIn(answer, 'models');
   const total = { model: 'total', requests: answer['requests'], totalTokens: answer['totalTokens'] };
   await session.out.list({ items: [...models, total] }, modelView);
-  const allowance = answer['allowance'] === null ? 'unlimited' : cellText(answer['allowance']);
+  const { allowance, countedTokens: counted } = answer;
   session.note(
-    `billing period from ${cellText(answer['period'])}, token allowance of the tier: ${allowance}, ` +
-      `adjusted by ${cellText(answer['adjustedTokens'])} tokens`,
+    `billing period from ${cellText(answer['period'])}, ` +
+      `tokens that count against the allowance: ${counted === null ? 'not known of a past period' : cellText(counted)}, ` +
+      `of ${allowance === null ? 'unlimited' : cellText(allowance)}, ` +
+      `adjusted by ${cellText(answer['adjustedTokens'])}`,
   );
 }
 

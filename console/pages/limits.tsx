@@ -95,9 +95,9 @@ const columns: readonly TableColumn<LimitUse>[] = [
     cell: ({ concurrency: { inFlight, limit } }) => <Used name="In flight" used={inFlight} limit={limit} />,
   },
   {
-    name: 'Pool tokens this period',
+    name: 'Tokens that count against the allowance',
     value: ({ tokens: { used, limit } }) => part(used, limit),
-    cell: ({ tokens: { used, limit } }) => <Used name="Tokens" used={used} limit={limit} />,
+    cell: ({ tokens: { used, limit } }) => <Used name="Tokens that count" used={used} limit={limit} />,
   },
   { name: 'Refills', value: ({ tokens: { refillsAt } }) => refillsAt, cell: refill },
 ];
@@ -171,7 +171,12 @@ const gatewayColumns: readonly TableColumn<OfGateway>[] = [
     value: ({ inFlight }) => inFlight ?? -1,
     cell: ({ inFlight }) => orDash(inFlight),
   },
-  { name: 'Pool tokens', isNumber: true, value: ({ tokens }) => tokens, cell: ({ tokens }) => count(tokens) },
+  {
+    name: 'Tokens that count',
+    isNumber: true,
+    value: ({ tokens }) => tokens,
+    cell: ({ tokens }) => count(tokens),
+  },
   {
     name: 'Published',
     isNumber: true,

@@ -184,7 +184,7 @@ function Holdings({ organisation }: { readonly organisation: string }) {
         ))}
         <li>
           <a href={withQuery('/usage', { org: organisation })}>Usage</a>
-          <span>tokens by day and model</span>
+          <span>all tokens by day and model</span>
         </li>
       </ul>
     </section>

@@ -45,9 +45,9 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
   return (
     <>
       <Figures>
-        <Figure name="Tokens this period" value={count(totals.totalTokens)} />
+        <Figure name="All tokens this period" value={count(totals.totalTokens)} />
         <Figure name="Requests this period" value={count(totals.requests)} />
-        <Figure name="Allowance" value={totals.allowance === null ? 'unlimited' : count(totals.allowance)} />
+        <Figure name="Tokens that count against the allowance" value={ofAllowance(totals)} />
         <Figure name="Forecast" value={forecast(totals)} />
         <Figure name="First token" value={firstToken(rows?.flatMap((row) => row.firstTokenMs) ?? [])} />
       </Figures>
@@ -96,13 +96,17 @@ function milliseconds(value: number | undefined): string {
 
 const dayMs = 86_400_000;
 
+function ofAllowance({ countedTokens, allowance }: UsageTotals): string {
+  return `${count(countedTokens ?? 0)} of ${allowance === null ? 'unlimited' : count(allowance)}`;
+}
+
 /** At the average of the period so far. */
-function forecast({ totalTokens, allowance, period }: UsageTotals): string {
+function forecast({ countedTokens, allowance, period }: UsageTotals): string {
   if (allowance === null) return 'no limit';
   const elapsedMs = Math.max(dayMs, Date.now() - Date.parse(period));
-  if (totalTokens === 0) return 'nothing used';
-  if (totalTokens >= allowance) return 'used up';
-  const endMs = Date.parse(period) + (allowance / totalTokens) * elapsedMs;
+  if (countedTokens === null || countedTokens === 0) return 'nothing used';
+  if (countedTokens >= allowance) return 'used up';
+  const endMs = Date.parse(period) + (allowance / countedTokens) * elapsedMs;
   const end = new Date(Date.parse(period));
   end.setUTCMonth(end.getUTCMonth() + 1);
   return endMs > end.getTime() ? 'lasts for the period' : `used up on ${day(new Date(endMs).toISOString())}`;
@@ -225,7 +229,7 @@ const colours = ['#6366f1', '#0d9488', '#d97706', '#db2777', '#0284c7', '#65a30d
 const chartHeight = 220;
 const daySeconds = 86_400;
 
-/** Tokens a day, a line for each model. */
+/** All tokens a day, a line for each model. */
 function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -290,7 +294,7 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
   return (
     <figure class="chart">
       <figcaption>
-        Tokens a day by model: {plural(total, 'token')} in all; the table below has the numbers.
+        All tokens a day by model: {plural(total, 'token')} in all; the table below has the numbers.
       </figcaption>
       <div ref={box} aria-hidden="true" />
     </figure>

@@ -43,7 +43,9 @@ export function refill({ tokens: { refillsAt } }: LimitUse) {
 }
 
 export function LimitFacts({ use }: { readonly use: LimitUse }) {
-  const { requests, concurrency, tokens, tier } = use;
+  const { requests, concurrency, tokens, tier, organisation } = use;
+  const counted =
+    organisation === null ? 'Tokens that count today' : 'Tokens that count against the allowance';
   return (
     <Facts
       items={[
@@ -53,8 +55,7 @@ export function LimitFacts({ use }: { readonly use: LimitUse }) {
           'In flight',
           <Used key="flight" name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,
         ],
-        // What stacks and own nodes complete counts against no allowance.
-        ['Pool tokens', <Used key="tokens" name="Tokens" used={tokens.used} limit={tokens.limit} />],
+        [counted, <Used key="tokens" name={counted} used={tokens.used} limit={tokens.limit} />],
         ['Refills', refill(use)],
       ]}
     />

@@ -127,7 +127,7 @@ function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo 
       ? 'no other request is in flight, and none came in this minute'
       : `requests of the minute and in flight: as gateways published them, the oldest ${countedSecondsAgo.toFixed(1)} s ago`,
     ...(facts.visitor === undefined ? [] : ['the visitor has free turns left']),
-    ...(isPast ? ['the tokens of the period are those that it has now'] : []),
+    ...(isPast ? ['the tokens that count against the allowance are those that count now'] : []),
     'the gateway is fresh and can record usage',
     ...(facts.recorded !== undefined && 'organisation' in facts.recorded ? ['the key is good'] : []),
   ];

@@ -11,6 +11,7 @@ import type { GaugeUse } from '../gateways/fleet-gauges.ts';
 import { findAnonymous, findTier } from '../state/catalog.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema } from './context.ts';
+import { poolTokensOf } from './live-counters.ts';
 
 const dayMs = 24 * 3600 * 1000;
 
@@ -95,14 +96,14 @@ function ofOrganisation(context: AdminContext, { id, tier, anchor }: Organisatio
   const { db } = context.snapshot;
   const { start, endMs } = periodOf(anchor, nowMs);
   const limits = tier === null ? undefined : findTier(db, tier);
-  const completed = context.counters.used(id, start).tokens;
+  const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
   const use: Use = {
     organisation: id,
     tier,
     requestsPerMinute: limits?.requestsPerMinute ?? null,
     concurrency: limits?.concurrency ?? null,
     tokens: {
-      used: Math.max(completed + findAdjustment(db, id, start), 0),
+      used: poolTokensOf(context, asker),
       limit: limits?.monthlyTokens ?? null,
       refillsAt: new Date(endMs).toISOString(),
     },

@@ -51,8 +51,8 @@ export function pastCounters(sources: Pick<Sources, 'counters'>, asker: Asker | 
   };
 }
 
-/** What an organisation has used of its allowance, as gateways count it. */
-function poolTokensOf({ counters }: Pick<Sources, 'counters'>, asker: Asker | undefined): number {
+/** What an organisation has used of its allowance in the present period, as gateways count it. */
+export function poolTokensOf({ counters }: Pick<Sources, 'counters'>, asker: Asker | undefined): number {
   if (asker === undefined) return 0;
   const { organisation, period, adjustment } = asker;
   return Math.max(0, counters.used(organisation, period).tokens + adjustment);

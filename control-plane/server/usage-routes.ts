@@ -14,6 +14,7 @@ import { listPage } from '../state/list-page.ts';
 import { findAdjustment, findKey, findOrganisation, keyListing } from '../state/tenants.ts';
 import { type AdminContext, actorOf, pageQuerySchema, parseQuery } from './context.ts';
 import { keyActivityOf } from './key-activity.ts';
+import { poolTokensOf } from './live-counters.ts';
 
 const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
 /** With a limit: of the keys that `GET /keys` has on the same page. */
@@ -30,16 +31,20 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
-  const period = query.period ?? periodOf(organisation.anchor, Date.now()).start;
+  const { start } = periodOf(organisation.anchor, Date.now());
+  const period = query.period ?? start;
   const allowance =
     organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
   const totals = context.usage.totals(organisation.id, period);
   const { totalTokens, requests, models } = totals;
+  const adjustment = findAdjustment(db, organisation.id, period);
+  const asker = { organisation: organisation.id, period, adjustment };
   return {
     organisation: organisation.id,
     period,
     totalTokens,
-    adjustedTokens: findAdjustment(db, organisation.id, period),
+    countedTokens: period === start ? poolTokensOf(context, asker) : null,
+    adjustedTokens: adjustment,
     requests,
     models: [...models],
     allowance,

@@ -333,7 +333,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
   await withPage({ timezone: 'America/Los_Angeles' }, async (page) => {
     await asOperator(page);
     await page.goto('/usage');
-    await page.getByText('Allowance').waitFor();
+    await page.getByText('Tokens that count against the allowance').waitFor();
     const chosen = page.getByRole('combobox');
     // Without an organisation in the address the page is about the first, and says so.
     expect(await chosen.inputValue()).toBe('acme');
@@ -342,9 +342,9 @@ test('the numbers of the page are those of the API, of the file that it saves an
     const named = new RegExp(`echo-small made by headgate dev 3 .*${totalTokens}`);
     await page.getByRole('row', { name: named }).waitFor();
     expect(await page.locator('.figure').allTextContents()).toEqual([
-      `Tokens this period${totalTokens}`,
+      `All tokens this period${totalTokens}`,
       'Requests this period3',
-      expect.stringMatching(/^Allowance1,000,000/),
+      `Tokens that count against the allowance${totalTokens} of 1,000,000`,
       expect.stringMatching(/^Forecast/),
       expect.stringMatching(/^First token[\d,]+ ms, p95 [\d,]+ ms$/),
     ]);
