@@ -80,7 +80,7 @@ function ladder(question: Question, { trace, verdict }: Decided, record: Decisio
   if (shape !== -1 && found.has('plan') && !unread.has('context'))
     steps[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   if (cut === undefined || record === undefined) return steps;
-  const refused: Step = { step: cut, result: 'refused', facts: { reason: record.reason ?? null }, reads: [] };
+  const refused: Step = { step: cut, result: 'refused', facts: factsOf(record), reads: [] };
   if (cut === 'answer') return [...steps, refused];
   // Nothing of a request that was not read is known, so none of the rules was asked.
   if (cut === 'http') return [refused, ...steps.map(({ step }) => skipped(step))];
@@ -98,6 +98,10 @@ function unreadBy(record: DecisionRecord | undefined): ReadonlySet<StepName> {
 
 function skipped(step: StepName): Step {
   return { step, result: 'skipped', facts: {}, reads: [] };
+}
+
+function factsOf({ type, reason }: DecisionRecord): StepFacts {
+  return { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
 }
 
 /** The step of an answer that rules alone do not give. */

@@ -4,6 +4,7 @@ import type { Step, StepFacts, StepName, StepResult, StepResults } from '../../s
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import { isInstalled, type NodeReport, nodesAt } from './places.ts';
+import { refusalText } from './refusal-texts.ts';
 
 /** A mark of a row that a step depends on. */
 export interface StepMark {
@@ -36,29 +37,21 @@ const limitText = (value: unknown): string => (value === null ? 'no limit' : `of
 const tierMark = ({ facts }: Step): StepMark[] =>
   typeof facts['tier'] === 'string' ? [{ table: 'tier', id: facts['tier'] }] : [];
 
-/** Why there was no request for the rules to judge; another reason is shown as it is. */
-const unreadTexts: Readonly<Record<string, string>> = {
-  'bad http': 'it is not well-formed HTTP',
-  'large headers': 'its headers are too large',
-  'no visitor': 'it has no cookie of a visitor',
-  NotFoundError: 'the playground has no such call',
-  'new visitors': 'its network has had too many new visitors in this hour',
-};
-
 const asText =
   (text: string): Describe =>
   () =>
     plain(text);
+const asRefused =
+  (step: Parameters<typeof refusalText>[0]): Describe =>
+  ({ facts }) =>
+    plain(refusalText(step, facts));
 /** For steps that compare a number with a limit: the numbers are all there is to say, whichever is larger. */
 const either = (describe: Describe) => ({ ok: describe, refused: describe });
 const tierLimit = (text: (step: Step, of: Described) => string) =>
   either((step, of) => plain(text(step, of), ...tierMark(step)));
 
 const descriptions: Descriptions = {
-  http: {
-    refused: ({ facts: { reason } }) =>
-      plain(unreadTexts[String(reason)] ?? String(reason ?? 'it was not read')),
-  },
+  http: { refused: asRefused('http') },
   host: {
     ok: ({ facts }) =>
       plain(facts['kind'] === 'stack' ? `the host of ${String(facts['stack'])}` : 'the shared host'),
@@ -74,7 +67,10 @@ const descriptions: Descriptions = {
       const end = typeof expiresAtMs === 'number' ? `, expires ${new Date(expiresAtMs).toISOString()}` : '';
       return keyText(step, db, (key, owner) => `${key} of ${owner}${end}`);
     },
-    refused: (step, { db }) => keyText(step, db, (key) => `${key} is ${String(step.facts['state'])}`),
+    refused: (step, of) =>
+      typeof step.facts['keyId'] === 'string'
+        ? keyText(step, of.db, (key) => `${key} is ${String(step.facts['state'])}`)
+        : asRefused('key')(step, of),
     assumed: ({ facts }, { db }) =>
       plain(`any good key of ${nameOf(db, 'organisation', String(facts['organisation']))}`),
   },
@@ -84,23 +80,19 @@ const descriptions: Descriptions = {
   },
   shape: {
     ok: asText('the body was read and is well-formed'),
-    refused: asText('the body could not be carried'),
+    refused: asRefused('shape'),
     assumed: asText('taken as well-formed'),
   },
-  usage: { ok: asText('usage can be recorded'), refused: asText('usage could not be recorded') },
+  usage: { ok: asText('usage can be recorded'), refused: asRefused('usage') },
   plan: {
     ok: (step) => plain(`on ${String(step.facts['tier'])}`, ...planMarks(step)),
-    refused: (step) =>
-      plain(
-        step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan',
-        ...planMarks(step),
-      ),
+    refused: withoutPlan,
   },
   context: tierLimit(contextText),
   allowance: tierLimit(({ facts: { used, allowed, kind } }) =>
     kind === 'turns'
       ? `${String(used)} turns of this month used, ${limitText(allowed)}`
-      : `${String(used)} tokens of the pool used in this period, ${limitText(allowed)}`,
+      : `${String(used)} tokens count against the allowance of this period, ${limitText(allowed)}`,
   ),
   'network allowance': tierLimit(
     ({ facts: { used, allowed } }) =>
@@ -143,11 +135,12 @@ const descriptions: Descriptions = {
       return plain('not installed', ...installedMarks(place, of.model));
     },
   },
-  listing: { ok: asText('the list of models'), refused: asText('it is not in the list of this host') },
-  answer: {
-    refused: ({ facts: { reason } }) =>
-      plain(reason === 'InternalError' ? 'the gateway failed to handle it' : 'the node did not answer it'),
+  listing: {
+    ok: asText('the list of models'),
+    refused: (step, of) =>
+      step.facts['type'] === 'ModelNotInPlanError' ? withoutPlan(step) : asRefused('listing')(step, of),
   },
+  answer: { refused: asRefused('answer') },
 };
 
 export function describeStep(step: Step, of: Described): StepText {
@@ -185,15 +178,20 @@ function keyText(
   db: Database,
   text: (key: string, owner: string) => string,
 ): StepText {
-  if (typeof keyId !== 'string') return plain('no key that is known');
+  const id = String(keyId);
   const owner = nameOf(db, 'organisation', String(organisation));
-  return plain(text(nameOf(db, 'api_key', keyId), owner), { table: 'api_key', id: keyId });
+  return plain(text(nameOf(db, 'api_key', id), owner), { table: 'api_key', id });
 }
 
 /** Its name, and its id where that is another; the id alone where the row is gone. */
 function nameOf(db: Database, table: 'organisation' | 'api_key', id: string): string {
   const row = db.prepare(`SELECT name FROM ${table} WHERE id = ?`).get(id) as { name: string } | undefined;
   return row === undefined || row.name === id ? id : `${row.name} (${id})`;
+}
+
+function withoutPlan(step: Step): StepText {
+  const text = step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan';
+  return plain(text, ...planMarks(step));
 }
 
 function planMarks({ facts, reads }: Step): StepMark[] {

@@ -51,7 +51,7 @@ export function compact(record: RequestRecord, moment: DecisionMoment): CompactD
   const cells: CompactCell[] = [
     version,
     record.ids.requestId.slice('req_'.length),
-    record.seen?.atMs || moment.nowMs,
+    record.seen?.atMs || record.decidedMs || moment.nowMs,
     record.position ?? moment.position,
     hosts.indexOf(target?.kind ?? 'unknown'),
     target?.kind === 'stack' ? target.stack : null,

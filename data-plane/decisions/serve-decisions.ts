@@ -31,7 +31,11 @@ export function decisionRoute(
     const given = /^bearer +(\S+)$/i.exec(authorization)?.[1];
     if (seal === undefined && !isSameSecret(given, token)) {
       response.setHeader('www-authenticate', `${questionScheme} challenge=${questions.challenge()}`);
-      refuse(response, 401, 'neither a question signed with the gateway token, nor the token itself');
+      refuse(
+        response,
+        401,
+        'neither a question signed with the gateway token, nor the token itself; operators ask a control plane: headgate explain',
+      );
     } else if (journal === undefined)
       refuse(response, 404, 'this gateway keeps no decisions (--decisions off)');
     else if (path === '/decisions') await sendSince(journal, new URLSearchParams(query), response, seal);

@@ -98,6 +98,8 @@ export class RequestRecord {
   decision: Decision | undefined;
   outcome: ForwardOutcome | undefined;
   refusal: Refusal | undefined;
+  /** When it was refused or listed, ms since 1970; 0 before. Of limits and route it is in `seen`. */
+  decidedMs = 0;
   /** `seq` of the commit the decision was made at. */
   position: number | undefined;
   /** What was decided on: kept as it is, copied only at the end of the request. */

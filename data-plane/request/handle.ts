@@ -106,6 +106,7 @@ async function pass(
   record.at.accepted = performance.now();
   if (admitted.kind === 'listing') {
     record.position = gateway.lookup.position();
+    record.decidedMs = acceptedMs;
     return sendJson(response, record.ids, 200, admitted.body);
   }
   const { operation } = admitted;
@@ -182,17 +183,19 @@ async function serve(
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
   const reserved = reserveOrWait(gateway, facts, record.response, record.seen);
   const reservation = reserved instanceof Promise ? await reserved : reserved;
+  // A node may take seconds to count the prompt, and meanwhile the state changes.
+  record.position = gateway.lookup.position();
   const { decision, lease } = reservation;
   const { placement } = decision;
   const choose = nodeChooser(gateway, facts, decision, inner);
   try {
     if (placement instanceof Refusal) {
-      noteDecision(gateway, record, decision);
+      noteDecision(record, decision);
       throw placement;
     }
     const measuring = measure(gateway, reservation, shaped, placement, choose, record);
     const measured = measuring instanceof Promise ? await measuring : measuring;
-    noteDecision(gateway, record, decision);
+    noteDecision(record, decision);
     if (forwarded === undefined)
       return sendJson(record.response, record.ids, 200, JSON.stringify(countTokensBody(measured.tokens)));
     const outcome = await send(gateway, record, {
@@ -214,10 +217,9 @@ async function serve(
   }
 }
 
-function noteDecision(gateway: Gateway, record: RequestRecord, decision: Decision): void {
+function noteDecision(record: RequestRecord, decision: Decision): void {
   record.decision = decision;
   record.at.decided = performance.now();
-  record.position = gateway.lookup.position();
 }
 
 /** The caller's usage must be known before the decision; only its first request in a while waits for it. */
@@ -317,6 +319,7 @@ function meter(
 
 function refuse(gateway: Gateway, record: RequestRecord, error: unknown): void {
   const { request, response, ids, path } = record;
+  record.decidedMs = gateway.now();
   if (error instanceof ClientGone) {
     record.outcome = { kind: 'ended-early', node: '', by: 'client', reason: error.message };
     response.destroy();

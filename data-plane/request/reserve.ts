@@ -26,6 +26,7 @@ import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { Lease } from './counters.ts';
 import type { Gateway } from './gateway.ts';
+import { SeenCounters } from './seen-counters.ts';
 
 export interface Reservation {
   readonly decision: Decision;
@@ -35,6 +36,7 @@ export interface Reservation {
 /** Synchronous, so that no other request takes the capacity between check and reservation. */
 function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Reservation {
   const nowMs = gateway.now();
+  if (counters instanceof SeenCounters) counters.atMs = nowMs;
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
   const decision = judge(gateway.lookup, counters, facts, conditions);
   const { subject, weight, tier, total } = decision;

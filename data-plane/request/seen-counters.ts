@@ -18,7 +18,7 @@ interface SeenVisitors extends SeenLimits {
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
-  /** When the window was read: its refusal names the seconds that were left then. */
+  /** When the limits were checked, ms since 1970: the refusal of a minute names the seconds that were left then. 0: not yet. */
   atMs = 0;
   windowUsed = 0;
   unitsInFlight = 0;
@@ -42,7 +42,6 @@ export class SeenCounters implements Counters {
       this.#ofVisitors().windowUsed = window.used;
       return window;
     }
-    this.atMs = nowMs;
     this.windowUsed = window.used;
     return window;
   }

@@ -15,7 +15,14 @@ import {
   carriesCredential,
   unauthorized,
 } from './authenticate.ts';
-import { type Conditions, type Counters, type Decision, judge, type RequestFacts } from './decide.ts';
+import {
+  type Conditions,
+  type Counters,
+  type Decision,
+  judge,
+  planReads,
+  type RequestFacts,
+} from './decide.ts';
 import { type ListingOperation, listModels } from './model-listing.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
@@ -203,7 +210,7 @@ export function admission(
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     verdict = { kind: 'refused', refusal: error, counted: false };
-    trace?.refuse(stepOf(progress), error);
+    if (trace !== undefined) refuseLast(trace, progress, error);
   }
   const first = trace?.refusal;
   if (first === undefined) return verdict;
@@ -212,6 +219,15 @@ export function admission(
     refusal: first,
     counted: verdict.kind === 'refused' && verdict.counted && verdict.refusal === first,
   };
+}
+
+/** A refusal after which nothing can be decided. */
+function refuseLast(trace: Trace, progress: AdmissionProgress, refusal: Refusal): void {
+  const { type, reason } = refusal;
+  const { caller } = progress;
+  const isOfPlan = type === 'ModelNotInPlanError' && caller?.kind === 'key';
+  const facts = { type, reason, ...(isOfPlan && { suspended: caller.owner.suspended }) };
+  trace.refuse(stepOf(progress), refusal, facts, isOfPlan ? planReads(caller, null) : []);
 }
 
 /** The step of a refusal after which nothing can be decided, by how far the request had come. */

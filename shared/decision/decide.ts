@@ -260,7 +260,8 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
   return { kind: 'tokens', used: counters.poolTokens(organisation, anchor, nowMs) };
 }
 
-function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
+/** The rows that a plan is from. */
+export function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
   const own: Read[] =
     caller.kind === 'key' ? [{ table: 'organisation', id: caller.owner.organisation, aspect: 'plan' }] : [];
   return tier === null ? own : [...own, { table: 'tier', id: tier.id }];

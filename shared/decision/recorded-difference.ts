@@ -99,6 +99,8 @@ export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   if (step === undefined || step === 'listing') return [];
   if (headSteps.includes(step)) return ofBody;
   const at = order.indexOf(step);
+  // A node counts the prompt of what has passed all limits.
+  if (step === 'context' && record.counted === 'node') return [];
   const later = readInTurn.filter((each) => order.indexOf(each) > at);
   return at < order.indexOf('context') ? [...readTogether, ...later] : later;
 }

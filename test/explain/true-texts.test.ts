@@ -4,12 +4,14 @@
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { explanationSchema } from '../../schemas/explanations.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
 import { type Answer, call, chatBody } from '../support/api.ts';
 import { runs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
+import { until } from '../support/until.ts';
 
 const perMinute = 12;
 const count = Number(process.env['HEADGATE_EXPLAINED'] ?? runs({ fast: 40, full: 500 }));
@@ -121,6 +123,39 @@ function checkRequests(
   expect(step.text, label).toMatch(new RegExp(`^${mine} `));
   expect(step.text, label).toContain(`of ${perMinute}`);
 }
+
+test('a decision has the time and the state at which it was made, however long its answer takes', async () => {
+  const node = fleet.nodes['pool-1'];
+  node.setBehaviour(
+    parseBehaviour({ rules: [{ match: { stream: true }, fault: { kind: 'stall-after', afterEvents: 2 } }] }),
+  );
+  const position = await fleet.admin.position();
+  const fromMs = Date.now();
+  const client = new AbortController();
+  const stream = await fetch(`http://127.0.0.1:${fleet.port()}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${keys.get('cedar')}`, 'content-type': 'application/json' },
+    body: JSON.stringify(chatBody('echo-small', { stream: true })),
+    signal: client.signal,
+  });
+  expect(stream.status).toBe(200);
+  const toMs = Date.now();
+  await fleet.admin.call('POST', '/organisations', { id: 'later', name: 'Later' });
+  await fleet.settle();
+  await until(() => Date.now() > toMs);
+  client.abort();
+  node.setBehaviour(parseBehaviour({}));
+  const request = stream.headers.get('x-request-id') ?? '';
+  let found: Explanation | undefined;
+  await until(async () => {
+    const answer = await fleet.admin.call('POST', '/explain', { request }).catch(() => undefined);
+    if (answer !== undefined) found = explanationSchema.parse(answer);
+    return found !== undefined;
+  });
+  expect(found).toMatchObject({ at: position, same: true });
+  const atMs = Date.parse(found?.time ?? '');
+  expect([atMs >= fromMs, atMs <= toMs], `${fromMs} ${atMs} ${toMs}`).toEqual([true, true]);
+});
 
 test('what explanations say of random requests is what was sent, answered and counted', async () => {
   const requests = fc.sample(sent, { numRuns: count });

@@ -3,6 +3,7 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const traced = ['test/replay/traced.test.ts'];
 const explained = ['test/explain/explain.test.ts'];
+const recorded = ['test/explain/recorded-texts.test.ts'];
 const history = ['control-plane/history/history.test.ts'];
 const turned = 'and its first command turns it';
 const replayed = 'replay decide';
@@ -132,6 +133,73 @@ export const explainMutations: readonly SuiteMutation[] = [
       'a change of the models',
     ],
   ]),
+  ...of('control-plane/decided/step-texts.ts', recorded, [
+    [
+      'what is used here is said of this gateway',
+      '{ used, here, elsewhere, held,',
+      '{ used, here: elsewhere, elsewhere: here, held,',
+    ],
+    [
+      'what others hold is more than they use',
+      'Number(held) > Number(elsewhere)',
+      'Number(held) > Number(here)',
+    ],
+    [
+      'room is what is left at this gateway',
+      'held, room, weight, allowed }',
+      'held, allowed: room, weight, room: allowed }',
+    ],
+    ['a request counts as its weight', 'room, weight, allowed }', 'room, room: weight, allowed }'],
+    [
+      'the tokens of the prompt are without those of the answer',
+      '{ needed, prompt, answer,',
+      '{ needed, needed: prompt, answer,',
+    ],
+    ['a bound from above is said to be one', "isBound ? 'at most ' : ''", "isBound ? '' : 'at most '"],
+    ['a bound from below is said to be one', "atLeast ? 'at least '", "atLeast ? 'at most '"],
+    [
+      'what counts against the allowance is said',
+      '{ used, allowed, kind }',
+      '{ used: allowed, allowed: used, kind }',
+    ],
+    ['turns and tokens are two things', "kind === 'turns'", "kind === 'tokens'"],
+  ]),
+  ...of('control-plane/decided/refusal-texts.ts', recorded, [
+    ['a slow body is said to be slow', '[/: slow body$/,', '[/: late body$/,'],
+    ['an encoded body is said to be encoded', '[/: encoded body$/,', '[/: odd body$/,'],
+    ['a fault of the gateway is none of the node', '[/^InternalError/,', '[/^NoError/,'],
+    ['a window is not the node that fails', '[/^ContextWindowExceededError/,', '[/^NoError/,'],
+    ['no key is not an unknown key', '[/: missing$/,', '[/: none$/,'],
+    ['two keys are not an unknown key', '[/: two different keys$/,', '[/: two keys$/,'],
+    ['what was used is not what can be recorded', '[/: usage unknown$/,', '[/: unknown$/,'],
+    ['a stack that is not there is not a list', '[/: foreign or missing stack$/,', '[/: no stack$/,'],
+  ]),
+  ...of('shared/decision/admission.ts', recorded, [
+    [
+      'a refusal after which nothing is decided has its reason',
+      'const facts = { type, reason, ',
+      'const facts = { type, ',
+    ],
+  ]),
+  ...of('shared/decision/recorded-difference.ts', recorded, [
+    [
+      'what a node counted had passed the limits',
+      "step === 'context' && record.counted === 'node'",
+      "step === 'host' && record.counted === 'node'",
+    ],
+  ]),
+  ...of(
+    'data-plane/request/reserve.ts',
+    ['test/explain/true-texts.test.ts'],
+    [
+      [
+        'a decision is as old as it is, however long its answer takes',
+        'if (counters instanceof SeenCounters) counters.atMs = nowMs;',
+        '',
+        'however long its answer takes',
+      ],
+    ],
+  ),
   ...of(
     'control-plane/history/undo.ts',
     ['control-plane/server/history-routes.test.ts'],

@@ -1,0 +1,226 @@
+/**
+ * The words of each step, for records of a decision journal as gateways write them: numbers of several gateways, and what
+ * rules alone do not refuse. A record on stdin (`explain --request -`) is explained as one that a gateway keeps.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { explanationSchema } from '../../schemas/explanations.ts';
+import { chat } from '../support/api.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { specFleet, stacks } from '../support/spec-fleet.ts';
+
+let fleet: TestFleet;
+let served: DecisionRecord;
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+  const limits = { requestsPerMinute: 12, concurrency: 6, contextTokens: 900, monthlyTokens: 500 };
+  await fleet.admin.call('PUT', '/tiers/Near', { rank: 50, models: '*', ...limits });
+  await fleet.admin.call('PATCH', '/organisations/cedar', { tier: 'Near' });
+  const total = { requestsPerMinute: 20, concurrency: 3, tokensPerDay: 100 };
+  const own = { freeTurns: 5, networkFactor: 2, requestsPerMinute: 4, concurrency: 2 };
+  await fleet.admin.call('PUT', '/anonymous', { models: ['echo-small'], ...own, total });
+  const { value: key } = await fleet.key('cedar');
+  await fleet.settle();
+  const answer = await chat({ port: fleet.port(), key, model: 'echo-small', more: { max_tokens: 7 } });
+  expect(answer.status).toBe(200);
+  const found = await fleet.admin.call('GET', `/decisions/${answer.fields['x-request-id'] ?? ''}`);
+  served = found.decision as DecisionRecord;
+});
+afterAll(() => fleet.close());
+
+type Change = Partial<Omit<DecisionRecord, 'counters'>> & { readonly counters?: object };
+
+/** Steps by name, of the served record with these changes. */
+async function stepsOf(change: Change): Promise<Record<string, { result: string; text: string }>> {
+  const record = { ...served, ...change, counters: { ...served.counters, ...change.counters } };
+  const found = explanationSchema.parse(
+    await fleet.admin.call('POST', '/explain', { record: JSON.parse(JSON.stringify(record)) }),
+  );
+  return Object.fromEntries(found.steps.map(({ step, result, text }) => [step, { result, text }]));
+}
+
+const requests = { here: 3, elsewhere: 2, held: 5, room: 4 };
+const concurrency = { here: 1, elsewhere: 2, held: 2, room: 3 };
+const visitor: Change = {
+  visitor: 'v-1',
+  ...{ key: undefined, organisation: undefined, header: undefined },
+};
+const visitors = { windowUsed: 15, inFlight: 2, tokens: 60, requests: { ...requests, held: 7 }, concurrency };
+
+/** A step, a record, and its words. */
+const numbers: readonly (readonly [step: string, change: Change, text: string])[] = [
+  [
+    'requests',
+    { counters: { requests, windowUsed: 8 } },
+    '3 here and 2 elsewhere in this minute (others hold 5); room for 4 more at this gateway, of 12',
+  ],
+  [
+    'requests',
+    { counters: { requests: { ...requests, held: 2 }, windowUsed: 8 } },
+    '3 here and 2 elsewhere in this minute; room for 4 more at this gateway, of 12',
+  ],
+  [
+    'requests',
+    { counters: { requests: { here: 3, room: 9 }, windowUsed: 3 } },
+    '3 in this minute at this gateway, of 12',
+  ],
+  // As gateways of earlier versions wrote it.
+  [
+    'requests',
+    { counters: { requests: undefined, windowUsed: 8 } },
+    'room for 4 more at this gateway, of 12',
+  ],
+  [
+    'concurrency',
+    { counters: { concurrency, inFlight: 3 } },
+    '1 here and 2 elsewhere in flight; room for 3 more at this gateway, this one counts 1, of 6',
+  ],
+  [
+    'concurrency',
+    { model: 'echo-large', counters: { concurrency: { ...concurrency, held: 3, room: 5 }, inFlight: 1 } },
+    '1 here and 2 elsewhere in flight (others hold 3); room for 5 more at this gateway, this one counts 4, of 6',
+  ],
+  [
+    'context',
+    { promptTokens: 100, counted: 'bound', maxTokens: 7 },
+    'at most 107 tokens (100 of the prompt, 7 for the answer), of 900',
+  ],
+  [
+    'context',
+    { promptTokens: 100, counted: 'node', maxTokens: 7 },
+    '107 tokens (100 of the prompt, 7 for the answer), of 900',
+  ],
+  [
+    'context',
+    { promptTokens: 100, counted: 'node', maxTokens: undefined },
+    '101 tokens (100 of the prompt, 1 for the answer), of 900',
+  ],
+  [
+    'context',
+    { promptTokens: 2000, promptTokensLeast: 50, counted: 'bound', maxTokens: 7 },
+    'at least 57 tokens (50 of the prompt, 7 for the answer), of 900',
+  ],
+  [
+    'allowance',
+    { counters: { poolTokens: 321 } },
+    '321 tokens count against the allowance of this period, of 500',
+  ],
+  [
+    'allowance',
+    { ...visitor, counters: { freeTurns: 3, networkTurns: 7, visitors } },
+    '3 turns of this month used, of 5',
+  ],
+  [
+    'network allowance',
+    { ...visitor, counters: { networkTurns: 7, visitors } },
+    '7 turns of the network used today, of 10',
+  ],
+  [
+    'visitor tokens',
+    { ...visitor, counters: { networkTurns: 7, visitors } },
+    '60 tokens of all visitors used today, of 100',
+  ],
+  [
+    'visitor requests',
+    { ...visitor, counters: { networkTurns: 7, visitors: { ...visitors, windowUsed: 16 } } },
+    '3 here and 2 elsewhere of all visitors in this minute (others hold 7); room for 4 more at this gateway, of 20',
+  ],
+  [
+    'visitor concurrency',
+    { ...visitor, counters: { networkTurns: 7, visitors: { ...visitors, inFlight: 0 } } },
+    '1 here and 2 elsewhere of all visitors in flight; room for 3 more at this gateway, this one counts 1, of 3',
+  ],
+];
+
+test.each(numbers)('the numbers of %s are those of the record: %#', async (step, change, text) => {
+  expect((await stepsOf(change))[step]).toEqual({ result: 'ok', text });
+});
+
+const refusedBy = (stage: DecisionRecord['stage'], type: string, reason: string): Change => ({
+  ...{ stage, type, reason, message: 'no', served: false, status: 503 },
+});
+const unavailable = 'InferenceUnavailableError';
+const shape = 'UnsupportedShapeError';
+
+/** What was refused by another part than the rules. */
+const refusals: readonly (readonly [step: string, change: Change, text: string])[] = [
+  ['shape', refusedBy('body', 'PayloadTooLargeError', 'PayloadTooLargeError'), 'the body is too large'],
+  ['shape', refusedBy('body', unavailable, 'slow body'), 'the body came too slowly'],
+  ['shape', refusedBy('body', unavailable, 'body budget'), 'there was no memory for the body'],
+  [
+    'shape',
+    refusedBy('body', unavailable, 'body budget of the organisation'),
+    'the bodies of its organisation took all the memory that one may have',
+  ],
+  ['shape', refusedBy('body', shape, 'encoded body'), 'the body is encoded'],
+  ['shape', refusedBy('shape', shape, shape), 'the body is of no form that can be carried'],
+  [
+    'shape',
+    refusedBy('shape', unavailable, 'shaping: its worker ended'),
+    'the gateway could not finish reading the body',
+  ],
+  ['usage', refusedBy('usage', unavailable, 'usage unknown'), 'what the caller has used was not known'],
+  [
+    'usage',
+    { ...refusedBy('admission', unavailable, 'outbox full'), outboxFull: true },
+    'usage could not be recorded',
+  ],
+  ['answer', refusedBy('answer', unavailable, 'status 500'), 'the node did not answer it'],
+  ['answer', refusedBy('answer', shape, 'status 400'), 'the engine of the node does not take such a request'],
+  [
+    'answer',
+    refusedBy('answer', 'ContextWindowExceededError', 'status 400'),
+    'it needs more than the context window of the model',
+  ],
+  ['answer', refusedBy('answer', unavailable, 'body budget'), 'there was no memory for the answer'],
+  ['answer', refusedBy('answer', unavailable, 'shaping: closing'), 'the gateway could not finish work on it'],
+  ['answer', refusedBy('answer', 'InternalError', 'InternalError'), 'the gateway failed to handle it'],
+  ['http', refusedBy('http', shape, 'bad http'), 'it is not well-formed HTTP'],
+  ['http', refusedBy('http', 'PayloadTooLargeError', 'large headers'), 'its headers are too large'],
+  ['http', refusedBy('http', 'Unauthorized', 'no visitor'), 'it has no cookie of a visitor'],
+  ['http', refusedBy('http', 'NotFoundError', 'NotFoundError'), 'the playground has no such call'],
+  ['http', refusedBy('http', 'Unauthorized', 'unknown'), 'its key is not accepted'],
+];
+
+test.each(refusals)('a refusal of %s says why: %#', async (step, change, text) => {
+  expect((await stepsOf(change))[step]).toEqual({ result: 'refused', text });
+});
+
+const noKey = (fault: DecisionRecord['fault']): Change => ({
+  ...refusedBy('admission', 'Unauthorized', fault ?? ''),
+  ...{ fault, key: undefined, header: undefined, organisation: undefined, status: 401 },
+});
+const rules: readonly (readonly [step: string, change: Change, text: string])[] = [
+  ['key', noKey('missing'), 'no key was sent'],
+  ['key', noKey('malformed'), 'what was sent has not the form of a key'],
+  ['key', noKey('unknown'), 'no key that is known'],
+  [
+    'key',
+    { ...noKey('two different keys'), host: 'stack', stack: stacks.heron },
+    'two different keys were sent',
+  ],
+  [
+    'listing',
+    { operation: 'models', model: undefined, host: 'stack', stack: stacks.otter },
+    'this stack is not yours, or not there',
+  ],
+  ['listing', { operation: 'model', model: 'echo-idle' }, 'it is not in the list of this host'],
+];
+
+test.each(rules)('a refusal of %s by the rules says why: %#', async (step, change, text) => {
+  expect((await stepsOf(change))[step]).toEqual({ result: 'refused', text });
+});
+
+test('where a node counted the prompt, all limits were read before, although the prompt did not fit', async () => {
+  const message = 'This request needs a context of 1007 tokens; the Near tier allows 900.';
+  const steps = await stepsOf({
+    ...{ promptTokens: 1000, counted: 'node', maxTokens: 7, served: false, status: 413, stage: 'admission' },
+    ...{ type: 'ContextWindowExceededError', message, node: undefined, capacity: undefined },
+    counters: { requests, concurrency, windowUsed: 8, inFlight: 3 },
+  });
+  expect(steps['context']).toEqual({
+    result: 'refused',
+    text: '1007 tokens (1000 of the prompt, 7 for the answer), of 900',
+  });
+  expect([steps['requests']?.result, steps['concurrency']?.result]).toEqual(['ok', 'ok']);
+});
