@@ -333,7 +333,7 @@ function mayBeLeftOut(known: Known): ReadonlySet<string> {
   ]);
 }
 
-/** Up to the step that decided nothing is left out, and it is the one that the client was told of. */
+/** Up to the step that decided nothing is left out, and it is the one that the client got the refusal of. */
 function checkLadder(
   known: Known,
   { steps, decisive }: Explanation,

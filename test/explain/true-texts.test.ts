@@ -72,7 +72,13 @@ async function check(each: Sent): Promise<void> {
   const answer = await send(each);
   const error = answer.status === 200 ? undefined : JSON.parse(answer.content).error;
   const request = answer.fields['x-request-id'] ?? '';
-  const found = explanationSchema.parse(await fleet.admin.call('POST', '/explain', { request }));
+  let answered: unknown;
+  // A gateway that is busy for seconds does not answer the question.
+  await until(async () => {
+    answered = await fleet.admin.call('POST', '/explain', { request }).catch(() => undefined);
+    return answered !== undefined;
+  });
+  const found = explanationSchema.parse(answered);
   const { decision } = (await fleet.admin.call('GET', `/decisions/${request}`)) as {
     decision: { at: number; promptTokens: number; organisation?: string };
   };

@@ -65,6 +65,7 @@ interface Check {
   readonly code: string;
   readonly level: string;
   readonly object?: string;
+  readonly text: string;
   readonly next?: string;
 }
 const checksIn = (text: string): Check[] => (JSON.parse(text) as { readonly checks: Check[] }).checks;
@@ -219,6 +220,9 @@ describe('a node or a gateway is at fault:', () => {
     await found('HG4002 fail gw-fencing');
     await found('HG4003 fail gw-serving');
     await found('HG3001 warn cp-2');
+    const serving = checksIn((await doctor('-o', 'json')).out).find(({ code }) => code === 'HG4003');
+    expect(serving?.text).toMatch(/^it has not reported for \d+ s; if it runs, it accepts keys/);
+    expect(serving?.next).toMatch(/^if it has ended, start it; .*: headgate gateway forget gw-serving$/);
     expect((await doctor()).code).toBe(1);
     const argv = ['decisions', 'export', '--since', '1h'];
     const run = await runCli(argv, { env: ofPlane() });
