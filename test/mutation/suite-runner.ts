@@ -73,6 +73,7 @@ export class SuiteRunner {
         reporters: [{}],
         maxWorkers: 1,
         testTimeout: 30_000,
+        hookTimeout: 60_000,
         bail: 1,
         env: { TMPDIR: folder },
       },
