@@ -65,6 +65,7 @@ const events: readonly (readonly [RegExp, string])[] = [
   [/ is expired$/, 'key.created'],
   [/ is suspended$/, 'organisation.suspended'],
 ];
+const heldMsMax = 25_000;
 /** One in so many is asked for on the command line too. */
 const cliEvery = 25;
 
@@ -127,6 +128,7 @@ export class ExplainedTraffic {
 
   /** One request to its end; gives what is said of it. */
   async ask(asked: Asked): Promise<Explanation> {
+    await this.closeOld();
     const known = this.known(asked);
     const from = Date.now();
     const answer = await send(this.fleet, asked, this.#cookies);
@@ -135,6 +137,7 @@ export class ExplainedTraffic {
 
   /** Requests at the same moment; each is compared with what was counted before all of them. */
   async burst(all: readonly Asked[]): Promise<void> {
+    await this.closeOld();
     const known = all.map((asked) => this.known(asked, all.length - 1));
     const from = Date.now();
     const answers = await Promise.all(all.map((asked) => send(this.fleet, asked, this.#cookies)));
@@ -167,6 +170,11 @@ export class ExplainedTraffic {
     for (const subject of subjectsOf(known)) this.counted.decided(subject, asked.gateway, from);
     // In which minute is known only at its end.
     if (straddles) await this.close(this.held.length - 1);
+  }
+
+  /** A gateway ends a stream of which nothing comes for a minute. */
+  async closeOld(): Promise<void> {
+    while ((this.held[0]?.times.from ?? Date.now()) < Date.now() - heldMsMax) await this.close(0);
   }
 
   async close(index: number): Promise<void> {

@@ -204,6 +204,7 @@ async function limitsAgree(organisation: string): Promise<void> {
   let seen: unknown;
   let wanted: unknown;
   await until(async () => {
+    await traffic.closeOld();
     const shown = await client.call('GET', `/organisations/${organisation}/limits`);
     const found = explanationSchema.parse(await client.call('POST', '/explain', ask));
     const text = (name: string) => found.steps.find(({ step }) => step === name)?.text;
