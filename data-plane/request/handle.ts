@@ -171,6 +171,7 @@ async function serve(
     surface,
     promptTokens: inner.promptBytes,
     maxTokens,
+    onlyCounts: forwarded === undefined,
     // Few requests need it, and it reads all text.
     promptTokensLeast: () => {
       record.promptLeast = leastTokensOf(inner);

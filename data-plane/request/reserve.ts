@@ -39,8 +39,8 @@ function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Res
   if (counters instanceof SeenCounters) counters.atMs = nowMs;
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
   const decision = judge(gateway.lookup, counters, facts, conditions);
-  const { subject, weight, tier, total } = decision;
-  const lease = gateway.counters.reserve(subject, weight, nowMs, tier);
+  const { counted, weight, tier, total } = decision;
+  const lease = gateway.counters.reserve(counted, weight, nowMs, tier);
   if (total === undefined || facts.caller.kind !== 'anonymous') return { decision, lease };
   const ofAll = weightWithin(weight, total.concurrency);
   const all = gateway.counters.reserve(visitorsSubject, ofAll, nowMs, total);

@@ -250,6 +250,7 @@ function requestFacts({ target, operation, caller }: AdmittedInference, facts: A
     promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
     surface: surfaceOf(operation),
     maxTokens: generates ? facts.maxTokens : 0,
+    onlyCounts: operation.kind === 'count-tokens',
   };
 }
 

@@ -31,6 +31,9 @@ export interface Conditions {
   readonly nowMs: number;
 }
 
+/** Of the subject of those requests that only count tokens; no id of an organisation has a colon. */
+const countingPrefix = 'counting:';
+
 export interface RequestFacts {
   readonly target: Target;
   readonly caller: Client;
@@ -42,14 +45,18 @@ export interface RequestFacts {
   readonly promptTokensLeast?: (() => number) | undefined;
   /** Tokens asked for; undefined where the request asks for no number. */
   readonly maxTokens: number | undefined;
+  /** Its tokens are counted and nothing is generated: it has limits of its own. */
+  readonly onlyCounts?: boolean | undefined;
 }
 
 export interface Decision {
   /** Where it goes, or the router's refusal: the request counts against its limits either way. */
   readonly placement: Placement | Refusal;
   readonly tier: TierLimits;
-  /** What is counted while the request is in flight. */
+  /** The organisation or visitor that asks. */
   readonly subject: string;
+  /** Where it counts, in the minute and while it is in flight. */
+  readonly counted: string;
   readonly weight: number;
   /** Of a visitor: what is counted of all visitors together, under the subject `visitorsSubject`. */
   readonly total?: VisitorTotals | undefined;
@@ -207,10 +214,11 @@ const limitFacts: Readonly<
     concurrencyFacts(counters, subject, tier.concurrency, weight, nowMs),
 };
 
-/** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once. */
+/** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once; counting has the same. */
 export function windowStartMs(subject: string, nowMs: number): number {
   let phase = 0;
-  for (let i = 0; i < subject.length; i++) phase = (Math.imul(phase, 31) + subject.charCodeAt(i)) >>> 0;
+  const first = subject.startsWith(countingPrefix) ? countingPrefix.length : 0;
+  for (let i = first; i < subject.length; i++) phase = (Math.imul(phase, 31) + subject.charCodeAt(i)) >>> 0;
   // Without mixing, ids that differ in a number at their end would share a second.
   phase = Math.imul(phase ^ (phase >>> 16), 0x85ebca6b);
   phase = Math.imul(phase ^ (phase >>> 13), 0xc2b2ae35);
@@ -295,13 +303,15 @@ export function decide(
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = subjectOf(caller);
+  // Clients count before each turn: that takes nothing from requests, and has as much of its own.
+  const counted = facts.onlyCounts ? `${countingPrefix}${subject}` : subject;
   const modelWeight = weightOf(lookup, facts.model, placement);
   const weight = weightWithin(modelWeight, tier.concurrency);
   const pooled = usesPool(lookup, facts, tier, placement);
   const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
   const promptTokensLeast = uncounted ? facts.promptTokensLeast?.() : undefined;
   const limits: LimitFacts = {
-    subject,
+    subject: counted,
     tier,
     weight,
     modelWeight,
@@ -319,7 +329,7 @@ export function decide(
   checkLimits(limits, counters, nowMs, trace);
   if (routeTrace !== undefined) trace?.append(routeTrace);
   const total = limits.visitors && { total: limits.visitors.total };
-  return { placement, tier, subject, weight, uncounted, ...total };
+  return { placement, tier, subject, counted, weight, uncounted, ...total };
 }
 
 /**

@@ -67,8 +67,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'a heavy model takes its weight',
-      'gateway.counters.reserve(subject, weight, nowMs, tier)',
-      'gateway.counters.reserve(subject, 1, nowMs, tier)',
+      'gateway.counters.reserve(counted, weight, nowMs, tier)',
+      'gateway.counters.reserve(counted, 1, nowMs, tier)',
       'by their weights',
     ],
   ]),
@@ -78,13 +78,13 @@ export const handleMutations: readonly SuiteMutation[] = [
     [
       [
         'a prompt that may not fit is to be counted',
-        'return { placement, tier, subject, weight, uncounted, ...total };',
-        'return { placement, tier, subject, weight, uncounted: false, ...total };',
+        'return { placement, tier, subject, counted, weight, uncounted, ...total };',
+        'return { placement, tier, subject, counted, weight, uncounted: false, ...total };',
       ],
       [
         'a prompt that fits is not to be counted',
-        'return { placement, tier, subject, weight, uncounted, ...total };',
-        'return { placement, tier, subject, weight, uncounted: true };',
+        'return { placement, tier, subject, counted, weight, uncounted, ...total };',
+        'return { placement, tier, subject, counted, weight, uncounted: true };',
       ],
       [
         'a prompt that just fits is not to be counted',

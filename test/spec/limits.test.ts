@@ -77,6 +77,24 @@ test('Limits 1: a minute of one gateway carries as many requests as the tier say
   expect(statuses.filter((status) => status === 429)).toHaveLength(17);
 });
 
+test('Limits 1: counting tokens has a minute of its own, and takes nothing from requests', async () => {
+  const { id, key } = await callerOn('Minutely');
+  const { id: stack } = await fleet.admin.call('POST', '/stacks', { organisation: id, surface: 'anthropic' });
+  await fleet.settle();
+  const ofStack = async (path: string): Promise<number> => {
+    const body = { ...chatBody('echo-small'), ...(path === '/v1/messages' && { max_tokens: 9 }) };
+    return (await call({ port, key, host: `${stack}.stacks.test`, method: 'POST', path, body })).status;
+  };
+  const counts: number[] = [];
+  for (let n = 0; n < 4; n++) counts.push(await ofStack('/v1/messages/count_tokens'));
+  // No node serves the stack: what routing refuses counts all the same.
+  expect(counts).toEqual([404, 404, 404, 429]);
+  roomInMinute(clock, id);
+  const messages: number[] = [];
+  for (let n = 0; n < 4; n++) messages.push(await ofStack('/v1/messages'));
+  expect(messages).toEqual([404, 404, 404, 429]);
+});
+
 test('Limits 1, Errors 9: Retry-After is the remainder of the window, to the second, and then it is open again', async () => {
   const { id, key } = await callerOn('Minutely');
   for (let i = 0; i < 3; i++) expect((await ask(key)).status).toBe(200);
