@@ -1,4 +1,4 @@
-/** What the admin API answers about the use of keys, the turns of visitors and the last hour of an organisation. */
+/** What the admin API answers about usage, the use of keys, the turns of visitors and the last hour. */
 import { z } from 'zod';
 
 const id = z.string();
@@ -42,6 +42,38 @@ const keyUseSchema = z.object({
   /** In the present hour and the 23 before it. */
   requestsOfDay: count,
 });
+export const usageAdjustmentSchema = z.object({
+  organisation: id,
+  period: z.string(),
+  /** Sum of all adjustments of the period. */
+  adjustedTokens: z.int(),
+});
+const usageTotalsSchema = z.object({
+  organisation: id,
+  /** First day. */
+  period: z.string(),
+  /** All that were completed, by own nodes and stacks too, without adjustments. */
+  totalTokens: count,
+  /** What counts against the allowance: completed by the pool, with adjustments; null of a past period. */
+  countedTokens: count.nullable(),
+  /** Sum of the adjustments by hand; negative gave allowance back. */
+  adjustedTokens: z.int(),
+  requests: count,
+  models: z.array(
+    z.object({
+      model: id,
+      promptTokens: count,
+      completionTokens: count,
+      totalTokens: count,
+      requests: count,
+    }),
+  ),
+  /** Tokens a period; null: unlimited. */
+  allowance: count.nullable(),
+  /** First days of the present period and of those with usage, the newest first. */
+  periods: z.array(z.string()),
+  position,
+});
 const visitorSumSchema = z.object({
   /** First day, UTC. */
   from: z.string(),
@@ -57,6 +89,7 @@ const visitorUsageSchema = z.object({
   position,
 });
 export const activityResponses = {
+  'GET /usage': usageTotalsSchema,
   'GET /usage/visitors': visitorUsageSchema,
   'GET /usage/keys': z.object({ items: z.array(keyUseSchema), position }),
   'GET /organisations/:id/activity': activitySchema,

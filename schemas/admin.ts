@@ -4,13 +4,20 @@
  * earlier writers allowed. Clients get the type of an answer by its route: `AdminResponse<'GET /keys/:id'>`.
  */
 import { z } from 'zod';
-import { activityResponses } from './admin-activity.ts';
+import { activityResponses, usageAdjustmentSchema } from './admin-activity.ts';
 import { historyResponses, undoneShape } from './admin-history.ts';
 import { signInResponses } from './admin-sign-in.ts';
 import { decisionRecordSchema } from './decisions.ts';
 import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from './explanations.ts';
 import { fleetKinds, fleetSchema } from './fleet.ts';
-import { dialectSchema, expiryChoiceSchema, roleSchema, surfaceSchema } from './names.ts';
+import {
+  affinitySchema,
+  dialectSchema,
+  expiryChoiceSchema,
+  keyStateSchema,
+  roleSchema,
+  surfaceSchema,
+} from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
 import { boundsSchema } from './shapes.ts';
 import { usageLineSchema } from './usage.ts';
@@ -61,9 +68,8 @@ const modelSchema = z.object({
   family: z.string(),
   added: moment,
   weight: z.int(),
-  affinity: z.enum(['prefix', 'none']),
+  affinity: affinitySchema,
 });
-const keyStateSchema = z.enum(['active', 'revoked', 'expired']);
 const apiKeySchema = z.object({
   id,
   organisation: id,
@@ -200,35 +206,6 @@ const limitUseSchema = z.object({
   ),
   position,
 });
-const usageAdjustmentSchema = z.object({
-  organisation: id,
-  period: z.string(),
-  /** Sum of all adjustments of the period. */
-  adjustedTokens: z.int(),
-});
-const usageTotalsSchema = z.object({
-  organisation: id,
-  period: z.string(),
-  /** All that were completed, by own nodes and stacks too, without adjustments. */
-  totalTokens: count,
-  /** What counts against the allowance: completed by the pool, with adjustments; null of a past period. */
-  countedTokens: count.nullable(),
-  /** Sum of the adjustments by hand; negative gave allowance back. */
-  adjustedTokens: z.int(),
-  requests: count,
-  models: z.array(
-    z.object({
-      model: id,
-      promptTokens: count,
-      completionTokens: count,
-      totalTokens: count,
-      requests: count,
-    }),
-  ),
-  /** Tokens a period; null: unlimited. */
-  allowance: count.nullable(),
-  position,
-});
 const logRecordLineSchema = z.object({
   offset: count,
   /** Base64 of the record. */
@@ -313,7 +290,6 @@ export const adminResponses = {
   'POST /explain': explanationSchema,
   'GET /explain/matrix': explainMatrixSchema,
   'GET /decisions/:request': gatewayDecisionSchema,
-  'GET /usage': usageTotalsSchema,
   'POST /organisations/:id/usage-adjustments': written(usageAdjustmentSchema),
   'GET /limits': listOf(limitUseSchema),
   'GET /limits/visitors': limitUseSchema,
@@ -405,4 +381,4 @@ export type Confirmations = z.infer<typeof confirmationsSchema>;
 export type ReplicaStatus = z.infer<typeof replicaStatusSchema>;
 
 export type LimitUse = z.infer<typeof limitUseSchema>;
-export type UsageTotals = z.infer<typeof usageTotalsSchema>;
+export type UsageTotals = AdminResponse<'GET /usage'>;

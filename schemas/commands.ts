@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { declaredFleetSchema } from './fleet.ts';
 import {
+  affinitySchema,
   daySchema,
   expiryChoiceSchema,
   idSchema,
@@ -17,7 +18,6 @@ import {
   surfaceSchema,
 } from './names.ts';
 import {
-  affinitySchema,
   boundsShape,
   limitSchema,
   limitsShape,

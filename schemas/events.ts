@@ -6,6 +6,7 @@
  */
 import { z } from 'zod';
 import {
+  affinitySchema,
   credentialNameSchema,
   daySchema,
   dialectSchema,
@@ -97,7 +98,7 @@ export const eventTypes = {
     /** What one request counts against the concurrency allowance. */
     weight: z.int().min(1).max(1000),
     /** Whether prompts that begin alike go to one node; `prefix` where it is left out. */
-    affinity: z.enum(['prefix', 'none']).optional(),
+    affinity: affinitySchema.optional(),
   }),
   'model.removed': event({ id: modelIdSchema }),
   'organisation.set': event({

@@ -5,6 +5,7 @@
  */
 import { z } from 'zod';
 import {
+  affinitySchema,
   daySchema,
   hasHidden,
   hiddenText,
@@ -17,7 +18,6 @@ import {
   surfaceSchema,
 } from './names.ts';
 import {
-  affinitySchema,
   boundsShape,
   limitSchema,
   limitsShape,

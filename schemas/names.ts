@@ -66,6 +66,10 @@ export const surfaceSchema = z.enum(['openai', 'anthropic']);
 export const dialectSchema = z.enum(['vllm', 'sglang', 'llamacpp', 'ollama']);
 export const roleSchema = z.enum(['owner', 'admin', 'approver', 'member', 'viewer']);
 export const expiryChoiceSchema = z.enum(['never', '30d', '90d', '1y']);
+/** `prefix`: prompts that begin alike go to one node, which may have them cached. `none`: to any. */
+export const affinitySchema = z.enum(['prefix', 'none']);
+export const keyStateSchema = z.enum(['active', 'revoked', 'expired']);
+export const nodeStateSchema = z.enum(['up', 'down', 'drained']);
 
 /** A calendar day, `YYYY-MM-DD`, in UTC. */
 export const daySchema = z.iso.date();

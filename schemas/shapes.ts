@@ -34,8 +34,6 @@ export const tierNameSchema = tierIdSchema.refine(
 
 export const limitSchema = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const weightSchema = z.int().min(1).max(1000);
-/** `prefix`: prompts that begin alike go to one node, which may have them cached. `none`: to any. */
-export const affinitySchema = z.enum(['prefix', 'none']);
 /** `*`: every model of the pool. */
 export const modelSelectionSchema = z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)], {
   error: 'must be "*" or a list of model ids',

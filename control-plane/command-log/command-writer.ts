@@ -50,6 +50,8 @@ export interface CommandRequest {
   readonly dryRun?: boolean | undefined;
   /** Skip the guards, and the check that all gateways know the events. */
   readonly force?: boolean | undefined;
+  /** For the guard of periods. */
+  readonly used?: CommandContext['used'];
 }
 
 export interface CommandResult {
@@ -124,7 +126,7 @@ export class CommandWriter {
   ): BoundCommand {
     const { snapshot, signing, now = Date.now } = this.#options;
     const { db } = snapshot;
-    const { actor, force, dryRun } = request;
+    const { actor, force, dryRun, used } = request;
     return {
       ...request,
       hash: commandHash(definition.name, input.params, input.body),
@@ -138,6 +140,7 @@ export class CommandWriter {
           signing: signing?.(),
           force,
           dryRun,
+          used,
         };
         const plan = planCommand(definition, db, input, context);
         return { events: plan.events, answer: () => commandAnswer(definition, db, input, plan, context) };

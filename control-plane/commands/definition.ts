@@ -14,6 +14,7 @@ import { CommandError } from '../core/command-error.ts';
 import { type Actor, authorise } from './authorise.ts';
 import { checkCardinality } from './limits.ts';
 import { checkOwners } from './ownership.ts';
+import { guardPeriods, type PeriodFacts } from './period-guard.ts';
 import { guardRemovals } from './removal-guard.ts';
 
 /** Who signs, from the point of view of the deciding replica. */
@@ -37,6 +38,8 @@ export interface CommandContext {
   readonly signing?: SigningView | undefined;
   /** Nothing is written: a value that is shown once would never be valid, so it is left out. */
   readonly dryRun?: boolean | undefined;
+  /** Tokens that count against the allowance of a period. */
+  readonly used?: PeriodFacts['used'];
 }
 
 export interface CommandInput<Params = unknown, Body = unknown> {
@@ -54,6 +57,8 @@ export interface CommandPlan {
   readonly extra?: object;
   /** Fields that are shown once, in the answer to the first run only. */
   readonly secret?: { readonly value: string };
+  /** What was guarded and forced. */
+  readonly warnings?: readonly string[];
 }
 
 export interface CommandDefinition<Params = unknown, Body = unknown> {
@@ -115,7 +120,7 @@ export function planCommand(
   checkOwners(db, context.actor, plan.events, context.force);
   if (!context.force) guardRemovals(db, plan.events);
   checkCardinality(db, plan.events, context.nowMs);
-  return plan;
+  return { ...plan, warnings: guardPeriods(db, plan.events, context) };
 }
 
 /** The answer to the first run of a command; to be called on a state that holds the events of the plan. */
@@ -123,10 +128,10 @@ export function commandAnswer(
   definition: CommandDefinition,
   db: Database,
   input: CommandInput,
-  { subject, extra, secret }: CommandPlan,
+  { subject, extra, secret, warnings: forced = [] }: CommandPlan,
   { nowMs, dryRun }: CommandContext,
 ): object {
-  const warnings = definition.warnings?.(db, input) ?? [];
+  const warnings = [...forced, ...(definition.warnings?.(db, input) ?? [])];
   return {
     ...definition.show(db, input, subject, nowMs),
     ...extra,

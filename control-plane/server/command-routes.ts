@@ -10,6 +10,7 @@ import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AdminContext, actorOf, commandQuerySchema, parseQuery, viaOf } from './context.ts';
+import { poolTokens } from './live-counters.ts';
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
@@ -62,6 +63,7 @@ export async function runCommand(
     ifAt: ifAtOf(request),
     dryRun: query.dryRun === 'true',
     force: query.force === 'true',
+    used: (organisation, period) => poolTokens(context, organisation, period),
   });
   return { ...answer, ...statusFields[status], position };
 }

@@ -12,7 +12,7 @@ export interface FoundCounters {
   readonly ageSeconds: number | undefined;
 }
 
-type Sources = Pick<AdminContext, 'counters' | 'gauges'>;
+type Sources = Pick<AdminContext, 'counters' | 'usage' | 'gauges'>;
 interface Used {
   readonly windowUsed: number;
   readonly inFlight: number;
@@ -22,11 +22,11 @@ const nothing: Used = { windowUsed: 0, inFlight: 0 };
 
 /** `asker` undefined: a visitor who has made no turn, or nobody whose requests count. */
 export function presentCounters(
-  { counters, gauges }: Sources,
+  { counters, usage, gauges }: Sources,
   asker: Asker | undefined,
   nowMs: number,
 ): FoundCounters {
-  const poolTokens = poolTokensOf({ counters }, asker);
+  const used = poolTokensOf({ counters, usage }, asker);
   const own = asker === undefined ? nothing : usedBy(gauges, asker.organisation, nowMs);
   const visitors = usedBy(gauges, visitorsSubject, nowMs);
   const ages = [...gauges.gateways().values()];
@@ -37,25 +37,37 @@ export function presentCounters(
     counters: {
       published: true,
       ...(own ?? nothing),
-      ...{ poolTokens, freeTurns: 0, networkTurns: 0 },
+      ...{ poolTokens: used, freeTurns: 0, networkTurns: 0 },
       visitors: { ...(visitors ?? nothing), tokens },
     },
     ageSeconds: isKnown ? Math.max(...ages) / 1000 : undefined,
   };
 }
 
-export function pastCounters(sources: Pick<Sources, 'counters'>, asker: Asker | undefined): FoundCounters {
+export function pastCounters(
+  sources: Pick<Sources, 'counters' | 'usage'>,
+  asker: Asker | undefined,
+): FoundCounters {
   return {
     counters: { ...nothing, published: true, poolTokens: poolTokensOf(sources, asker), freeTurns: 0 },
     ageSeconds: undefined,
   };
 }
 
-/** What an organisation has used of its allowance in the present period, as gateways count it. */
-export function poolTokensOf({ counters }: Pick<Sources, 'counters'>, asker: Asker | undefined): number {
+/** Tokens that the pool has completed: as gateways count them, which they publish within a minute, or by their rows, which are soon here. */
+export function poolTokens(
+  { counters, usage }: Pick<AdminContext, 'counters' | 'usage'>,
+  organisation: string,
+  period: string,
+): number {
+  return Math.max(counters.used(organisation, period).tokens, usage.poolTokens(organisation, period));
+}
+
+/** What an organisation has used of its allowance in the present period. */
+export function poolTokensOf(sources: Pick<Sources, 'counters' | 'usage'>, asker: Asker | undefined): number {
   if (asker === undefined) return 0;
   const { organisation, period, adjustment } = asker;
-  return Math.max(0, counters.used(organisation, period).tokens + adjustment);
+  return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
 }
 
 /** undefined while gauges cannot be read. */

@@ -19,20 +19,32 @@ import { poolTokensOf } from './live-counters.ts';
 const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
 /** With a limit: of the keys that `GET /keys` has on the same page. */
 const keysQuerySchema = pageQuerySchema.omit({ at: true, min: true });
-const exportQuerySchema = z.object({
-  organisation: idSchema.optional(),
-  /** First day of completion, inclusive, and last, exclusive. */
-  from: daySchema.optional(),
-  to: daySchema.optional(),
-});
+const exportQuerySchema = z
+  .object({
+    organisation: idSchema.optional(),
+    /** First day of completion, inclusive, and last, exclusive. */
+    from: daySchema.optional(),
+    to: daySchema.optional(),
+  })
+  .refine(({ from, to }) => from === undefined || to === undefined || from < to, {
+    path: ['from'],
+    error: 'it must be before `to`, which is exclusive',
+  });
+/** Of an answer, the newest. */
+const periodsListed = 24;
 const rowsPerRead = 500;
 
 function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>): UsageTotals {
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
-  const { start } = periodOf(organisation.anchor, Date.now());
-  const period = query.period ?? start;
+  const present = periodOf(organisation.anchor, Date.now()).start;
+  const periods = [...new Set([...context.usage.periods(organisation.id), present])].sort().reverse();
+  const period = query.period ?? present;
+  if (!periods.includes(period) && periodOf(organisation.anchor, Date.parse(period)).start !== period)
+    throw new CommandError('InvalidCommand', `no billing period of ${organisation.id} begins on ${period}`, {
+      next: `its periods begin on day ${Number(organisation.anchor.slice(8))} of the month; with usage: ${periods.slice(0, periodsListed).join(', ')}`,
+    });
   const allowance =
     organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
   const totals = context.usage.totals(organisation.id, period);
@@ -43,11 +55,12 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
     organisation: organisation.id,
     period,
     totalTokens,
-    countedTokens: period === start ? poolTokensOf(context, asker) : null,
+    countedTokens: period === present ? poolTokensOf(context, asker) : null,
     adjustedTokens: adjustment,
     requests,
     models: [...models],
     allowance,
+    periods: periods.slice(0, periodsListed),
     position: seq,
   };
 }

@@ -3,7 +3,7 @@
  * The hash of a token is never returned; its value was never stored.
  */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin.ts';
-import type { PlaceKey } from '../../schemas/names.ts';
+import { nodeStateSchema, type PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
@@ -88,7 +88,7 @@ export function listNodes(db: Database): NodeResource[] {
 
 export const nodeListing: Listing<RowOf<'node'>, NodeResource> = {
   from: `(SELECT *, CASE WHEN drained = 1 THEN 'drained' WHEN up = 1 THEN 'up' ELSE 'down' END AS state FROM node)`,
-  hasState: true,
+  states: nodeStateSchema.options,
   sorts: {
     id: 'id',
     state: 'state',

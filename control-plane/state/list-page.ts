@@ -29,8 +29,8 @@ export interface Listing<Row, Item> {
   readonly from: string;
   /** Whether `from` has one `?`, for the clock. */
   readonly hasClock?: boolean;
-  /** Whether `from` has a column `state`. */
-  readonly hasState?: boolean;
+  /** What the column `state` of `from` may be; absent: it has none. */
+  readonly states?: readonly string[];
   /** Expressions by field of the answer, never NULL; the first is the order without `sort`. */
   readonly sorts: Readonly<Record<string, string>>;
   readonly searched: readonly string[];
@@ -110,15 +110,15 @@ function orderOf(
 }
 
 function filterOf(
-  {
-    searched,
-    hasClock = false,
-    hasState = false,
-  }: Pick<Listing<never, unknown>, 'searched' | 'hasClock' | 'hasState'>,
+  { searched, hasClock = false, states }: Pick<Listing<never, unknown>, 'searched' | 'hasClock' | 'states'>,
   { organisation, text, state, nowMs }: PageQuery,
 ): { readonly sql: string; readonly values: readonly SqlValue[] } {
-  if (state !== undefined && !hasState)
+  if (state !== undefined && states === undefined)
     throw new CommandError('InvalidCommand', 'the rows of this list have no state', { next: 'leave it out' });
+  if (state !== undefined && !states?.includes(state))
+    throw new CommandError('InvalidCommand', `state must be one of ${states?.join(', ')}`, {
+      next: 'correct it, or leave it out for all of them',
+    });
   const isText = text !== undefined && text !== '';
   // A line feed between the columns, so that nothing is found across two of them.
   const row = searched.map((column) => `coalesce(${column}, '')`).join(' || char(10) || ');

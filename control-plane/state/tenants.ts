@@ -3,6 +3,7 @@
  * A key's state is computed on read: its expiry is compared with the time that the caller passes.
  */
 import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
+import { keyStateSchema } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
@@ -98,7 +99,7 @@ export const keyListing: Listing<KeyRow, ApiKey> = {
   from: `(SELECT *, CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= ? THEN 'expired'
     ELSE 'active' END AS state FROM api_key WHERE hash IS NOT NULL)`,
   hasClock: true,
-  hasState: true,
+  states: keyStateSchema.options,
   sorts: {
     createdAt: 'coalesce(created_at, 0)',
     name: 'lower(name)',
