@@ -19,6 +19,7 @@ test.each([
   ['organisation.suspended', { id: 'acme', suspended: false }, 'resumed the organisation acme'],
   ['member.set', { organisation: 'acme', person: 'ana', role: 'owner' }, 'made ana owner of acme'],
   ['key.created', { id: 'key-1', name: 'ci', organisation: 'acme' }, 'created the key ci of acme'],
+  ['key.created', { name: 'my laptop', organisation: 'acme' }, 'created the key "my laptop" of acme'],
   ['stack.surface_set', { id: 'stk-a', surface: 'anthropic' }, 'switched the stack stk-a to anthropic'],
   ['stack.model_installed', { stack: 'stk-a', model: 'm1' }, 'installed m1 on stk-a'],
   ['node.registered', { id: 'n1', place: { kind: 'pool' } }, 'registered the node n1 in the pool'],

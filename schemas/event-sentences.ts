@@ -123,7 +123,9 @@ export function eventSentence(type: string, data: unknown): EventSentence {
 /** As one text. */
 export function eventText(type: string, data: unknown): string {
   const { verb, subject, rest } = eventSentence(type, data);
-  return [verb, subject, rest].filter((part) => part !== '').join(' ');
+  // Names of keys are free text.
+  const named = type === 'key.created' && subject.includes(' ') ? `"${subject}"` : subject;
+  return [verb, named, rest].filter((part) => part !== '').join(' ');
 }
 
 function fieldsOf(data: unknown): Fields {
