@@ -16,6 +16,7 @@ import { registerNodes } from './commands/nodes.ts';
 import { registerReplay } from './commands/replay.ts';
 import { registerSigners } from './commands/signers.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
+import { registerStatus } from './commands/status.ts';
 import { registerTenants } from './commands/tenants.ts';
 import { registerUsage } from './commands/usage.ts';
 import { type Io, processIo } from './terminal/io.ts';
@@ -28,6 +29,7 @@ const families = [
   registerCapacity,
   registerNodes,
   registerGateways,
+  registerStatus,
   registerDoctor,
   registerConsole,
   registerEvents,

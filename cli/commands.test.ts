@@ -29,7 +29,19 @@ interface Case {
   readonly name: string;
   /** Part of the table. */
   readonly table: string;
+  /** What the command adds of other calls. */
+  readonly extra?: Record<string, unknown>;
 }
+
+/** What commands ask in addition to their own call. */
+const others: Readonly<Record<string, object>> = {
+  '/usage/keys': { items: [] },
+  '/gateways': { items: [] },
+  '/nodes': { items: [] },
+  '/activity': { refusals: [], unanswered: [] },
+  '/doctor': { checks: [], ok: 1, warn: 0, fail: 0 },
+};
+const unused = { lastUsedAt: null, requestsOfDay: 0 };
 
 const organisation = { id: 'acme', name: 'Acme', tier: 'Pro', anchor: '2026-11-01', suspended: false };
 const member = { organisation: 'acme', person: 'ana', role: 'owner' };
@@ -66,14 +78,23 @@ const lists: Case[] = [
     resource: key,
     name: 'key-1',
     table: 'active',
+    extra: unused,
   },
-  { line: 'key list --limit 3', call: 'GET /keys?limit=3', resource: key, name: 'key-1', table: 'ci' },
+  {
+    line: 'key list --limit 3',
+    call: 'GET /keys?limit=3',
+    resource: key,
+    name: 'key-1',
+    table: 'never',
+    extra: unused,
+  },
   {
     line: 'key list --text ci --state active --sort=-createdAt --limit 3 --after abc',
     call: 'GET /keys?state=active&text=ci&sort=-createdAt&limit=3&after=abc',
     resource: key,
     name: 'key-1',
     table: 'ci',
+    extra: unused,
   },
   { line: 'stack list', call: 'GET /stacks', resource: stack, name: 'stk-a-b-1', table: 'openai' },
   { line: 'node list --at 5', call: 'GET /nodes?at=5', resource: node, name: 'n1', table: 'stack:stk-a-b-1' },
@@ -91,7 +112,7 @@ const lists: Case[] = [
     call: 'GET /events?type=log.created',
     resource: event,
     name: '1',
-    table: '{"log":"l"}',
+    table: 'created the log l',
   },
 ];
 
@@ -118,7 +139,14 @@ const things: Case[] = [
     name: 'org/m:1',
     table: 'echo',
   },
-  { line: 'key get key-1', call: 'GET /keys/key-1', resource: key, name: 'key-1', table: 'ci' },
+  {
+    line: 'key get key-1',
+    call: 'GET /keys/key-1',
+    resource: key,
+    name: 'key-1',
+    table: 'never',
+    extra: unused,
+  },
   {
     line: 'stack get stk-a-b-1',
     call: 'GET /stacks/stk-a-b-1',
@@ -338,17 +366,22 @@ function calls(): string[] {
   });
 }
 
-async function inEachFormat(entry: Case, answer: Record<string, unknown>): Promise<void> {
-  server.answer = () => ({ body: answer });
+async function inEachFormat(
+  entry: Case,
+  answer: Record<string, unknown>,
+  shown: Record<string, unknown> = answer,
+): Promise<void> {
+  const own = (entry.call.split(' ')[1] ?? '').split('?')[0] ?? '';
+  server.answer = ({ path }) => ({ body: path === own ? answer : (others[path] ?? answer) });
   const argv = entry.line.split(' ');
   const json = await cli([...argv, '-o', 'json']);
   expect(json).toMatchObject({ code: 0, err: '' });
-  expect(JSON.parse(json.out)).toEqual(answer);
-  expect(calls()).toEqual([entry.call]);
+  expect(JSON.parse(json.out)).toEqual(shown);
+  expect(calls().filter((call) => call === entry.call || !entry.extra)).toEqual([entry.call]);
   expect(server.seen[0]?.body).toEqual(entry.body);
   expect(server.seen[0]?.headers.authorization).toBe(`Bearer ${testToken}`);
   const yaml = await cli(['-o', 'yaml', ...argv]);
-  expect(parse(yaml.out)).toEqual(answer);
+  expect(parse(yaml.out)).toEqual(shown);
   expect(await cli([...argv, '-o', 'name'])).toMatchObject({ code: 0, out: `${entry.name}\n` });
   const table = await cli(argv);
   expect(table.code).toBe(0);
@@ -356,15 +389,16 @@ async function inEachFormat(entry: Case, answer: Record<string, unknown>): Promi
 }
 
 test.each(lists)('design 12, lists: $line', async (entry) => {
-  await inEachFormat(entry, { items: [entry.resource], position: 7 });
+  const shown = { ...entry.resource, ...entry.extra };
+  await inEachFormat(entry, { items: [entry.resource], position: 7 }, { items: [shown], position: 7 });
   const lines = await cli([...entry.line.split(' '), '-o', 'jsonl']);
-  expect(lines.out).toBe(`${JSON.stringify(entry.resource)}\n`);
+  expect(lines.out).toBe(`${JSON.stringify(shown)}\n`);
   server.answer = () => ({ body: { items: [], position: 7 } });
   expect((await cli([...entry.line.split(' '), '-o', 'name'])).out).toBe('');
 });
 
 test.each(things)('design 12, single things: $line', async (entry) => {
-  await inEachFormat(entry, entry.resource);
+  await inEachFormat(entry, entry.resource, { ...entry.resource, ...entry.extra });
 });
 
 test.each(writes)('design 12, writes: $line', async (entry) => {

@@ -1,11 +1,7 @@
 #!/usr/bin/env node
-import { devCommand } from '../dev/dev.ts';
 import { endOnUncaught, faultsToStderr } from '../shared/runtime/fault.ts';
 /** The one binary: long-running processes and the admin CLI. */
-import { controlPlaneCommand } from './processes/control-plane.ts';
-import { gatewayCommand } from './processes/gateway.ts';
-import { nodeAgentCommand } from './processes/node-agent.ts';
-import { simNodeCommand } from './processes/sim-node.ts';
+import { registerProcesses } from './program.ts';
 import { main } from './run.ts';
 
 // Every file written may contain keys, tokens or tenant data: only its owner may read it.
@@ -15,10 +11,7 @@ process.on('SIGUSR1', () => undefined);
 // Until a process has its own logger.
 endOnUncaught(faultsToStderr);
 
-const exitCode = await main(process.argv.slice(2), (program) => {
-  for (const register of [devCommand, controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand])
-    register(program);
-});
+const exitCode = await main(process.argv.slice(2), registerProcesses);
 process.exitCode = exitCode;
 // A process that was started keeps running. One that failed ends, whatever it still has open: a supervisor waits for its end.
 if (exitCode !== 0)

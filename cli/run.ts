@@ -5,18 +5,11 @@
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
 import { registerAdminCommands } from './admin.ts';
-import {
-  CliError,
-  Exit,
-  type ExitCode,
-  errorText,
-  exitCodes,
-  toCliError,
-  usageError,
-} from './terminal/errors.ts';
+import { Exit, type ExitCode, errorText, exitCodes, toCliError, usageError } from './terminal/errors.ts';
 import { type Io, processIo } from './terminal/io.ts';
 import { commandId, moment, position } from './terminal/options.ts';
 import { formats } from './terminal/render.ts';
+import { helpOf, usageOf, withNext } from './terminal/usage-errors.ts';
 import { withExamples } from './terminal/verbs.ts';
 
 /**
@@ -28,18 +21,32 @@ export async function main(
   extras: (program: Command) => void = () => undefined,
   io: Io = processIo(),
 ): Promise<ExitCode> {
+  const program = buildProgram(io, extras);
   try {
-    const program = buildProgram(io);
-    extras(program);
-    registerAdminCommands(program, io);
     await program.parseAsync(normaliseWaitFlag(argv), { from: 'user' });
     return 0;
   } catch (thrown) {
-    return report(io, thrown);
+    if (thrown instanceof Exit) return thrown.exitCode;
+    // A noun without a verb: commander has printed its help on stderr.
+    if (thrown instanceof CommanderError && thrown.code === 'commander.help')
+      return thrown.exitCode === 0 ? 0 : 2;
+    if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
+    const isUsage = thrown instanceof CommanderError;
+    const error = isUsage ? usageOf(thrown, program, argv) : withNext(toCliError(thrown), program, argv);
+    io.stderr.write(errorText(error));
+    return error.exitCode;
   }
 }
 
-function buildProgram(io: Io): Command {
+/** All commands: what help, the reference page and tests are made from. */
+export function buildProgram(io: Io, extras: (program: Command) => void = () => undefined): Command {
+  const program = emptyProgram(io);
+  extras(program);
+  registerAdminCommands(program, io);
+  return program;
+}
+
+function emptyProgram(io: Io): Command {
   const program = new Command('headgate')
     .description('A multi-tenant inference gateway: its processes and its admin commands.')
     .version(version(), '-V, --version', 'print the version')
@@ -89,7 +96,11 @@ function registerHelp(program: Command, io: Io): void {
       let command = program;
       for (const name of names) {
         const found = command.commands.find((known) => known.name() === name);
-        if (!found) throw usageError(`there is no command ${names.join(' ')}`);
+        if (!found)
+          throw usageError(
+            `there is no command ${names.join(' ')}`,
+            command === program ? 'headgate help' : helpOf(command),
+          );
         command = found;
       }
       command.outputHelp();
@@ -108,28 +119,4 @@ function normaliseWaitFlag(argv: readonly string[]): string[] {
 
 function isDuration(argument: string): boolean {
   return /^\d+(?:\.\d+)?(?:ms|s|m)?$/.test(argument);
-}
-
-function report(io: Io, thrown: unknown): ExitCode {
-  if (thrown instanceof Exit) return thrown.exitCode;
-  // A noun without a verb: commander has printed its help on stderr.
-  if (thrown instanceof CommanderError && thrown.code === 'commander.help')
-    return thrown.exitCode === 0 ? 0 : 2;
-  const error = thrown instanceof CommanderError ? usageOf(thrown) : toCliError(thrown);
-  if (!error) return 0;
-  io.stderr.write(errorText(error));
-  return error.exitCode;
-}
-
-/** Commander's failures are usage errors; help and version end it with exit code 0 and are no failure. */
-function usageOf(error: CommanderError): CliError | undefined {
-  if (error.exitCode === 0) return undefined;
-  const [message = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
-  const hint = rest.join(' ').trim();
-  return new CliError(message, {
-    type: 'Usage',
-    exitCode: 2,
-    why: hint === '' ? [] : [hint],
-    next: 'headgate help, or the command with --help',
-  });
 }

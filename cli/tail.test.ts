@@ -109,7 +109,7 @@ test('--until-end lists to the end without a live connection', async () => {
 });
 
 test.each([
-  ['table', '1  t  no_op  b  -  {}  -\n'],
+  ['table', '1  t  no_op  b wrote nothing\n'],
   ['name', '1\n'],
   ['json', line(1)],
 ])('on a terminal a tail in %s shows a line an event', async (format, text) => {

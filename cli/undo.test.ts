@@ -14,7 +14,7 @@ const commands = [
   { method: 'DELETE', path: '/stacks/stk-a-b-1' },
   { method: 'DELETE', path: '/organisations/newt' },
 ];
-const lines = ['PUT /tiers/Pro {"rank":2}', 'DELETE /stacks/stk-a-b-1', 'DELETE /organisations/newt'];
+const lines = ['PUT /tiers/Pro  rank 2', 'DELETE /stacks/stk-a-b-1', 'DELETE /organisations/newt'];
 let server: AdminServer;
 beforeAll(async () => {
   server = await startAdminServer();

@@ -2,12 +2,13 @@
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import {
   addOptions,
   allowUnsigned,
   connectionLimitsOf,
   distinctGatewayToken,
+  flag,
   isOn,
   type ListenerOptions,
   option,
@@ -54,6 +55,7 @@ const standardPorts = { admin: 8081, console: 8082, play: 8083, stack: 8101, met
 const portMax = 65_535;
 const portsBetweenGateways = 10;
 const gatewaysMax = 100;
+const noDemo = '--no-demo';
 
 export function devCommand(program: Command): void {
   const command = program
@@ -67,7 +69,7 @@ export function devCommand(program: Command): void {
     option('--node <url>', 'inference server for the pool, instead of the simulated ones; may be repeated')
       .argParser((url: string, before: readonly string[]) => [...before, parseUrl(url)])
       .default([]),
-    new Option('--no-demo', 'start with an empty fleet'),
+    flag(noDemo, 'start with an empty fleet'),
     'bind',
     portOption('--port <port>', 'port of the first gateway', portDefault),
     option(
@@ -169,8 +171,13 @@ async function run(options: Options): Promise<void> {
 
 const metricsPortOf = ({ metricsPort, port }: Options): number => metricsPort ?? following(port, 'metrics');
 
+function hasDemo({ demo }: Options): boolean {
+  return !isOn(noDemo, demo ? undefined : true);
+}
+
 /** Members sign in by a button only where nobody but this machine can reach the page. */
-function consoleOf({ bind, port, consolePort, consoleHost, consoleUrl, fleet, demo }: Options) {
+function consoleOf(options: Options) {
+  const { bind, port, consolePort, consoleHost, consoleUrl, fleet } = options;
   const isLocal =
     /^(?:127\.|::1$|localhost$)/.test(bind) && consoleHost.length === 0 && consoleUrl === undefined;
   return {
@@ -178,7 +185,7 @@ function consoleOf({ bind, port, consolePort, consoleHost, consoleUrl, fleet, de
     port: consolePort ?? following(port, 'console'),
     hosts: consoleHost,
     url: consoleUrl,
-    demo: isLocal && demo && fleet === undefined,
+    demo: isLocal && hasDemo(options) && fleet === undefined,
   };
 }
 
@@ -207,7 +214,7 @@ async function bringUp(
   const fleet = await bringUpFleet(admin, {
     fleetFile: options.fleet,
     engines: options.node,
-    demo: options.demo,
+    demo: hasDemo(options),
     firstPort: options.port === 0 ? 0 : firstSimulatedPort,
     controlPlane: base.admin,
     dataDir: base.dataDir,

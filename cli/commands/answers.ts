@@ -1,6 +1,6 @@
 /** Prints the results of writes and reads in the same way for all commands. */
 import type { Query } from '../../admin-client/admin-client.ts';
-import type { Resource } from '../../admin-client/answers.ts';
+import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import { count } from '../terminal/options.ts';
 import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
@@ -41,11 +41,20 @@ export async function showLink(
   session.note(note(String(expiresAt)));
 }
 
-/** Reads and prints a list. */
-export async function showList(session: Session, path: string, view: View, query: Query = {}): Promise<void> {
+/** Reads and prints a list; `extend` adds what another call knows of its items. */
+export async function showList(
+  session: Session,
+  path: string,
+  view: View,
+  query: Query = {},
+  extend?: (items: readonly Resource[]) => Promise<readonly Resource[]>,
+): Promise<void> {
   const api = await session.api();
-  const answer = await api.get(path, query);
-  await session.out.list(answer, view);
+  const answer: Resource = await api.get(path, query);
+  await session.out.list(
+    extend ? { ...answer, items: await extend(resourcesIn(answer, 'items')) } : answer,
+    view,
+  );
   const { next, total } = answer;
   if (typeof next === 'string') session.note(`there are ${String(total)}; the next ones: --after ${next}`);
 }

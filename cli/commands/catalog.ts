@@ -6,12 +6,14 @@ import type { Command } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
 import type { Resource } from '../../admin-client/answers.ts';
+import { affinitySchema } from '../../schemas/names.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, limit, selection } from '../terminal/options.ts';
-import { column, type View } from '../terminal/render.ts';
+import { count, countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
+import { ageColumn, column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
+import { someText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
 import {
   type ListOptions,
@@ -31,7 +33,7 @@ const tierView: View = {
     column('CONCURRENCY', 'concurrency'),
     column('CONTEXT', 'contextTokens'),
     column('TOKENS/MONTH', 'monthlyTokens'),
-    column('MODELS', 'models'),
+    { heading: 'MODELS', cell: ({ models }) => someText(models), isLong: true },
   ],
   name: (resource) => resource['id'] ?? anonymous,
 };
@@ -40,7 +42,7 @@ const modelView: View = {
     column('ID', 'id'),
     column('FAMILY', 'family'),
     column('WEIGHT', 'weight'),
-    column('ADDED', 'added'),
+    ageColumn('ADDED', 'added'),
   ],
   name: (resource) => resource['id'],
 };
@@ -108,7 +110,7 @@ function registerTiers(program: Command, io: Io): void {
       'headgate tier set Pro --requests-per-minute 600 --models echo-small,echo-large',
       'headgate tier set anonymous --free-turns 10',
     )
-    .option('--rank <n>', 'order among the tiers, lowest first', limit)
+    .option('--rank <n>', 'order among the tiers, lowest first', limitIn(0, 1000))
     .option('--requests-per-minute <n>', 'requests per minute', limit)
     .option('--concurrency <n>', 'concurrent requests', limit)
     .option('--context-tokens <n>', 'tokens per request', limit)
@@ -117,7 +119,7 @@ function registerTiers(program: Command, io: Io): void {
     .option(
       '--network-factor <n>',
       'a network has so many times the free turns each day; anonymous only',
-      limit,
+      limitIn(1, 1_000_000),
     )
     .option('--total-requests-per-minute <n>', 'of all visitors together; anonymous only', limit)
     .option('--total-concurrency <n>', 'of all visitors together; anonymous only', limit)
@@ -154,9 +156,9 @@ function registerModels(program: Command, io: Io): void {
   model
     .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
     .option('--family <text>', 'model family')
-    .option('--weight <n>', 'number of requests that one request counts as', count)
-    .option('--affinity <prefix|none>', 'whether prompts that begin alike go to one node')
-    .option('--added <time>', 'time it was added, RFC 3339; now by default')
+    .option('--weight <n>', 'number of requests that one request counts as', countIn(1, 1000))
+    .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinitySchema.options)
+    .option('--added <time>', 'time it was added, RFC 3339; now by default', time)
     .action<ModelOptions>(async (session, options, id) => {
       const api = await session.api();
       const path = route`/models/${id}`;

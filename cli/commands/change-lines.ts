@@ -17,5 +17,19 @@ export function fieldLines(fields: unknown): string[] {
   const isSet = (value: unknown): boolean => value !== null && value !== undefined;
   return list
     .filter(({ before, after }) => isSet(before) || isSet(after))
-    .map(({ field, before, after }) => `    ${cellText(field)}  ${cellText(before)} → ${cellText(after)}`);
+    .map(({ field, before, after }) => {
+      const [was, is] = [before, after].map((value) => cellText(shownValue(String(field), value)));
+      return `    ${cellText(field)}  ${was} → ${is}`;
+    });
+}
+
+/** Rows have lists as JSON, and times as ms since 1970. */
+function shownValue(field: string, value: unknown): unknown {
+  if (typeof value === 'number' && field.endsWith('_at')) return new Date(value).toISOString();
+  if (typeof value !== 'string' || !/^[[{]/.test(value)) return value;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
 }

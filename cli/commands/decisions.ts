@@ -1,17 +1,18 @@
 /** `headgate decisions export`: what the gateways decided, as lines for `replay decide` and `explain --request -`. */
 import type { Command } from 'commander';
-import { CliError, usageError } from '../terminal/errors.ts';
+import { CliError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
+import { sinceMs } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
 
 interface Options {
-  readonly since?: string;
+  /** ms since 1970. */
+  readonly since?: number;
   readonly gateway?: string;
 }
 
 const idleMs = 120_000;
-const unitMs: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 export function registerDecisions(program: Command, io: Io): void {
   noun(program, io, 'decisions', 'recorded decisions of the gateways', 'past', 'headgate decisions export')
@@ -20,23 +21,14 @@ export function registerDecisions(program: Command, io: Io): void {
       'write recorded decisions, one per line; exit 5 names gateways that did not answer',
       'headgate decisions export --since 1h > decisions.jsonl',
     )
-    .option('--since <time>', 'a time (RFC 3339) or an age such as 30m, 1h (default), 1d')
+    .option('--since <time>', 'a time (RFC 3339) or an age such as 30m, 1h (default), 1d', sinceMs)
     .option('--gateway <name>', 'only this gateway')
     .action<Options>(exportDecisions);
 }
 
-/** ms since 1970. */
-function sinceMs(text = '1h'): number {
-  const age = /^(\d{1,6})([smhd])$/.exec(text);
-  if (age) return Date.now() - Number(age[1]) * (unitMs[age[2] ?? ''] ?? 0);
-  const ms = Date.parse(text);
-  if (Number.isNaN(ms)) throw usageError('--since must be a time or an age such as 1h');
-  return ms;
-}
-
 async function exportDecisions(session: Session, { since, gateway }: Options): Promise<void> {
   const api = await session.api();
-  const { pieces } = await api.open('/decisions', { since: sinceMs(since), gateway }, idleMs);
+  const { pieces } = await api.open('/decisions', { since: since ?? sinceMs('1h'), gateway }, idleMs);
   let rest = '';
   const decoder = new TextDecoder();
   for await (const piece of pieces) {

@@ -5,16 +5,17 @@ import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
 import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
-import { Exit, usageError } from '../terminal/errors.ts';
+import { Exit } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
+import { namesOf } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups as helpGroups, verb } from '../terminal/verbs.ts';
 import { type MachineAsked, machineFacts } from './machine-facts.ts';
 import { type ProbeOptions, probeStacks } from './stack-probe.ts';
 
 interface DoctorOptions extends ProbeOptions {
-  readonly only?: string;
-  readonly skip?: string;
+  readonly only?: readonly DoctorGroup[];
+  readonly skip?: readonly DoctorGroup[];
   readonly pre?: boolean;
   readonly strict?: boolean;
   readonly verbose?: boolean;
@@ -42,8 +43,8 @@ export function registerDoctor(program: Command, io: Io): void {
     'headgate doctor --pre',
   ]);
   doctor
-    .option('--only <groups>', `only these groups: ${doctorGroups.join(',')}`)
-    .option('--skip <groups>', 'all but these groups')
+    .option('--only <groups>', `only these groups: ${doctorGroups.join(',')}`, namesOf(doctorGroups))
+    .option('--skip <groups>', 'all but these groups', namesOf(doctorGroups))
     .option(
       '--pre',
       'only what can be checked before an installation: the machine, and the log and certificate of HEADGATE_*',
@@ -65,16 +66,9 @@ const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
 /** Of these groups, what is known before a process runs. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
 
-function groupsOf({ only, skip, pre }: DoctorOptions): readonly DoctorGroup[] {
-  const wanted = pre ? preGroups : (only?.split(',') ?? doctorGroups);
-  const skipped = skip?.split(',') ?? [];
-  const unknown = [...wanted, ...skipped].find((name) => !doctorGroups.some((group) => group === name));
-  if (unknown !== undefined)
-    throw usageError(
-      `there is no group ${unknown}; there are ${doctorGroups.join(', ')}`,
-      'headgate help doctor',
-    );
-  return doctorGroups.filter((group) => wanted.includes(group) && !skipped.includes(group));
+function groupsOf({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup[] {
+  const wanted = pre ? preGroups : (only ?? doctorGroups);
+  return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
 
 /** Where processes run already, their ports are taken by them: only those that are named are tried. */

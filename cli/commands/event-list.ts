@@ -2,17 +2,28 @@
 import type { AdminClient, Query } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
-import { column, type View } from '../terminal/render.ts';
+import { eventText } from '../../schemas/event-sentences.ts';
+import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
+import { cellText } from '../terminal/text.ts';
+
+/** What it did, as the console says it. */
+export function eventOf({ type, data }: Resource): string {
+  return eventText(String(type), data);
+}
+
+/** The same with the reason. */
+export function eventAndWhy(event: Resource): string {
+  return event['why'] === undefined ? eventOf(event) : `${eventOf(event)}: ${cellText(event['why'])}`;
+}
 
 export const eventView: View = {
   columns: [
     column('POSITION', 'position'),
-    column('AT', 'at'),
+    ageColumn('AGE', 'at'),
     column('TYPE', 'type'),
-    column('BY', 'by'),
+    longColumn('BY', 'by'),
     column('VIA', 'via'),
-    column('DATA', 'data'),
-    column('WHY', 'why'),
+    { heading: 'EVENT', cell: eventAndWhy, isLong: true },
   ],
   name: (resource) => resource['position'],
 };

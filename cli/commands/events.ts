@@ -3,18 +3,22 @@ import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { resourcesIn } from '../../admin-client/answers.ts';
+import { eventTypeNames } from '../../schemas/event-sentences.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
-import { CliError } from '../terminal/errors.ts';
+import { CliError, usageError } from '../terminal/errors.ts';
 import { type Io, writePiece } from '../terminal/io.ts';
 import { count, position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
-import { cellText, printableJson } from '../terminal/text.ts';
+import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
 import { changeLines } from './change-lines.ts';
-import { allEvents, type EventQuery, eventView } from './event-list.ts';
+import { allEvents, type EventQuery, eventOf, eventView } from './event-list.ts';
 import type { TailCommandOptions } from './tail.ts';
 
 async function listEvents(session: Session, options: EventQuery): Promise<void> {
+  const { from, to } = options;
+  if (from !== undefined && to !== undefined && from > to)
+    throw usageError(`--from ${from} is later than --to ${to}`, 'headgate help events list');
   const found = await allEvents(await session.api(), options);
   await session.out.list(found, eventView);
   const { historyFrom, historyNext: next } = found;
@@ -30,7 +34,7 @@ export function registerEvents(program: Command, io: Io): void {
     .option('--from <position>', 'first position', position)
     .option('--to <position>', 'last position', position)
     .option('--newest', 'newest first')
-    .option('--type <type>', 'only this type')
+    .choice('--type <type>', 'only this type', eventTypeNames)
     .option('--org <id>', 'only events about this organisation')
     .option('--key <id>', 'only events about this key')
     .option('--stack <id>', 'only events about this stack')
@@ -41,6 +45,7 @@ export function registerEvents(program: Command, io: Io): void {
     .action<EventQuery>(listEvents);
   events
     .verb('show <position>', 'show one commit, and what it did to each row', 'headgate events show 18240')
+    .operand('position', position)
     .action(showCommit);
   events
     .verb(
@@ -50,7 +55,7 @@ export function registerEvents(program: Command, io: Io): void {
       'headgate events tail --from 1 --until-end',
     )
     .option('--from <position>', 'first position; only new events by default', position)
-    .option('--type <type>', 'only this type')
+    .choice('--type <type>', 'only this type', eventTypeNames)
     .option('--until-end', 'stop at the end of the log')
     .action<TailCommandOptions>(async (session, options) => {
       const { tail } = await import('./tail.ts');
@@ -69,7 +74,7 @@ async function showCommit(session: Session, _options: unknown, text: string): Pr
   const lines = [
     `${cellText(answer['position'])}  ${cellText(at)}  by ${cellText(by)}${why === undefined ? '' : ` (${cellText(why)})`}`,
     `command ${cellText(command)}`,
-    ...resourcesIn(answer, 'events').map(({ type, data }) => `${cellText(type)} ${printableJson(data)}`),
+    ...resourcesIn(answer, 'events').map((event) => `${cellText(event['type'])}  ${eventOf(event)}`),
     ...changeLines(resourcesIn(answer, 'changes')),
   ];
   await session.out.lines(lines, answer, answer['position']);

@@ -1,10 +1,10 @@
 /** `headgate explain`: why a request is served or refused, which event made it so, and what would change it. */
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
 import { explanationSchema } from '../../schemas/explanations.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { limit } from '../terminal/options.ts';
+import { amount, moment } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
@@ -31,21 +31,18 @@ export function registerExplain(program: Command, io: Io): void {
     'headgate explain --request req_…',
     'headgate explain --org acme --list',
   ])
-    .option('--key <key-id>', 'a request with this key')
+    .option('--key <id>', 'a request with this key')
     .option('--org <id>', 'a request with any good key of this organisation')
     .option('--visitor', 'a request of a visitor')
     .option('--request <id>', 'a request that was made, by its x-request-id; - reads a line of the journal')
     .option('--model <id>', 'the model asked for')
     .option('--host <host>', 'shared (default) or a stack')
-    .option('--prompt-tokens <n>', 'tokens of the prompt', limit)
-    .option('--max-tokens <n>', 'tokens asked for', limit)
-    .option('--diff <moment>', 'explain what changed since this position or time')
+    .option('--prompt-tokens <n>', 'tokens of the prompt', amount)
+    .option('--max-tokens <n>', 'tokens asked for', amount)
+    .option('--diff <moment>', 'explain what changed since this position or time', moment)
+    .choice('--path <path>', 'kind of request', ['chat', 'messages', 'embeddings', 'models'])
     .option('--list', 'each model at the shared host and at each stack of --org');
-  command.command
-    .addOption(
-      new Option('--path <path>', 'kind of request').choices(['chat', 'messages', 'embeddings', 'models']),
-    )
-    .helpGroup(groups.past);
+  command.command.helpGroup(groups.past);
   command.action<Options>(run);
 }
 

@@ -8,7 +8,7 @@ import { printable } from '../../schemas/printable.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, toCliError, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { moment } from '../terminal/options.ts';
+import { moment, position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { groups, verb } from '../terminal/verbs.ts';
@@ -52,7 +52,9 @@ export function registerFleet(program: Command, io: Io): void {
   verb(program, io, 'undo <position>', 'show the command that takes a commit back; with --yes, run it', [
     'headgate undo 18240',
     'headgate undo 18240 --yes --why mistake',
-  ]).action(undo);
+  ])
+    .operand('position', position)
+    .action(undo);
   verb(program, io, 'export', 'write the current fleet as a fleet file', [
     'headgate export > fleet.yaml',
   ]).action(async (session) => {

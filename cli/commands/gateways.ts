@@ -1,15 +1,15 @@
-/** `headgate gateway` and `headgate status`: the position of every process, and whether their states agree. */
+/** `headgate gateway`: the position of every gateway, and whether their states agree. */
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { column, type Severity, type View } from '../terminal/render.ts';
+import { column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
-import { groups, noun, verb } from '../terminal/verbs.ts';
+import { noun } from '../terminal/verbs.ts';
 import { showList, showResource } from './answers.ts';
 
 const severities: Readonly<Record<string, Severity>> = {
@@ -31,8 +31,8 @@ const gatewayView: View = {
     column('DIGEST', 'digest'),
     { heading: 'SEEN', cell: seconds('seenSeconds') },
     column('WHEN-STALE', 'stalePolicy'),
-    column('HALTED', 'halted'),
-    column('CONFLICT', 'conflict'),
+    longColumn('HALTED', 'halted'),
+    longColumn('CONFLICT', 'conflict'),
     { heading: 'FORGOTTEN', cell: ({ forgotten }) => (forgotten === true ? 'yes' : undefined) },
   ],
   name: (resource) => resource['name'],
@@ -48,7 +48,7 @@ const verificationView: View = {
     column('POSITION', 'position'),
     column('DIGEST', 'digest'),
     column('ROWS', 'rows'),
-    column('DIFFERING', 'differing'),
+    longColumn('DIFFERING', 'differing'),
   ],
   name: (resource) => resource['name'],
 };
@@ -77,12 +77,6 @@ export function registerGateways(program: Command, io: Io): void {
     )
     .option('--data <folder>', "the gateway's data folder; by default those of the context file")
     .action<{ readonly data?: string }>(verifyGateways);
-  verb(program, io, 'status', 'show the log and the control-plane replica that answers', [
-    'headgate status',
-  ]).action((session) =>
-    showResource(session, '/status', { columns: [], name: (resource) => resource['log'] }),
-  );
-  program.commands.find((command) => command.name() === 'status')?.helpGroup(groups.healthy);
 }
 
 async function forgetGateway(session: Session, _options: unknown, name: string): Promise<void> {

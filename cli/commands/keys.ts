@@ -1,12 +1,18 @@
 /** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
 import type { Command } from 'commander';
+import type { Query } from '../../admin-client/admin-client.ts';
+import { AdminError } from '../../admin-client/admin-error.ts';
+import type { Resource } from '../../admin-client/answers.ts';
+import { expiryChoiceSchema, keyStateSchema } from '../../schemas/names.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
 import { durationSeconds } from '../terminal/options.ts';
-import { column, type View } from '../terminal/render.ts';
+import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
+import type { Session } from '../terminal/session.ts';
+import { ageText } from '../terminal/text.ts';
 import { type Noun, noun } from '../terminal/verbs.ts';
-import { outcome, type PageOptions, pageQuery, showList, showResource, withPages } from './answers.ts';
+import { outcome, type PageOptions, pageQuery, showList, withPages } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
@@ -14,17 +20,47 @@ const keyView: View = {
   columns: [
     column('ID', 'id'),
     column('ORGANISATION', 'organisation'),
-    column('NAME', 'name'),
+    longColumn('NAME', 'name'),
     {
       ...column('STATE', 'state'),
       severity: (resource) => (resource['state'] === 'active' ? 'good' : 'warn'),
     },
-    column('EXPIRES', 'expiresAt'),
-    column('CREATED', 'createdAt'),
-    column('BY', 'createdBy'),
+    ageColumn('EXPIRES', 'expiresAt', 'never'),
+    ageColumn('AGE', 'createdAt'),
+    longColumn('BY', 'createdBy'),
+    { heading: 'LAST-USED', cell: lastUsedText },
+    column('REQUESTS-24H', 'requestsOfDay'),
   ],
   name: (resource) => resource['id'],
 };
+
+interface Use {
+  readonly lastUsedAt: string | null;
+  readonly requestsOfDay: number;
+}
+type Uses = ReadonlyMap<unknown, Use>;
+
+/** What the console says of a key, too. Undefined for the past, and where usage cannot be read now: the keys can. */
+async function usesOf(session: Session, query: Query): Promise<Uses | undefined> {
+  if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
+  try {
+    const { items } = await (await session.api()).get('/usage/keys', query);
+    return new Map(items.map(({ key, lastUsedAt, requestsOfDay }) => [key, { lastUsedAt, requestsOfDay }]));
+  } catch (error) {
+    if (!(error instanceof AdminError) || error.type === 'Interrupted') throw error;
+    session.note(`when keys were last used is not known: ${error.message}`);
+    return undefined;
+  }
+}
+
+function useIn(uses: Uses | undefined, { id }: Resource): Use | undefined {
+  return uses && (uses.get(id) ?? { lastUsedAt: null, requestsOfDay: 0 });
+}
+
+function lastUsedText({ lastUsedAt }: Resource): string {
+  if (lastUsedAt === undefined) return '-';
+  return lastUsedAt === null ? 'never' : ageText(lastUsedAt);
+}
 
 interface CreateOptions {
   readonly org: string;
@@ -45,14 +81,27 @@ export function registerKeys(program: Command, io: Io): void {
         'headgate key list --text billing --sort=-createdAt --limit 20',
       )
       .option('--org <id>', 'only this organisation')
-      .option('--state <state>', 'active, revoked or expired'),
+      .choice('--state <state>', 'only keys in this state', keyStateSchema.options),
   ).action<PageOptions & { readonly org?: string; readonly state?: string }>(
-    (session, { org, state, ...page }) =>
-      showList(session, '/keys', keyView, { organisation: org, state, ...pageQuery(page) }),
+    async (session, { org, state, ...page }) => {
+      const query = { organisation: org, state, ...pageQuery(page) };
+      const withUses = async (keys: readonly Resource[]): Promise<Resource[]> => {
+        const uses = keys.length === 0 ? undefined : await usesOf(session, query);
+        return keys.map((key) => ({ ...key, ...useIn(uses, key) }));
+      };
+      await showList(session, '/keys', keyView, query, withUses);
+    },
   );
   key
     .verb('get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…')
-    .action((session, _options, id) => showResource(session, route`/keys/${id}`, keyView));
+    .action(async (session, _options, id) => {
+      const key: Resource = await (await session.api()).get(route`/keys/${id}`);
+      const { organisation } = key;
+      const uses = await usesOf(session, { organisation: String(organisation) });
+      const use = useIn(uses, key);
+      const isNever = use?.lastUsedAt === null && session.out.format === 'table';
+      await session.out.resource({ ...key, ...use, ...(isNever && { lastUsedAt: 'never' }) }, keyView);
+    });
   registerRevoke(key);
 }
 
@@ -66,7 +115,7 @@ function registerCreate(key: Noun): void {
     )
     .required('--org <id>', 'organisation of the key')
     .required('--name <text>', 'what the key is used for')
-    .required('--expires <choice>', 'never, 30d, 90d or 1y')
+    .choice('--expires <choice>', 'when it expires', expiryChoiceSchema.options, true)
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       const api = await session.api();

@@ -2,12 +2,14 @@
 import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
+import { dialectSchema, nodeStateSchema } from '../../schemas/names.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, place } from '../terminal/options.ts';
-import { column, type Severity, type View } from '../terminal/render.ts';
+import { ageColumn, column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
+import { someText } from '../terminal/text.ts';
 import { groups, type Noun, noun, verb, withExamples } from '../terminal/verbs.ts';
 import {
   type ListOptions,
@@ -25,15 +27,13 @@ const nodeView: View = {
     column('ID', 'id'),
     { heading: 'PLACE', cell: placeText },
     { heading: 'STATE', cell: stateText, severity: stateSeverity },
-    { heading: 'AGE', cell: ({ changedAt }) => ageText(changedAt) },
-    column('REASON', 'reason'),
-    column('OWNER', 'owner'),
-    column('GEN', 'generation'),
+    ageColumn('AGE', 'changedAt'),
+    longColumn('REASON', 'reason'),
     column('IN-FLIGHT', 'inFlight'),
-    column('LOADED', 'loaded'),
-    { heading: 'INSTALLING', cell: installsText },
+    { heading: 'LOADED', cell: ({ loaded }) => someText(loaded), isLong: true },
+    { heading: 'INSTALLING', cell: installsText, isLong: true },
     column('DIALECT', 'dialect'),
-    column('URL', 'url'),
+    longColumn('URL', 'url'),
   ],
   name: (resource) => resource['id'],
 };
@@ -42,7 +42,7 @@ const tokenView: View = {
     column('ID', 'id'),
     column('NODE', 'node'),
     column('STATE', 'state'),
-    column('CREATED', 'createdAt'),
+    ageColumn('AGE', 'createdAt'),
   ],
   name: (resource) => resource['id'],
 };
@@ -54,14 +54,6 @@ function placeText(resource: Resource): string {
 function stateText(resource: Resource): 'up' | 'drained' | 'down' {
   if (resource['drained'] === true) return 'drained';
   return resource['up'] === true ? 'up' : 'down';
-}
-/** Time in the current state; empty before the first report. */
-function ageText(changedAt: unknown): string {
-  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(String(changedAt))) / 1000));
-  if (Number.isNaN(seconds)) return '';
-  if (seconds < 120) return `${seconds}s`;
-  if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
-  return seconds < 172_800 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`;
 }
 function installsText(resource: Resource): string {
   const installs = resourcesIn(resource, 'installs');
@@ -91,7 +83,7 @@ export function registerNodes(program: Command, io: Io): void {
   withPages(
     node
       .verb('list', 'list nodes', 'headgate node list', 'headgate node list --state down')
-      .option('--state <state>', 'up, down or drained'),
+      .choice('--state <state>', 'only nodes in this state', nodeStateSchema.options),
   ).action<PageOptions & { readonly state?: string }>((session, { state, ...page }) =>
     showList(session, '/nodes', nodeView, { state, ...pageQuery(page) }),
   );
@@ -131,11 +123,11 @@ function registerRegister(node: Noun): void {
       'headgate node register a1 --place organisation:acme --url http://10.0.0.6:8080 --dialect llamacpp --agent',
     )
     .required('--url <url>', 'base URL of the inference server')
-    .required('--dialect <dialect>', 'vllm, sglang, llamacpp or ollama')
+    .choice('--dialect <dialect>', 'API of the inference server', dialectSchema.options, true)
     .option('--agent', 'an agent reports its health; otherwise the control plane probes it')
     .option('--credential <name>', 'name of its credential in the --node-credentials folder of the gateways')
     .repeated('--served <model=name>', 'name of a model in the engine; may be repeated');
-  register.command.requiredOption('--place <place>', 'pool, stack:ID or organisation:ID', place);
+  register.required('--place <place>', 'pool, stack:ID or organisation:ID', place);
   register.action<RegisterOptions>(async (session, options, id) => {
     const { place: at, url, dialect, agent, credential, served } = options;
     const body = {

@@ -4,8 +4,9 @@ import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import { Exit } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
-import { cellText, printableJson } from '../terminal/text.ts';
+import { cellText } from '../terminal/text.ts';
 import { changeLines } from './change-lines.ts';
+import { eventOf } from './event-list.ts';
 
 /** Exit 0: the same; 1: something differs. */
 export async function diffMoments(session: Session, from: string, to: string | undefined): Promise<void> {
@@ -26,9 +27,9 @@ export async function undo(session: Session, _options: unknown, text: string): P
   const commands = commandsOf(inverse);
   if (!session.globals.yes && !session.globals.dryRun) {
     const commit = await api.get(`/events/${of}`);
-    const types = resourcesIn(commit, 'events').map(({ type }) => cellText(type));
+    const events = resourcesIn(commit, 'events').map(eventOf);
     const lines = [
-      `to take back ${of}  ${types.join(', ')}  by ${cellText(commit['by'])}:`,
+      `to take back ${of}: ${cellText(commit['by'])} ${events.join(', ')}`,
       ...commands.map((command) => `  ${commandLine(command)}`),
       ...changeLines(resourcesIn(commit, 'changes').map(reversed)),
     ];
@@ -61,7 +62,7 @@ const removesOwner = ({ method, path }: Resource): boolean =>
   method === 'DELETE' && /^\/(?:organisations|stacks)\/[^/]+$/.test(String(path));
 
 function commandLine({ method, path, body }: Resource): string {
-  return `${cellText(method)} ${cellText(path)}${body === undefined ? '' : ` ${printableJson(body)}`}`;
+  return `${cellText(method)} ${cellText(path)}${body === undefined ? '' : `  ${cellText(body)}`}`;
 }
 
 const opposite: Readonly<Record<string, string>> = { create: 'remove', remove: 'create' };

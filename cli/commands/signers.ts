@@ -6,7 +6,7 @@ import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { column, type View } from '../terminal/render.ts';
+import { column, longColumn, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
@@ -15,8 +15,8 @@ import { printWriteResult, showList } from './answers.ts';
 const signerView: View = {
   columns: [
     column('FINGERPRINT', 'fingerprint'),
-    column('REPLICAS', 'replicas'),
-    column('PUBLIC-KEY', 'publicKey'),
+    longColumn('REPLICAS', 'replicas'),
+    longColumn('PUBLIC-KEY', 'publicKey'),
   ],
   name: (resource) => resource['fingerprint'],
 };

@@ -7,13 +7,14 @@
 import WebSocket from 'ws';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
+import { printable } from '../../schemas/printable.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import type { Renderer } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
-import { allEvents, eventView } from './event-list.ts';
+import { allEvents, eventAndWhy, eventView } from './event-list.ts';
 
 /** Selects the events of a tail. */
 export interface TailCommandOptions {
@@ -63,8 +64,12 @@ export async function tail(
 
 /** One line for each event. */
 async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
-  const cells = eventView.columns.map(({ cell }) => cellText(cell(event)));
-  const text = { table: cells.join('  '), name: cellText(eventView.name(event)) };
+  const { position, at, type, by } = event;
+  const sentence = `${cellText(by)} ${printable(eventAndWhy(event))}`;
+  const text = {
+    table: [position, at, type].map(cellText).concat(sentence).join('  '),
+    name: cellText(eventView.name(event)),
+  };
   switch (out.format) {
     case 'table':
     case 'name':

@@ -1,10 +1,11 @@
 /** `headgate org` and `headgate member`: organisations, and the people who may act for them. */
 import type { Command } from 'commander';
+import { roleSchema } from '../../schemas/names.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { longSeconds } from '../terminal/options.ts';
-import { column, type View } from '../terminal/render.ts';
+import { day, linkSeconds } from '../terminal/options.ts';
+import { column, longColumn, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import { type Noun, noun } from '../terminal/verbs.ts';
 import {
@@ -20,7 +21,7 @@ import {
 const organisationView: View = {
   columns: [
     column('ID', 'id'),
-    column('NAME', 'name'),
+    longColumn('NAME', 'name'),
     column('TIER', 'tier'),
     column('ANCHOR', 'anchor'),
     {
@@ -65,7 +66,7 @@ function registerOrganisations(program: Command, io: Io): void {
     .verb('create <id>', 'create an organisation', 'headgate org create acme --name Acme --tier Platinum')
     .required('--name <text>', 'display name')
     .option('--tier <tier>', 'plan; without one the organisation may not use inference')
-    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today by default')
+    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today by default', day)
     .action<OrganisationOptions>(async (session, { name, tier, anchor }, id) => {
       const body = { id, name, ...(tier && { tier }), ...(anchor && { anchor }) };
       const resource = await (await session.api()).write('POST', '/organisations', body);
@@ -84,7 +85,11 @@ function registerOrganisations(program: Command, io: Io): void {
     .option('--name <text>', 'display name')
     .option('--tier <tier>', 'plan')
     .option('--no-tier', 'remove the plan')
-    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD')
+    .option(
+      '--anchor <day>',
+      'first day of a billing period, YYYY-MM-DD; what is used of the present one no longer counts, so it needs --force',
+      day,
+    )
     .action<OrganisationOptions>(async (session, options, id) => {
       const body = organisationChanges(options);
       const resource = await (await session.api()).write('PATCH', route`/organisations/${id}`, body);
@@ -134,7 +139,7 @@ function registerMembers(program: Command, io: Io): void {
   );
   member
     .verb('set <org> <person>', 'add a member or change a role', 'headgate member set acme ana --role owner')
-    .required('--role <role>', 'owner, admin, approver, member or viewer')
+    .choice('--role <role>', 'role of the person', roleSchema.options, true)
     .action<{ readonly role: string }>(async (session, { role }, org, person) => {
       const path = route`/organisations/${org}/members/${person}`;
       const resource = await (await session.api()).write('PUT', path, { role });
@@ -167,7 +172,7 @@ function registerLinks(member: Noun): void {
     )
     .required('--org <id>', 'organisation of the member')
     .required('--person <id>', 'the member')
-    .option('--expires <duration>', 'how long the link is valid, 60s to 30d; 7d by default', longSeconds)
+    .option('--expires <duration>', 'how long the link is valid, 60s to 30d; 7d by default', linkSeconds)
     .action<LinkOptions>(async (session, { org, person, expires }) => {
       const path = route`/organisations/${org}/members/${person}/link`;
       const body = expires === undefined ? {} : { seconds: expires };
@@ -182,8 +187,8 @@ function registerLinks(member: Noun): void {
       'headgate member invite --org acme --role member --expires 7d',
     )
     .required('--org <id>', 'organisation that invites')
-    .required('--role <role>', 'owner, admin, approver, member or viewer')
-    .option('--expires <duration>', 'how long the link is valid, 60s to 30d; 7d by default', longSeconds)
+    .choice('--role <role>', 'role of the person', roleSchema.options, true)
+    .option('--expires <duration>', 'how long the link is valid, 60s to 30d; 7d by default', linkSeconds)
     .action<InviteOptions>(async (session, { org, role, expires }) => {
       const path = route`/organisations/${org}/invitations`;
       const body = { role, ...(expires !== undefined && { seconds: expires }) };

@@ -1,7 +1,7 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { availableParallelism } from 'node:os';
 import { setFlagsFromString } from 'node:v8';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { requiredSecret, SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
@@ -45,10 +45,13 @@ interface Options extends ReplicaOptions {
   readonly advertise?: string;
 }
 
-function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
-  const [stack, port] = value.split('=');
-  if (!stack || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
-  return [...before, { stack, port: parsePort(port) }];
+function stackPorts(value: string, before: readonly StackPort[] = []): StackPort[] {
+  const added = value.split(',').map((pair) => {
+    const [stack, port] = pair.split('=');
+    if (!stack || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
+    return { stack, port: parsePort(port) };
+  });
+  return [...before, ...added];
 }
 
 /** One in so many; 0 for none. */
@@ -83,8 +86,8 @@ export function gatewayCommand(program: Command): void {
     'maxConnectionsPerAddress',
     option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'),
     option('--stack-domain <name>', 'a stack has the host STACK.<name>').default('localhost'),
-    new Option('--stack-port <stack=port>', 'port that serves one stack; may be repeated')
-      .argParser(stackPort)
+    option('--stack-port <stack=port>', 'port that serves one stack, whatever the host; may be repeated')
+      .argParser(stackPorts)
       .default([]),
     option('--play-port <port>', 'port of the page for visitors; none where it is left out').argParser(
       parsePort,
@@ -106,10 +109,7 @@ export function gatewayCommand(program: Command): void {
     )
       .argParser(decisionsKept)
       .default(1, 'all'),
-    new Option(
-      '--cache-salt <on|off>',
-      'whether requests to the pool keep the prefix caches of tenants apart',
-    )
+    option('--cache-salt <on|off>', 'whether requests to the pool keep the prefix caches of tenants apart')
       .choices(['on', 'off'])
       .default('on'),
     'nodeCredentials',

@@ -40,7 +40,7 @@ function notBlank(text: string): string {
 }
 
 /** A flag without a value. Its variable counts if it is `true` or `1`: see isOn. */
-function flag(flags: string, description: string): Option {
+export function flag(flags: string, description: string): Option {
   return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
 }
 
@@ -145,7 +145,7 @@ const common = {
   name: () =>
     option('--name <name>', 'name of this process, unique in the fleet')
       .argParser(parseName)
-      .default(hostname()),
+      .default(hostname(), 'the name of the host'),
   bind: () => option('--bind <address>', 'address to listen on').default('127.0.0.1'),
   metricsBind: () =>
     option('--metrics-bind <address>', 'address of the health and metrics listener').default(loopback),

@@ -1,4 +1,4 @@
-/** Parsers of option values. Each throws commander's own error, which becomes exit 2. */
+/** Parsers of option values. Each throws commander's own error, which names the option and becomes exit 2. */
 import { InvalidArgumentError } from 'commander';
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 
@@ -25,16 +25,61 @@ export function count(text: string): number {
   return wholeNumber(text, 1);
 }
 
-/** A limit: a whole number from 0, or `none` for unlimited. */
-export function limit(text: string): number | 'none' {
-  return text === 'none' ? 'none' : wholeNumber(text, 0);
+/** A number of tokens from 0. */
+export function amount(text: string): number {
+  return wholeNumber(text, 0);
 }
 
-function wholeNumber(text: string, least: number): number {
+/** A limit: a whole number from 0, or `none` for unlimited. */
+export function limit(text: string): number | 'none' {
+  return limitIn(0)(text);
+}
+
+/** The same within bounds. */
+export function limitIn(least: number, most?: number): (text: string) => number | 'none' {
+  return (text) => (text === 'none' ? 'none' : wholeNumber(text, least, most, ', or none'));
+}
+
+/** A whole number within bounds. */
+export function countIn(least: number, most: number): (text: string) => number {
+  return (text) => wholeNumber(text, least, most);
+}
+
+/** Tokens that are added, or with a minus taken away. */
+export function signedAmount(text: string): number {
+  if (!/^[+-]?\d{1,12}$/.test(text))
+    throw new InvalidArgumentError('It must be a whole number, such as 1000 or -1000.');
+  return Number(text);
+}
+
+function wholeNumber(text: string, least: number, most = Number.MAX_SAFE_INTEGER, or = ''): number {
   const number = Number(text);
-  if (!/^\d+$/.test(text) || !Number.isSafeInteger(number) || number < least)
-    throw new InvalidArgumentError(`It must be a whole number, ${least} or more.`);
-  return number;
+  if (/^\d+$/.test(text) && number >= least && number <= most) return number;
+  const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
+  throw new InvalidArgumentError(`It must be a whole number, ${range}${or}.`);
+}
+
+/** A day of the calendar. */
+export function day(text: string): string {
+  const ms = /^\d{4}-\d{2}-\d{2}$/.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== text)
+    throw new InvalidArgumentError('It must be a day, YYYY-MM-DD.');
+  return text;
+}
+
+/** A time in UTC, RFC 3339. */
+export function time(text: string): string {
+  if (!/^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/.test(text) || Number.isNaN(Date.parse(text)))
+    throw new InvalidArgumentError('It must be a time in UTC, such as 2026-11-22T08:00:00Z.');
+  return text;
+}
+
+/** A time, or an age such as `30m`, in ms since 1970. */
+export function sinceMs(text: string): number {
+  const age = /^(\d{1,6})([smhd])$/.exec(text);
+  const ms = age ? Date.now() - longSeconds(text) * 1000 : Date.parse(text);
+  if (!Number.isNaN(ms)) return ms;
+  throw new InvalidArgumentError('It must be a time, or an age such as 30m, 1h or 1d.');
 }
 
 const unitSeconds: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60 };
@@ -51,10 +96,26 @@ export function durationSeconds(text: string): number {
 const longUnitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 
 /** `7d`, `12h`, `30m` or `90s`, in seconds. */
-export function longSeconds(text: string): number {
+function longSeconds(text: string): number {
   const match = /^(\d{1,7})([smhd])$/.exec(text);
-  if (!match) throw new InvalidArgumentError('It must be a duration such as 7d or 12h.');
-  return Number(match[1]) * (longUnitSeconds[match[2] ?? 's'] ?? 1);
+  return match ? Number(match[1]) * (longUnitSeconds[match[2] ?? 's'] ?? 1) : Number.NaN;
+}
+
+/** How long a sign-in link is valid, in seconds. */
+export function linkSeconds(text: string): number {
+  const seconds = longSeconds(text);
+  if (!(seconds >= 60 && seconds <= 30 * 86_400))
+    throw new InvalidArgumentError('It must be a duration such as 7d or 12h, from 60s to 30d.');
+  return seconds;
+}
+
+/** Some of these names, separated by commas. */
+export function namesOf<Name extends string>(known: readonly Name[]): (text: string) => Name[] {
+  return (text) => {
+    const names = text.split(',');
+    if (names.every((name) => known.some((each) => each === name))) return names as Name[];
+    throw new InvalidArgumentError(`It must be some of ${known.join(', ')}, separated by commas.`);
+  };
 }
 
 /** `a,b,c` as a list, `*` as it is. */

@@ -7,7 +7,7 @@ import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
 import { printable } from '../../schemas/printable.ts';
 import { type Io, writeAll } from './io.ts';
-import { cellText, printableJson } from './text.ts';
+import { ageText, amountText, cellText, printableJson } from './text.ts';
 
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
@@ -17,6 +17,8 @@ export interface Column {
   cell(resource: Resource): unknown;
   /** Decides the colour; the text alone must also distinguish the states. */
   severity?(resource: Resource): Severity;
+  /** Its text is cut where the table would be wider than a screen; JSON and the resource alone have it whole. */
+  readonly isLong?: boolean;
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
 
@@ -28,6 +30,18 @@ type Style = NonNullable<Severity> | 'faint' | 'strong';
 const formatOf = { good: 'green', warn: 'yellow', bad: 'red', faint: 'dim', strong: 'bold' } as const;
 /** Narrower ones are treated as if they had these. */
 const columnsMin = 40;
+/** Of a table. */
+const widthMax = 160;
+/** What a cell that is cut keeps. */
+const cutMin = 10;
+/** Members with numbers that are copied into commands, or count nothing. */
+const plainMembers: ReadonlySet<string> = new Set([
+  'position',
+  'applied',
+  'divergedAt',
+  'generation',
+  'foldVersion',
+]);
 
 /** How a kind of resource is printed. */
 export interface View {
@@ -38,7 +52,21 @@ export interface View {
 
 /** A column that shows one member. */
 export function column(heading: string, member: string): Column {
-  return { heading, cell: (resource) => resource[member] };
+  return { heading, cell: (resource) => memberText(member, resource[member]) };
+}
+
+/** The same, of texts that may be long. */
+export function longColumn(heading: string, member: string): Column {
+  return { ...column(heading, member), isLong: true };
+}
+
+/** A column with the time since a moment, or until it. The resource alone has the moment. */
+export function ageColumn(heading: string, member: string, none = '-'): Column {
+  return { heading, cell: ({ [member]: at }) => (at === null || at === undefined ? none : ageText(at)) };
+}
+
+function memberText(member: string, value: unknown): string {
+  return plainMembers.has(member.split('.').at(-1) ?? '') ? cellText(value) : amountText(value);
 }
 
 export class Renderer {
@@ -58,7 +86,7 @@ export class Renderer {
     const items = resourcesIn(answer, 'items');
     switch (this.format) {
       case 'table':
-        return this.#out(this.#table(items, view.columns));
+        return this.#out(this.#text(this.table(items, view.columns)));
       case 'name':
         return this.#out(items.map((item) => `${cellText(view.name(item))}\n`).join(''));
       case 'jsonl':
@@ -76,7 +104,7 @@ export class Renderer {
     const members = Object.entries(resource).flatMap(([member, value]) => flattened(member, value));
     const width = Math.max(0, ...members.map(([member]) => member.length));
     const lines = members.map(
-      ([member, value]) => `${printable(member).padEnd(width)}  ${cellText(value)}\n`,
+      ([member, value]) => `${printable(member).padEnd(width)}  ${memberText(member, value)}\n`,
     );
     return this.#out(lines.join(''));
   }
@@ -91,8 +119,7 @@ export class Renderer {
   async lines(lines: readonly Line[], document: Resource, name: unknown): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
     if (this.format !== 'table') return this.document(document);
-    const texts = lines.map((line) => (typeof line === 'string' ? [line] : line));
-    return this.#out(texts.map((parts) => `${parts.map((part) => this.#part(part)).join('')}\n`).join(''));
+    return this.#out(this.#text(lines));
   }
 
   /** One document in the chosen machine-readable format; JSON if the format is `table`. */
@@ -105,24 +132,23 @@ export class Renderer {
     return writeAll(this.#io.stdout, text);
   }
 
-  #table(items: readonly Resource[], columns: readonly Column[]): string {
-    const rows = items.map((item) => columns.map(({ cell }) => cellText(cell(item))));
+  /** The rows of a table below its headings, to be printed among other lines. */
+  table(items: readonly Resource[], columns: readonly Column[]): Line[] {
+    const rows = items.map((item) => columns.map(({ cell }) => amountText(cell(item))));
     const headings = columns.map(({ heading }) => heading);
-    const widths = headings.map((heading, at) =>
-      Math.max(heading.length, ...rows.map((row) => [...(row[at] ?? '')].length)),
-    );
-    const line = (cells: readonly string[], paint: (text: string, at: number) => string): string =>
-      cells
-        .map((cell, at) => {
-          const last = at === cells.length - 1;
-          const padding = last ? 0 : (widths[at] ?? 0) - [...cell].length + 2;
-          return paint(cell, at) + ' '.repeat(padding);
-        })
-        .join('');
-    const body = items.map((item, index) =>
-      line(rows[index] ?? [], (text, at) => this.#paint(text, columns[at]?.severity?.(item))),
-    );
-    return [line(headings, (text) => text), ...body].map((text) => `${text}\n`).join('');
+    const widths = fitted(columns, [headings, ...rows]);
+    const line = (cells: readonly string[], item?: Resource): Line =>
+      cells.flatMap((cell, at): Part[] => {
+        const text = cut(cell, widths[at] ?? 0);
+        const padding = at === cells.length - 1 ? '' : ' '.repeat((widths[at] ?? 0) - [...text].length + 2);
+        return [{ text, style: item && columns[at]?.severity?.(item) }, padding];
+      });
+    return [line(headings), ...rows.map((row, index) => line(row, items[index]))];
+  }
+
+  #text(lines: readonly Line[]): string {
+    const texts = lines.map((line) => (typeof line === 'string' ? [line] : line));
+    return texts.map((parts) => `${parts.map((part) => this.#part(part)).join('')}\n`).join('');
   }
 
   #part(part: Part): string {
@@ -136,11 +162,37 @@ export class Renderer {
   }
 }
 
-/** A member of a resource; the members of an object get lines of their own, as `place.kind`. */
+/** A member of a resource; the members of an object get lines of their own, as `place.kind`, and so do objects of a list. */
 function flattened(member: string, value: unknown): (readonly [string, unknown])[] {
   if (value === undefined) return [];
+  if (Array.isArray(value) && value.some((one) => typeof one === 'object'))
+    return value.map((one) => [member, one]);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return [[member, value]];
-  return Object.entries(value).map(([inner, part]) => [`${member}.${inner}`, part]);
+  return Object.entries(value).flatMap(([inner, part]) => flattened(`${member}.${inner}`, part));
+}
+
+/** The width of each column: long ones give way, the widest first, until the table fits. */
+function fitted(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
+  const widths = columns.map((_, at) =>
+    rows.reduce((most, row) => Math.max(most, [...(row[at] ?? '')].length), 0),
+  );
+  const least = columns.map(({ heading }) => Math.max(cutMin, heading.length));
+  let excess = widths.reduce((sum, width) => sum + width, 2 * (widths.length - 1)) - widthMax;
+  for (; excess > 0; excess--) {
+    const room = columns.map(({ isLong }, at) => (isLong ? (widths[at] ?? 0) - (least[at] ?? 0) : 0));
+    const widest = columns.reduce(
+      (best, _, at) => ((room[at] ?? 0) > 0 && (widths[at] ?? 0) > (widths[best] ?? -1) ? at : best),
+      -1,
+    );
+    if (widest === -1) return widths;
+    widths[widest] = (widths[widest] ?? 0) - 1;
+  }
+  return widths;
+}
+
+function cut(text: string, width: number): string {
+  const characters = [...text];
+  return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`;
 }
 
 /** YAML in which every string with an unsafe character is in double quotes and escaped. */

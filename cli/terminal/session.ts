@@ -9,6 +9,7 @@ import { toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
+import { wordsOf } from './usage-errors.ts';
 
 /** The options that every command takes. */
 export interface Globals {
@@ -103,8 +104,7 @@ const presentOnly: ReadonlySet<string> = new Set([
 const withPast: ReadonlySet<string> = new Set(['replay decide']);
 
 function refusePast(command: Command, { at }: Globals): void {
-  const names = [command.name()];
-  for (let up = command.parent; up?.parent; up = up.parent) names.unshift(up.name());
+  const names = wordsOf(command);
   const known = [names[0], names.slice(0, 2).join(' ')].find((name) => presentOnly.has(name ?? ''));
   if (at !== undefined && known !== undefined && !withPast.has(names.join(' ')))
     throw usageError(`${names.join(' ')} has no past: leave out --at`);

@@ -1,7 +1,7 @@
 /**
  * Builds uniform nouns and verbs: help that starts with examples, and one way to declare an action.
  */
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import type { Io } from './io.ts';
 import { action, type Work } from './session.ts';
 
@@ -25,7 +25,11 @@ export interface Noun {
 export interface Verb {
   readonly command: Command;
   option(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
-  required(flags: string, summary: string): Verb;
+  required(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
+  /** An option with one of a few values; others are refused with these. */
+  choice(flags: string, summary: string, values: readonly string[], isRequired?: boolean): Verb;
+  /** What an operand of the signature may be: one of these, or what can be parsed. Its text is passed on as it is. */
+  operand(name: string, allowed: readonly string[] | ((text: string) => unknown)): Verb;
   repeated(flags: string, summary: string): Verb;
   action<Options>(work: Work<Options>): void;
 }
@@ -73,8 +77,23 @@ export function verb(
       else command.option(flags, text);
       return self;
     },
-    required: (flags, text) => {
-      command.requiredOption(flags, text);
+    required: (flags, text, parse) => {
+      if (parse) command.requiredOption(flags, text, parse);
+      else command.requiredOption(flags, text);
+      return self;
+    },
+    choice: (flags, text, values, isRequired = false) => {
+      command.addOption(new Option(flags, text).choices(values).makeOptionMandatory(isRequired));
+      return self;
+    },
+    operand: (name, allowed) => {
+      const found = command.registeredArguments.find((argument) => argument.name() === name);
+      if (typeof allowed !== 'function') found?.choices(allowed);
+      else
+        found?.argParser((text) => {
+          allowed(text);
+          return text;
+        });
       return self;
     },
     repeated: (flags, text) => {

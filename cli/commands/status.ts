@@ -1,0 +1,173 @@
+/** `headgate status`: whether the fleet is in sync, its nodes are up and what is refused, each with the next step. */
+import { type Command, Option } from 'commander';
+import type { AdminClient } from '../../admin-client/admin-client.ts';
+import { AdminError } from '../../admin-client/admin-error.ts';
+import type { AdminResponse, GatewayStatus, LiveNodeResource } from '../../schemas/admin.ts';
+import { grouped } from '../../schemas/grouped.ts';
+import type { Io } from '../terminal/io.ts';
+import type { Line } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { groups, verb } from '../terminal/verbs.ts';
+
+type Replica = AdminResponse<'GET /status'>;
+type Refused = AdminResponse<'GET /activity'>;
+type Findings = AdminResponse<'GET /doctor'>;
+/** What a person may know of: a part that could not be read says why. */
+type Known<Answer> = Answer | AdminError;
+
+const labelWidth = 10;
+/** Of gateways, nodes, refusals. */
+const shownMax = 5;
+/** The refusals are those that the gateways report: one that does not answer is not waited for. */
+const activityMs = 5000;
+
+export function registerStatus(program: Command, io: Io): void {
+  const status = verb(program, io, 'status', 'show whether all is in sync and up, and what is refused', [
+    'headgate status',
+    'headgate status --digests',
+  ]);
+  status.command
+    .addOption(new Option('--digests', 'also the digest of each table'))
+    .helpGroup(groups.healthy);
+  status.action<{ readonly digests?: boolean }>(show);
+}
+
+async function show(session: Session, { digests }: { readonly digests?: boolean }): Promise<void> {
+  const api = await session.api();
+  const replica = await api.get('/status');
+  const lines = session.out.format === 'table' ? await linesOf(session, api, replica) : [];
+  await session.out.lines([...lines, ...(digests ? digestLines(replica) : [])], replica, replica.log);
+}
+
+async function linesOf(session: Session, api: AdminClient, replica: Replica): Promise<Line[]> {
+  const log = [
+    labelled(
+      'log',
+      `${replica.log ?? 'none yet'}, position ${replica.position}, asked of ${replica.replica}`,
+    ),
+    ...(replica.halted === undefined
+      ? []
+      : [bad('halted', replica.halted), next('headgate doctor --only log')]),
+  ];
+  // The rest is of the present alone.
+  if (session.globals.at !== undefined) return log;
+  const [gateways, nodes, refused, findings] = await Promise.all([
+    known(api.get('/gateways')),
+    known(api.get('/nodes')),
+    known(api.get('/activity', {}, activityMs)),
+    known(api.get('/doctor')),
+  ]);
+  return [
+    ...log,
+    ...partLines('gateways', gateways, ({ items }) => gatewayLines(items, replica.position)),
+    ...partLines('nodes', nodes, ({ items }) => nodeLines(items)),
+    ...partLines('refused', refused, refusedLines),
+    ...partLines('doctor', findings, doctorLines),
+  ];
+}
+
+async function known<Answer>(asked: Promise<Answer>): Promise<Known<Answer>> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof AdminError && error.type !== 'Interrupted') return error;
+    throw error;
+  }
+}
+
+function partLines<Answer extends object>(
+  label: string,
+  part: Known<Answer>,
+  show: (answer: Answer) => Line[],
+): Line[] {
+  if (part instanceof AdminError) return [labelled(label, `not known: ${part.message}`)];
+  return show(part);
+}
+
+function gatewayLines(gateways: readonly GatewayStatus[], position: number): Line[] {
+  if (gateways.length === 0)
+    return [bad('gateways', 'none has reported: nobody is served'), next('headgate gateway --help')];
+  const behind = gateways.filter(({ state }) => state !== 'SYNCED');
+  const inSync = gateways.length - behind.length;
+  if (behind.length === 0)
+    return [good('gateways', `${ratio(inSync, gateways.length)} in sync at position ${position}`)];
+  return [
+    bad('gateways', `${ratio(inSync, gateways.length)} in sync`),
+    ...some(behind, ({ name, state, applied, halted, conflict }) => {
+      const why = halted ?? conflict;
+      return `${name}  ${state} at position ${applied}${why === undefined ? '' : `: ${why}`}`;
+    }),
+    next('headgate doctor --only gateways'),
+  ];
+}
+
+function nodeLines(nodes: readonly LiveNodeResource[]): Line[] {
+  const drained = nodes.filter((node) => node.drained);
+  const down = nodes.filter((node) => !node.up && !node.drained);
+  const up = nodes.length - drained.length - down.length;
+  const text = `${ratio(up, nodes.length)} up${drained.length > 0 ? `, ${grouped(drained.length)} drained` : ''}`;
+  if (nodes.length === 0)
+    return [labelled('nodes', 'none is registered'), next('headgate help node register')];
+  if (down.length === 0) return [good('nodes', text)];
+  return [
+    bad('nodes', `${text}, ${grouped(down.length)} down`),
+    ...some(down, ({ id, reason }) => `${id}  ${reason ?? 'no report yet'}`),
+    next('headgate node list --state down'),
+  ];
+}
+
+function refusedLines({ refusals, unanswered, partial }: Refused): Line[] {
+  const total = refusals.reduce((sum, { requests }) => sum + requests, 0);
+  const missing = [
+    ...(unanswered.length > 0 ? [`${unanswered.join(', ')} did not answer`] : []),
+    ...(partial === true ? ['only a part was read'] : []),
+  ];
+  const of = missing.length > 0 ? `; ${missing.join(', ')}` : '';
+  if (refusals.length === 0) return [labelled('refused', `no request in the last hour${of}`)];
+  return [
+    labelled('refused', `${grouped(total)} ${total === 1 ? 'request' : 'requests'} in the last hour${of}`),
+    ...some(
+      refusals,
+      ({ requests, status, type, organisation }) =>
+        `${grouped(requests)} × ${status} ${type}${organisation === undefined ? '' : ` of ${organisation}`}`,
+    ),
+    next(`headgate explain --request ${refusals[0]?.lastRequest ?? ''}`),
+  ];
+}
+
+function doctorLines({ warn, fail }: Findings): Line[] {
+  if (warn + fail === 0) return [good('doctor', 'finds nothing')];
+  const counted = [
+    ...(fail > 0 ? [`${grouped(fail)} ${fail === 1 ? 'failure' : 'failures'}`] : []),
+    ...(warn > 0 ? [`${grouped(warn)} ${warn === 1 ? 'warning' : 'warnings'}`] : []),
+  ];
+  const text = `finds ${counted.join(' and ')}`;
+  return [fail > 0 ? bad('doctor', text) : labelled('doctor', text), next('headgate doctor')];
+}
+
+function digestLines({ digest, digests, foldVersion, signers, signer, skipped }: Replica): Line[] {
+  const tables = Object.entries(digests);
+  const width = Math.max(labelWidth, ...tables.map(([table]) => table.length));
+  const line = (name: string, text: string): string => `${name.padEnd(width)}  ${text}`;
+  return [
+    '',
+    line('digest', digest),
+    ...tables.map(([table, text]) => line(table, text)),
+    line('fold', `version ${foldVersion}, ${grouped(skipped)} records skipped`),
+    ...(signers.length === 0 ? [] : [line('signers', signers.join(', '))]),
+    ...(signer === undefined ? [] : [line('signs with', signer)]),
+  ];
+}
+
+const ratio = (some: number, all: number): string =>
+  some === all ? `all ${grouped(all)}` : `${grouped(some)} of ${grouped(all)}`;
+const labelled = (label: string, text: string): Line => [label.padEnd(labelWidth), text];
+const good = (label: string, text: string): Line => [label.padEnd(labelWidth), { text, style: 'good' }];
+const bad = (label: string, text: string): Line => [label.padEnd(labelWidth), { text, style: 'bad' }];
+const next = (command: string): Line => `${' '.repeat(labelWidth)}next  ${command}`;
+
+function some<Item>(items: readonly Item[], text: (item: Item) => string): Line[] {
+  const more = items.length - shownMax;
+  const lines = items.slice(0, shownMax).map((item) => `${' '.repeat(labelWidth)}${text(item)}`);
+  return more > 0 ? [...lines, `${' '.repeat(labelWidth)}and ${grouped(more)} more`] : lines;
+}

@@ -1,0 +1,97 @@
+/**
+ * Errors with the commands that there are: in place of what was typed, and as a next step. Commander knows what is wrong, and the
+ * table of commands what would be right.
+ */
+import type { Command, CommanderError } from 'commander';
+import { CliError, type ExitCode } from './errors.ts';
+
+/** A failure of commander. */
+export function usageOf(error: CommanderError, program: Command, argv: readonly string[]): CliError {
+  const [message = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
+  const hint = rest.join(' ').trim();
+  const { command, excess } = namedBy(program, argv);
+  const known = knownInstead(error.code, command, excess);
+  return new CliError(message, {
+    type: 'Usage',
+    exitCode: 2,
+    why: [hint, known].filter((text) => text !== ''),
+    next: helpOf(command),
+  });
+}
+
+/** Each error has a next step: where nothing better is known, what exists, or how the command is used. */
+export function withNext(error: CliError, program: Command, argv: readonly string[]): CliError {
+  const { type, exitCode, why, cause } = error;
+  if (error.next !== undefined || exitCode === 130) return error;
+  const next = nextOf(exitCode, namedBy(program, argv).command);
+  return new CliError(error.message, { type, exitCode, why, cause, next });
+}
+
+function nextOf(exitCode: ExitCode, command: Command): string {
+  const list = command.parent?.commands.find((sibling) => sibling.name() === 'list');
+  if (exitCode === 3 && list) return `headgate ${wordsOf(list).join(' ')} shows what exists`;
+  if (exitCode === 4) return 'use the token of an operator, or with --as a member whose role may do this';
+  if (exitCode === 1 && isProcess(command))
+    return `headgate doctor --pre checks this machine; ${helpOf(command)}`;
+  if (exitCode === 1 || exitCode === 7)
+    return 'try again; headgate doctor finds what is wrong, and the log of the control plane has the cause';
+  return helpOf(command);
+}
+
+/** Processes have variables for their options. */
+function isProcess({ options }: Command): boolean {
+  return options.some(({ envVar }) => envVar !== undefined);
+}
+
+/** The words of a command, as they are typed: `node token list`. */
+export function wordsOf(command: Command): string[] {
+  const words: string[] = [];
+  for (let up: Command | null = command; up?.parent; up = up.parent) words.unshift(up.name());
+  return words;
+}
+
+export function helpOf(command: Command): string {
+  return ['headgate', 'help', ...wordsOf(command)].join(' ');
+}
+
+/** The command that a line names, as far as it names one, and the first word that is none of it. */
+function namedBy(
+  program: Command,
+  argv: readonly string[],
+): { readonly command: Command; readonly excess: string | undefined } {
+  let command = program;
+  const operands: string[] = [];
+  for (let at = 0; at < argv.length; at++) {
+    const word = argv[at] ?? '';
+    if (word.startsWith('-')) {
+      if (takesValue(command, word)) at++;
+      continue;
+    }
+    const inner = operands.length === 0 ? command.commands.find((each) => each.name() === word) : undefined;
+    if (inner) command = inner;
+    else operands.push(word);
+  }
+  return { command, excess: operands[command.registeredArguments.length] };
+}
+
+function takesValue(command: Command, word: string): boolean {
+  for (let up: Command | null = command; up; up = up.parent)
+    for (const option of up.options)
+      if (option.long === word || option.short === word) return option.required;
+  return false;
+}
+
+function knownInstead(code: string, command: Command, excess: string | undefined): string {
+  if (code === 'commander.unknownCommand') {
+    const names = command.commands.map((inner) => inner.name()).filter((name) => name !== 'help');
+    return names.length === 0 ? '' : `there are: ${names.join(', ')}`;
+  }
+  if (code === 'commander.excessArguments') {
+    const line = ['headgate', ...wordsOf(command)].join(' ');
+    const filter = command.options.find(({ long }) => long === '--org');
+    if (filter && excess !== undefined) return `did you mean ${line} --org ${excess}?`;
+    const operands = command.registeredArguments.map((argument) => `<${argument.name()}>`);
+    return `it is: ${[line, ...operands].join(' ')}${command.options.length > 0 ? ' [options]' : ''}`;
+  }
+  return '';
+}
