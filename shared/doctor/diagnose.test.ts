@@ -89,7 +89,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [machine({ openFilesMax: 1024 }), 'HG1004 warn'],
   [machine({ readableSecrets: ['signer.pem'] }), 'HG1005 fail signer.pem'],
   [machine({ unwritable: ['data'] }), 'HG1006 fail data'],
-  [{ ...machine({ node: '20.18.0' }), now: Date.parse('2028-01-01T00:00:00Z') }, 'HG1007 warn'],
+  [{ ...machine({ node: '20.18.1' }), now: Date.parse('2028-01-01T00:00:00Z') }, 'HG1007 warn'],
   [machine({ takenPorts: [8080] }), 'HG1008 warn 8080'],
   [machine({ overgrown: [{ name: 'state.db-wal', bytes: 3e9 }] }), 'HG1009 warn state.db-wal'],
   [machine({ openToOthers: ['data/usage.db'] }), 'HG1010 warn data/usage.db'],

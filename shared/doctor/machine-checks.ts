@@ -15,8 +15,8 @@ export const machineChecks: readonly DoctorCheck[] = [
     code: 'HG1001',
     well: 'the version of Node is supported',
     find: of('machine', ({ node }) => {
-      const [major = 0, minor = 0] = node.split('.').map(Number);
-      const isOld = major < 20 || (major === 20 && minor < 18);
+      const [major = 0, minor = 0, patch = 0] = node.split('.').map(Number);
+      const isOld = major < 20 || (major === 20 && (minor < 18 || (minor === 18 && patch < 1)));
       return when(isOld, 'fail', `Node ${node} is too old`, 'install Node 22 or 24');
     }),
   },
