@@ -79,7 +79,11 @@ test('a hole of the fleet leads to its explanation; an earlier moment and a diff
   for (const id of pool) await fleet.admin('POST', `/nodes/${id}/drain`, {});
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page);
-    await page.getByRole('region', { name: 'What is missing' }).getByRole('link').first().click();
+    await page
+      .getByRole('region', { name: 'What is missing' })
+      .getByRole('link', { name: /503/ })
+      .first()
+      .click();
     await heading(page, 'Explain').waitFor();
     await page.getByText(/refused 503/).waitFor();
     await page

@@ -240,7 +240,7 @@ test('the log appears as it grows, with who, what and by which way', async () =>
     }
     await page.goto('/events?type=node.health_changed');
     const health = await events.getByRole('listitem').first().textContent();
-    expect(health).toMatch(/took [a-z]+-\d (into|out of) service/);
+    expect(health).toMatch(/took [a-z]+-s?\d (into|out of) service/);
   });
 });
 
