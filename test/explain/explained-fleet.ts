@@ -12,6 +12,7 @@ import type { Fleet } from '../../schemas/fleet.ts';
 import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { scaledMs } from '../support/budget.ts';
 import { headOf } from '../support/log-head.ts';
 import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
@@ -144,7 +145,7 @@ export class ExplainedFleet extends ProcessFleet {
   readonly keys = new Map<string, TestKey>();
 
   static async begin(): Promise<ExplainedFleet> {
-    const fleet = new ExplainedFleet({ timeoutMs: 60_000 });
+    const fleet = new ExplainedFleet({ timeoutMs: scaledMs(60_000) });
     try {
       await fleet.#begin();
     } catch (error) {

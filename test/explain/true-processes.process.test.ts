@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LimitUse, UsageTotals } from '../../schemas/admin.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
+import { scaledMs } from '../support/budget.ts';
 import { gatewayToken, operatorToken } from '../support/process-fleet.ts';
 import { runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
@@ -22,7 +23,7 @@ const waitMs = 90_000;
 let traffic: ExplainedTraffic;
 beforeAll(async () => {
   traffic = await ExplainedTraffic.begin();
-}, 180_000);
+}, scaledMs(180_000));
 afterAll(() => traffic?.fleet.close());
 
 const one = (more: Partial<Asked> & { readonly who: string }): Asked => ({
