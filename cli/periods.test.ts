@@ -35,7 +35,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => fleet.close());
 
-test('a new anchor day is refused with what it gives back, and done with --force; both periods are shown', async () => {
+test('a new anchor day is refused with what no longer counts, and done with --force; both periods are shown', async () => {
   const before = await usage('');
   const yesterday = day(-1);
   const refused = await run(`org set acme --anchor ${yesterday}`);
