@@ -61,7 +61,7 @@ interface DefaultAuthorities {
   setDefaultCACertificates?(certificates: readonly string[]): void;
 }
 
-/** What NODE_EXTRA_CA_CERTS names. Node itself reads it at the start, and goes on without it where it cannot. */
+/** What NODE_EXTRA_CA_CERTS names. Node itself reads it at the start, and continues without it where it cannot. */
 export class ExtraAuthorities implements Renewable {
   readonly #files: WatchedFiles<readonly string[]>;
   readonly #node: DefaultAuthorities;
