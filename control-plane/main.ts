@@ -22,7 +22,6 @@ import type { Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
 import { observeResources } from '../shared/runtime/process-metrics.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
-import { verifyContinuously } from '../shared/snapshot/background-verify.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
@@ -51,6 +50,7 @@ import { startHealth } from './server/health.ts';
 import { openHttpApp } from './server/http-app.ts';
 import { SignInLinks } from './sessions/sign-in-links.ts';
 import { openState } from './state/open-state.ts';
+import { startVerification } from './state/verification.ts';
 import { statusPublisher } from './status-publisher.ts';
 
 export interface ControlPlaneSettings {
@@ -383,23 +383,4 @@ function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
       .catch((error: unknown) => logger.warn({ err: error }, 'checkpoint not written'));
   });
   board.addOwnDigest(snapshot.seq, snapshot.digest());
-}
-
-function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
-  const stop = new AbortController();
-  const verifying = verifyContinuously(snapshot, stop.signal).then(
-    (tables) => {
-      if (tables.length > 0)
-        logger.fatal(
-          { tables },
-          'rows of state.db do not match their digest; stop this replica, delete its state.db and start it again',
-        );
-    },
-    (error: unknown) =>
-      logger.fatal({ err: error }, 'state.db cannot be read; stop this replica, delete it and start again'),
-  );
-  closers.add(async () => {
-    stop.abort();
-    await verifying;
-  });
 }

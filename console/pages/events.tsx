@@ -2,7 +2,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
-import { eventSentence } from '../../schemas/event-sentences.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
 import { ago, count, moment, plural, shellWord } from '../lib/format.ts';
@@ -219,15 +218,6 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
         </li>
       ))}
     </ol>
-  );
-}
-
-function Sentence({ event: { type, data } }: { readonly event: ListedEvent }) {
-  const { verb, subject, rest } = eventSentence(type, data);
-  return (
-    <>
-      {verb} <strong>{subject}</strong> {rest}
-    </>
   );
 }
 
