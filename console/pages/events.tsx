@@ -184,7 +184,7 @@ function Filters({ filter, shown }: FiltersProps) {
 }
 
 function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
-  const [open, setOpen] = useState<number | undefined>();
+  const [open, setOpen] = useState<string | undefined>();
   if (events.length === 0)
     return (
       <Empty title="No event matches">
@@ -195,28 +195,36 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
     );
   return (
     <ol class="events" aria-label="Events">
-      {events.map((event) => (
-        <li key={`${event.position}.${event.index}`}>
-          <details onToggle={({ currentTarget }) => setOpen(currentTarget.open ? event.position : open)}>
-            <summary>
-              <span class="event-line">
-                <span class="event-position">{count(event.position)}</span>
-                <span>
-                  <EventSentence event={event} />
-                  {event.why === undefined ? null : <span class="muted">: {event.why}</span>}
-                </span>
-                <span class="event-time">
-                  {event.via === undefined ? null : <Badge>{event.via}</Badge>}
-                  <time dateTime={event.at} title={moment(event.at)}>
-                    {ago(event.at)}
-                  </time>
-                </span>
+      {events.map((event) => {
+        const key = `${event.position}.${event.index}`;
+        const isOpen = open === key;
+        return (
+          <li key={key}>
+            <div class="event-line">
+              <button
+                type="button"
+                class="event-position"
+                aria-expanded={isOpen}
+                title="What it changed"
+                onClick={() => setOpen(isOpen ? undefined : key)}
+              >
+                {count(event.position)} <span aria-hidden="true">{isOpen ? '▾' : '▸'}</span>
+              </button>
+              <span>
+                <EventSentence event={event} />
+                {event.why === undefined ? null : <span class="muted">: {event.why}</span>}
               </span>
-            </summary>
-            {open === event.position ? <EventDetail event={event} /> : null}
-          </details>
-        </li>
-      ))}
+              <span class="event-time">
+                {event.via === undefined ? null : <Badge>{event.via}</Badge>}
+                <time dateTime={event.at} title={moment(event.at)}>
+                  {ago(event.at)}
+                </time>
+              </span>
+            </div>
+            {isOpen ? <EventDetail event={event} /> : null}
+          </li>
+        );
+      })}
     </ol>
   );
 }
