@@ -187,7 +187,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
     expect(await page.title()).toBe('Playground');
     await slow(true);
     await say(page, 'one two three four five six seven eight');
-    await answers(page).nth(1).getByText('first token after').waitFor();
+    await answers(page).nth(1).getByText('echo:').waitFor();
     await button(page, 'Stop').click();
     await page.getByRole('alert').getByText('It does not count as a turn').waitFor();
     await slow(false);
