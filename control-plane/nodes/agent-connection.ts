@@ -20,8 +20,10 @@ export interface AgentSocket {
   send(text: string): void;
   close(code: number, reason: string): void;
   terminate(): void;
+  /** Reads no more of it. */
+  pause(): void;
   on(event: 'message', listener: (data: unknown, isBinary: boolean) => void): unknown;
-  on(event: 'ping' | 'close', listener: () => void): unknown;
+  on(event: 'ping' | 'pong' | 'close', listener: () => void): AgentSocket;
   on(event: 'error', listener: (error: Error) => void): unknown;
 }
 
@@ -49,7 +51,7 @@ interface ConnectionHandlers {
   onEnd(cause: EndCause): void;
 }
 
-/** Frames and pings: more than the one heartbeat and one ping a second of an agent. */
+/** Frames of every kind: more than the one heartbeat and one ping a second of an agent. */
 const framesSize = { burst: 20, perSecond: 5 };
 /** An agent that does not read what it is sent. */
 const bufferedBytesMax = 2 * 1024 * 1024;
@@ -77,7 +79,7 @@ export class AgentConnection implements Timed {
     ticker.add(this);
     this.#silentAtMs = ticker.nowMs + silenceMsMax;
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
-    socket.on('ping', () => this.#count());
+    socket.on('ping', () => this.#count()).on('pong', () => this.#count());
     socket.on('error', () => undefined);
     socket.on('close', () => this.#end('lost'));
   }
@@ -101,7 +103,7 @@ export class AgentConnection implements Timed {
   }
 
   #onFrame(data: unknown, isBinary: boolean): void {
-    if (this.#ended || !this.#count()) return;
+    if (!this.#count() || this.#ended) return;
     const message = isBinary ? undefined : parseFrame(agentMessageSchema, String(data));
     const fault = message === undefined ? 'a frame is not of this protocol' : this.#orderFault(message);
     if (fault !== undefined) {
@@ -125,6 +127,8 @@ export class AgentConnection implements Timed {
 
   #count(): boolean {
     if (this.#frames.tryAcquire()) return true;
+    // A flood continues until the socket is closed, and each of its frames would cost a turn.
+    this.#socket.pause();
     this.#fail('protocol', 'too many frames');
     return false;
   }

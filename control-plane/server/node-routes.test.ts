@@ -3,7 +3,7 @@
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -178,15 +178,38 @@ test('a frame that is too large ends the session before it is read', async () =>
   expect((await closed).code).toBe(1009);
 });
 
-test.each(['heartbeats', 'pings'] as const)('a flood of %s ends the session', async (what) => {
+test.each(['heartbeats', 'pings', 'pongs'] as const)('a flood of %s ends the session', async (what) => {
   const { id, token } = await node(`flood-${what}`);
   const { socket, closed } = await open(token);
   socket.send(hello(id));
   for (let at = 0; at < 100; at++) {
     if (what === 'heartbeats') socket.send(heartbeat({ models: [`m-${at}`] }));
-    else socket.ping();
+    else if (what === 'pings') socket.ping();
+    else socket.pong();
   }
   expect(await closed).toEqual({ code: 1008, reason: 'too many frames' });
+});
+
+test('what is sent after a flood is not read', async () => {
+  const { id, token } = await node('flood-after');
+  const { socket, closed } = await open(token);
+  socket.send(hello(id));
+  // A thousand pongs of 125 bytes; the callback says that the kernel has taken them.
+  const pong = Buffer.concat([Buffer.from([0x8a, 0x80 | 125]), Buffer.alloc(4 + 125)]);
+  const many = Buffer.concat(Array<Buffer>(1000).fill(pong));
+  const raw = Reflect.get(socket, '_socket') as Socket;
+  let taken = 0;
+  const more = (): void => {
+    raw.write(many, (error) => {
+      if (error) return;
+      taken += many.length;
+      if (taken < 64 * 2 ** 20) more();
+    });
+  };
+  more();
+  await closed;
+  // The buffers of two sockets hold some MiB.
+  expect(taken).toBeLessThan(16 * 2 ** 20);
 });
 
 test('an agent that sends nothing is disconnected', async () => {
