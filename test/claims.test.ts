@@ -70,7 +70,9 @@ const claimed: Claim[] = [
   ...helpTexts.flatMap(([where, text]) => text.split('\n').map((line) => [where, line] as const)),
 ].flatMap(([where, line]) =>
   [
-    ...line.split('#')[0]!.matchAll(/(?<!helm install )(?<=^|[\s;|(:])(?:npx )?headgate ([a-z][^|;>·]*)/g),
+    ...line
+      .split('#')[0]!
+      .matchAll(/(?<!helm (?:install|upgrade) )(?<=^|[\s;|(:])(?:npx )?headgate ([a-z][^|;>·]*)/g),
   ].map(([, rest = '']) => ({
     where,
     line,
@@ -96,7 +98,7 @@ test('each command that a page or a help text names is there, with its options',
 
 /** Of other programs. */
 const foreignFlags = new Set(
-  '--all --nightly --project --set --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
+  '--all --nightly --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
     .concat(
       ' --only --of --minutes --shots --events --decisions --keys --rows --profile --bootstrap-server --topic',
     )
@@ -132,7 +134,7 @@ const inTable = variables.flatMap(([name, meaning]) => [
   ...(meaning.match(/HEADGATE_\w+_FILE/g) ?? []),
 ]);
 const knownVariables = new Set([...ofOptions, ...inTable]);
-const ofTools = /^HEADGATE_(?:TEST_\w+|SEED|ATTACK_\w+)$/;
+const ofTools = /^HEADGATE_(?:TEST_\w+|SEED|ATTACK_\w+|BUILD_REVISION)$/;
 
 test('each variable that a page, a unit, a chart or a source names is read by a process, and is in the reference', () => {
   const texts = [

@@ -78,7 +78,13 @@ test('the bodies of all visitors have the memory of one organisation, and none o
   const bodies = new BodyBudget(1024 * 1024, 20_000);
   const ended: string[] = [];
   const gateway = {
-    ...{ bodies, lookup: createLookup(snapshot.db), fenced: () => false, now: Date.now },
+    ...{
+      bodies,
+      lookup: createLookup(snapshot.db),
+      fenced: () => false,
+      provenSoon: () => undefined,
+      now: Date.now,
+    },
     hosts: { shared: new Set(['127.0.0.1']), stackDomain: 'stacks.test' },
     trace: () => undefined,
     begin: () => undefined,

@@ -14,7 +14,7 @@ export function boundTurns(handle: RequestListener, handledMax: number): Request
   // The end of a turn is awaited from here on only: a listener that is not busy does not pay for it.
   const watchedFrom = handledMax / 4;
   // Of those that wait, so many begin in a turn: what they do after their first wait is not seen here.
-  const resumedMax = Math.max(1, handledMax / 16);
+  const resumedMax = Math.max(2, handledMax / 16);
   let handled = 0;
   /** When the first of them began, or the turn whose end is awaited was seen to last. */
   let sinceMs = 0;

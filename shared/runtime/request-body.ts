@@ -23,7 +23,7 @@ const slowestPace: BodyPace = { bytes: 80 * 1024, ms: waits.clientBody.ms, ticke
 /** Pieces of a body read before other connections get their turn. */
 const piecesInTurnMax = 512;
 /** No client sends so many in a row of fewer bytes on average. */
-const pieceBytesMin = 16;
+const pieceBytesMin = 12;
 /** How large the rest of a refused request's body may be. */
 const restBytesMax = 64 * 1024 * 1024;
 

@@ -415,7 +415,7 @@ test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof o
     const onShared = { model: 'echo-small', port: at.port };
     await untilProven(cautious);
     expect((await call({ ...at, key })).status).toBe(200);
-    clock.advanceMs(46_000);
+    clock.sleepMs(46_000);
     const fenced = await Promise.all([
       chat({ ...onShared, key }),
       chat({ ...onShared, key: never }),
@@ -490,7 +490,7 @@ test('Limits 5: a proof that ages while a body comes, or while it is counted, no
       [44_300, 800],
     ] as const) {
       await untilProven(cautious);
-      clock.advanceMs(beforeMs);
+      clock.sleepMs(beforeMs);
       const late = await new Promise<string>((resolve, reject) => {
         let received = '';
         const socket = connect(cautious.port(), '127.0.0.1', () =>
@@ -498,7 +498,7 @@ test('Limits 5: a proof that ages while a body comes, or while it is counted, no
         );
         socket.on('data', (chunk) => {
           if (received === '') {
-            clock.advanceMs(duringMs);
+            clock.sleepMs(duringMs);
             socket.write(body);
           }
           received += chunk.toString('latin1');

@@ -1,7 +1,7 @@
 /**
  * Moves the clock of this process forward, for tests of minutes, expiry and age: the wall clock, and the monotonic one of the
- * machine, because a gateway would notice a wall clock that was set. It continues to run meanwhile, and timers and
- * `performance.now` are left alone. Take it before a fleet is started: some hold on to `Date.now`.
+ * machine, because a gateway would notice a wall clock that was set. It continues to run meanwhile, and timers are
+ * left alone, as `performance.now` is unless it sleeps. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
@@ -11,14 +11,19 @@ export interface TestClock {
   /** The shifted time, ms since 1970. */
   now(): number;
   advanceMs(ms: number): void;
+  /** As where the machine was suspended: `performance.now` moves too, so that what was proven before is old by every clock. */
+  sleepMs(ms: number): void;
   restore(): void;
 }
 
 export function takeClock(): TestClock {
   const real = Date.now.bind(Date);
   let skewMs = 0;
+  let sleptMs = 0;
+  const running = performance.now.bind(performance);
   const monotonic = process.hrtime.bigint.bind(process.hrtime);
   const spies = [
+    vi.spyOn(performance, 'now').mockImplementation(() => running() + sleptMs),
     vi.spyOn(Date, 'now').mockImplementation(() => real() + skewMs),
     vi
       .spyOn(process.hrtime, 'bigint')
@@ -28,6 +33,10 @@ export function takeClock(): TestClock {
     now: () => real() + skewMs,
     advanceMs: (ms) => {
       skewMs += ms;
+    },
+    sleepMs: (ms) => {
+      skewMs += ms;
+      sleptMs += ms;
     },
     restore: () => {
       for (const spy of spies) spy.mockRestore();
