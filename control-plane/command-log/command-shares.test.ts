@@ -75,7 +75,11 @@ test.each([['without a rate', anyRate] as const, ['with the default bounds', {}]
           })
         ).id,
       );
-    const agent = new Agent({ keepAlive: true });
+    // From another address than the others, as it would be.
+    const agent = new Agent({
+      keepAlive: true,
+      localAddress: process.platform === 'linux' ? '127.0.0.9' : undefined,
+    });
     let [done, refused] = [0, 0];
     const flood = Array.from({ length: 1200 }, async () => {
       // A connection that does not come about is not what is claimed here.

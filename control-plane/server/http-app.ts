@@ -9,7 +9,7 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { endWith } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
-import { backlog, type ListenAddress, listenError } from '../../shared/runtime/listener.ts';
+import { type ListenAddress, listenError } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
@@ -68,7 +68,7 @@ export async function openHttpApp(
   closers: Closers,
 ): Promise<AddressInfo> {
   closers.add(() => app.close());
-  await app.listen({ host, port, backlog }).catch((error: unknown) => {
+  await app.listen({ host, port }).catch((error: unknown) => {
     throw listenError(error, { host, port }, { bind: '--bind', port: portFlag });
   });
   return app.server.address() as AddressInfo;

@@ -11,12 +11,6 @@ export interface ListenAddress {
 /** The default address of health and metrics: they show more than a caller may know. */
 export const loopback = '127.0.0.1';
 
-/**
- * Connections that the system accepts before this process takes them. Node asks for 511: in a burst of more, those who come then try again
- * after a second. The system may have a smaller bound of its own.
- */
-export const backlog = 4096;
-
 /** How the address of a listener is chosen. */
 export interface AddressFlags {
   readonly bind: string;
@@ -28,7 +22,7 @@ export function listen(server: Server, address: ListenAddress, flags: AddressFla
   return new Promise((resolve, reject) => {
     const onError = (error: Error): void => reject(listenError(error, address, flags));
     server.once('error', onError);
-    server.listen({ port: address.port, host: address.host, backlog }, () => {
+    server.listen(address.port, address.host, () => {
       server.off('error', onError);
       resolve(server.address() as AddressInfo);
     });
