@@ -222,7 +222,11 @@ export class Claimant {
 
   /** Folds a record of the log, which was logged at a time since 1970, where that is known. False where it changes nothing. */
   onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
+    const { epoch } = this.#fold;
     if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
+    // A share that has shrunk meanwhile does not grow back where the shares do not fit, also if nothing asks for it in between.
+    if (this.#fold.epoch !== epoch)
+      for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own, nowMs);
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
     else this.#onOther(record.entries, nowMs);
     return true;

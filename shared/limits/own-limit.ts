@@ -181,6 +181,8 @@ export class OwnLimit {
   /** The entry of the record with this number, which is now sent. */
   entry(n: number, claim: number, yields: boolean, nowMs: number): GaugeEntry {
     const { subject, window, limit, used } = this;
+    // What is given up comes back where the shares fit again, not because it was used before.
+    if (yields) this.level = 0;
     this.#last = { n, used, claim, yields, atMs: nowMs };
     this.#outstanding.push({ n, claim, yields });
     if (this.#outstanding.length > outstandingMax) {

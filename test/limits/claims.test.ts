@@ -107,6 +107,11 @@ test.each(['rate', 'concurrency'] as const)(
   },
 );
 
+test('Limits 1: a standing share that was given up is used again only where all shares fit, though nothing was asked for in between', () => {
+  // Four requests above the limit, where what was used of the share before it was given up counted as its level.
+  expect(new Simulation({ kind: 'rate', faults: 'stops', seed: 3816 }).run()).toMatchObject({ beyond: 0 });
+});
+
 test('a client that stays on one gateway gets the whole limit within 50 ms, and waits until the others have given up their shares', () => {
   for (const outcome of outcomes({ kind: 'rate', faults: 'none', sticky: true })) {
     expect(outcome).toMatchObject({ admitted: 60, refused: 0 });
