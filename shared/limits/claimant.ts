@@ -189,7 +189,8 @@ export class Claimant {
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) return undefined;
-    if (this.isAlone || !this.#mayFit(limit, weight, nowMs)) return undefined;
+    // What others hold beyond what they keep, they give up.
+    if (this.isAlone || !this.isLeft(limit, weight + this.waitingFor(limit), nowMs)) return undefined;
     const own = this.#ownOf(limit);
     const waiter = this.#waiters.add(own, weight, untilMs, done);
     if (waiter !== undefined) this.#isUrgent = true;
@@ -208,11 +209,6 @@ export class Claimant {
   /** Was this process suspended until now? What the log has meanwhile is about to be read. */
   #hasResumed(nowMs: number): boolean {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
-  }
-
-  /** Is there room beyond what others keep? What they hold beyond that they give up. */
-  #mayFit(limit: Limit, weight: number, nowMs: number): boolean {
-    return this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
   }
 
   /** Does what is used here, and what others keep, leave so much of the limit, as far as the log is read? */
