@@ -12,6 +12,7 @@ import { type Asked, type Held, hold, isListing, newVisitor, send } from './aske
 import { Counted } from './counted.ts';
 import { ExplainedFleet, freeTurns, stackModels, stacks, visitorLimits } from './explained-fleet.ts';
 import {
+  countedAs,
   isOwn,
   isPooled,
   type Known,
@@ -294,8 +295,9 @@ function errorOf({ content }: Replied): { readonly type: string; readonly messag
 }
 
 /** Whose limits a request counts against. */
-function subjectsOf({ asked, subject }: Known): string[] {
-  return asked.visitor === undefined ? [subject] : [subject, visitorsSubject];
+function subjectsOf(known: Known): string[] {
+  const own = countedAs(known);
+  return known.asked.visitor === undefined ? [own] : [own, visitorsSubject];
 }
 
 /** It counts against the limits: it was served, or refused by what comes after them. */

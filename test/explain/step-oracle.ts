@@ -49,10 +49,18 @@ interface Seen {
   readonly visitorTokens: Range;
 }
 
+/** Requests that only count tokens have limits of their own. */
+const counting = (subject: string): string => `counting:${subject}`;
+
+/** Whose minute and number in flight a request counts in. */
+export function countedAs({ asked, subject }: Pick<Known, 'asked' | 'subject'>): string {
+  return asked.operation === 'count-tokens' ? counting(subject) : subject;
+}
+
 /** Numbers that change are copied: a held stream is explained once it has ended. */
 export function seenNow(counted: Counted, { subject, gateway }: { subject: string; gateway: number }): Seen {
   const inFlight = Object.fromEntries(
-    [subject, visitorsSubject].map((one) => [
+    [subject, counting(subject), visitorsSubject].map((one) => [
       one,
       { here: counted.inFlight.of(one, gateway).now, elsewhere: counted.elsewhere(one, gateway) },
     ]),
@@ -349,10 +357,10 @@ export const oracle: Readonly<Record<string, Check>> = {
     use(
       'requests',
       step,
-      requestsUse(known, known.subject, tierFor(known).requestsPerMinute, 'in this minute', atMs),
+      requestsUse(known, countedAs(known), tierFor(known).requestsPerMinute, 'in this minute', atMs),
     ),
   concurrency: (known, step) =>
-    use('concurrency', step, flightUse(known, known.subject, tierFor(known).concurrency, 'in flight')),
+    use('concurrency', step, flightUse(known, countedAs(known), tierFor(known).concurrency, 'in flight')),
   'visitor requests': (known, step, _answer, atMs) => {
     const { requestsPerMinute } = visitorLimits.total;
     const what = 'of all visitors in this minute';

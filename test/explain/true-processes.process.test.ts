@@ -346,7 +346,7 @@ test('all tokens and those that count: each command has what clients counted, an
   }
   // Own nodes and stacks count for nothing.
   expect(counted.allTokens.get('acme')).toBeGreaterThan(counted.tokens.sum('acme'));
-  expect((await runCli(['limits', 'list'], { env })).out).toMatch(/ALLOWANCE TOKENS/);
+  expect((await runCli(['limits', 'list'], { env })).out).toMatch(/ALLOWANCE-TOKENS/);
 }, 600_000);
 
 test('the decisions of a gateway are read with the gateway token; with the operator token, at a control plane', async () => {
