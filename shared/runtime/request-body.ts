@@ -22,8 +22,10 @@ const slowestPace: BodyPace = { bytes: 80 * 1024, ms: waits.clientBody.ms, ticke
 
 /** Pieces of a body read before other connections get their turn. */
 const piecesInTurnMax = 512;
-/** No client sends so many in a row of fewer bytes on average. */
+/** Pieces of fewer bytes on average are small. */
 const pieceBytesMin = 12;
+/** No client sends so many small ones in one body. */
+const smallPiecesMax = 2048;
 /** How large the rest of a refused request's body may be. */
 const restBytesMax = 64 * 1024 * 1024;
 
@@ -102,6 +104,7 @@ export function discardRest(request: IncomingMessage, msMax: number = waits.clie
 class Turns {
   #pieces = 0;
   #bytes = 0;
+  #small = 0;
   #isHeld = false;
 
   /** Called for each piece. */
@@ -110,7 +113,8 @@ class Turns {
     this.#bytes += bytes;
     if (this.#pieces < piecesInTurnMax) return;
     const { socket } = request;
-    if (this.#bytes < this.#pieces * pieceBytesMin) endInPieces(socket);
+    if (this.#bytes < this.#pieces * pieceBytesMin) this.#small += this.#pieces;
+    if (this.#small >= smallPiecesMax) endInPieces(socket);
     this.#pieces = 0;
     this.#bytes = 0;
     if (socket.destroyed) return;
