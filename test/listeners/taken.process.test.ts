@@ -143,6 +143,7 @@ const free = new Set([
   '--play-host',
   '--models',
   '--lora-folder',
+  '--gateway-tls-name',
 ]);
 /** `--node` of an agent is a name that the control plane judges. */
 const isFree = (name: string, flag: string): boolean =>
