@@ -95,7 +95,7 @@ const columns: readonly TableColumn<LimitUse>[] = [
     cell: ({ concurrency: { inFlight, limit } }) => <Used name="In flight" used={inFlight} limit={limit} />,
   },
   {
-    name: 'Tokens that count against the allowance',
+    name: 'Allowance tokens',
     value: ({ tokens: { used, limit } }) => part(used, limit),
     cell: ({ tokens: { used, limit } }) => <Used name="Tokens that count" used={used} limit={limit} />,
   },

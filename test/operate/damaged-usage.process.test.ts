@@ -67,6 +67,6 @@ test('four bits: each row is named, and all else is answered', async () => {
   expect(named.map(({ object }) => object)).toEqual(Array(4).fill(expect.stringMatching(/^request \d+$/)));
   expect(named[0]?.next).toContain('docs/operate.md');
   expect(plane.stderr()).toContain('"event":"usage.rows_unreadable"');
-  expect(plane.stderr()).toContain('"event":"usage.file_damaged"');
+  await until(() => plane.stderr().includes('"event":"usage.file_damaged"'));
   expect(plane.stderr()).not.toContain('command.internal_error');
 });
