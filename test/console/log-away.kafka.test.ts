@@ -61,7 +61,7 @@ test.skipIf(!isBrowserInstalled)(
       await watched.expectAccessible('the log is away');
       // What is known is still shown, on a page that was not open before.
       await page.getByRole('link', { name: 'Organisations', exact: true }).click();
-      await page.getByRole('link', { name: 'Acme' }).waitFor();
+      await page.getByRole('link', { name: 'Acme', exact: true }).waitFor();
       await page.goto('/keys?org=acme');
       await button(page, 'Create key').first().click();
       await page.getByLabel('Name', { exact: true }).fill('while away');
