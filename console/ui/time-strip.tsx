@@ -12,7 +12,7 @@ type Bucket = Timeline['buckets'][number];
 /** One with commits. */
 type Stretch = Bucket & { readonly first: number; readonly last: number };
 
-/** So many that two dots next to each other can be told apart by a finger. */
+/** So few that a finger can touch one dot and not the next. */
 const stretches = window.matchMedia('(max-width: 640px)').matches ? 20 : 48;
 
 /** Colours, by the first part of the type of a commit's first event. */

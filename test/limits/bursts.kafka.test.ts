@@ -1,7 +1,7 @@
 /** Cold bursts below every limit over two and ten gateways on Kafka. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
-import { busy, nobodyRefused, WideFleet } from './bursts.ts';
+import { burstCases, nobodyRefused, WideFleet } from './bursts.ts';
 
 let kafka: Kafka;
 let fleet: WideFleet;
@@ -33,17 +33,7 @@ function slowLog(): { stop(): void } {
   };
 }
 
-const disturbances = {
-  calm: () => ({ stop: () => undefined }),
-  busy,
-  'a log that answers after a second': slowLog,
-};
-
-test.each(
-  [2, 10].flatMap((gateways) =>
-    Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
-  ),
-)(
+test.each(burstCases(slowLog))(
   'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways on Kafka: $name',
   async ({ gateways, disturb }) => {
     await fleet.grow(gateways);

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterAll, beforeAll, test } from 'vitest';
-import { busy, nobodyRefused, WideFleet } from './bursts.ts';
+import { burstCases, nobodyRefused, WideFleet } from './bursts.ts';
 
 let fleet: WideFleet;
 beforeAll(async () => {
@@ -30,17 +30,7 @@ function slowLog(): { stop(): void } {
   };
 }
 
-const disturbances = {
-  calm: () => ({ stop: () => undefined }),
-  busy,
-  'a log that answers after a second': slowLog,
-};
-
-test.each(
-  [2, 10].flatMap((gateways) =>
-    Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
-  ),
-)(
+test.each(burstCases(slowLog))(
   'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways: $name',
   async ({ gateways, disturb }) => {
     await fleet.grow(gateways);

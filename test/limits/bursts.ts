@@ -80,7 +80,7 @@ export class WideFleet extends ProcessFleet {
 }
 
 /** Keeps the processors busy: more processes than processors. */
-export function busy(): { stop(): void } {
+function busy(): { stop(): void } {
   const burners: ChildProcess[] = Array.from({ length: 4 }, () =>
     spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }),
   );
@@ -92,7 +92,7 @@ export function busy(): { stop(): void } {
 }
 
 /** Starts something that disturbs, and gives what ends it. */
-export type Disturbance = () => { stop(): unknown };
+type Disturbance = () => { stop(): unknown };
 
 /** Bursts of small and of large prompts, at one gateway and over all of them. */
 export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Promise<void> {
@@ -107,4 +107,16 @@ export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Pro
         await disturbance.stop();
       }
     }
+}
+
+/** What disturbs the bursts, over how many gateways. `slowLog`: the log answers after a second, again and again. */
+export function burstCases(slowLog: Disturbance) {
+  const disturbances: Readonly<Record<string, Disturbance>> = {
+    calm: () => ({ stop: () => undefined }),
+    busy,
+    'a log that answers after a second': slowLog,
+  };
+  return [2, 10].flatMap((gateways) =>
+    Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
+  );
 }
