@@ -164,11 +164,12 @@ const prompt = ({ promptBytes }: Asked): string =>
 function bodyOf(one: Asked): object {
   const { operation, model, defect: fault } = one;
   const tokens = askedTokens(one);
-  if (operation === 'embeddings') return { model, input: fault === 'shape' ? {} : prompt(one) };
+  const unknown = fault === 'unknown field' && { surely_not_a_field: 1 };
+  if (operation === 'embeddings') return { model, input: fault === 'shape' ? {} : prompt(one), ...unknown };
   return {
     ...{ model, messages: fault === 'shape' ? 7 : [{ role: 'user', content: prompt(one) }] },
     ...(operation !== 'count-tokens' && tokens !== undefined && { max_tokens: tokens }),
-    ...(fault === 'unknown field' && { surely_not_a_field: 1 }),
+    ...unknown,
     ...(one.visitor !== undefined && { stream: true, stream_options: { include_usage: true } }),
   };
 }
