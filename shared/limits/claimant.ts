@@ -155,7 +155,7 @@ export class Claimant {
     if (isAlone) return Math.max(granted, this.#fold.left(this.#process, limit, row));
     // Where more is held than the limit has, after a fault, what ends is not replaced until that is over.
     const excess = Math.min(0, limit.limit - (row?.claimed ?? 0));
-    return Math.max(granted + excess, this.#share.level(limit, row, own, nowMs));
+    return Math.max(granted + excess, this.#share.level(limit, row, own));
   }
 
   admits(limit: Limit, weight: number, nowMs: number): boolean {
@@ -166,9 +166,9 @@ export class Claimant {
   /** Where there are no standing shares, the first request of a process goes ahead of its claim, where as much is left for every gateway. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
-    if (this.#fold.rows.shareOf(limit.window, limit.limit) > 0) return false;
-    const claimed = this.#fold.row(limit)?.claimed ?? 0;
-    return weight * this.#live <= limit.limit - claimed;
+    const row = this.#fold.row(limit);
+    if (this.#fold.rows.shareOf(limit.window, limit.limit, row) > 0) return false;
+    return weight * this.#live <= limit.limit - (row?.claimed ?? 0);
   }
 
   add(limit: Limit, weight: number, nowMs: number): void {
@@ -222,7 +222,7 @@ export class Claimant {
     if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
     // A share that has shrunk meanwhile does not grow back where the shares do not fit, also if nothing asks for it in between.
     if (this.#fold.epoch !== epoch)
-      for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own, nowMs);
+      for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own);
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
     else this.#onOther(record.entries, nowMs);
     return true;
@@ -238,7 +238,7 @@ export class Claimant {
 
   #readBack(n: number, nowMs: number): void {
     this.#readN = n;
-    this.#share.readBack(n, nowMs, nowMs + this.#wallAheadMs);
+    this.#share.readBack(n, nowMs + this.#wallAheadMs);
     const sentMs = this.#sentMs.get(n);
     if (sentMs !== undefined) this.#readSentMs = sentMs;
     for (const each of this.#sentMs.keys()) if (each <= n) this.#sentMs.delete(each);

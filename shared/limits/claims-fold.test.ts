@@ -183,7 +183,7 @@ test('what a process gave up of what is in flight is forgotten, and its limit on
 });
 
 test('a sweep looks at a bounded part of what is in flight, and some of them at all of it', () => {
-  const rows = new ClaimsRows({ epoch: 0, count: () => 0, has: () => false });
+  const rows = new ClaimsRows({ epoch: 0, count: () => 0, sharers: () => 0, has: () => false });
   const subjects = Array.from({ length: 1_000 }, (_, index) => `organisation-${index}`);
   for (let process = 0; process < 20; process++)
     for (const held of [1, 0]) {
@@ -214,3 +214,44 @@ test('a sweep looks at a bounded part of what is in flight, and some of them at 
   while (rows.size > 0 && looks.length < 100) looks.push(rows.sweep(0));
   expect(rows.size).toBe(0);
 });
+
+test.each([
+  [3, 60],
+  [5, 60],
+  // Among three it is less than one.
+  [3, 4],
+])(
+  'of what is in flight others leave what the shares were before a gateway joined until all know it: %i of %i',
+  (joins, most) => {
+    const fold = new ClaimsFold();
+    const limit = { subject: 'acme', window: inFlightWindow, limit: most };
+    const numbers = new Map<string, number>();
+    let offset = 0;
+    const append = (process: string, loggedMs: number, claim?: number): number => {
+      const n = (numbers.get(process) ?? 0) + 1;
+      numbers.set(process, n);
+      const entries = claim === undefined ? [] : [{ ...limit, used: 0, claim }];
+      const record = {
+        process,
+        name: process,
+        n,
+        ended: [],
+        silent: [],
+        entries,
+        at: loggedMs,
+        from: loggedMs,
+      };
+      fold.apply(record, ++offset, loggedMs, loggedMs);
+      return fold.claimOf(process, limit);
+    };
+    const before = Array.from({ length: joins - 1 }, (_, index) => `gateway-${index}`);
+    for (const process of before) append(process, 1000);
+    for (const process of before) append(process, 4000);
+    append('new', 5000);
+    // The new one claims at once: the others may not have read of it, and use what their share was.
+    expect(append('new', 5001, most)).toBe(most / 2);
+    expect(append('new', 7999, most)).toBe(most / 2);
+    const share = most < 2 * joins ? 0 : most / (2 * joins);
+    expect(append('new', 8000, most)).toBe(most - before.length * share);
+  },
+);

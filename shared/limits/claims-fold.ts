@@ -24,6 +24,8 @@ interface ProcessState {
   /** Minutes in which it is a member begin from here on, and until there, ms since 1970. */
   from: number;
   until: number;
+  /** All have read its first record, or are cut off. */
+  isKnown: boolean;
 }
 
 /** How long a record about weight in flight says what is in flight. */
@@ -37,6 +39,9 @@ export const clockOffMs = 30_000;
 /** One that was silent had been cut off for longer than this when others ended it, and has used no share since. */
 const cutOffBeforeMs = 5000;
 
+/** Who has not read a record for so long is cut off, by the time of the log. */
+const knownMs = 3000;
+
 const noCell = { claim: 0, yields: false };
 
 export class ClaimsFold implements Members {
@@ -45,6 +50,8 @@ export class ClaimsFold implements Members {
   #last = { process: '', offset: -1 };
   #lastOther = -1;
   #live = 0;
+  /** Live processes that not all may know yet, and when all do, by the time of the log, ms since 1970. */
+  readonly #joining = new Map<string, number>();
   /** The process that holds all room. */
   #alone: string | undefined;
 
@@ -81,19 +88,26 @@ export class ClaimsFold implements Members {
     return this.#epoch;
   }
 
-  /** Processes that have a standing share of limits in flight, or of this minute. */
+  /**
+   * Processes that have a standing share of limits in flight, or of this minute. Of what is in flight those that all know: until
+   * then the others may use what their share was without the new one, and nobody else gets that.
+   */
   count(window: number): number {
     if (this.#older > 0) return 0;
-    if (window === inFlightWindow) return this.#live;
+    if (window === inFlightWindow) return this.#live - this.#joining.size;
     let count = 0;
     for (const state of this.#processes.values()) count += Number(isOfMinute(state, window));
     return count;
   }
 
+  sharers(window: number, members: number): number {
+    return window === inFlightWindow && members > 0 ? this.#live : members;
+  }
+
   has(process: string, window: number): boolean {
     const state = this.#processes.get(process);
     if (state === undefined || this.#older > 0) return false;
-    return window === inFlightWindow ? !state.ended : isOfMinute(state, window);
+    return window === inFlightWindow ? state.isKnown && !state.ended : isOfMinute(state, window);
   }
 
   /** Minutes that begin from here on have the process as a member, as far as the log is read. */
@@ -140,7 +154,7 @@ export class ClaimsFold implements Members {
   left(process: string, limit: Limit, row = this.row(limit)): number {
     if (row !== undefined) return this.#rows.left(row, process) + Math.min(0, limit.limit - row.limit);
     const others = this.count(limit.window) - Number(this.has(process, limit.window));
-    return limit.limit - others * this.#rows.shareOf(limit.window, limit.limit);
+    return limit.limit - others * this.#rows.reservedOf(limit.window, limit.limit);
   }
 
   /** What others use by their last records; a weight in flight may have ended since. */
@@ -168,7 +182,7 @@ export class ClaimsFold implements Members {
 
   #keptBy(ended: string, limit: Limit, { claim, yields }: Pick<Cell, 'claim' | 'yields'> = noCell): number {
     const isMember = !yields && this.has(ended, limit.window);
-    return Math.max(claim, isMember ? this.#rows.shareOf(limit.window, limit.limit) : 0);
+    return Math.max(claim, isMember ? this.#rows.reservedOf(limit.window, limit.limit) : 0);
   }
 
   /** False where the record is a repetition, or of a process that has ended. `loggedMs`: the time that the log gave it. */
@@ -206,11 +220,36 @@ export class ClaimsFold implements Members {
     // What was once believed of the same moment stays, as it does for those who read it then.
     const from = isTrue || known?.from === asked ? asked : Number.POSITIVE_INFINITY;
     if (known?.knowsShares !== knowsShares || known.from !== from) this.#epoch++;
-    if (known === undefined) this.#live++;
+    if (known === undefined) {
+      this.#live++;
+      this.#joining.set(process, loggedMs + knownMs);
+    }
     this.#older += Number(!knowsShares) - Number(known?.knowsShares === false);
     const until = Number.POSITIVE_INFINITY;
-    this.#processes.set(process, { name, n, offset, foldedMs, knowsShares, from, until, ended: false });
+    const isKnown = known?.isKnown === true;
+    this.#processes.set(process, {
+      name,
+      n,
+      offset,
+      foldedMs,
+      knowsShares,
+      from,
+      until,
+      isKnown,
+      ended: false,
+    });
+    this.#learn(loggedMs);
     return true;
+  }
+
+  #learn(loggedMs: number): void {
+    for (const [process, knownAtMs] of this.#joining) {
+      if (knownAtMs > loggedMs) continue;
+      this.#joining.delete(process);
+      this.#epoch++;
+      const state = this.#processes.get(process);
+      if (state !== undefined) state.isKnown = true;
+    }
   }
 
   /** Forgets what is over, a part with each call, and processes that ended long ago. Returns as the sweep of the rows. */
@@ -229,12 +268,13 @@ export class ClaimsFold implements Members {
     const wasSilent = seen < Number.MAX_SAFE_INTEGER;
     const until = isWhole ? Number.NEGATIVE_INFINITY : loggedMs + (wasSilent ? -cutOffBeforeMs : replacedMs);
     if (known === undefined) {
-      const never = { from: Number.POSITIVE_INFINITY, knowsShares: true, until };
+      const never = { from: Number.POSITIVE_INFINITY, knowsShares: true, until, isKnown: false };
       this.#processes.set(process, { name: '', n: 0, offset: 0, foldedMs: nowMs, ended: true, ...never });
       return;
     }
     Object.assign(known, { ended: true, foldedMs: nowMs, until });
     this.#live--;
+    this.#joining.delete(process);
     this.#older -= Number(!known.knowsShares);
     this.#epoch++;
     if (this.#alone === process) this.#alone = undefined;

@@ -20,7 +20,10 @@ export interface Cell {
 export interface Members {
   /** Another one whenever any answer may have changed. */
   readonly epoch: number;
+  /** Those to whom the others leave a share. */
   count(window: number): number;
+  /** Those among whom who uses a share divides: of what is in flight also those that the others may not know yet. */
+  sharers(window: number, members: number): number;
   has(process: string, window: number): boolean;
 }
 
@@ -101,14 +104,15 @@ export class ClaimsRows {
     return row;
   }
 
-  /** The standing share of each member of a limit that nobody has a cell of; 0 where it is less than one. */
-  shareOf(window: number, limit: number): number {
+  /** What is left to each member of a limit that nobody has a cell of; 0 where it is less than one. */
+  reservedOf(window: number, limit: number): number {
     return shareOf(limit, this.#members.count(window));
   }
 
-  /** The same of a limit that is known, at most of what its row says. */
-  shareIn(row: LimitRow, limit: number): number {
-    return shareOf(Math.min(limit, row.limit), row.members);
+  /** The standing share that a member uses, at most of what the row says where the limit is known; 0 where it is less than one. */
+  shareOf(window: number, limit: number, row: LimitRow | undefined): number {
+    const members = row === undefined ? this.#members.count(window) : row.members;
+    return shareOf(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
   }
 
   /** What the others leave of the limit: what is neither claimed nor their standing share. May be below 0. */

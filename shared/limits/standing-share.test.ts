@@ -21,9 +21,9 @@ test('a gateway that starts uses no share of what is in flight before all have r
   const log = new ClaimLog();
   log.openAll(2);
   const late = log.open();
-  log.pass(3400);
+  log.pass(3000);
   expect(log.take(late, inFlight, 60)).toBe(0);
-  log.pass(400);
+  log.pass(1000);
   expect(log.take(late, inFlight, 60)).toBe(10);
 });
 
@@ -38,8 +38,8 @@ test('a moment from which on a gateway is a member counts where its record came 
     const { from } = standing;
     expect(from).toBe(startMs + 5000);
     fold.apply(recordOf('one', 1, startMs, from), 1, 0, startMs);
-    standing.readBack(1, readMs, startMs + readMs);
-    expect(standing.level(minute, undefined, new OwnLimit(minute), readMs)).toBe(share);
+    standing.readBack(1, startMs + readMs);
+    expect(standing.level(minute, undefined, new OwnLimit(minute))).toBe(share);
     standing.announce(2, startMs + 2500);
     expect(standing.from).toBe(share > 0 ? from : startMs + 7500);
   }
@@ -79,7 +79,7 @@ test.each([-24 * hourMs, -hourMs, hourMs, 24 * hourMs])(
     const publish = (atMs: number, off: number): void => {
       standing.announce(++n, startMs + atMs + off);
       fold.apply(recordOf('one', n, startMs + atMs + off, standing.from), n, atMs, startMs + atMs);
-      standing.readBack(n, atMs, startMs + atMs + off);
+      standing.readBack(n, startMs + atMs + off);
     };
     const later: Limit = { ...minute, window: minute.window + 2 * hourMs };
     publish(0, offMs);
@@ -87,7 +87,7 @@ test.each([-24 * hourMs, -hourMs, hourMs, 24 * hourMs])(
     // By now the log has corrected it.
     publish(1000, 0);
     expect([fold.has('one', startMs), fold.has('one', later.window)]).toEqual([false, true]);
-    expect(standing.level(later, undefined, new OwnLimit(later), 1000)).toBe(30);
+    expect(standing.level(later, undefined, new OwnLimit(later))).toBe(30);
   },
 );
 

@@ -1,6 +1,6 @@
 /**
  * The standing shares of one process: what it may use of each limit without asking, because the others leave it alone.
- * It uses a share only where all processes that are not cut off know of it. Pure: `nowMs` is monotonic, `wallMs` since 1970.
+ * It uses a share only where all processes that are not cut off know of it. Pure: `wallMs` is since 1970.
  */
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { type ClaimsFold, clockOffMs } from './claims-fold.ts';
@@ -13,8 +13,6 @@ export const cutOffMs = 2000;
 const joinMs = 5000;
 /** So long before that, the record must have come back: others have read it or are cut off by then, and clocks differ by a second. */
 const knownMs = cutOffMs + 1000;
-/** It uses its share of what is in flight so long after its first record came back: those that did not read it are cut off. */
-const matureMs = 3500;
 
 export class StandingShare {
   readonly #fold: ClaimsFold;
@@ -25,7 +23,6 @@ export class StandingShare {
   #fromN = 0;
   /** That record came back early enough. */
   #isKnown = false;
-  #firstReadMs = Number.POSITIVE_INFINITY;
 
   constructor(fold: ClaimsFold, process: string) {
     this.#fold = fold;
@@ -46,8 +43,7 @@ export class StandingShare {
     this.#isKnown = false;
   }
 
-  readBack(n: number, nowMs: number, wallMs: number): void {
-    this.#firstReadMs = Math.min(this.#firstReadMs, nowMs);
+  readBack(n: number, wallMs: number): void {
     const isAsked =
       this.#fromN > 0 && n >= this.#fromN && this.#fold.memberFrom(this.#process) === this.#from;
     if (isAsked && wallMs <= this.#from - knownMs) this.#isKnown = true;
@@ -55,14 +51,12 @@ export class StandingShare {
 
   /** As the log has it; 0 where the process is no member, or the share is less than one. */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
-    if (!this.#fold.has(this.#process, window)) return 0;
-    const { rows } = this.#fold;
-    return row === undefined ? rows.shareOf(window, limit) : rows.shareIn(row, limit);
+    return this.#fold.has(this.#process, window) ? this.#fold.rows.shareOf(window, limit, row) : 0;
   }
 
   /** What it may use of its share. Where the shares stop fitting into the limit, that does not grow. */
-  level(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined, nowMs: number): number {
-    const level = this.#mayUse(limit, row, own, nowMs) ? this.#fitting(limit, row, own) : 0;
+  level(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined): number {
+    const level = this.#mayUse(limit, row, own) ? this.#fitting(limit, row, own) : 0;
     if (own !== undefined) own.level = level;
     return level;
   }
@@ -79,10 +73,9 @@ export class StandingShare {
     return row === undefined || this.#fold.rows.fits(row) ? share : Math.min(own?.level ?? 0, share);
   }
 
-  #mayUse({ window }: Limit, row: LimitRow | undefined, own: OwnLimit | undefined, nowMs: number): boolean {
+  #mayUse({ window }: Limit, row: LimitRow | undefined, own: OwnLimit | undefined): boolean {
     if (this.#fold.alone !== undefined) return false;
     if (row?.cells.get(this.#process)?.yields === true || own?.isYielding === true) return false;
-    if (window === inFlightWindow) return nowMs - this.#firstReadMs >= matureMs;
-    return this.#isKnown && this.#from <= window;
+    return window === inFlightWindow || (this.#isKnown && this.#from <= window);
   }
 }

@@ -105,11 +105,20 @@ test.each(['rate', 'concurrency'] as const)(
     const large = seeds.map((seed) => new Simulation({ kind, faults: 'all', fleet: 'large', seed }).run());
     expect(large.filter((outcome) => outcome.beyond > 0)).toEqual([]);
   },
+  120_000,
 );
 
 test('Limits 1: a standing share that was given up is used again only where all shares fit, though nothing was asked for in between', () => {
   // Four requests above the limit, where what was used of the share before it was given up counted as its level.
   expect(new Simulation({ kind: 'rate', faults: 'stops', seed: 3816 }).run()).toMatchObject({ beyond: 0 });
+});
+
+test.each<Plan>([
+  { kind: 'concurrency', faults: 'stops', seed: 5436 },
+  { kind: 'concurrency', faults: 'all', slow: true, seed: 4571 },
+  { kind: 'concurrency', faults: 'all', fleet: 'clocks', seed: 3403 },
+])('Limits 2: who has not read of a new gateway may use what its share was before: seed $seed', (plan) => {
+  expect(new Simulation(plan).run()).toMatchObject({ beyond: 0 });
 });
 
 test('a client that stays on one gateway gets the whole limit within 50 ms, and waits until the others have given up their shares', () => {

@@ -42,6 +42,12 @@ export const claimsMutations: readonly SuiteMutation[] = [
       'this.#rows',
     ],
     ['all room blocks the others', 'this.#alone !== undefined && this.#alone !== process', 'false'],
+    [
+      'who joins takes nothing of the shares of those that may not know it',
+      'return this.#live - this.#joining.size;',
+      'return this.#live;',
+    ],
+    ['what was left for it is not left for ever', 'this.#joining.delete(process);\n      this.#epoch++;', ''],
   ]),
   ...of('shared/limits/claims-rows.ts', fold, [
     [
@@ -114,11 +120,6 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['a share that is being given up is not used', 'own?.isYielding === true', 'false'],
   ]),
   ...of('shared/limits/standing-share.ts', shares, [
-    [
-      'a share of what is in flight is used once all know of it',
-      'const matureMs = 3500',
-      'const matureMs = 0',
-    ],
     ['clocks differ by a second', 'const knownMs = cutOffMs + 1000', 'const knownMs = cutOffMs'],
     [
       'an id that ended keeps its share of the minute, not its claim only',
@@ -140,6 +141,11 @@ export const claimsMutations: readonly SuiteMutation[] = [
   ]),
   ...of('shared/limits/claims-fold.ts', shares, [
     ['who has another clock than the log joins no minute', 'isTrue || known', 'true || known'],
+    [
+      'a share of what is in flight is used once all know of it',
+      'state.isKnown && !state.ended',
+      '!state.ended',
+    ],
     [
       'what those that ended may have used nobody waits for',
       'return Math.max(claim, isMember',
@@ -193,10 +199,14 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ],
     [
       'a first request goes ahead where enough is left for all',
-      'return weight * this.#live <= limit.limit - claimed;',
+      'return weight * this.#live <= limit.limit - (row?.claimed ?? 0);',
       'return true;',
     ],
-    ['a first request goes ahead', 'return weight * this.#live <= limit.limit - claimed;', 'return false;'],
+    [
+      'a first request goes ahead',
+      'return weight * this.#live <= limit.limit - (row?.claimed ?? 0);',
+      'return false;',
+    ],
     [
       'none goes ahead while another holds all room',
       ' || this.#fold.alone !== undefined) return false;',
