@@ -21,6 +21,13 @@ export class ClockFleet extends LimitedFleet {
     return join(this.dir, 'clock-off-ms');
   }
 
+  /** What the second gateway says of its clock. */
+  async clockSays(): Promise<string | undefined> {
+    const metrics = this.gateways[1]?.ready.metrics;
+    const response = await fetch(new URL('/readyz?verbose', metrics));
+    return /^\[\+\]clock (.*)$/m.exec(await response.text())?.[1];
+  }
+
   async beginBoth(): Promise<void> {
     this.setOff(0);
     const setter = join(this.dir, 'set-clock.mjs');

@@ -189,8 +189,10 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   const run = await fleet.revoke(plane, await fleet.key(plane), 30);
   expect([run.code, run.stdout], run.stderr).toEqual([0, expect.stringMatching(/lives +confirmed/)]);
 
-  // One that lives is not out of sight by it.
-  expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({ code: 0 });
+  // One that lives is not out of sight by it, and both the command and the list say so.
+  expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({
+    ...{ code: 0, stderr: expect.stringContaining('lives reported in the last ten seconds') },
+  });
   fleet.suspend(lives);
   const forgotten = await fleet.revoke(plane, await fleet.key(plane), 2);
   expect([forgotten.code, forgotten.stderr]).toEqual([5, expect.stringContaining('lives')]);
