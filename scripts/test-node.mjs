@@ -1,5 +1,6 @@
 // Every test on other versions of Node: `npm run test:node -- 22 24`. Each version comes as an npm package with its
-// headers, so that the native module is built for it; the project is copied, installed and tested outside of this folder.
+// headers, so that the native module is built for it; the project is copied, with its history that some tests read, and is
+// installed and tested outside of this folder.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,9 +8,7 @@ import { delimiter, join, resolve } from 'node:path';
 
 const root = resolve(import.meta.dirname, '..');
 const cache = join(root, '.cache');
-const apart = new Set(
-  ['node_modules', 'dist', '.git', '.cache', '.headgate'].map((name) => join(root, name)),
-);
+const apart = new Set(['node_modules', 'dist', '.cache', '.headgate'].map((name) => join(root, name)));
 
 function run(command, args, options) {
   const { status, error } = spawnSync(command, args, { stdio: 'inherit', ...options });
