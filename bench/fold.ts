@@ -12,7 +12,7 @@ import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../shared/runtime/sqlite.ts';
 import { createLookup } from '../shared/snapshot/lookup.ts';
 import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
-import { schemaSql } from '../shared/snapshot/tables.ts';
+import { type RowOf, schemaSql, type TableName, tableSpecs } from '../shared/snapshot/tables.ts';
 import { verifySteps } from '../shared/snapshot/verify.ts';
 import { ChainWriter } from '../test/support/commits.ts';
 import { longLog } from './support/long-log.ts';
@@ -79,22 +79,34 @@ function writePlainly(path: string): number {
 }
 
 function plainWriter(db: Database): (event: KnownEvent) => void {
-  const key = db.prepare(`INSERT INTO api_key VALUES (?, ?, ?, ?, ?, NULL, 0, 'operator', NULL, NULL)`);
+  const key = inserter(db, 'api_key');
   const revoke = db.prepare(`UPDATE api_key SET revoked_at = 0, revoked_by = 'operator' WHERE id = ?`);
-  const member = db.prepare('INSERT OR REPLACE INTO member VALUES (?, ?, ?)');
-  const organisation = db.prepare('INSERT OR REPLACE INTO organisation VALUES (?, ?, ?, ?, 0)');
+  const member = inserter(db, 'member');
+  const organisation = inserter(db, 'organisation');
   const health = db.prepare('UPDATE node SET up = ?, loaded = ? WHERE id = ?');
   return ({ type, data }) => {
     if (type === 'key.created') writeKey(data);
     else if (type === 'key.revoked') revoke.run(data.id);
-    else if (type === 'member.set') member.run(data.organisation, data.person, data.role);
-    else if (type === 'organisation.set') organisation.run(data.id, data.name, data.tier, data.anchor);
+    else if (type === 'member.set') member(data);
+    else if (type === 'organisation.set') organisation({ ...data, suspended: 0 });
     else if (type === 'node.health_changed')
       health.run(data.up ? 1 : 0, JSON.stringify(data.models), data.id);
   };
   function writeKey({ id, hash, organisation: owner, name, expires }: EventData<'key.created'>): void {
-    key.run(id, Buffer.from(hash, 'hex'), owner, name, expires);
+    key({
+      ...{ id, hash: Buffer.from(hash, 'hex'), organisation: owner, name, expires, expires_at: null },
+      ...{ created_at: 0, created_by: 'operator', revoked_at: null, revoked_by: null },
+    });
   }
+}
+
+/** By name, so that a column that a table gets later does not compile here. */
+function inserter<Name extends TableName>(db: Database, name: Name): (row: RowOf<Name>) => void {
+  const columns = Object.keys(tableSpecs[name].columns);
+  const statement = db.prepare(
+    `INSERT OR REPLACE INTO ${name} (${columns.join()}) VALUES (${columns.map((column) => `@${column}`).join()})`,
+  );
+  return (row) => statement.run(row);
 }
 
 /** From the path of a file to the owner of a key. */
