@@ -19,6 +19,8 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { GatewaysFile } from '../control-plane/gateways/gateways-file.ts';
 import { type CounterEntry, countersTopic } from '../schemas/limits.ts';
+import { openCounterCopy } from '../shared/limits/counter-copy.ts';
+import { CounterState } from '../shared/limits/counters.ts';
 import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { RecordMac } from '../shared/log/core/record-mac.ts';
 import { fingerprintOf, loadSigner, type Signer } from '../shared/log/core/signing.ts';
@@ -187,8 +189,8 @@ test('a restore gives the same records and totals, and is repeated where it was 
   expect(usage.requests({ limit: 10 })).toHaveLength(3);
   // The new usage topic is read from its beginning, and the totals stand for counters that are lost.
   expect(usage.nextOffset(0)).toBe(0);
-  expect(usage.unnamedTotals()).toMatchObject([{ organisation: 'acme', tokens: 21, requests: 3 }]);
   usage.close();
+  expect(standing()).toEqual([['acme', period, 21, 3]]);
 
   const again = await cli(restore);
   expect([again.code, again.err]).toEqual([
@@ -298,16 +300,18 @@ async function publishCounters(...entriesOf: readonly (readonly [string, Counter
   await topic.close();
 }
 
-function unnamed(): unknown {
-  const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
-  const totals = usage.unnamedTotals().map(({ tokens, requests }) => [tokens, requests]);
-  usage.close();
-  return totals;
+/** What stands for counters that are lost. */
+function standing(): unknown {
+  const copy = openCounterCopy(join(folder, 'new-cp', 'counters.db'));
+  const state = new CounterState();
+  copy.loadInto(state, Date.now());
+  copy.close();
+  return [...state.entriesOf('rows')];
 }
 
-test.each<[string, (readonly [string, CounterEntry[]])[], number[][]]>([
+test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
   // Retention removed what gateways counted; the end of the topic is above 0 all the same.
-  ['nothing of the period', [[replica, []]], [[21, 3]]],
+  ['nothing of the period', [[replica, []]], [['acme', period, 21, 3]]],
   ['all that was counted', [[replica, [['acme', period, 21, 3]]]], []],
   ['more than the backup', [[replica, [['acme', period, 70, 10]]]], []],
   [
@@ -318,13 +322,13 @@ test.each<[string, (readonly [string, CounterEntry[]])[], number[][]]>([
       // Of control planes, which publish it again from the totals.
       ['rows', [['acme', period, 11, 1]]],
     ],
-    [[11, 1]],
+    [['acme', period, 11, 1]],
   ],
 ])('where the topic of counters has %s, the totals stand for the rest', async (_, counters, expected) => {
   await done(backup);
   await publishCounters(...counters);
   expect((await cli(restore, withToken)).err).not.toContain('error');
-  expect(unnamed()).toEqual(expected);
+  expect(standing()).toEqual(expected);
 });
 
 test('counters that cannot be authenticated are refused, before anything is written', async () => {

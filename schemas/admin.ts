@@ -195,7 +195,7 @@ const limitUseSchema = z.object({
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({
-      /** `rows`: gateways of version 0.1. */
+      /** `rows`: what a restore took from the totals of the backup. */
       name: z.string(),
       requests: count.nullable(),
       inFlight: count.nullable(),

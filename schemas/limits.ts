@@ -26,7 +26,7 @@ export type CounterEntry = readonly [subject: string, period: string, tokens: nu
 /** Cumulative: of two records about one replica, subject and period the larger numbers count. */
 export interface CounterRecord {
   readonly v: 1;
-  /** The data folder whose gateway completed the requests; `rows`: those of gateways of 0.1, which name none. */
+  /** The data folder whose gateway completed the requests, or `rows`. */
   readonly replica: string;
   /** The process that counted, also where another one publishes its entries again. */
   readonly process: string;
@@ -42,7 +42,7 @@ export interface CounterRecord {
 export type UsageGapEntry = readonly [incarnation: string, next: number];
 
 export const counterEntriesMax = 500;
-/** The replica of usage rows that name none. */
+/** The replica in whose name control planes ask for missing rows, and a restore lets totals stand for lost counters. */
 export const rowsReplica = 'rows';
 /** The subject of all visitors together, whose period is a UTC day. No organisation's id has a colon. */
 export const visitorsSubject = 'visitors:all';

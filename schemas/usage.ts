@@ -39,7 +39,7 @@ const shape = {
   promptTokens: tokensSchema,
   completionTokens: tokensSchema,
   stack: stackIdSchema.optional(),
-  /** The data folder that counted it; absent in rows of 0.1. */
+  /** The data folder that counted it. */
   replica: z.uuid().optional(),
   /** Id of the key that was used. */
   key: idSchema.optional(),

@@ -1,13 +1,13 @@
-// A rolling upgrade of a running fleet from 0.1.0 to this version, under load, and the way back: `npm run upgrade-test`.
-// The earlier version is taken from the history of this repository and installed once, in .cache.
+// A rolling upgrade of a running fleet from the build before to this one, under load, and the way back: `npm run upgrade-test`.
+// The build before is taken from the history of this repository and installed once, in .cache.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
-/** The release 0.1.0. */
-const release = '6d8a11c';
+/** The last build whose files have other formats. */
+const before = '80ced3e';
 const root = resolve(import.meta.dirname, '..');
-const folder = join(root, '.cache', 'headgate-0.1.0');
+const folder = join(root, '.cache', `headgate-${before}`);
 
 function run(command, args, options = {}) {
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: 'inherit', ...options });
@@ -22,7 +22,7 @@ function provide() {
   rmSync(part, { recursive: true, force: true });
   mkdirSync(part, { recursive: true });
   const status =
-    run('sh', ['-c', `git archive ${release} | tar -x -C '${part}'`]) ||
+    run('sh', ['-c', `git archive ${before} | tar -x -C '${part}'`]) ||
     run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: part });
   if (status === 0) renameSync(part, folder);
   return status;

@@ -2,10 +2,14 @@
  * `headgate backup restore DIR --log URL --data FOLDER`: after the whole fleet was lost. Writes the same log again, commit by
  * commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
  */
+import { randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
+import { type CounterEntry, rowsReplica } from '../../schemas/limits.ts';
 import { usagePartitions } from '../../schemas/usage.ts';
+import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { CounterState } from '../../shared/limits/counters.ts';
 import { emptyHead, type Head, judge, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/core/control-log.ts';
 import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
@@ -13,6 +17,7 @@ import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import type { PoolTotal } from '../../shared/usage/usage-tables.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -85,7 +90,7 @@ export async function restoreBackup(
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? readdirSync(dataDir) : [];
   const own = names.includes(`usage.db${partSuffix}`)
-    ? /^(?:lock|gateways)\.db(?:-wal|-shm)?$|\.db\.part/
+    ? /^(?:lock|gateways|counters)\.db(?:-wal|-shm)?$|\.db\.part/
     : /^lock\.db(?:-wal|-shm)?$|\.db\.part/;
   const found = names.find((name) => name.includes('.db') && !own.test(name));
   if (found === undefined) return;
@@ -247,31 +252,47 @@ async function writeData(
   data: Manifest['data'],
   counted: PeriodUse,
 ): Promise<void> {
-  const last = data.toSorted((a, b) => Number(b.name === 'usage.db') - Number(a.name === 'usage.db'));
+  const usageFirst = data.toSorted((a, b) => Number(b.name === 'usage.db') - Number(a.name === 'usage.db'));
+  const names = usageFirst.flatMap(({ name }) => (name === 'usage.db' ? [name, 'counters.db'] : [name]));
+  const usageLast = names.toReversed();
   const partOf = (name: string): string => join(dataDir, name + partSuffix);
-  for (const { name } of [...last].reverse())
+  for (const name of usageLast)
     for (const path of [join(dataDir, name), partOf(name)])
       for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
-  for (const { name, file } of last) {
+  for (const { name, file } of usageFirst) {
     await copyToNew(join(dir, file), partOf(name));
-    if (name === 'usage.db') adoptUsage(partOf(name), counted);
+    if (name === 'usage.db') standForLost(partOf('counters.db'), adoptUsage(partOf(name)), counted);
   }
-  for (const { name } of [...last].reverse()) {
+  for (const name of usageLast) {
     await publishFile(partOf(name), join(dataDir, name));
     await syncFolder(dataDir);
   }
 }
 
-/**
- * The new usage topic is read from its beginning; rows that are in the totals are recognised. Where counters of the former
- * gateways are lost too, the totals stand for them.
- */
-function adoptUsage(path: string, counted: PeriodUse): void {
+/** The new usage topic is read from its beginning; rows that are in the totals are recognised. */
+function adoptUsage(path: string): readonly PoolTotal[] {
   const store = openUsageStore(path);
   try {
     for (let partition = 0; partition < usagePartitions; partition++) store.restart(partition);
-    store.nameTotals(counted);
+    return store.poolTotals();
   } finally {
     store.close();
+  }
+}
+
+/** Where counters of the former gateways are lost too, the totals stand for them: as a replica that control planes publish. */
+function standForLost(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
+  const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {
+    const known = counted(organisation, period);
+    return [organisation, period, Math.max(tokens - known.tokens, 0), Math.max(requests - known.requests, 0)];
+  });
+  const state = new CounterState();
+  const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
+  state.restore(replica, entries, Date.now());
+  const copy = openCounterCopy(path);
+  try {
+    copy.save(state, 0);
+  } finally {
+    copy.close();
   }
 }

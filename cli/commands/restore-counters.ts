@@ -50,7 +50,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
   return (organisation, period) => {
     const key = counterKey(organisation, period);
     const all = state.sum(key);
-    // Control planes publish these from the totals, so the restored one does so again.
+    // What an earlier restore left there: this one says it anew.
     const rows = state.value(rowsReplica, key);
     return { tokens: all.tokens - rows.tokens, requests: all.turns - rows.turns };
   };

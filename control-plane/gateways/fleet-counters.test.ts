@@ -1,5 +1,5 @@
 /** What a control plane does with the counters of the gateways, over a log in memory and a real fold of usage rows. */
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
@@ -7,9 +7,9 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type CounterRecord, countersTopic, readCounterRecord, rowsReplica } from '../../schemas/limits.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
+import { CounterState } from '../../shared/limits/counters.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
-import { foldAsEarlier, makeEarlierUsage } from '../../test/support/earlier-folder.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { FleetCounters } from './fleet-counters.ts';
@@ -83,20 +83,13 @@ function gateway() {
   return { publish, published };
 }
 
-const incarnations = [
-  '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0001',
-  '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0002',
-] as const;
+const incarnation = '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0002';
 
-/** A usage row as gateways ship it; those of 0.1 name no replica. */
-function row(n: number, tokens: number, replica?: string) {
-  const ids = { v: 1, incarnation: incarnations[replica === undefined ? 0 : 1], n };
+/** A usage row as gateways ship it. */
+function row(n: number, tokens: number) {
+  const ids = { v: 1, incarnation, replica: incarnation, n };
   const what = { organisation: 'acme', period, draw: 'pool', model: 'echo-small', requestId: `r-${n}` };
-  const counts = {
-    promptTokens: tokens,
-    completionTokens: 0,
-    ...(replica !== undefined && { replica: incarnations[1] }),
-  };
+  const counts = { promptTokens: tokens, completionTokens: 0 };
   return { ...ids, at: new Date(nowMs).toISOString(), ...what, ...counts };
 }
 
@@ -110,42 +103,24 @@ beforeEach(() => {
   offset = 0;
 });
 
-test('what gateways of 0.1 complete reaches the new ones by a control plane, once, however many there are', async () => {
-  const [one, other] = [plane('one'), plane('other')];
+test('what a restore let stand for lost counters is published at once, and counts once, however many planes have it', async () => {
+  const state = new CounterState();
+  const restored = { id: rowsReplica, process: 'the-restore', name: undefined, ownMs: 0, anyMs: 0 };
+  state.restore(restored, [['acme', period, 70, 2]], nowMs);
+  const copy = openCounterCopy(join(folder, 'one', 'counters.db'));
+  copy.save(state, 0);
+  copy.close();
   const { publish, published } = gateway();
   await publish({ entries: [['acme', period, 100, 1]] });
-  fold(one, row(1, 30), row(2, 40));
-  // The same rows, folded by the other control plane.
-  other.counters.onApplied({ gaps: [], unnamedChanged: true });
-  await until(() => published(rowsReplica).length >= 2);
-  for (const { counters } of [one, other]) {
+  const planes = [plane('one'), plane('other')];
+  await until(() => published(rowsReplica).length === 1);
+  nowMs += 1.1 * hourMs;
+  planes[0]?.counters.sweep();
+  await until(() => published(rowsReplica).length === 2);
+  for (const { counters } of planes) {
     await until(() => counters.used('acme', period).tokens === 170);
     expect(counters.used('acme', period)).toMatchObject({ tokens: 170, turns: 3 });
   }
-  // A row that names its replica is counted by its gateway.
-  fold(one, row(1, 100, 'replica-1'));
-  expect(one.counters.used('acme', period).tokens).toBe(170);
-});
-
-test('what a new gateway completed before the control plane was upgraded from 0.1 is published by its gateway alone', async () => {
-  const rows = [row(1, 30), row(1, 500, 'replica-1')];
-  const data = join(folder, 'plane');
-  mkdirSync(data);
-  makeEarlierUsage({ folder: data, organisation: 'other', period });
-  foldAsEarlier(data, rows, 2);
-  usage.close();
-  usage = openUsageStore(join(data, 'usage.db'), { keepRows: true, acceptUnsigned: true });
-  const one = plane();
-  const { publish, published } = gateway();
-  await publish({ entries: [['acme', period, 500, 1]] });
-  // What is published before the log was read is not too much.
-  await until(() => published(rowsReplica).length >= 1);
-  expect(published(rowsReplica).flatMap(({ entries }) => entries)).toEqual([['other', period, 300, 9]]);
-  await until(() => one.counters.used('acme', period).tokens === 500);
-  fold(one, ...rows);
-  await until(() => one.counters.used('acme', period).tokens >= 530);
-  expect(one.counters.used('acme', period)).toMatchObject({ tokens: 530, turns: 2 });
-  expect(usage.poolTokens('acme', period)).toBe(530);
 });
 
 test('what a silent gateway counted is published again each hour, because the topic keeps a day, by one of the control planes', async () => {
@@ -181,14 +156,14 @@ test('where counters and rows differ at rest a control plane says by how much, a
     ],
   });
   await until(() => only.counters.used('acme', period).tokens === 100);
-  fold(only, row(1, 60, 'replica-1'));
+  fold(only, row(1, 60));
   for (let sweep = 0; sweep < 3; sweep++) only.counters.sweep();
   // Rows take their time: nothing is said until neither side changed for a while.
   expect(only.counters.differenceTokens).toBe(0);
   only.counters.sweep();
   expect(only.counters.differenceTokens).toBe(40);
   expect(warnings).toContainEqual({ differenceTokens: 40 });
-  fold(only, row(2, 40, 'replica-1'));
+  fold(only, row(2, 40));
   for (let sweep = 0; sweep < 5; sweep++) only.counters.sweep();
   expect(only.counters.differenceTokens).toBe(0);
 });
@@ -196,9 +171,9 @@ test('where counters and rows differ at rest a control plane says by how much, a
 test('rows that the usage log lost are asked for on the topic', async () => {
   const only = plane();
   const { published } = gateway();
-  fold(only, row(1, 10, 'replica-1'), row(3, 10, 'replica-1'));
+  fold(only, row(1, 10), row(3, 10));
   await until(() => published(rowsReplica).some(({ gaps }) => gaps !== undefined));
-  expect(published(rowsReplica).flatMap(({ gaps = [] }) => gaps)).toContainEqual([incarnations[1], 2]);
+  expect(published(rowsReplica).flatMap(({ gaps = [] }) => gaps)).toContainEqual([incarnation, 2]);
 });
 
 test('records that are foreign, cut, forged, huge or out of bounds change nothing and are counted', async () => {

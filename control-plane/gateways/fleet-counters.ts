@@ -1,15 +1,9 @@
 /**
- * The counters of all gateways on a control plane. It reads the topic, publishes again each hour what silent replicas
- * counted, because the topic keeps a day, and publishes the usage rows of gateways of version 0.1 as the replica `rows`:
- * all control planes fold the same rows to the same sums, so it does no harm that several do. It compares the sums with the
- * folded rows, and asks on the topic for rows that are missing on the usage log.
+ * The counters of all gateways on a control plane. It reads the topic, and publishes again each hour what silent replicas
+ * counted, because the topic keeps a day; what a restore let stand for lost counters is such a replica, too. It compares the
+ * sums with the folded rows, and asks on the topic for rows that are missing on the usage log.
  */
-import {
-  type CounterEntry,
-  type CounterRecord,
-  counterEntriesMax,
-  rowsReplica,
-} from '../../schemas/limits.ts';
+import { type CounterRecord, counterEntriesMax, rowsReplica } from '../../schemas/limits.ts';
 import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterFeed } from '../../shared/limits/counter-feed.ts';
 import {
@@ -27,8 +21,10 @@ import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.t
 const hourMs = 3600_000;
 /** A replica that has not published for longer is silent: it publishes each hour. */
 const silentMs = 2 * hourMs;
-/** How often rows of version 0.1 are published, ms. */
-const rowsEveryMs = 200;
+/** How often missing rows are asked for, ms. */
+const gapsEveryMs = 200;
+/** How long the first look for silent replicas waits until the topic was read to its end. */
+const catchUpTimeoutMs = 30_000;
 /** How often silent replicas are looked for and sums are compared, ms. */
 const sweepEveryMs = 60_000;
 /** Sums are compared where neither side changed in this many comparisons: counters and rows take different times. */
@@ -39,7 +35,7 @@ export interface FleetCountersOptions {
   readonly process: string;
   readonly topic: LimitTopic;
   readonly copy: CounterCopy;
-  readonly usage: Pick<UsageReader, 'poolTotals' | 'unnamedTotals'>;
+  readonly usage: Pick<UsageReader, 'poolTotals'>;
   readonly logger: LineLogger;
   readonly now?: () => number;
 }
@@ -64,12 +60,10 @@ export class FleetCounters {
   readonly feed: CounterFeed;
   readonly #state = new CounterState();
   readonly #options: FleetCountersOptions;
-  readonly #changedRows = new Map<string, CounterEntry>();
   readonly #compared = new Map<string, Compared>();
   #gaps: (readonly [string, number])[] = [];
   #timers: NodeJS.Timeout[] = [];
   #publishing: Promise<void> | undefined;
-  #rowsAtMs = 0;
 
   constructor(options: FleetCountersOptions) {
     this.#options = options;
@@ -79,18 +73,17 @@ export class FleetCounters {
       ...{ topic, copy, logger, state: this.#state },
       now: () => this.#now(),
       read: (record, nowMs) => this.#state.apply(record, nowMs).dropped,
-      onRestart: () => {
-        this.#rowsAtMs = 0;
-      },
     });
   }
 
   start(): void {
     this.feed.start();
     this.#timers = [
-      setInterval(() => this.#publishRows(), rowsEveryMs).unref(),
+      setInterval(() => this.#askForMissing(), gapsEveryMs).unref(),
       setInterval(() => this.sweep(), sweepEveryMs).unref(),
     ];
+    // What a restore left is due at once, and nobody else has it.
+    void this.feed.caughtUp(catchUpTimeoutMs).then((isCaughtUp) => isCaughtUp && this.#publishSilent());
   }
 
   async stop(): Promise<void> {
@@ -105,9 +98,8 @@ export class FleetCounters {
   }
 
   /** Call it with each application of usage rows. */
-  onApplied({ gaps, unnamedChanged }: Pick<AppliedUsage, 'gaps' | 'unnamedChanged'>): void {
+  onApplied({ gaps }: Pick<AppliedUsage, 'gaps'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
-    if (unnamedChanged) this.#addUnnamed();
   }
 
   get refused(): RefusedRecords | undefined {
@@ -135,9 +127,13 @@ export class FleetCounters {
   /** Publishes again what silent replicas counted, and compares the sums with the rows. */
   sweep(): void {
     this.#compare();
+    this.#publishSilent();
+  }
+
+  #publishSilent(): void {
     const nowMs = this.#now();
     const silent = this.#state.replicas.filter(
-      ({ id, ownMs, anyMs }) => id !== rowsReplica && nowMs - ownMs >= silentMs && nowMs - anyMs >= hourMs,
+      ({ ownMs, anyMs }) => nowMs - ownMs >= silentMs && nowMs - anyMs >= hourMs,
     );
     for (const { id, process, name, ownMs } of silent)
       this.#publish(this.#recordsOf(id, process, name, ownMs));
@@ -160,38 +156,11 @@ export class FleetCounters {
     return records;
   }
 
-  #addUnnamed(): void {
-    const nowMs = this.#now();
-    for (const { organisation, period, tokens, requests } of this.#options.usage.unnamedTotals()) {
-      if (!isCounted(period, nowMs)) continue;
-      const known = this.#state.value(rowsReplica, counterKey(organisation, period));
-      if (tokens > known.tokens || requests > known.turns)
-        this.#changedRows.set(counterKey(organisation, period), [organisation, period, tokens, requests]);
-    }
-  }
-
-  #publishRows(): void {
-    const { process } = this.#options;
-    const nowMs = this.#now();
-    if (nowMs - this.#rowsAtMs > hourMs) {
-      this.#rowsAtMs = nowMs;
-      this.#addUnnamed();
-      for (const entry of this.#state.entriesOf(rowsReplica))
-        if (!this.#changedRows.has(counterKey(entry[0], entry[1])))
-          this.#changedRows.set(counterKey(entry[0], entry[1]), entry);
-    }
+  #askForMissing(): void {
     const gaps = this.#gaps.splice(0, counterEntriesMax);
-    const entries = [...this.#changedRows.values()];
-    this.#changedRows.clear();
-    const records: CounterRecord[] = [];
-    for (let from = 0; from < entries.length || (from === 0 && gaps.length > 0); from += counterEntriesMax)
-      records.push({
-        ...{ v: 1, replica: rowsReplica, process, at: nowMs },
-        entries: entries.slice(from, from + counterEntriesMax),
-        ...(from === 0 && gaps.length > 0 && { gaps }),
-      });
-    for (const record of records) this.#state.apply(record, nowMs);
-    this.#publish(records);
+    if (gaps.length === 0) return;
+    const { process } = this.#options;
+    this.#publish([{ v: 1, replica: rowsReplica, process, at: this.#now(), entries: [], gaps }]);
   }
 
   #publish(records: readonly CounterRecord[]): void {
@@ -200,8 +169,7 @@ export class FleetCounters {
     this.#publishing = (async () => {
       await before;
       // What was not published is published with the next repetition.
-      for (const record of records)
-        if (!(await this.feed.publish(record)) && record.replica === rowsReplica) this.#rowsAtMs = 0;
+      for (const record of records) await this.feed.publish(record);
     })();
   }
 

@@ -57,7 +57,6 @@ interface Gateway {
   readonly others: CounterState;
 }
 interface GatewayOptions extends Partial<MeterOptions> {
-  readonly earlier?: ReadonlyMap<string, number>;
   readonly onLimits?: (limits: readonly AccountLimit[]) => void;
   readonly live?: () => number;
 }
@@ -81,7 +80,7 @@ function meterAlone({ spool = spoolFor(), ...more }: Partial<MeterOptions> = {})
 /** A gateway with its own files; messages arrive at once. */
 function gateway(
   name: string,
-  { earlier = new Map(), onLimits = () => undefined, live = () => 1, ...more }: GatewayOptions = {},
+  { onLimits = () => undefined, live = () => 1, ...more }: GatewayOptions = {},
 ): Gateway {
   const outbox = openOutbox({ path: join(folder, name, 'outbox.db') });
   closers.push(() => outbox.close());
@@ -89,7 +88,7 @@ function gateway(
   let meter: Meter | undefined;
   let spool: SpoolWriter | undefined;
   const worker: UsageWorker = new UsageWorker({
-    ...{ outbox, earlier, counts, onLimits, live, others: (key: string) => others.sum(key) },
+    ...{ outbox, counts, onLimits, live, others: (key: string) => others.sum(key) },
     post: (event) => {
       if (event.kind === 'opened') {
         spool = spoolFor(event.spool);
@@ -155,18 +154,6 @@ test('Limits 4: a completed request counts at once, and once, before and after i
   flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(121);
   expect(own.outbox.ledger.get(`acme ${period}`)).toEqual({ tokens: 21, turns: 2 });
-});
-
-test('what version 0.1 had counted of all gateways holds until their counters reach it', () => {
-  const own = gateway('g1', { earlier: new Map([[`acme ${period}`, 50]]) });
-  expect(own.meter.poolTokens('acme', period)).toBe(50);
-  own.meter.record(completed());
-  flush(own);
-  expect(own.meter.poolTokens('acme', period)).toBe(57);
-  readOthers(own, 40);
-  expect(own.meter.poolTokens('acme', period)).toBe(57);
-  readOthers(own, 60);
-  expect(own.meter.poolTokens('acme', period)).toBe(67);
 });
 
 test('Limits 4: only the pool draws on the allowance, and each period has its own', () => {
@@ -568,7 +555,7 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
       const others = new CounterState();
       const events: UsageWorkerEvent[] = [];
       const worker: UsageWorker = new UsageWorker({
-        ...{ outbox, counts, earlier: new Map(), onLimits: () => undefined, live: () => 1 },
+        ...{ outbox, counts, onLimits: () => undefined, live: () => 1 },
         others: (key) => others.sum(key),
         post: (event) => events.push(event),
       });

@@ -3,7 +3,6 @@
  * counters of what they completed; none folds the rows of another. The worker opens without the log, from the files of the
  * data folder, and catches up once the log is reachable.
  */
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
 import { countersTopic } from '../../schemas/limits.ts';
@@ -77,14 +76,13 @@ async function openUsageWorker(
     path: join(dataDir, 'outbox.db'),
     onError: (error) => logger.error({ err: error }, 'usage could not be written'),
   });
-  const { exchange, state, earlier } = await openCounters(options, outbox, logger, {
+  const { exchange, state } = await openCounters(options, outbox, logger, {
     onChanged: (keys) => worker.onChanged(keys),
     onGaps: (gaps) => worker.onGaps(gaps),
   });
   const worker = new UsageWorker({
     outbox,
     others: (key) => state.sum(key),
-    earlier,
     onLimits: (limits) => exchange.onLimits(limits),
     live: () => exchange.live,
     counts: exchange.feed.counts,
@@ -115,7 +113,6 @@ async function openUsageWorker(
 interface OpenedCounters {
   readonly exchange: CounterExchange;
   readonly state: CounterState;
-  readonly earlier: ReadonlyMap<string, number>;
 }
 
 /** The counters of all gateways: the copy on disk, else a control plane's, else the topic from its beginning. */
@@ -127,11 +124,6 @@ async function openCounters(
 ): Promise<OpenedCounters> {
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
   const state = new CounterState();
-  if (existsSync(join(dataDir, 'usage.db'))) {
-    // Loaded on use: only a folder of version 0.1 needs it, and it brings the whole fold of the control log.
-    const { takeOverEarlierUsage } = await import('./earlier-usage.ts');
-    takeOverEarlierUsage(dataDir, { outbox, copy, logger });
-  }
   copy.loadInto(state, Date.now());
   if (copy.isNew) {
     const position = await fetchCounters({ controlPlanes, token: gatewayToken, state });
@@ -144,7 +136,7 @@ async function openCounters(
       logger.warn({ reachable, reason: error?.message }, 'counters topic'),
   });
   const exchange = new CounterExchange({ outbox, copy, state, topic, name, logger, ...listeners });
-  return { exchange, state, earlier: copy.earlier(Date.now()) };
+  return { exchange, state };
 }
 
 /** Log lines of this thread are posted to the main thread, which owns the process's log. */

@@ -42,15 +42,14 @@ CREATE TABLE shipment (
 
 /** One row. */
 const spoolSql = `
-CREATE TABLE IF NOT EXISTS spool (
+CREATE TABLE spool (
   id TEXT NOT NULL,              -- names this database in the spool
   taken INTEGER NOT NULL,        -- number of the last group whose rows are here
   incarnation TEXT NOT NULL,     -- of the process that wrote it
   next_n INTEGER NOT NULL        -- what the next row of that incarnation is numbered
 ) STRICT;`;
 
-/** Version 1, of Headgate 0.1, had no counters. */
-const format = { version: 2, sql: rowsSql + ledgerSql, upgrades: { 1: ledgerSql }, added: spoolSql };
+const format = { version: 2, sql: rowsSql + ledgerSql + spoolSql };
 
 /** Rows of one process start. */
 export interface Incarnation {
@@ -94,14 +93,6 @@ export interface Retention {
   readonly sinceMs: number;
   readonly rowsMax: number;
 }
-/** Tokens of the pool, or turns of a visitor, in rows of the file. */
-export interface PendingSum {
-  readonly organisation: string | null;
-  readonly period: string | null;
-  readonly visitor: string | null;
-  readonly tokens: number;
-  readonly turns: number;
-}
 
 export interface OpenedFile {
   readonly file: OutboxFile;
@@ -141,7 +132,6 @@ export class OutboxFile {
   readonly #ship: Statement;
   readonly #take: Statement<[number, string, number]>;
   readonly #oldest: Statement<[number], ShipmentRow>;
-  readonly #sums: Statement<[number, number], PendingSum>;
 
   constructor(path: string, nowMs: number) {
     this.#path = path;
@@ -157,7 +147,6 @@ export class OutboxFile {
       this.#ship = this.#db.prepare('INSERT INTO shipment (ordinal, upto_n, at_ms) VALUES (?, ?, ?)');
       this.#take = this.#db.prepare('UPDATE spool SET taken = ?, incarnation = ?, next_n = ?');
       this.#oldest = this.#db.prepare<[number], ShipmentRow>('SELECT * FROM shipment ORDER BY id LIMIT ?');
-      this.#sums = this.#db.prepare<[number, number], PendingSum>(sumsSql);
       this.incarnations = this.#readIncarnations();
       const spool = this.#readSpool();
       this.spoolId = spool.id;
@@ -227,11 +216,6 @@ export class OutboxFile {
     );
     incarnation.shippedN = Math.min(incarnation.shippedN, n - 1);
     return true;
-  }
-
-  /** Sums of the rows of version 0.1 behind number `n`. */
-  sums({ ordinal }: Incarnation, n: number): PendingSum[] {
-    return this.#try(() => this.#sums.all(ordinal, n));
   }
 
   close(): void {
@@ -325,9 +309,3 @@ const incarnationsSql = `
     (SELECT max(n) FROM row WHERE row.ordinal = incarnation.ordinal) AS lastN,
     (SELECT max(upto_n) FROM shipment WHERE shipment.ordinal = incarnation.ordinal) AS shippedN
   FROM incarnation ORDER BY ordinal`;
-
-const sumsSql = `
-  SELECT body ->> 'organisation' AS organisation, body ->> 'period' AS period, body ->> 'visitor' AS visitor,
-    sum((body ->> 'promptTokens') + (body ->> 'completionTokens')) AS tokens, count(*) AS turns
-  FROM row WHERE ordinal = ? AND n > ? AND body ->> 'draw' = 'pool' AND body ->> 'replica' IS NULL
-  GROUP BY 1, 2, 3`;

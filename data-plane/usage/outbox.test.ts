@@ -397,6 +397,16 @@ test('a damaged outbox is quarantined and reported, and recording continues in a
   expect(numbers(box.nextShipment())).toEqual([1]);
 });
 
+test('a file of version 0.1 is refused by name, with what to do, and stays as it is', () => {
+  const db = openDatabase(path, { durability: 'normal' });
+  db.pragma('user_version = 1');
+  db.close();
+  expect(() => outbox()).toThrow(
+    /outbox\.db was written by an earlier version .*; start the version that wrote/,
+  );
+  expect(readdirSync(folder)).toEqual(['outbox.db']);
+});
+
 test('a closed outbox drops rows', () => {
   const box = outbox();
   box.close();

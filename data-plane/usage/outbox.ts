@@ -13,7 +13,6 @@ import {
   type Incarnation,
   type OutboxFile,
   openOutboxFile,
-  type PendingSum,
   type QueuedUsage,
   type Shipped,
 } from './outbox-file.ts';
@@ -227,13 +226,6 @@ export class Outbox {
     }
     this.#onDurable();
     return true;
-  }
-
-  /** Sums of the pool's rows of version 0.1 that are behind `highWater` of their incarnation. */
-  pendingSums(highWater: (incarnation: string) => number): PendingSum[] {
-    return this.#file.incarnations.flatMap((incarnation) =>
-      this.#file.sums(incarnation, highWater(incarnation.id)),
-    );
   }
 
   /** Ids of the incarnations whose rows are in the file. */

@@ -25,8 +25,6 @@ export interface UsageWorkerParts {
   readonly outbox: Outbox;
   /** What other gateways counted. */
   readonly others: (key: string) => Sum;
-  /** Tokens that version 0.1 had counted of all gateways before this build took over the folder, by account. */
-  readonly earlier: ReadonlyMap<string, number>;
   /** What accounts may use, for the times of publication. */
   readonly onLimits: (limits: readonly AccountLimit[]) => void;
   /** Gateways that are live, this one included. */
@@ -127,18 +125,12 @@ export class UsageWorker {
     this.#options.post({ kind: 'totals', settled, totals });
   }
 
-  /** Own counts are only those since this build took over the folder, so they add to what was counted before. */
   #total(account: Account): number {
-    const { outbox, others, earlier } = this.#options;
+    const { outbox, others } = this.#options;
     const { subject, period } = account;
     const key = accountKey(account);
-    const own = outbox.ledger.get(key);
     const amount = (sum: Sum | undefined) => (sum === undefined ? 0 : amountIn(subject, sum));
-    return (
-      amount(own) +
-      amount(outbox.queued(subject, period)) +
-      Math.max(amount(others(key)), earlier.get(key) ?? 0)
-    );
+    return amount(outbox.ledger.get(key)) + amount(outbox.queued(subject, period)) + amount(others(key));
   }
 
   #reship(incarnation: string, next: number): void {

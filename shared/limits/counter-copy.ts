@@ -14,10 +14,11 @@ import {
   openDatabase,
   prepare,
 } from '../runtime/sqlite.ts';
-import { type CounterState, counterKey, entriesEndMs, type ReplicaFacts } from './counters.ts';
+import type { CounterState, ReplicaFacts } from './counters.ts';
 
 const format = {
-  version: 1,
+  version: 2,
+  upgrades: { 1: 'DROP TABLE earlier;' },
   sql: `
 CREATE TABLE position (id INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL) STRICT;
 CREATE TABLE replica (
@@ -26,9 +27,6 @@ CREATE TABLE replica (
 CREATE TABLE value (
   replica TEXT NOT NULL, subject TEXT NOT NULL, period TEXT NOT NULL, tokens INTEGER NOT NULL, turns INTEGER NOT NULL,
   PRIMARY KEY (replica, subject, period)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE earlier (            -- what version 0.1 had folded of all gateways
-  subject TEXT NOT NULL, period TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (subject, period)
 ) STRICT, WITHOUT ROWID;
 `,
 };
@@ -46,12 +44,6 @@ interface ValueRow {
   readonly period: string;
   readonly tokens: number;
   readonly turns: number;
-}
-
-export interface EarlierTotal {
-  readonly subject: string;
-  readonly period: string;
-  readonly tokens: number;
 }
 
 /** Opens or creates the copy. Throws the errors of shared/runtime/sqlite.ts that are no damage. */
@@ -123,23 +115,6 @@ export class CounterCopy {
       for (const { replica: of, entry } of changed) value.run(of, ...entry);
       for (const key of ended) remove.run(...key.split(' '));
       this.#db.prepare('INSERT OR REPLACE INTO position VALUES (1, ?)').run(nextOffset);
-    });
-  }
-
-  /** What version 0.1 had counted of all gateways, which the counters reach once control planes publish it. */
-  earlier(nowMs: number): Map<string, number> {
-    const rows = prepare<EarlierTotal>(this.#db, 'SELECT * FROM earlier').all();
-    return new Map(
-      rows
-        .filter(({ period }) => entriesEndMs(period) > nowMs)
-        .map(({ subject, period, tokens }) => [counterKey(subject, period), tokens]),
-    );
-  }
-
-  setEarlier(totals: readonly EarlierTotal[]): void {
-    const insert = this.#db.prepare('INSERT OR REPLACE INTO earlier VALUES (?, ?, ?)');
-    this.#transaction(() => {
-      for (const { subject, period, tokens } of totals) insert.run(subject, period, tokens);
     });
   }
 

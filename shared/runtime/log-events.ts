@@ -121,10 +121,6 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['traces.no_receiver', 'no traces are sent: the address of their receiver is empty'],
   ['traces.reachability', 'receiver of traces'],
   ['usage.damaged', 'usage.db is damaged; no more usage is folded'],
-  [
-    'usage.earlier_unreadable',
-    'the usage that version 0.1 had folded here cannot be read; its allowances count once a control plane has published them',
-  ],
   ['usage.file_damaged', 'usage.db is damaged; see docs/operate.md'],
   ['usage.file_unchecked', 'usage.db could not be checked; it is tried again'],
   ['usage.log_reachability', 'usage log'],

@@ -212,7 +212,7 @@ export function createTables(db: Database, path: string, format: FileFormat): vo
   const change = found === 0 ? sql : found === version ? '' : upgrades?.[found];
   if (change === undefined)
     throw new OtherFormat(
-      `${path} was written by ${found > version ? 'a later' : 'an earlier'} version of Headgate (format ${found}; this build has ${version})`,
+      `${path} was written by ${found > version ? 'a later' : 'an earlier'} version of Headgate (format ${found}; this build has ${version}); start the version that wrote it, or move the file away and begin without what it holds`,
     );
   if (found !== version) db.exec(`BEGIN IMMEDIATE; ${change} PRAGMA user_version = ${version}; COMMIT`);
   if (added !== '') db.exec(added);

@@ -81,7 +81,7 @@ function rowFaults(db: Database): readonly UsageFault[] {
     'SELECT id, body FROM request WHERE organisation IS ? AND period IS ? ORDER BY id',
   );
   const faults: UsageFault[] = [];
-  // Of visitors: their rows name no organisation, and 0.1 kept no sum of them.
+  // Of visitors: their rows name no organisation.
   addSums(rows.iterate(null, null), faults);
   for (let at = next.get('', '', '', ''); at !== undefined; ) {
     if (faults.length >= usageFaultsMax) break;

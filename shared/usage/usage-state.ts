@@ -79,31 +79,17 @@ function parsedRow(body: string): ReadUsageRow | undefined {
 export class UsageState implements FoldState {
   /** Rows added to the totals, in the order of their application. */
   readonly applied: UsageRow[] = [];
-  /** Whether totals of rows that name no replica have changed. */
-  unnamedChanged = false;
   readonly #sql: UsageStatements;
   readonly #options: KeepOptions;
   readonly #marks = new Map<string, RowHashes>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
-  /** Of pool rows that name a replica. */
-  readonly #named = new Map<
-    string,
-    { readonly organisation: string; readonly period: string; tokens: number; requests: number }
-  >();
   /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
-  /** Incarnations with totals of which it is not known whether they name a replica. Shared in the same way. */
-  readonly #unresolved: Set<string>;
 
-  constructor(
-    sql: UsageStatements,
-    { parkedCounts, unresolved }: { parkedCounts: Map<string, number>; unresolved: Set<string> },
-    options: KeepOptions,
-  ) {
+  constructor(sql: UsageStatements, parkedCounts: Map<string, number>, options: KeepOptions) {
     this.#sql = sql;
     this.#parkedCounts = parkedCounts;
-    this.#unresolved = unresolved;
     this.#options = options;
   }
 
@@ -157,14 +143,6 @@ export class UsageState implements FoldState {
     return { count, lowest: count > 0 ? (this.#sql.parkedLowest.get(incarnation)?.n ?? null) : null };
   }
 
-  /** Each row of an incarnation names a replica, or none does: any one shows it of those that version 0.1 folded. */
-  resolve({ row }: ReadUsageRow): void {
-    if (row === undefined || !this.#unresolved.delete(row.incarnation)) return;
-    if (row.replica === undefined) this.unnamedChanged = true;
-    else this.#sql.nameUnresolved.run(row.incarnation);
-    this.#sql.removeUnresolved.run(row.incarnation);
-  }
-
   count(row: UsageRow): void {
     this.applied.push(row);
     const { organisation, period, visitor } = row;
@@ -185,8 +163,6 @@ export class UsageState implements FoldState {
       const { organisation, period, draw, model } = row;
       this.#sql.addTotal.run(organisation, period, draw, model, promptTokens, completionTokens, requests);
     }
-    for (const { organisation, period, tokens, requests } of this.#named.values())
-      this.#sql.addNamed.run(organisation, period, tokens, requests);
     for (const [visitor, { turns, lastAtMs }] of this.#turns)
       this.#sql.addTurns.run(visitor, turns, lastAtMs);
   }
@@ -198,17 +174,6 @@ export class UsageState implements FoldState {
     sum.completionTokens += row.completionTokens;
     sum.requests++;
     this.#sums.set(key, sum);
-    if (row.draw !== 'pool') return;
-    if (row.replica === undefined) this.unnamedChanged = true;
-    else this.#addNamed(row);
-  }
-
-  #addNamed({ organisation, period, promptTokens, completionTokens }: Sum['row']): void {
-    const key = `${organisation} ${period}`;
-    const sum = this.#named.get(key) ?? { organisation, period, tokens: 0, requests: 0 };
-    sum.tokens += promptTokens + completionTokens;
-    sum.requests++;
-    this.#named.set(key, sum);
   }
 
   #addTurn(visitor: string, atMs: number): void {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -123,7 +123,6 @@ test('all visitors together are summed by UTC day, apart from what control plane
     ['2026-12-01', 5 + 1, 1],
   ]);
   expect(usage.poolTotals().map(({ organisation }) => organisation)).toEqual(['acme']);
-  expect(usage.unnamedTotals().map(({ organisation }) => organisation)).toEqual(['acme']);
 });
 
 test("Limits 4: a visitor's turns are counted by visitor, and forgotten after long absence", () => {
@@ -494,4 +493,21 @@ test('a damaged file that is not rebuilt is refused with what to do next', () =>
   } finally {
     rmSync(join(path, '..'), { recursive: true });
   }
+});
+
+test('a file of the build before is upgraded with its totals, and the way back in docs/operate.md gives one', () => {
+  const path = join(folder(), 'usage.db');
+  const now = store({}, path);
+  now.apply(0, records(0, row(a, 1)));
+  const totals = now.poolTotals();
+  now.close();
+  const page = readFileSync(new URL('../../docs/operate.md', import.meta.url), 'utf8');
+  const before = openDatabase(path, { durability: 'normal' });
+  before.exec(/^```sql\n(.*?)^```$/ms.exec(page)?.[1] ?? '');
+  expect(before.prepare('SELECT * FROM named').all()).toEqual(totals);
+  expect(before.pragma('user_version', { simple: true })).toBe(4);
+  before.close();
+  const upgraded = store({}, path);
+  expect(upgraded.poolTotals()).toEqual(totals);
+  expect(upgraded.nextOffset(0)).toBe(1);
 });

@@ -67,8 +67,6 @@ export interface AppliedUsage {
   readonly rows: readonly UsageRow[];
   /** Gaps that these records opened and did not close. */
   readonly gaps: readonly UsageGap[];
-  /** Whether `unnamedTotals` has other sums now. */
-  readonly unnamedChanged: boolean;
 }
 
 export interface KeptRequest {
@@ -136,7 +134,6 @@ export class UsageStore {
   readonly #begun = new Set<number>();
   readonly #partitions: UsagePartitions;
   #parkedCounts = new Map<string, number>();
-  #unresolved = new Set<string>();
   /** Tokens by organisation and period, read at first need. */
   readonly #poolCache = new Map<string, number>();
 
@@ -146,7 +143,7 @@ export class UsageStore {
     this.#options = options;
     this.#sql = prepareUsage(db);
     this.#partitions = new UsagePartitions(this.#sql, options);
-    this.#readShared();
+    this.#readParked();
   }
 
   /** Records without a valid MAC, by partition. */
@@ -186,8 +183,7 @@ export class UsageStore {
   apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
     const until = performance.now() + budgetMs;
     const counts = { ...this.counts };
-    const shared = { parkedCounts: this.#parkedCounts, unresolved: this.#unresolved };
-    const state = new UsageState(this.#sql, shared, this.#options);
+    const state = new UsageState(this.#sql, this.#parkedCounts, this.#options);
     const gapped = new Set<string>();
     const refused: number[] = [];
     let at = this.#partitions.get(partition);
@@ -212,8 +208,7 @@ export class UsageStore {
     Object.assign(this.counts, counts);
     this.#partitions.set(partition, at);
     for (const { organisation, period } of state.applied) this.#poolCache.delete(`${organisation} ${period}`);
-    const { applied: rows, unnamedChanged } = state;
-    return { consumed, rows, gaps: this.#gaps(gapped), unnamedChanged };
+    return { consumed, rows: state.applied, gaps: this.#gaps(gapped) };
   }
 
   /** Reads a partition from its beginning again: rows that are folded already are recognised as repeats. */
@@ -256,43 +251,6 @@ export class UsageStore {
   /** Pool tokens of every organisation and period. */
   poolTotals(): PoolTotal[] {
     return this.#sql.poolTotals.all();
-  }
-
-  /**
-   * Those of rows that name no replica: of gateways of version 0.1. Without those of which that is not known yet: counters of
-   * gateways may have them, and what is published once cannot be taken back.
-   */
-  unnamedTotals(): PoolTotal[] {
-    const named = new Map(
-      this.#sql.namedOrUnresolved.all().map((row) => [`${row.organisation} ${row.period}`, row]),
-    );
-    return this.poolTotals()
-      .map((total) => {
-        const { tokens = 0, requests = 0 } = named.get(`${total.organisation} ${total.period}`) ?? {};
-        return { ...total, tokens: total.tokens - tokens, requests: total.requests - requests };
-      })
-      .filter(({ tokens, requests }) => tokens > 0 || requests > 0);
-  }
-
-  /**
-   * From now on what the counters of the gateways lack of each total counts as that of rows that name no replica: control
-   * planes publish it to the gateways.
-   */
-  nameTotals(
-    counted: (organisation: string, period: string) => Pick<PoolTotal, 'tokens' | 'requests'>,
-  ): void {
-    this.#transaction(() => {
-      this.#sql.removeNamed.run();
-      this.#sql.removeAllUnresolved.run();
-      this.#unresolved.clear();
-      for (const { organisation, period, ...total } of this.poolTotals()) {
-        const { tokens, requests } = counted(organisation, period);
-        this.#sql.addNamed.run(
-          ...([organisation, period] as const),
-          ...([Math.min(tokens, total.tokens), Math.min(requests, total.requests)] as const),
-        );
-      }
-    });
   }
 
   freeTurns(visitor: string): number {
@@ -348,7 +306,6 @@ export class UsageStore {
         into.counts.junk++;
         continue;
       }
-      into.state.resolve(row);
       if (foldRow(into.state, row, options, into.counts) === 'parked') into.gapped.add(row.incarnation);
     }
   }
@@ -363,13 +320,12 @@ export class UsageStore {
     try {
       this.#db.transaction(change).immediate();
     } catch (error) {
-      this.#readShared();
+      this.#readParked();
       throw mapSqliteError(error, this.#path);
     }
   }
 
-  #readShared(): void {
-    this.#unresolved = new Set(this.#sql.unresolved.all().map(({ incarnation }) => incarnation));
+  #readParked(): void {
     this.#parkedCounts = new Map();
     for (const { incarnation, count } of this.#sql.parkedCounts.iterate())
       this.#parkedCounts.set(incarnation, count);
@@ -379,7 +335,7 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'unnamedTotals' | 'rowsOf' | 'refused'
+  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'rowsOf' | 'refused'
 >;
 
 interface FoldInto {

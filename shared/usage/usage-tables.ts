@@ -3,7 +3,7 @@
  * `request` is filled only where every request is kept for export.
  */
 import { visitorsSubject } from '../../schemas/limits.ts';
-import { type UsageRow, usagePartitions } from '../../schemas/usage.ts';
+import type { UsageRow } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped, type Statement } from '../runtime/sqlite.ts';
 import {
   columnsSql,
@@ -41,16 +41,6 @@ const columns = {
     completion_tokens: integer(),
     requests: integer(),
   },
-  // Of these pool totals, what rows that name a replica have: the rest is of gateways of version 0.1.
-  named: { organisation: text(), period: text(), tokens: integer(), requests: integer() },
-  // Pool totals of rows that 0.1 folded, which keeps no replica: until a row of the incarnation is read that shows it.
-  unresolved: {
-    incarnation: text(),
-    organisation: text(),
-    period: text(),
-    tokens: integer(),
-    requests: integer(),
-  },
   visitor: {
     id: text(),
     turns: integer(),
@@ -67,48 +57,17 @@ const columns = {
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
 type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
 /** Of the pool, by organisation and period. */
-export type PoolTotal = RowOf<'named'>;
+export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'requests'> & {
+  readonly tokens: number;
+};
 type Request = Pick<RowOf<'request'>, 'id' | 'body'>;
 
-const namedSql = `
-CREATE TABLE named (${columnsSql(columns.named)}, PRIMARY KEY (organisation, period)) STRICT, WITHOUT ROWID;
-`;
+/** What the tables of version 4 had in addition: which totals the counters of the gateways lacked. */
+const upgradeFrom4 = 'DROP TABLE named; DROP TABLE unresolved;';
 
-const unresolvedSql = `
-CREATE TABLE unresolved (
-  ${columnsSql(columns.unresolved)}, PRIMARY KEY (incarnation, organisation, period)
-) STRICT, WITHOUT ROWID;
-`;
-
-const authenticitySql = `
-CREATE TABLE authenticity (${columnsSql(columns.authenticity)}, PRIMARY KEY (partition)) STRICT;
-`;
-
-/** Gateways of earlier builds sign no rows: what they wrote before the upgrade counts as it would have without it. */
-const fromUnsignedSql = `
-${authenticitySql}
-INSERT INTO authenticity SELECT value, NULL, NULL FROM json_each('${JSON.stringify(Array.from({ length: usagePartitions }, (_, partition) => partition))}');
-UPDATE incarnation SET hash = substr(hash, 1, 8);
-`;
-
-/** An upsert and no GROUP BY, which would sort all rows in memory. */
-const fromVersion1Sql = `
-${namedSql} ${unresolvedSql}
-INSERT INTO unresolved
-  SELECT body ->> 'incarnation', organisation, period, (body ->> 'promptTokens') + (body ->> 'completionTokens'), 1
-  FROM request WHERE organisation IS NOT NULL AND period IS NOT NULL AND body ->> 'draw' = 'pool'
-  ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens, requests = requests + excluded.requests;
-UPDATE position SET next_offset = 0, trimmed = 0 WHERE EXISTS (SELECT 1 FROM unresolved);
-`;
-
-/** Version 1 is of Headgate 0.1; versions 2 and 3 were in no release. */
 export const usageFormat = {
-  version: 4,
-  upgrades: {
-    1: fromVersion1Sql + fromUnsignedSql,
-    2: unresolvedSql + fromUnsignedSql,
-    3: fromUnsignedSql,
-  },
+  version: 5,
+  upgrades: { 4: upgradeFrom4 },
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
@@ -116,7 +75,7 @@ CREATE TABLE parked (${columnsSql(columns.parked)}, PRIMARY KEY (incarnation, n)
 CREATE TABLE total (
   ${columnsSql(columns.total)}, PRIMARY KEY (organisation, period, draw, model)
 ) STRICT, WITHOUT ROWID;
-${namedSql} ${unresolvedSql} ${authenticitySql}
+CREATE TABLE authenticity (${columnsSql(columns.authenticity)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE INDEX visitor_by_last ON visitor (last_at);
 CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
@@ -124,34 +83,8 @@ CREATE INDEX request_by_organisation ON request (organisation, period);
 `,
 };
 
-type Prepare = <Parameters extends unknown[], Row = never>(sql: string) => Statement<Parameters, Row>;
-
-function prepareNamed(prepare: Prepare) {
-  return {
-    namedOrUnresolved: prepare<[], PoolTotal>(
-      `SELECT organisation, period, sum(tokens) AS tokens, sum(requests) AS requests FROM (
-         SELECT * FROM named UNION ALL SELECT organisation, period, tokens, requests FROM unresolved
-       ) GROUP BY organisation, period`,
-    ),
-    addNamed: prepare<[string, string, number, number]>(
-      `INSERT INTO named VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-         tokens = tokens + excluded.tokens, requests = requests + excluded.requests`,
-    ),
-    removeNamed: prepare<[]>('DELETE FROM named'),
-    unresolved: prepare<[], Pick<RowOf<'unresolved'>, 'incarnation'>>(
-      'SELECT DISTINCT incarnation FROM unresolved',
-    ),
-    nameUnresolved: prepare<[string]>(
-      `INSERT INTO named SELECT organisation, period, tokens, requests FROM unresolved WHERE incarnation = ?
-       ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens, requests = requests + excluded.requests`,
-    ),
-    removeUnresolved: prepare<[string]>('DELETE FROM unresolved WHERE incarnation = ?'),
-    removeAllUnresolved: prepare<[]>('DELETE FROM unresolved'),
-  };
-}
-
 export function prepareUsage(db: Database) {
-  const prepare: Prepare = <Parameters extends unknown[], Row = never>(sql: string) =>
+  const prepare = <Parameters extends unknown[], Row = never>(sql: string): Statement<Parameters, Row> =>
     prepareTyped<Row, Parameters>(db, sql);
   return {
     positions: prepare<[], RowOf<'position'>>('SELECT * FROM position'),
@@ -204,7 +137,6 @@ export function prepareUsage(db: Database) {
       `SELECT organisation, period, sum(prompt_tokens + completion_tokens) AS tokens, sum(requests) AS requests
        FROM total WHERE draw = 'pool' AND organisation <> '${visitorsSubject}' GROUP BY organisation, period`,
     ),
-    ...prepareNamed(prepare),
     freeTurns: prepare<[string], Pick<RowOf<'visitor'>, 'turns'>>('SELECT turns FROM visitor WHERE id = ?'),
     requests: prepare<[string, string, number, number], Request>(
       `SELECT id, body FROM request WHERE organisation = ? AND period = ? AND id > ? ORDER BY id LIMIT ?`,

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, test } from 'vitest';
 import {
   AllowanceFleet,
   allowanceRunsOut,
-  earlierFolderIsTakenOver,
   foldersAreBroughtBack,
   foldersAreLostAndCopied,
   fourShareTheRest,
@@ -23,6 +22,3 @@ test('an older state of a data folder that is brought back counts nobody twice',
   foldersAreBroughtBack(fleet));
 
 test('an allowance runs out on four gateways at once, two of which came late', () => fourShareTheRest(fleet));
-
-test('a data folder of 0.1.0 is taken over: what it knew counts on, and what it had not shipped is billed', () =>
-  earlierFolderIsTakenOver(fleet));

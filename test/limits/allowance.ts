@@ -1,8 +1,7 @@
 /** The allowance over two gateways of real processes, for both logs. */
-import { cpSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { makeEarlierOutbox, makeEarlierUsage } from '../support/earlier-folder.ts';
 import {
   type GatewayProcess,
   model,
@@ -204,22 +203,6 @@ export async function foldersAreBroughtBack(fleet: AllowanceFleet): Promise<void
   await fleet.useUp();
   await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted, 30_000);
   await until(async () => (await fleet.billed()) === fleet.tokens, 30_000);
-}
-
-/** A data folder of 0.1.0: what it had folded of all gateways counts on, and its rows that were not shipped are billed. */
-export async function earlierFolderIsTakenOver(fleet: AllowanceFleet): Promise<void> {
-  const { period } = await fleet.read<{ period: string }>(`/usage?organisation=${organisation}`);
-  const folder = fleet.folder('gateway-3');
-  mkdirSync(folder, { mode: 0o700 });
-  makeEarlierOutbox({ folder, organisation, period });
-  makeEarlierUsage({ folder, organisation, period, promptTokens: 1_000_000 });
-  await fleet.adjust(-1000);
-  await until(async () => (await fleet.complete('gateway-1')) === 200);
-  await fleet.gateway('gateway-3');
-  expect(await fleet.complete('gateway-3'), 'by what 0.1 had folded the allowance is used up').toBe(409);
-  // Its rows, of which the log lacks the first; one is of the organisation's own nodes.
-  await until(async () => (await fleet.billed()) === fleet.tokens + 21, 30_000);
-  await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted + 14, 30_000);
 }
 
 /** Folders that are lost and copied count nobody twice, and the counters keep what was published. */

@@ -2,7 +2,6 @@
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const backupTests = ['cli/backup.test.ts'];
-const upgradeTests = ['shared/usage/usage-upgrade.test.ts'];
 
 export const operateMutations: readonly SuiteMutation[] = [
   ...of('cli/commands/backup-create.ts', backupTests, [
@@ -46,7 +45,7 @@ export const operateMutations: readonly SuiteMutation[] = [
       'return;',
     ],
     ['a data folder that is not empty is refused', 'if (found === undefined) return;\n', 'return;\n'],
-    ['an interrupted restore is repeated', '(?:lock|gateways)', 'lock'],
+    ['an interrupted restore is repeated', '(?:lock|gateways|counters)', 'lock'],
     ['a whole restore is not repeated', 'const own = names.includes(', 'const own = !names.includes('],
     ['only named signers are believed', 'trusted.checkBeginning(records)', 'true'],
     [
@@ -54,21 +53,10 @@ export const operateMutations: readonly SuiteMutation[] = [
       'store.restart(partition);',
       'store.nextOffset(partition);',
     ],
-    ['totals stand for counters that are lost', 'store.nameTotals(counted);', ''],
-  ]),
-  ...of('shared/usage/usage-state.ts', upgradeTests, [
     [
-      'rows of new gateways that 0.1 folded are named',
-      'else this.#sql.nameUnresolved.run(row.incarnation);',
-      '',
-    ],
-    ['rows that 0.1 folded are resolved once', 'this.#sql.removeUnresolved.run(row.incarnation);', ''],
-  ]),
-  ...of('shared/usage/usage-tables.ts', upgradeTests, [
-    [
-      'an upgrade from 0.1 reads the usage log from its beginning',
-      'UPDATE position SET next_offset = 0, trimmed = 0 WHERE EXISTS (SELECT 1 FROM unresolved);',
-      '',
+      'totals stand for counters that are lost',
+      'state.restore(replica, entries,',
+      'state.restore(replica, [],',
     ],
   ]),
   ...of('cli/commands/restore-counters.ts', backupTests, [

@@ -137,11 +137,6 @@ const countersMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/usage/usage-worker.ts',
-    ['data-plane/usage/meter.test.ts'],
-    [['what 0.1 had counted holds', 'earlier.get(key) ?? 0', '0']],
-  ),
-  ...of(
     'data-plane/usage/usage-sender.ts',
     ['data-plane/usage/meter.test.ts'],
     [

@@ -1,9 +1,9 @@
 /**
  * A rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`): two
- * control planes and two gateways of 0.1.0, replaced one after the other on their data folders. No request may fail, no gateway
+ * control planes and two gateways of the build before, replaced one after the other on their data folders. No request may fail, no gateway
  * may diverge or be reported so, no usage may be lost. Exits 1 where a claim is wrong; the last line is one JSON object.
  */
-import { mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
@@ -84,16 +84,11 @@ async function commitMany(plane: string, commits: number): Promise<void> {
     );
 }
 
-async function start(
-  kind: Kind,
-  name: string,
-  version: 'old' | 'new',
-  flags: readonly string[] = [],
-): Promise<void> {
+async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<void> {
   const data = ['--data', join(dir, name), '--name', name, '--port', '0', '--metrics-port', '0'];
   const drain = kind === 'gateway' ? ['--drain-delay', '1', '--drain-timeout', '20'] : [];
   const started: Process = await startProcess({
-    ...{ dir, name, args: [kind, ...data, ...drain, ...flags], env },
+    ...{ dir, name, args: [kind, ...data, ...drain], env },
     ...(version === 'old' && { binary: oldBinary }),
   });
   running.set(name, started);
@@ -101,20 +96,14 @@ async function start(
 }
 
 /** As a rollout does it: SIGTERM, its end, the other version on the same folder, ready. */
-async function replace(
-  kind: Kind,
-  name: string,
-  version: 'old' | 'new',
-  between = () => {},
-  flags: readonly string[] = [],
-): Promise<void> {
+async function replace(kind: Kind, name: string, version: 'old' | 'new', between = () => {}): Promise<void> {
   const before = running.get(name);
   running.delete(name);
   await before?.end('SIGTERM');
   check(before?.child.exitCode === 0, `${name} ended cleanly`);
   load.remove(name);
   between();
-  await start(kind, name, version, flags);
+  await start(kind, name, version);
   if (kind === 'gateway') await until(() => load.isReady(name), 120_000);
   console.log(`      ${name} runs the ${version} version`);
 }
@@ -138,7 +127,7 @@ async function usageAgrees(when: string): Promise<void> {
   load.resume();
 }
 
-/** What gateways of either version completed counts against the allowance, once; a gateway of 0.1 has no counters of its own. */
+/** What gateways of either version completed counts against the allowance, once. */
 async function limitsAgree(when: string): Promise<void> {
   await load.pause();
   for (const plane of ['cp-1', 'cp-2']) {
@@ -175,24 +164,14 @@ async function fleetOf(node: SimNode): Promise<void> {
   for (const name of ['gw-1', 'gw-2']) await start('gateway', name, 'old');
 }
 
-/** What 0.1.0 refuses is moved away; what it holds was shipped before. */
-function setAside(name: string, files: RegExp): () => void {
-  return () => {
-    for (const file of readdirSync(join(dir, name)).filter((each) => files.test(each)))
-      renameSync(join(dir, name, file), join(dir, name, `later-${file}`));
-  };
-}
-
-/** docs/operate.md, Back to 0.1.0: the format that it reads has three tables less. */
-function usageOfFormat1(name: string): void {
+/** The statements of docs/operate.md, Back to the build before. */
+function usageOfBefore(name: string): void {
+  const page = readFileSync(new URL('../../../docs/operate.md', import.meta.url), 'utf8');
+  const statements = /^### Back to the build before$.*?^```sql\n(.*?)^```$/ms.exec(page)?.[1];
   const db = openDatabase(join(dir, name, 'usage.db'), { durability: 'full' });
-  db.exec(`BEGIN; DROP TABLE named; DROP TABLE unresolved; DROP TABLE authenticity;
-    UPDATE incarnation SET hash = NULL; PRAGMA user_version = 1; COMMIT`);
+  db.exec(statements ?? '');
   db.close();
 }
-
-/** What 0.1.0 refuses; docs/operate.md, Back to 0.1.0. */
-const gatewayFiles = /^(?:outbox|counters|state)\.db/;
 
 async function run(): Promise<void> {
   const node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
@@ -202,13 +181,13 @@ async function run(): Promise<void> {
     load.start();
     digests.start();
     await until(() => load.completed > 200, 60_000);
-    await usageAgrees('0.1.0');
-    await digestsAgree('0.1.0', 'cp-1');
+    await usageAgrees('before');
+    await digestsAgree('before', 'cp-1');
     await replace('gateway', 'gw-1', 'new');
     await digestsAgree('one gateway upgraded', 'cp-1', checkpoint);
     await replace('gateway', 'gw-2', 'new');
     await usageAgrees('gateways upgraded');
-    // No gateway has the fold of a control plane.
+    // No gateway has the fold of a control plane, where its version was raised.
     await digestsAgree('gateways upgraded', 'cp-1', { comparable: false });
     await replace('control-plane', 'cp-1', 'new');
     await digestsAgree('one control plane upgraded', 'cp-2', checkpoint);
@@ -217,24 +196,18 @@ async function run(): Promise<void> {
     await digestsAgree('all upgraded', 'cp-2', checkpoint);
     await usageAgrees('all upgraded');
     await limitsAgree('all upgraded');
-    await replace('gateway', 'gw-1', 'old', setAside('gw-1', gatewayFiles));
-    // It signs no usage: what was refused until the control planes accept that is counted then.
-    for (const name of ['cp-1', 'cp-2'])
-      await replace('control-plane', name, 'new', undefined, ['--accept-unsigned-usage']);
-    await usageAgrees('one gateway back on 0.1.0');
-    await limitsAgree('one gateway back on 0.1.0');
-    await digestsAgree('one gateway back on 0.1.0', 'cp-1', checkpoint);
-    await replace('gateway', 'gw-2', 'old', setAside('gw-2', gatewayFiles));
-    await usageAgrees('gateways back on 0.1.0');
-    const back = (name: string) => () => {
-      setAside(name, /^state\.db/)();
-      usageOfFormat1(name);
-    };
-    await replace('control-plane', 'cp-1', 'old', back('cp-1'));
-    await digestsAgree('one control plane back on 0.1.0', 'cp-1', checkpoint);
-    await replace('control-plane', 'cp-2', 'old', back('cp-2'));
-    await usageAgrees('all back on 0.1.0');
-    await digestsAgree('all back on 0.1.0', 'cp-2');
+    await replace('gateway', 'gw-1', 'old');
+    await usageAgrees('one gateway back');
+    await limitsAgree('one gateway back');
+    await digestsAgree('one gateway back', 'cp-1', checkpoint);
+    await replace('gateway', 'gw-2', 'old');
+    await usageAgrees('gateways back');
+    await replace('control-plane', 'cp-1', 'old', () => usageOfBefore('cp-1'));
+    await digestsAgree('one control plane back', 'cp-1', checkpoint);
+    await replace('control-plane', 'cp-2', 'old', () => usageOfBefore('cp-2'));
+    await usageAgrees('all back');
+    await limitsAgree('all back');
+    await digestsAgree('all back', 'cp-2');
     check(load.failures.length === 0, `no request of ${load.completed + load.failures.length} failed`);
   } finally {
     await Promise.all([load.stop(), digests.stop()]);
