@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { imagined } from '../control-plane/decided/imagined.ts';
-import { historyBytes, openHistory, verifyHistory } from '../control-plane/history/history-file.ts';
+import { historyBytes, openHistory } from '../control-plane/history/history-file.ts';
 import { PastDatabases } from '../control-plane/history/past-databases.ts';
 import { HistoryReader } from '../control-plane/history/queries.ts';
 import { explainRequestSchema } from '../schemas/explanations.ts';
@@ -25,7 +25,6 @@ const { values } = parseArgs({
 });
 const eventCount = Number(values.events);
 const samples = Number(values.samples);
-const spansVerifiedMax = 100;
 
 function ask(db: Database, random: () => number): void {
   const lookup = createLookup(db);
@@ -61,7 +60,7 @@ try {
     foldMs += performance.now() - beganMs;
   }
   const random = seededRandom(7);
-  const reader = new HistoryReader(snapshot, () => ({ position: 0, verifiedTo: 0, bytes: 0 }));
+  const reader = new HistoryReader(snapshot, () => ({ position: 0, bytes: 0 }));
   const databases = new PastDatabases(path);
   const anywhere = (): number => 2000 + Math.floor(random() * (snapshot.seq - 2000));
   const stateTimes: number[] = [];
@@ -96,10 +95,6 @@ try {
     // Lets the databases that were dropped close.
     await new Promise((resolve) => setImmediate(resolve));
   }
-  const verifyMs = performance.now();
-  let verified = 0;
-  for (const _ of verifyHistory(snapshot)) if (++verified >= spansVerifiedMax) break;
-  const verifySeconds = (performance.now() - verifyMs) / 1000;
   databases.close();
   reader.close();
   snapshot.close();
@@ -118,7 +113,6 @@ try {
     logMegabytes: round(logBytes / 1e6),
     historyMegabytes: round(historyBytes(path) / 1e6),
     bytesPerCommit: round(statSync(path).size / eventCount),
-    millisecondsToVerifySpan: round((verifySeconds * 1000) / Math.max(1, verified)),
   };
   console.table(figures);
   console.log(JSON.stringify(figures));

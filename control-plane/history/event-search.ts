@@ -2,8 +2,8 @@
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
-import type { HistoryCommit } from './commit-chain.ts';
 import type { subjectKinds } from './subjects.ts';
+import type { HistoryCommit } from './tables.ts';
 
 export interface EventSearch {
   readonly from: number;

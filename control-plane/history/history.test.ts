@@ -7,6 +7,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { PositionStore } from '../../shared/snapshot/position.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
@@ -83,7 +84,7 @@ test('at every position the rows and digests are those of a fold up to it', asyn
   }
 });
 
-test('a span of a thousand commits ends in digests that verify, and a file that is opened again continues', async () => {
+test('digests follow from those of the last thousandth commit, and a file that is opened again continues', async () => {
   const records = recordsOf(fleetHistory(11, 1060));
   const first = open(records.slice(0, 1030));
   expect((await first.past.at(1020)).seq).toBe(1020);
@@ -95,35 +96,27 @@ test('a span of a thousand commits ends in digests that verify, and a file that 
   expect(again.notes).toEqual([]);
 });
 
-/** What is damaged, in a log of how many commits, and how. */
-const spoil: [string, number, (db: Database) => void][] = [
+/** What is damaged, and how. */
+const spoil: [string, (db: Database) => void][] = [
+  ['another position', (db) => db.exec('UPDATE position SET seq = seq - 1')],
   [
-    'a row of the past, before the last span',
-    1010,
-    (db) => db.exec(`UPDATE past_organisation SET name = 'Mallory' WHERE set_seq < 900`),
+    'a checkpoint that differs',
+    (db) => {
+      const positions = new PositionStore(db);
+      positions.write({ ...positions.read(), divergedAt: 40 });
+    },
   ],
-  [
-    'the end of a version',
-    90,
-    (db) => db.exec('UPDATE past_node SET end_seq = end_seq + 1 WHERE end_seq < 80'),
-  ],
-  ['a commit', 90, (db) => db.exec(`UPDATE history_commit SET author = 'somebody' WHERE seq = 50`)],
-  ['a missing commit', 90, (db) => db.exec('DELETE FROM history_commit WHERE seq = 40')],
-  ['a view that runs code', 90, (db) => db.exec('CREATE VIEW extra AS SELECT 1')],
-  ['another build', 90, (db) => db.pragma('user_version = 1')],
+  ['a view that runs code', (db) => db.exec('CREATE VIEW extra AS SELECT 1')],
+  ['another build', (db) => db.pragma('user_version = 1')],
 ];
 
-test.each(spoil)('a file with %s is discarded and made again', async (what, commits, damage) => {
-  const records = recordsOf(fleetHistory(13, commits));
+test.each(spoil)('a file with %s is discarded and made again', async (_what, damage) => {
+  const records = recordsOf(fleetHistory(13, 90));
   const first = open(records);
   await first.past.ask('past', [records.length]);
   await first.stop();
   const db = openDatabase(path, { durability: 'normal' });
-  const changes = (): number => db.prepare<[], number>('SELECT total_changes()').pluck().get() ?? 0;
-  const before = changes();
   damage(db);
-  // A view and a version are no rows, all else must be.
-  if (!/view|build/.test(what)) expect(changes()).toBeGreaterThan(before);
   db.close();
   const again = open(records);
   const folded = memorySnapshot();
@@ -163,7 +156,7 @@ test('a history that is too large is cut at its old end, and what is left is who
   snapshot.close();
 
   const { past, rowsAt, notes } = open(records);
-  await until(async () => (await past.ask('facts', [records.length])).verifiedTo === records.length);
+  await past.ask('past', [records.length]);
   const folded = memorySnapshot();
   folded.apply(records.slice(0, first));
   for (let seq = first; seq <= records.length; seq += 100) {

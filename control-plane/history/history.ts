@@ -9,7 +9,7 @@ import { readLogId, WrongPosition } from '../../shared/snapshot/log-identity.ts'
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
-import { HistorySpoiled, historyBytes, openHistory, removeHistory, verifyHistory } from './history-file.ts';
+import { HistorySpoiled, historyBytes, openHistory, removeHistory } from './history-file.ts';
 import { type HistoryQueries, HistoryReader } from './queries.ts';
 import { trimHistory } from './trim.ts';
 
@@ -36,7 +36,6 @@ export interface HistoryAccess {
 const bytesMaxDefault = 8 * 1024 ** 3;
 const waitMs = 10_000;
 const reopenMs = 1000;
-const verifyEveryMs = 3_600_000;
 const trimEveryMs = 1000;
 /** Pause after a step of work in the background, as a multiple of its duration. */
 const pauseFactor = 4;
@@ -54,7 +53,6 @@ export class History implements HistoryAccess {
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
   #opened: Opened | undefined;
-  #verifiedTo = 0;
 
   constructor(settings: HistorySettings) {
     this.#settings = settings;
@@ -158,7 +156,6 @@ export class History implements HistoryAccess {
     const reader = new HistoryReader(snapshot, () => this.#facts(snapshot));
     replicator.start();
     this.#opened = { snapshot, replicator, reader, fail };
-    this.#verify(snapshot, ended.signal).catch(fail);
     this.#trim(snapshot, ended.signal).catch(fail);
     try {
       await failed;
@@ -167,16 +164,6 @@ export class History implements HistoryAccess {
       ended.abort();
       await replicator.stop();
       reader.close();
-    }
-  }
-
-  /** Again each hour, a span at a time. */
-  async #verify(snapshot: Snapshot, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      await inSteps(verifyHistory(snapshot), signal);
-      if (signal.aborted) return;
-      this.#verifiedTo = snapshot.seq;
-      await sleep(verifyEveryMs, signal);
     }
   }
 
@@ -189,11 +176,7 @@ export class History implements HistoryAccess {
   }
 
   #facts(snapshot: Snapshot) {
-    return {
-      position: snapshot.seq,
-      verifiedTo: this.#verifiedTo,
-      bytes: historyBytes(this.#settings.path),
-    };
+    return { position: snapshot.seq, bytes: historyBytes(this.#settings.path) };
   }
 }
 

@@ -14,21 +14,19 @@ import { answerOn, type DescribedDecision, describeDecision } from '../decided/d
 import { type Asker, askerOn } from '../decided/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../decided/matrix.ts';
 import { ListPage } from '../state/list-page.ts';
-import type { HistoryCommit } from './commit-chain.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
 import { PastDatabases } from './past-databases.ts';
 import { type ReadQuery, stateReads } from './reads.ts';
 import { VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
+import type { HistoryCommit } from './tables.ts';
 import { type Timeline, type TimelineQuestion, timeline } from './timeline.ts';
 import { beginOf, keepMore } from './trim.ts';
 import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
 export interface HistoryFacts {
   readonly position: number;
-  /** Commit up to which the file was verified last. */
-  readonly verifiedTo: number;
   /** Of the file on the disk. */
   readonly bytes: number;
 }

@@ -5,9 +5,8 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { contextOf } from '../../shared/snapshot/fold-input.ts';
 import type { FoldObserver } from '../../shared/snapshot/fold-observer.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
-import { addChange, chainCommit, type HistoryCommit } from './commit-chain.ts';
 import { Subjects } from './subjects.ts';
-import { commitsPerSpan, openEnd } from './tables.ts';
+import { commitsPerSpan, type HistoryCommit, openEnd } from './tables.ts';
 
 interface Change {
   readonly table: TableName;
@@ -25,17 +24,14 @@ export class HistoryRecorder implements FoldObserver {
   readonly #insertSubject: Statement;
   readonly #insertChange: Statement;
   readonly #insertSpan: Statement;
-  readonly #writeTail: Statement;
   readonly #ownerOfStack: Statement<[string], string>;
   #seq = 0;
   #index = -1;
   #clockMs: number;
-  #hash: string;
   #changes = new Map<string, Change>();
   #subjects: Subjects[] = [];
 
-  /** `hash` is that of the commits so far. */
-  constructor(db: Database, hash: string) {
+  constructor(db: Database) {
     this.#tables = Object.fromEntries(tableNames.map((name) => [name, new VersionTable(db, name)])) as Record<
       TableName,
       VersionTable
@@ -43,14 +39,12 @@ export class HistoryRecorder implements FoldObserver {
     this.#insertCommit = db.prepare('INSERT INTO history_commit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#insertSubject = db.prepare('INSERT OR IGNORE INTO subject VALUES (?, ?, ?, ?)');
     this.#insertChange = db.prepare('INSERT OR IGNORE INTO row_change VALUES (?, ?, ?)');
-    this.#insertSpan = db.prepare('INSERT OR REPLACE INTO span VALUES (?, ?, ?)');
-    this.#writeTail = db.prepare('UPDATE tail SET commits = ?');
+    this.#insertSpan = db.prepare('INSERT OR REPLACE INTO span VALUES (?, ?)');
     this.#ownerOfStack = db
       .prepare<[string], string>('SELECT organisation FROM stack WHERE id = ?')
       .pluck() as Statement<[string], string>;
-    // A transaction that is rolled back leaves these two wrong, so its file is opened again.
+    // A transaction that is rolled back leaves this wrong, so its file is opened again.
     this.#clockMs = Number(db.prepare('SELECT max(clock_ms) FROM history_commit').pluck().get() ?? 0);
-    this.#hash = hash;
   }
 
   event({ seq, by, events }: Commit, index: number): void {
@@ -76,8 +70,7 @@ export class HistoryRecorder implements FoldObserver {
   committed(commit: Commit, digests: () => Record<TableName, string>): void {
     const { seq } = commit;
     if (seq !== this.#seq) this.#begin(seq);
-    let changes = 0n;
-    for (const change of this.#changes.values()) changes = this.#writeVersion(seq, change, changes);
+    for (const change of this.#changes.values()) this.#writeVersion(seq, change);
     for (const [index, stored] of commit.events.entries()) {
       this.#subjects[index] ??= new Subjects();
       this.#subjects[index]?.add('actor', commit.by.slice(0, 200));
@@ -86,8 +79,6 @@ export class HistoryRecorder implements FoldObserver {
     for (const [index, subjects] of this.#subjects.entries()) this.#writeSubjects(seq, index, subjects);
     const row = this.#rowOf(commit);
     this.#clockMs = row.clock_ms;
-    this.#hash = chainCommit(this.#hash, row, changes);
-    this.#writeTail.run(this.#hash);
     this.#insertCommit.run(
       row.seq,
       row.at,
@@ -99,7 +90,7 @@ export class HistoryRecorder implements FoldObserver {
       row.events,
       row.signers,
     );
-    if (seq % commitsPerSpan === 0) this.#insertSpan.run(seq, JSON.stringify(digests()), this.#hash);
+    if (seq % commitsPerSpan === 0) this.#insertSpan.run(seq, JSON.stringify(digests()));
     this.#begin(0);
   }
 
@@ -116,13 +107,11 @@ export class HistoryRecorder implements FoldObserver {
     return subjects;
   }
 
-  /** Returns the sum of the changes with this one. */
-  #writeVersion(seq: number, { table, before, after }: Change, changes: bigint): bigint {
-    if (before === undefined && after === undefined) return changes;
-    if (before && after && isSame(before, after)) return changes;
+  #writeVersion(seq: number, { table, before, after }: Change): void {
+    if (before === undefined && after === undefined) return;
+    if (before && after && isSame(before, after)) return;
     const key = this.#tables[table].write(seq, before, after);
     this.#insertChange.run(seq, table, key);
-    return addChange(changes, table, key, after);
   }
 
   #writeSubjects(seq: number, index: number, subjects: Subjects | undefined): void {

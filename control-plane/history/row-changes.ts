@@ -10,7 +10,6 @@ import {
   tableNames,
   tableSpecs,
 } from '../../shared/snapshot/tables.ts';
-import { addChange } from './commit-chain.ts';
 
 interface RowAtTwo {
   readonly table: TableName;
@@ -26,11 +25,6 @@ type ChangedStatement = Statement<
   { readonly tbl: TableName; readonly key: string }
 >;
 type SpanStatement = Statement<[number], { readonly seq: number; readonly digests: string }>;
-
-interface Version {
-  readonly row: TableRow | undefined;
-  readonly endSeq: number;
-}
 
 /** Reads versions; its statements are those of one connection. */
 export class VersionReader {
@@ -54,35 +48,18 @@ export class VersionReader {
     ) as SpanStatement;
   }
 
-  rowAt(table: TableName, key: readonly SqlValue[], seq: number): TableRow | undefined {
-    const { row, endSeq } = this.#versionAt(table, key, seq);
-    return endSeq > seq ? row : undefined;
-  }
-
-  #versionAt(table: TableName, key: readonly SqlValue[], seq: number): Version {
+  #rowAt(table: TableName, key: readonly SqlValue[], seq: number): TableRow | undefined {
     const version = this.#versions[table].get(...key, seq);
-    if (version === undefined) return { row: undefined, endSeq: 0 };
+    if (version === undefined) return undefined;
     const { set_seq: _set, end_seq: endSeq, ...row } = version;
-    return { row, endSeq: Number(endSeq) };
-  }
-
-  /** The sum of what one commit changed; undefined where a version did not end when it was replaced. */
-  changesAt(seq: number): bigint | undefined {
-    let sum = 0n;
-    for (const { tbl, key: text } of this.#changed.all(seq - 1, seq, -1)) {
-      const key = JSON.parse(text) as SqlValue[];
-      const before = this.#versionAt(tbl, key, seq - 1);
-      if (before.endSeq > seq) return undefined;
-      sum = addChange(sum, tbl, text, this.rowAt(tbl, key, seq));
-    }
-    return sum;
+    return Number(endSeq) > seq ? row : undefined;
   }
 
   /** Rows that changed after `from` up to `to`; at most `max`. */
   between(from: number, to: number, max: number): RowAtTwo[] {
     return this.#changed.all(from, to, max).map(({ tbl, key: text }) => {
       const key = JSON.parse(text) as SqlValue[];
-      return { table: tbl, key, before: this.rowAt(tbl, key, from), after: this.rowAt(tbl, key, to) };
+      return { table: tbl, key, before: this.#rowAt(tbl, key, from), after: this.#rowAt(tbl, key, to) };
     });
   }
 
@@ -90,16 +67,12 @@ export class VersionReader {
   digestsAt(seq: number): Digests {
     const span = this.#span.get(seq);
     if (span === undefined) throw new Error('the history has no spans');
-    return this.advance(JSON.parse(span.digests) as Digests, span.seq, seq);
-  }
-
-  /** The digests at `to`, from those at `from`. */
-  advance(digests: Digests, from: number, to: number): Digests {
+    const digests = JSON.parse(span.digests) as Digests;
     const sums = Object.fromEntries(tableNames.map((name) => [name, BigInt(`0x${digests[name]}`)])) as Record<
       TableName,
       bigint
     >;
-    for (const { table, before, after } of this.between(from, to, -1)) {
+    for (const { table, before, after } of this.between(span.seq, seq, -1)) {
       if (before) sums[table] = addDigest(sums[table], -rowDigest(table, before));
       if (after) sums[table] = addDigest(sums[table], rowDigest(table, after));
     }

@@ -15,7 +15,7 @@ import {
 
 /** `end_seq` of a version that is valid now. */
 export const openEnd = Number.MAX_SAFE_INTEGER;
-/** Commits between two stored digests. */
+/** Commits between two stored digests, from which those of other positions follow. */
 export const commitsPerSpan = 1000;
 
 /**
@@ -72,20 +72,28 @@ CREATE TABLE history_commit (
 CREATE INDEX history_commit_by_clock ON history_commit (clock_ms, seq, kind);
 CREATE INDEX history_commit_by_signers ON history_commit (seq) WHERE signers IS NOT NULL;
 CREATE TABLE subject (kind TEXT, id TEXT, seq INTEGER, idx INTEGER, PRIMARY KEY (kind, id, seq, idx)) STRICT, WITHOUT ROWID;
-CREATE TABLE span (seq INTEGER PRIMARY KEY, digests TEXT NOT NULL, commits TEXT NOT NULL) STRICT;
-CREATE TABLE tail (lock INTEGER PRIMARY KEY CHECK (lock = 1), commits TEXT NOT NULL) STRICT;
-INSERT INTO tail VALUES (1, '${noCommits}');
-INSERT INTO span VALUES (0, '${JSON.stringify(emptyDigests)}', '${noCommits}');
+CREATE TABLE span (seq INTEGER PRIMARY KEY, digests TEXT NOT NULL) STRICT;
+INSERT INTO span VALUES (0, '${JSON.stringify(emptyDigests)}');
 PRAGMA user_version = ${historyFormat()};
 `;
 }
 
-/** Hash of no commit, with which the chain of spans begins. */
-export const noCommits = '0'.repeat(64);
+/** A commit as its row has it. */
+export interface HistoryCommit {
+  readonly seq: number;
+  readonly at: string;
+  readonly clock_ms: number;
+  readonly author: string;
+  readonly why: string | null;
+  readonly command: string;
+  readonly kind: string;
+  readonly events: string;
+  readonly signers: string | null;
+}
 
 /** Changes with the fold and with these tables, so a file of another build is discarded. */
 export function historyFormat(): number {
-  const tables = JSON.stringify([1, foldVersion, tableSpecs]);
+  const tables = JSON.stringify([2, foldVersion, tableSpecs]);
   return createHash('sha256').update(tables).digest().readUInt32BE(0) & 0x7fff_ffff;
 }
 

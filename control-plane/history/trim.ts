@@ -1,6 +1,6 @@
 /**
  * Keeps `history.db` within its bytes: whole spans are cut from its old end, each with the versions that had ended by its end.
- * What is left is what a history that began there would have, so it verifies, and states from there on are whole.
+ * What is left is what a history that began there would have: states from there on are whole.
  */
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';

@@ -347,10 +347,6 @@ export const explainMutations: readonly SuiteMutation[] = [
     ['a later version is not of the past', 'AND x.set_seq <= $', 'AND 0 < $'],
   ]),
   ...of('control-plane/history/history-file.ts', history, [
-    [
-      'a file that was changed is discarded',
-      'if (hash === undefined || hash !== stored)',
-      'if (hash === undefined)',
-    ],
+    ['a file that differs from a checkpoint is discarded', 'if (snapshot.divergedAt !== null)', 'if (path === "")'],
   ]),
 ];
