@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { imagined } from '../control-plane/decided/imagined.ts';
 import { historyBytes, openHistory } from '../control-plane/history/history-file.ts';
-import { PastDatabases } from '../control-plane/history/past-databases.ts';
 import { HistoryReader } from '../control-plane/history/queries.ts';
+import { pastState } from '../control-plane/history/tables.ts';
 import { explainRequestSchema } from '../schemas/explanations.ts';
 import type { Database } from '../shared/runtime/sqlite.ts';
 import { createLookup } from '../shared/snapshot/lookup.ts';
@@ -61,7 +61,6 @@ try {
   }
   const random = seededRandom(7);
   const reader = new HistoryReader(snapshot, () => ({ position: 0, bytes: 0 }));
-  const databases = new PastDatabases(path);
   const anywhere = (): number => 2000 + Math.floor(random() * (snapshot.seq - 2000));
   const stateTimes: number[] = [];
   const pairTimes: number[] = [];
@@ -69,7 +68,7 @@ try {
   const beforeTimes: number[] = [];
   const state = (seq: number): void => {
     reader.past(seq);
-    ask(databases.at(snapshot.log, seq), random);
+    snapshot.stateAt(pastState(seq), ({ db }) => ask(db, random));
   };
   for (let n = 0; n < samples; n++) {
     const beganMs = performance.now();
@@ -95,8 +94,6 @@ try {
     // Lets the databases that were dropped close.
     await new Promise((resolve) => setImmediate(resolve));
   }
-  databases.close();
-  reader.close();
   snapshot.close();
   const round = (value: number, digits = 1): number => Number(value.toFixed(digits));
   const figures = {

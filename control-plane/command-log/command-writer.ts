@@ -286,7 +286,7 @@ export class CommandWriter {
     context: { seq: number; atMs: number; by: string },
     answer: () => object,
   ): object {
-    return this.#options.snapshot.preview(events, context, (passedOver) => {
+    return this.#options.snapshot.stateAt({ kind: 'previewed', events, context }, (_state, passedOver) => {
       if (passedOver.length > 0)
         throw new Error(`the fold would pass over an event of this command: ${passedOver[0]}`);
       return answer();

@@ -81,9 +81,9 @@ function sameKind({ command }: Change): (other: string) => boolean {
 
 function turns(snapshot: Snapshot, { events, ask }: Change, question: Question): boolean {
   const context = { seq: snapshot.seq + 1, atMs: question.nowMs, by: 'explain' };
-  return snapshot.preview(events, context, (passedOver) => {
+  return snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }, passedOver) => {
     if (passedOver.length > 0) return false;
-    const { verdict, trace } = decideOn(snapshot.db, ask ?? question);
+    const { verdict, trace } = decideOn(db, ask ?? question);
     if (verdict.kind !== 'refused') return true;
     // Of a request that was refused for its key the model is not known: the key is all that can be turned.
     return ask !== undefined && isUnknown(question) && trace.steps.some(isGoodKey);

@@ -10,6 +10,7 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { PositionStore } from '../../shared/snapshot/position.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
+import { ShownStates } from '../../shared/snapshot/views.ts';
 import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
@@ -17,7 +18,7 @@ import type { EventSearch } from './event-search.ts';
 import { History } from './history.ts';
 import { openHistory } from './history-file.ts';
 import { PastStates } from './past.ts';
-import { PastDatabases } from './past-databases.ts';
+import { pastState } from './tables.ts';
 import { trimHistory } from './trim.ts';
 
 let dir: string;
@@ -54,13 +55,13 @@ function open(records: readonly LogRecord[], bytesMax?: number): Opened {
     note: (message, because) => notes.push(`${message}: ${because}`),
   });
   const past = new PastStates({ present, history });
-  const databases = new PastDatabases(path);
+  const databases = new ShownStates(path);
   const stop = async (): Promise<void> => {
     databases.close();
     await history.stop();
   };
   closing.push(stop);
-  return { past, present, notes, stop, rowsAt: (seq) => databases.at(present.log, seq) };
+  return { past, present, notes, stop, rowsAt: (seq) => databases.at(present.log, pastState(seq)) };
 }
 
 const rowsOf = (db: Database): unknown =>

@@ -163,7 +163,6 @@ export class History implements HistoryAccess {
       this.#opened = undefined;
       ended.abort();
       await replicator.stop();
-      reader.close();
     }
   }
 

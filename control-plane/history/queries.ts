@@ -5,9 +5,9 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest } from '../../schemas/explanations.ts';
 import type { Question } from '../../shared/decision/question.ts';
 import type { CounterFacts } from '../../shared/decision/replay.ts';
-import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
+import type { State } from '../../shared/snapshot/views.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../decided/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../decided/described.ts';
@@ -16,11 +16,10 @@ import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../decided/ma
 import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
-import { PastDatabases } from './past-databases.ts';
 import { type ReadQuery, stateReads } from './reads.ts';
 import { VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
-import type { HistoryCommit } from './tables.ts';
+import { type HistoryCommit, pastState } from './tables.ts';
 import { type Timeline, type TimelineQuestion, timeline } from './timeline.ts';
 import { beginOf, keepMore } from './trim.ts';
 import { type CommitInverse, inverseOfCommit } from './undo.ts';
@@ -81,19 +80,13 @@ export class HistoryReader implements HistoryQueries {
   readonly facts: () => HistoryFacts;
   readonly #snapshot: Snapshot;
   readonly #versions: VersionReader;
-  readonly #databases: PastDatabases;
   readonly #begin: () => number;
 
   constructor(snapshot: Snapshot, facts: () => HistoryFacts) {
     this.#snapshot = snapshot;
     this.facts = facts;
     this.#versions = new VersionReader(snapshot.db);
-    this.#databases = new PastDatabases(snapshot.path);
     this.#begin = () => beginOf(snapshot.db);
-  }
-
-  close(): void {
-    this.#databases.close();
   }
 
   positionAt(_head: number, timeMs: number): number {
@@ -129,35 +122,38 @@ export class HistoryReader implements HistoryQueries {
   read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead {
     const route = stateReads.find((each) => each.path === path);
     if (!route) throw new CommandError('NotFound', `there is no read ${path}`);
-    const db = this.#at(seq);
-    const organisation = route.organisationOf?.(db, { ...params }, query);
-    const found = route.read(db, { ...params }, query, (node) => node);
-    const list = Array.isArray(found) ? new ListPage<unknown>(found) : found;
-    return {
-      organisation,
-      found: list === undefined ? undefined : JSON.stringify(list),
-      isList: list instanceof ListPage,
-    };
+    return this.#at(seq, ({ db }) => {
+      const organisation = route.organisationOf?.(db, { ...params }, query);
+      const found = route.read(db, { ...params }, query, (node) => node);
+      const list = Array.isArray(found) ? new ListPage<unknown>(found) : found;
+      return {
+        organisation,
+        found: list === undefined ? undefined : JSON.stringify(list),
+        isList: list instanceof ListPage,
+      };
+    });
   }
 
   described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision {
-    return describeDecision({ db: this.#at(seq), seq }, question, record);
+    return this.#at(seq, (state) => describeDecision(state, question, record));
   }
 
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
-    return askerOn(this.#at(seq), ask, nowMs);
+    return this.#at(seq, ({ db }) => askerOn(db, ask, nowMs));
   }
 
   matrix(seq: number, ...asked: MatrixAsked): MatrixPage {
-    const steps = matrixSteps(this.#at(seq), ...asked);
-    for (;;) {
-      const { done, value } = steps.next();
-      if (done) return value;
-    }
+    return this.#at(seq, ({ db }) => {
+      const steps = matrixSteps(db, ...asked);
+      for (;;) {
+        const { done, value } = steps.next();
+        if (done) return value;
+      }
+    });
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {
-    return answerBefore(asked, this.#begin(), (seq) => answerOn(this.#at(seq), question));
+    return answerBefore(asked, this.#begin(), (seq) => this.#at(seq, ({ db }) => answerOn(db, question)));
   }
 
   events(_head: number, search: EventSearch): FoundEvents {
@@ -193,8 +189,10 @@ export class HistoryReader implements HistoryQueries {
   }
 
   inverse(seq: number): CommitInverse {
-    const { events } = this.#commit(seq);
-    return inverseOfCommit(JSON.parse(events), { before: this.#at(seq - 1), after: this.#at(seq) }, seq);
+    const events = JSON.parse(this.#commit(seq).events);
+    return this.#at(seq - 1, ({ db: before }) =>
+      this.#at(seq, ({ db: after }) => inverseOfCommit(events, { before, after }, seq)),
+    );
   }
 
   timeline(_head: number, { from, toMs, buckets }: TimelineQuestion): Timeline {
@@ -215,9 +213,9 @@ export class HistoryReader implements HistoryQueries {
     throw isBefore(begin);
   }
 
-  #at(seq: number): Database {
+  #at<Result>(seq: number, read: (state: State) => Result): Result {
     this.#needKept(seq);
-    return this.#databases.at(this.#snapshot.log, seq);
+    return this.#snapshot.stateAt(pastState(seq), read);
   }
 
   #commit(seq: number): HistoryCommit {

@@ -3,7 +3,6 @@
  * about. A version is valid from `set_seq` up to, not including, `end_seq`.
  */
 import { createHash } from 'node:crypto';
-import type { Database } from '../../shared/runtime/sqlite.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import {
   hex128,
@@ -12,6 +11,7 @@ import {
   tableNames,
   tableSpecs,
 } from '../../shared/snapshot/tables.ts';
+import type { StateKind } from '../../shared/snapshot/views.ts';
 
 /** `end_seq` of a version that is valid now. */
 export const openEnd = Number.MAX_SAFE_INTEGER;
@@ -98,7 +98,7 @@ export function historyFormat(): number {
 }
 
 /** SQL of the table as it was after commit `seq`. */
-function viewSql(table: TableName, seq: number): string {
+function selectAt(table: TableName, seq: number): string {
   const columns = columnsOf(table);
   if (madeOnce.has(table))
     return `SELECT ${columns.join(', ')} FROM main.past_${table} WHERE set_seq <= ${seq} AND end_seq > ${seq}`;
@@ -111,9 +111,7 @@ function viewSql(table: TableName, seq: number): string {
     WHERE v.end_seq > ${seq}`;
 }
 
-/** Makes every read of this connection read the state after commit `seq`: temporary views hide the tables. */
-export function showPast(db: Database, log: string | null, seq: number): void {
-  const views = tableNames.map((name) => `CREATE TEMP VIEW ${name} AS ${viewSql(name, seq)};`);
-  const id = log === null ? 'NULL' : `'${log.replaceAll("'", "''")}'`;
-  db.exec(`${views.join('\n')} CREATE TEMP VIEW position AS SELECT 1 AS lock, ${id} AS log, ${seq} AS seq;`);
+/** The state after commit `seq`, as a snapshot of this file shows it. */
+export function pastState(seq: number): Extract<StateKind, { readonly kind: 'past' }> {
+  return { kind: 'past', seq, select: (table) => selectAt(table, seq) };
 }

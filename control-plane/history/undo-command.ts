@@ -3,6 +3,7 @@
  * before it leave, and written together or not at all.
  */
 import { z } from 'zod';
+import type { KnownEvent } from '../../schemas/events.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { actorName } from '../commands/authorise.ts';
 import { type CommandDefinition, defineCommand, parseInput, planCommand } from '../commands/definition.ts';
@@ -24,15 +25,19 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
     decide: (db, { params: { position } }, context) => {
       checkUnchanged(inverse, db, position);
       const { nowMs: atMs, actor } = context;
-      const events = snapshot.previewSteps(
-        inverse.commands,
-        { seq: snapshot.seq + 1, atMs, by: actorName(actor) },
-        (command) => {
+      const events: KnownEvent[] = [];
+      const steps = function* () {
+        for (const command of inverse.commands) {
           const { definition, params } = definitionOf(command);
           const input = parseInput(definition, { params, body: command.body });
-          return planCommand(definition, db, input, context).events;
-        },
-      );
+          for (const event of planCommand(definition, db, input, context).events) {
+            events.push(event);
+            yield event;
+          }
+        }
+      };
+      const commit = { seq: snapshot.seq + 1, atMs, by: actorName(actor) };
+      snapshot.stateAt({ kind: 'previewed', events: steps(), context: commit }, () => undefined);
       return { events, extra: { commands: inverse.commands } };
     },
     show: (_db, { params: { position: of } }) => ({ of, commands: [] }),

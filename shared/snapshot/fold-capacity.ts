@@ -5,15 +5,16 @@
 import { type PlaceKey, placeKey } from '../../schemas/names.ts';
 import { type EventSkipReason, type Handlers, removeAll } from './fold-types.ts';
 import { refreshRoutes } from './routes.ts';
-import type { RowOf, Tables } from './tables.ts';
+import type { TableViews } from './table.ts';
+import type { RowOf } from './tables.ts';
 
-export function removeNode(tables: Tables, node: RowOf<'node'>): void {
+export function removeNode(tables: TableViews, node: RowOf<'node'>): void {
   removeAll(tables.node_token.where('node', node.id), (row) => tables.node_token.remove(row));
   removeAll(tables.routes.where('node', node.id), (row) => tables.routes.remove(row));
   tables.node.remove(node);
 }
 
-export function removeStack(tables: Tables, stack: RowOf<'stack'>): void {
+export function removeStack(tables: TableViews, stack: RowOf<'stack'>): void {
   removeAll(tables.stack_model.where('stack', stack.id), (row) => tables.stack_model.remove(row));
   removeAll(tables.node.where('place', `stack:${stack.id}`), (row) => removeNode(tables, row));
   tables.stack.remove(stack);
@@ -24,11 +25,11 @@ export function textOfNames(names: readonly string[]): string {
   return JSON.stringify([...new Set(names)].sort());
 }
 
-function refreshPlace(tables: Tables, place: PlaceKey): void {
+function refreshPlace(tables: TableViews, place: PlaceKey): void {
   for (const node of tables.node.where('place', place)) refreshRoutes(tables, node);
 }
 
-function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>): EventSkipReason {
+function changeNode(tables: TableViews, id: string, change: Partial<RowOf<'node'>>): EventSkipReason {
   const node = tables.node.get(id);
   if (!node) return 'no such node';
   const after = { ...node, ...change };

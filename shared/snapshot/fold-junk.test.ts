@@ -142,7 +142,8 @@ function rowsOf(snapshot: Snapshot): unknown[] {
 function foldBare(stored: StoredEvent, snapshot: Snapshot, by: string, at: string): void {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return;
-  snapshot.preview([read.event], contextOf({ seq: 1, at, by }), () => undefined);
+  const context = contextOf({ seq: 1, at, by });
+  snapshot.stateAt({ kind: 'previewed', events: [read.event], context }, () => undefined);
 }
 
 test('no junk in a commit makes the fold throw, and rows and digests stay one', { timeout: 120_000 }, () => {

@@ -4,15 +4,16 @@
  */
 import { removeNode, removeStack } from './fold-capacity.ts';
 import { anonymousTier, type Handlers, removeAll } from './fold-types.ts';
-import type { RowOf, Tables } from './tables.ts';
+import type { TableViews } from './table.ts';
+import type { RowOf } from './tables.ts';
 
-function setTierModels(tables: Tables, tier: string, models: '*' | readonly string[]): void {
+function setTierModels(tables: TableViews, tier: string, models: '*' | readonly string[]): void {
   removeAll(tables.tier_model.where('tier', tier), (row) => tables.tier_model.remove(row));
   for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
 }
 
 /** Removes all that belongs to an organisation, so that a new one with its id does not inherit its keys. */
-function removeOrganisation(tables: Tables, organisation: RowOf<'organisation'>): void {
+function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): void {
   const { id } = organisation;
   removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
   removeAll(tables.api_key.where('organisation', id), (row) => tables.api_key.remove(row));

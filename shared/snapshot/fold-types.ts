@@ -1,6 +1,6 @@
 /** The types and names that the parts of the fold share. */
 import type { EventData, EventTypeName } from '../../schemas/events.ts';
-import type { Tables } from './tables.ts';
+import type { TableViews } from './table.ts';
 
 /** The id of the visitors' limits in the tier table. No tier may have it. */
 export const anonymousTier = 'anonymous';
@@ -16,7 +16,7 @@ export interface EventContext {
 export type EventSkipReason = string | undefined;
 export type Handlers = {
   readonly [Name in EventTypeName]: (
-    tables: Tables,
+    tables: TableViews,
     data: EventData<Name>,
     context: EventContext,
   ) => EventSkipReason;

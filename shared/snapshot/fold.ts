@@ -8,7 +8,7 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import { capacityHandlers } from './fold-capacity.ts';
 import { tenantHandlers } from './fold-tenants.ts';
 import type { EventContext, EventSkipReason, Handlers } from './fold-types.ts';
-import type { Tables } from './tables.ts';
+import type { TableViews } from './table.ts';
 
 /** Raised with every change of what the fold makes of any event; a snapshot of another version is rebuilt. */
 export const foldVersion = 5;
@@ -26,9 +26,9 @@ const handlers: Handlers = {
 };
 
 /** Applies one event. Returns undefined, or why it was skipped. */
-export function applyEvent(tables: Tables, event: KnownEvent, context: EventContext): EventSkipReason {
+export function applyEvent(tables: TableViews, event: KnownEvent, context: EventContext): EventSkipReason {
   const handler = handlers[event.type] as (
-    tables: Tables,
+    tables: TableViews,
     data: unknown,
     context: EventContext,
   ) => EventSkipReason;

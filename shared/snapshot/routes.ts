@@ -5,7 +5,8 @@
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
-import type { RowOf, Tables } from './tables.ts';
+import type { TableViews } from './table.ts';
+import type { RowOf } from './tables.ts';
 
 /** Catalog id → the engine's name, for all that the node has loaded. A declared name takes precedence over the engine's own. */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
@@ -20,7 +21,7 @@ export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Ma
   return served;
 }
 
-function isInstalled(tables: Tables, place: PlaceKey, model: string): boolean {
+function isInstalled(tables: TableViews, place: PlaceKey, model: string): boolean {
   if (place === 'pool') return tables.pool_model.get(model) !== undefined;
   if (place.startsWith('stack:'))
     return tables.stack_model.get(place.slice('stack:'.length), model) !== undefined;
@@ -28,7 +29,7 @@ function isInstalled(tables: Tables, place: PlaceKey, model: string): boolean {
 }
 
 /** Updates the routes of a node; writes only what differs. */
-export function refreshRoutes(tables: Tables, node: RowOf<'node'>): void {
+export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): void {
   const wanted = new Map<string, string>();
   if (node.up && !node.drained) {
     for (const [model, served] of servedModels(node)) {

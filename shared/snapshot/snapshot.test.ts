@@ -174,7 +174,7 @@ test('a preview lists what would be passed over, and changes nothing', () => {
       const before = stateOf(snapshot);
       const next = fleetHistory(seed + 1, 10).flat();
       const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T01:00:00Z', by: 'operator' });
-      const reasons = snapshot.preview(next, context, (passedOver) => passedOver);
+      const reasons = snapshot.stateAt({ kind: 'previewed', events: next, context }, (_state, passedOver) => passedOver);
       expect(stateOf(snapshot)).toEqual(before);
       expect(verify(snapshot.db).differing).toEqual([]);
       const writer = new ChainWriter();
@@ -193,11 +193,11 @@ test('a preview shows the state after its events, and leaves the one before', ()
   const snapshot = folded(records);
   const before = stateOf(snapshot);
   const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T00:00:32.000Z', by: 'operator' });
-  const shown = snapshot.preview([key], context, () => {
-    snapshot.preview([known('key.revoked', { id: 'key-x' })], context, () => undefined);
-    expect(snapshot.db.prepare("SELECT count(*) AS n FROM api_key WHERE id = 'key-x'").get()).toEqual({
-      n: 1,
-    });
+  const kind = 'previewed';
+  const shown = snapshot.stateAt({ kind, events: [key], context }, ({ db }) => {
+    const events = [known('key.revoked', { id: 'key-x' })];
+    snapshot.stateAt({ kind, events, context }, () => undefined);
+    expect(db.prepare("SELECT count(*) AS n FROM api_key WHERE id = 'key-x'").get()).toEqual({ n: 1 });
     return snapshot.digests();
   });
   expect(stateOf(snapshot)).toEqual(before);
@@ -210,7 +210,7 @@ test('a preview whose reader throws leaves the state before', () => {
   const before = stateOf(snapshot);
   const context = contextOf({ seq: 99, at: '', by: 'operator' });
   expect(() =>
-    snapshot.preview([key], context, () => {
+    snapshot.stateAt({ kind: 'previewed', events: [key], context }, () => {
       throw new Error('of the reader');
     }),
   ).toThrow('of the reader');

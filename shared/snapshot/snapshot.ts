@@ -5,25 +5,18 @@
  * Derived and disposable: delete the file and it is rebuilt from the log.
  */
 import type { Commit } from '../../schemas/commit.ts';
-import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import { readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
 import { applyEvent, foldVersion } from './fold.ts';
 import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
 import type { FoldObserver } from './fold-observer.ts';
-import type { EventContext } from './fold-types.ts';
 import { Journal } from './journal.ts';
 import { type PositionRow, PositionStore } from './position.ts';
-import {
-  digestOfTables,
-  type FoldStamp,
-  hex128,
-  Table,
-  type TableName,
-  type Tables,
-  tableNames,
-} from './tables.ts';
+import { type FoldStamp, Table, type Tables } from './table.ts';
+import { digestOfTables, hex128, type TableName, tableNames } from './tables.ts';
+import { ShownStates, type State, type StateKind } from './views.ts';
 
 export interface Applied {
   /** Records consumed, accepted or skipped; fewer than given where the time ran out or the fold halted. */
@@ -38,7 +31,8 @@ export interface Halt {
   readonly reason: string;
 }
 
-export class Snapshot {
+/** Itself the state of its last commit. */
+export class Snapshot implements State {
   readonly db: Database;
   readonly path: string;
   readonly #positions: PositionStore;
@@ -46,6 +40,7 @@ export class Snapshot {
   readonly #tables: Tables;
   readonly #observer: FoldObserver | undefined;
   readonly #stamp: FoldStamp = { seq: 0 };
+  readonly #shown: ShownStates;
   #head: Head;
   #row: PositionRow;
   #nextOffset: number;
@@ -56,6 +51,7 @@ export class Snapshot {
     this.db = db;
     this.path = path;
     this.#observer = observer;
+    this.#shown = new ShownStates(path);
     this.#positions = new PositionStore(db);
     this.#journal = new Journal(db);
     this.#row = this.#positions.read();
@@ -140,41 +136,23 @@ export class Snapshot {
   }
 
   /**
-   * Runs `read` on the state as it would be if these events were the next commit, and undoes them. `passedOver`: why the
-   * fold would not apply some of them; empty where it applies all.
+   * Reads another state than that of the last commit. Events of a preview are folded one after the other as they come, so each
+   * may be worked out on the state with those before it, and are undone. `passedOver`: why the fold would not apply some of them.
    */
-  preview<Result>(
-    events: readonly KnownEvent[],
-    context: EventContext,
-    read: (passedOver: readonly string[]) => Result,
+  stateAt<Result>(
+    of: StateKind,
+    read: (state: State, passedOver: readonly string[]) => Result,
   ): Result {
-    this.#stamp.seq = context.seq;
-    return this.#rolledBack(() =>
-      read(
-        events
-          .map((event) => applyEvent(this.#tables, event, context))
-          .filter((reason) => reason !== undefined),
-      ),
-    );
-  }
-
-  /**
-   * The events of one commit that are worked out step by step, each step on the state with those before it. Nothing of them
-   * stays. `eventsOf` may throw.
-   */
-  previewSteps<Item>(
-    items: Iterable<Item>,
-    context: EventContext,
-    eventsOf: (item: Item) => readonly KnownEvent[],
-  ): KnownEvent[] {
-    return this.preview([], context, () => {
-      const all: KnownEvent[] = [];
-      for (const item of items) {
-        const events = eventsOf(item);
-        for (const event of events) applyEvent(this.#tables, event, context);
-        all.push(...events);
+    if (of.kind === 'past') return read({ db: this.#shown.at(this.log, of), seq: of.seq }, []);
+    const { events, context } = of;
+    return this.#rolledBack(() => {
+      this.#stamp.seq = context.seq;
+      const passedOver: string[] = [];
+      for (const event of events) {
+        const reason = applyEvent(this.#tables, event, context);
+        if (reason !== undefined) passedOver.push(reason);
       }
-      return all;
+      return read({ db: this.db, seq: context.seq }, passedOver);
     });
   }
 
@@ -193,6 +171,7 @@ export class Snapshot {
 
   /** Marks the file as cleanly closed and releases it. */
   close(): void {
+    this.#shown.close();
     if (!this.db.open) return;
     try {
       if (!this.db.readonly) this.#checkpoint();

@@ -1,6 +1,5 @@
 /**
- * The tables of a snapshot, and the only code that writes them.
- * Every write keeps its table's digest up to date: the sum mod 2^128 of a hash of each canonical row (design: Digest).
+ * The tables of a snapshot, and their digests: the sum mod 2^128 of a hash of each canonical row (design: Digest).
  * Rows are logical, so neither the SQLite version nor the order of pages matters.
  */
 
@@ -17,7 +16,6 @@ import type {
   StackId,
   Surface,
 } from '../../schemas/names.ts';
-import type { Database, Statement } from '../runtime/sqlite.ts';
 import {
   blob,
   type Columns,
@@ -266,139 +264,3 @@ export function hex128(sum: bigint): string {
 export function digestOfTables(digests: Readonly<Record<TableName, string>>): string {
   return sha256Hex(JSON.stringify(digests)).slice(0, 16);
 }
-
-/** SQLite stores UTF-8, which has no lone surrogates: the digest must be of what can be read back. */
-function wellFormed(row: TableRow): TableRow {
-  const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
-  if (isKept) return row;
-  return Object.fromEntries(
-    Object.entries(row).map(([column, value]) => [
-      column,
-      typeof value === 'string' ? value.toWellFormed() : value,
-    ]),
-  );
-}
-
-/** Called with each row that is written or removed. */
-type RowObserver = (table: TableName, before: TableRow | undefined, after: TableRow | undefined) => void;
-
-/** The commit whose events are folded. */
-export interface FoldStamp {
-  seq: number;
-}
-
-/** One table's writer. Every change passes through `put` and `remove`, so digest and rows cannot diverge. */
-export class Table<Name extends TableName = TableName> {
-  readonly name: Name;
-  readonly #db: Database;
-  readonly #stamp: FoldStamp;
-  readonly #columns: readonly string[];
-  readonly #marks: readonly (readonly [mark: string, columns: readonly string[]])[];
-  readonly #key: readonly string[];
-  readonly #tombstone: Statement | undefined;
-  readonly #get: Statement<unknown[], RowOf<Name>>;
-  readonly #put: Statement;
-  readonly #remove: Statement;
-  readonly #byColumn = new Map<string, Statement<unknown[], RowOf<Name>>>();
-  readonly #observer: RowObserver | undefined;
-  #sum: bigint;
-  #dirty = false;
-
-  constructor(db: Database, name: Name, sum: bigint, stamp: FoldStamp, observer?: RowObserver) {
-    const spec: TableSpec = tableSpecs[name];
-    this.name = name;
-    this.#db = db;
-    this.#observer = observer;
-    this.#sum = sum;
-    this.#stamp = stamp;
-    this.#columns = Object.keys(spec.columns);
-    this.#marks = Object.entries(spec.marks ?? {});
-    this.#tombstone = spec.marks && db.prepare('INSERT OR REPLACE INTO removed VALUES (?, ?, ?)');
-    this.#key = spec.key;
-    const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
-    this.#get = db.prepare<unknown[], RowOf<Name>>(`SELECT * FROM ${name} WHERE ${where}`);
-    this.#put = db.prepare(
-      `INSERT OR REPLACE INTO ${name} VALUES (${[...this.#columns, ...this.#marks].map(() => '?').join(', ')})`,
-    );
-    this.#remove = db.prepare(`DELETE FROM ${name} WHERE ${where}`);
-  }
-
-  get(...key: SqlValue[]): RowOf<Name> | undefined {
-    return this.#get.get(key);
-  }
-
-  /** The rows whose column has this value; the column must be indexed or first in the key. */
-  where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[] {
-    let statement = this.#byColumn.get(column);
-    if (!statement) {
-      statement = this.#db.prepare<unknown[], RowOf<Name>>(`SELECT * FROM ${this.name} WHERE ${column} = ?`);
-      this.#byColumn.set(column, statement);
-    }
-    return statement.all(value);
-  }
-
-  put(row: RowOf<Name>): void {
-    const key = this.#key.map((column) => row[column as keyof RowOf<Name>]);
-    this.replace(this.get(...key), row);
-  }
-
-  /** As `put`, for a caller that has read the row with this key: `before` is that row, or undefined where there is none. */
-  replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void {
-    const values = wellFormed(row as TableRow);
-    if (before) this.#sum = (this.#sum - rowDigest(this.name, before)) & sum128;
-    this.#put.run([
-      ...this.#columns.map((column) => values[column] ?? null),
-      ...this.#marks.map(([mark, columns]) => this.#positionOf(mark, columns, before, values)),
-    ]);
-    this.#sum = addDigest(this.#sum, rowDigest(this.name, values));
-    this.#dirty = true;
-    this.#observer?.(this.name, before as TableRow | undefined, values);
-  }
-
-  #positionOf(
-    mark: string,
-    columns: readonly string[],
-    before: TableRow | undefined,
-    after: TableRow,
-  ): SqlValue {
-    const moves =
-      before === undefined ||
-      columns.length === 0 ||
-      columns.some((column) => (before[column] ?? null) !== (after[column] ?? null));
-    return moves ? this.#stamp.seq : (before[mark] ?? null);
-  }
-
-  /** Changes some columns of a row that is there. */
-  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): void {
-    this.replace(row, { ...row, ...change });
-  }
-
-  remove(row: RowOf<Name>): void {
-    const values = row as TableRow;
-    const done = this.#remove.run(this.#key.map((column) => values[column] ?? null));
-    if (done.changes === 0) return;
-    this.#sum = (this.#sum - rowDigest(this.name, values)) & sum128;
-    this.#dirty = true;
-    this.#observer?.(this.name, values, undefined);
-    this.#tombstone?.run(this.name, this.#key.map((column) => values[column]).join('/'), this.#stamp.seq);
-  }
-
-  get sum(): bigint {
-    return this.#sum;
-  }
-
-  /** The sum if it changed since the last call. */
-  takeDirtySum(): bigint | undefined {
-    if (!this.#dirty) return undefined;
-    this.#dirty = false;
-    return this.#sum;
-  }
-
-  /** After a rollback: resets the sum in memory to that of the rows. */
-  reset(sum: bigint): void {
-    this.#sum = sum;
-    this.#dirty = false;
-  }
-}
-
-export type Tables = { readonly [Name in TableName]: Table<Name> };

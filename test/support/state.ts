@@ -15,7 +15,8 @@ import { commands } from '../../control-plane/commands/registry.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { applyEvent } from '../../shared/snapshot/fold.ts';
-import { schemaSql, Table, type Tables, tableNames } from '../../shared/snapshot/tables.ts';
+import { Table, type TableViews } from '../../shared/snapshot/table.ts';
+import { schemaSql, tableNames } from '../../shared/snapshot/tables.ts';
 
 /** 2026-11-21T00:00:00Z. */
 export const testNowMs = Date.UTC(2026, 10, 21);
@@ -33,7 +34,7 @@ interface Planned {
 
 export class TestState {
   readonly db: Database;
-  readonly tables: Tables;
+  readonly tables: TableViews;
   #seq = 0;
 
   constructor() {
@@ -41,7 +42,7 @@ export class TestState {
     this.db.exec(schemaSql());
     this.tables = Object.fromEntries(
       tableNames.map((name) => [name, new Table(this.db, name, 0n, { seq: 0 })]),
-    ) as unknown as Tables;
+    ) as unknown as TableViews;
   }
 
   given(events: readonly KnownEvent[], by = 'operator', atMs = testNowMs): this {
