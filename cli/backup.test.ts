@@ -195,7 +195,7 @@ test('a restore gives the same records and totals, and is repeated where it was 
   const again = await cli(restore);
   expect([again.code, again.err]).toEqual([
     6,
-    expect.stringContaining('new-cp is not empty: it has usage.db'),
+    expect.stringContaining('new-cp is not empty: it has counters.db'),
   ]);
 });
 
@@ -342,7 +342,7 @@ test('counters that cannot be authenticated are refused, before anything is writ
     env: { ...other.env, HEADGATE_GATEWAY_TOKEN_PREVIOUS: gatewayToken },
   };
   expect((await cli(restore, rotated)).code).toBe(0);
-  expect(unnamed()).toEqual([]);
+  expect(standing()).toEqual([]);
 });
 
 function readdirIn(path: string): string[] {
@@ -367,7 +367,7 @@ test('restored files are for their owner alone, whatever the modes of the backup
   chmodSync(join(folder, 'new-cp'), 0o755);
   await done(restore);
   expect(statSync(join(folder, 'new-cp')).mode & 0o777).toBe(0o700);
-  expect(readdirIn('new-cp').sort()).toEqual(['lock.db', 'usage.db']);
+  expect(readdirIn('new-cp').sort()).toEqual(['counters.db', 'lock.db', 'usage.db']);
   for (const name of readdirIn('new-cp'))
     expect(statSync(join(folder, 'new-cp', name)).mode & 0o777, name).toBe(0o600);
 });
@@ -383,10 +383,10 @@ test('a restore that ended between its files is repeated, also by a planted name
   writeFileSync(inCp('gateways.db.part'), 'half of it');
   await done(restore);
   expect(readFileSync(inCp('gateways.db'), 'hex')).toBe(expected);
-  expect(readdirIn('new-cp').sort()).toEqual(['gateways.db', 'lock.db', 'usage.db']);
-  expect(unnamed()).toEqual([[21, 3]]);
+  expect(readdirIn('new-cp').sort()).toEqual(['counters.db', 'gateways.db', 'lock.db', 'usage.db']);
+  expect(standing()).toEqual([['acme', period, 21, 3]]);
   // A whole one is not replaced.
-  await refused(restore, 6, 'it has gateways.db');
+  await refused(restore, 6, 'it has counters.db');
 });
 
 function openGateways(): void {

@@ -3,7 +3,7 @@
  * commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
  */
 import { randomUUID } from 'node:crypto';
-import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
 import { type CounterEntry, rowsReplica } from '../../schemas/limits.ts';
@@ -289,6 +289,8 @@ function standForLost(path: string, totals: readonly PoolTotal[], counted: Perio
   const state = new CounterState();
   const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
   state.restore(replica, entries, Date.now());
+  // SQLite would make a file that others may read.
+  writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
   const copy = openCounterCopy(path);
   try {
     copy.save(state, 0);

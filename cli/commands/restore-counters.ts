@@ -50,7 +50,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
   return (organisation, period) => {
     const key = counterKey(organisation, period);
     const all = state.sum(key);
-    // What an earlier restore left there: this one says it anew.
+    // What an earlier restore left there: this one says it again.
     const rows = state.value(rowsReplica, key);
     return { tokens: all.tokens - rows.tokens, requests: all.turns - rows.turns };
   };

@@ -86,7 +86,7 @@ function removeVisitors(store: UsageStore, logger: LineLogger): void {
 }
 
 /** The totals of a data folder. Throws the errors of shared/runtime/sqlite.ts. */
-export function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): UsageStore {
+function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): UsageStore {
   return openUsageStore(join(dataDir, usageFileName), options);
 }
 

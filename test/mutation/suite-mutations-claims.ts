@@ -47,7 +47,11 @@ export const claimsMutations: readonly SuiteMutation[] = [
       'return this.#live - this.#joining.size;',
       'return this.#live;',
     ],
-    ['what was left for it is not left for ever', 'this.#joining.delete(process);\n      this.#epoch++;', ''],
+    [
+      'what was left for it is not left without end',
+      'this.#joining.delete(process);\n      this.#epoch++;',
+      '',
+    ],
   ]),
   ...of('shared/limits/claims-rows.ts', fold, [
     [

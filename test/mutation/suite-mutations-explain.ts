@@ -347,6 +347,10 @@ export const explainMutations: readonly SuiteMutation[] = [
     ['a later version is not of the past', 'AND x.set_seq <= $', 'AND 0 < $'],
   ]),
   ...of('control-plane/history/history-file.ts', history, [
-    ['a file that differs from a checkpoint is discarded', 'if (snapshot.divergedAt !== null)', 'if (path === "")'],
+    [
+      'a file that differs from a checkpoint is discarded',
+      'if (snapshot.divergedAt !== null)',
+      'if (path === "")',
+    ],
   ]),
 ];
