@@ -174,7 +174,10 @@ test('a preview lists what would be passed over, and changes nothing', () => {
       const before = stateOf(snapshot);
       const next = fleetHistory(seed + 1, 10).flat();
       const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T01:00:00Z', by: 'operator' });
-      const reasons = snapshot.stateAt({ kind: 'previewed', events: next, context }, (_state, passedOver) => passedOver);
+      const reasons = snapshot.stateAt(
+        { kind: 'previewed', events: next, context },
+        (_state, passedOver) => passedOver,
+      );
       expect(stateOf(snapshot)).toEqual(before);
       expect(verify(snapshot.db).differing).toEqual([]);
       const writer = new ChainWriter();

@@ -139,10 +139,7 @@ export class Snapshot implements State {
    * Reads another state than that of the last commit. Events of a preview are folded one after the other as they come, so each
    * may be worked out on the state with those before it, and are undone. `passedOver`: why the fold would not apply some of them.
    */
-  stateAt<Result>(
-    of: StateKind,
-    read: (state: State, passedOver: readonly string[]) => Result,
-  ): Result {
+  stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
     if (of.kind === 'past') return read({ db: this.#shown.at(this.log, of), seq: of.seq }, []);
     const { events, context } = of;
     return this.#rolledBack(() => {

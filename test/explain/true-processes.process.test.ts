@@ -342,7 +342,9 @@ test('all tokens and those that count: each command has what clients counted, an
     expect(items.find((item) => item.organisation === organisation)?.tokens.used).toBe(counts);
     const shown = await runCli(['usage', 'show', '--org', organisation], { env });
     expect(shown.out).toMatch(/ALL TOKENS\n/);
-    expect(shown.err).toContain(`tokens that count against the allowance: ${counts.toLocaleString('en')}, of `);
+    expect(shown.err).toContain(
+      `tokens that count against the allowance: ${counts.toLocaleString('en')}, of `,
+    );
   }
   // Own nodes and stacks count for nothing.
   expect(counted.allTokens.get('acme')).toBeGreaterThan(counted.tokens.sum('acme'));
