@@ -3,7 +3,7 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import { all, first } from '../state/statements.ts';
+import { all } from '../state/statements.ts';
 
 export interface NodeReport {
   readonly id: string;
@@ -25,11 +25,4 @@ function reportOf(row: RowOf<'node'>, model: string): NodeReport {
   if (!servedModels(row).has(model)) return { id, fault: 'not loaded', mark: 'loaded_set_at' };
   if (row.drained === 1) return { id, fault: 'drained', mark: 'drained_set_at' };
   return row.up === 1 ? { id, mark: 'up_set_at' } : { id, fault: 'down', mark: 'up_set_at' };
-}
-
-export function isInstalled(db: Database, place: PlaceKey, model: string): boolean {
-  if (place === 'pool') return first(db, 'SELECT 1 FROM pool_model WHERE model = ?', model) !== undefined;
-  if (!place.startsWith('stack:')) return true;
-  const stack = place.slice('stack:'.length);
-  return first(db, 'SELECT 1 FROM stack_model WHERE stack = ? AND model = ?', stack, model) !== undefined;
 }

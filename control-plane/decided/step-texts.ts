@@ -2,8 +2,9 @@
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Step, StepFacts, StepName, StepResult, StepResults } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
-import { isInstalled, type NodeReport, nodesAt } from './places.ts';
+import { type NodeReport, nodesAt } from './places.ts';
 import { refusalText } from './refusal-texts.ts';
 
 /** A mark of a row that a step depends on. */
@@ -131,7 +132,7 @@ const descriptions: Descriptions = {
     ok: servingNodes,
     refused: (step, of) => {
       const place = placeOf(step);
-      if (isInstalled(of.db, place, of.model)) return awayNodes(step, of);
+      if (installsIn(of.db)(place, of.model)) return awayNodes(step, of);
       return plain('not installed', ...installedMarks(place, of.model));
     },
   },

@@ -9,8 +9,9 @@ import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
 import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
 import type { Step } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { isInstalled, nodesAt } from '../decided/places.ts';
+import { nodesAt } from '../decided/places.ts';
 import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
 import { exactTierEvent } from './tier-events.ts';
@@ -138,7 +139,7 @@ function* newKey(question: Question, organisation: string | undefined): Iterable
 function* nodeChanges({ db }: Snapshot, place: PlaceKey, model: string): Iterable<Change> {
   for (const { id, fault } of nodesAt(db, place, model))
     if (fault === 'drained') yield change('node.undrained', { id }, `headgate node undrain ${id}`);
-  if (isInstalled(db, place, model)) return;
+  if (installsIn(db)(place, model)) return;
   if (place === 'pool')
     yield change('pool.model_installed', { model }, `headgate pool install ${word(model)}`);
   const stack = place.slice('stack:'.length);

@@ -2,7 +2,7 @@
  * What events of stacks, the pool and nodes do to the rows, and to the routes that follow from them.
  * Part of the fold: pure, total, see fold.ts.
  */
-import { type PlaceKey, placeKey } from '../../schemas/names.ts';
+import { placeKey } from '../../schemas/names.ts';
 import { type EventSkipReason, type Handlers, removeAll } from './fold-types.ts';
 import { refreshRoutes } from './routes.ts';
 import type { TableViews } from './table.ts';
@@ -23,10 +23,6 @@ export function removeStack(tables: TableViews, stack: RowOf<'stack'>): void {
 /** Names as a column holds them. */
 export function textOfNames(names: readonly string[]): string {
   return JSON.stringify([...new Set(names)].sort());
-}
-
-function refreshPlace(tables: TableViews, place: PlaceKey): void {
-  for (const node of tables.node.where('place', place)) refreshRoutes(tables, node);
 }
 
 function changeNode(tables: TableViews, id: string, change: Partial<RowOf<'node'>>): EventSkipReason {
@@ -75,22 +71,18 @@ export const capacityHandlers: Pick<
   },
   'stack.model_installed': (tables, { stack, model }) => {
     tables.stack_model.put({ stack, model });
-    refreshPlace(tables, `stack:${stack}`);
     return undefined;
   },
   'stack.model_uninstalled': (tables, { stack, model }) => {
     tables.stack_model.remove({ stack, model });
-    refreshPlace(tables, `stack:${stack}`);
     return undefined;
   },
   'pool.model_installed': (tables, { model }) => {
     tables.pool_model.put({ model });
-    refreshPlace(tables, 'pool');
     return undefined;
   },
   'pool.model_uninstalled': (tables, { model }) => {
     tables.pool_model.remove({ model });
-    refreshPlace(tables, 'pool');
     return undefined;
   },
   'node.registered': (tables, data) => {

@@ -95,6 +95,9 @@ const routeRow = (row: TableRow = {}): TableRow => ({
   ...row,
 });
 
+/** Of a node that has both models loaded. */
+const bothRoutes = [routeRow(), routeRow({ model: 'large', served: 'large' })];
+
 const tier = known('tier.set', { id: 'Team', rank: 1, models: ['echo', 'large'] });
 const model = known('model.set', { id: 'echo', family: 'e', added: '2026-01-01T00:00:00Z', weight: 2 });
 const organisation = known('organisation.set', {
@@ -518,13 +521,10 @@ const capacityCases: Case[] = [
     passedOver: 'no such stack',
   },
   {
-    name: 'a model installed on a stack is served by the nodes there that have it loaded',
+    name: 'a model installed on a stack changes the installs alone: routes are of nodes',
     given: [registered({ kind: 'stack', id: stackId }), joined, health],
     when: known('stack.model_installed', { stack: stackId, model: 'echo' }),
-    leaves: {
-      stack_model: [{ stack: stackId, model: 'echo' }],
-      routes: [routeRow({ place: `stack:${stackId}` })],
-    },
+    leaves: { stack_model: [{ stack: stackId, model: 'echo' }] },
   },
   {
     name: 'a second install changes nothing',
@@ -533,7 +533,7 @@ const capacityCases: Case[] = [
     leaves: {},
   },
   {
-    name: 'a model uninstalled from a stack is served there no more',
+    name: 'a model uninstalled from a stack leaves the others installed',
     given: [
       registered({ kind: 'stack', id: stackId }),
       joined,
@@ -542,10 +542,7 @@ const capacityCases: Case[] = [
       known('stack.model_installed', { stack: stackId, model: 'large' }),
     ],
     when: known('stack.model_uninstalled', { stack: stackId, model: 'echo' }),
-    leaves: {
-      stack_model: [{ stack: stackId, model: 'large' }],
-      routes: [routeRow({ place: `stack:${stackId}`, model: 'large', served: 'large' })],
-    },
+    leaves: { stack_model: [{ stack: stackId, model: 'large' }] },
   },
   {
     name: 'an uninstall of what is not installed changes nothing',
@@ -554,22 +551,16 @@ const capacityCases: Case[] = [
     leaves: {},
   },
   {
-    name: 'a model installed on the pool is served by the nodes of the pool that have it loaded',
+    name: 'a model installed on the pool changes the installs alone',
     given: upNode,
-    when: installed,
-    leaves: { pool_model: [{ model: 'echo' }], routes: [routeRow()] },
-  },
-  {
-    name: 'an install on the pool serves nothing on a stack',
-    given: [registered({ kind: 'stack', id: stackId }), joined, health],
     when: installed,
     leaves: { pool_model: [{ model: 'echo' }] },
   },
   {
-    name: 'a model uninstalled from the pool is served there no more',
+    name: 'a model uninstalled from the pool changes the installs alone',
     given: [...upNode, installed],
     when: known('pool.model_uninstalled', { model: 'echo' }),
-    leaves: { pool_model: [], routes: [] },
+    leaves: { pool_model: [] },
   },
   {
     name: 'a node begins down and unclaimed',
@@ -628,7 +619,7 @@ const capacityCases: Case[] = [
     name: 'an undrained node serves again',
     given: [...upNode, installed, known('node.drained', { id: 'node-1' })],
     when: known('node.undrained', { id: 'node-1' }),
-    leaves: { node: [upRow()], routes: [routeRow()] },
+    leaves: { node: [upRow()], routes: bothRoutes },
   },
   {
     name: 'node.undrained of no node is passed over',
@@ -713,13 +704,13 @@ const capacityCases: Case[] = [
     passedOver: 'no such node',
   },
   {
-    name: 'a node found up serves what it has loaded where that is installed',
-    given: [node, joined, installed],
+    name: 'a node found up can serve what it has loaded',
+    given: [node, joined],
     when: health,
-    leaves: { node: [upRow({ changed_at: whenMs })], routes: [routeRow()] },
+    leaves: { node: [upRow({ changed_at: whenMs })], routes: bothRoutes },
   },
   {
-    name: "Routing 1: an organisation's own node needs no install",
+    name: "an organisation's own node can serve what it has loaded",
     given: [registered({ kind: 'organisation', id: 'acme' }), joined],
     when: health,
     leaves: {
@@ -740,7 +731,10 @@ const capacityCases: Case[] = [
     name: 'a node that unloaded the model serves it no more',
     given: [...upNode, installed],
     when: known('node.health_changed', { ...health.data, models: ['large'] } as never),
-    leaves: { node: [upRow({ loaded: '["large"]', changed_at: whenMs })], routes: [] },
+    leaves: {
+      node: [upRow({ loaded: '["large"]', changed_at: whenMs })],
+      routes: [routeRow({ model: 'large', served: 'large' })],
+    },
   },
   {
     name: "a declared name goes before the engine's own, and only where the engine has it loaded",
@@ -774,7 +768,7 @@ const capacityCases: Case[] = [
     when: known('node.health_changed', { ...health.data, windows: { echo: 4096, constructor: 1 } } as never),
     leaves: {
       node: [upRow({ windows: '{"echo":4096,"constructor":1}', changed_at: whenMs })],
-      routes: [routeRow({ window_tokens: 4096 })],
+      routes: [routeRow({ window_tokens: 4096 }), routeRow({ model: 'large', served: 'large' })],
     },
   },
   {
@@ -793,7 +787,7 @@ const capacityCases: Case[] = [
           changed_at: whenMs,
         }),
       ],
-      routes: [routeRow({ served: 'large', takes_images: 1 })],
+      routes: [routeRow({ served: 'large', takes_images: 1 }), routeRow({ model: 'large', served: 'echo' })],
     },
   },
   {
@@ -805,7 +799,7 @@ const capacityCases: Case[] = [
       known('node.health_changed', { ...health.data, imageModels: ['echo'] } as never),
     ],
     when: health,
-    leaves: { node: [upRow({ changed_at: whenMs })], routes: [routeRow()] },
+    leaves: { node: [upRow({ changed_at: whenMs })], routes: bothRoutes },
   },
   {
     name: 'a report of a former owner is passed over',

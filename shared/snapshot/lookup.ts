@@ -13,7 +13,7 @@ import type {
 } from '../../schemas/names.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
 import { anonymousTier } from './fold-types.ts';
-import { servedModels } from './routes.ts';
+import { installsIn, servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
 
 /** Limits of a tier; null is unlimited. */
@@ -216,7 +216,7 @@ export function createLookup(db: Database): Lookup {
   const away = ask<Pick<RowOf<'node'>, 'loaded' | 'models'>, [string]>(
     'SELECT loaded, models FROM node WHERE place = ? AND (up = 0 OR drained = 1)',
   );
-  const pooled = askOne<number, [string]>('SELECT 1 FROM pool_model WHERE model = ?');
+  const isInstalled = installsIn(db);
   const includes = askOne<number, [string, string, string]>(
     `SELECT EXISTS (SELECT 1 FROM tier_model WHERE tier = ? AND model = ?)
          OR EXISTS (SELECT 1 FROM tier_model WHERE tier = ? AND model = '*')`,
@@ -247,15 +247,15 @@ export function createLookup(db: Database): Lookup {
     visitorTotals: visitorTotalsOf(db),
     stack: (id) => stack.get(id),
     stacksOf: stacksOf(db),
-    routes: (place, model) => routes.all(place, model).map(routeOf),
-    isPooled: (model) => pooled.get(model) !== undefined,
+    routes: (place, model) => (isInstalled(place, model) ? routes.all(place, model).map(routeOf) : []),
+    isPooled: (model) => isInstalled('pool', model),
     loadedLast: (place, model) => away.all(place).some((node) => servedModels(node).has(model)),
     tierIncludes: (tier, model) => includes.get(tier, model, tier) === 1,
     isCatalogued: (model) => weight.get(model) !== undefined,
     weight: (model) => weight.get(model) ?? 1,
     hasAffinity: (model) => affinity.get(model) !== 'none',
     nextTier: (rank, monthlyTokens) => next.get(rank, monthlyTokens),
-    listing: (place) => listing.all(place),
+    listing: (place) => listing.all(place).filter(({ id }) => isInstalled(place, id)),
     usageAdjustment: (organisation, period) => adjustment.get(organisation, period) ?? 0,
     position: () => position.get() ?? 0,
   };

@@ -1,9 +1,10 @@
 /**
- * The `routes` table: which node serves which model for which place at this position.
- * A node serves a model iff it is up, not drained, reports the model loaded, and (at the pool or a stack) the model is
- * installed there. Derived by the fold, so that a request needs one read and no join.
+ * The `routes` table: which node of a place can serve which model at this position, because it is up, not drained and reports
+ * the model loaded. Derived by the fold, so that a request needs no join. Health of nodes is all that it follows: whether the
+ * model is installed at the pool or a stack, where it must be, is asked of the installs.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
+import { type Database, prepare } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
@@ -21,21 +22,25 @@ export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Ma
   return served;
 }
 
-function isInstalled(tables: TableViews, place: PlaceKey, model: string): boolean {
-  if (place === 'pool') return tables.pool_model.get(model) !== undefined;
-  if (place.startsWith('stack:'))
-    return tables.stack_model.get(place.slice('stack:'.length), model) !== undefined;
-  return true;
+const stackPrefix = 'stack:';
+
+/** Asks one database whether a model may be served at a place: organisations' own nodes need no install. */
+export function installsIn(db: Database): (place: PlaceKey, model: string) => boolean {
+  const inPool = prepare<number, [string]>(db, 'SELECT 1 FROM pool_model WHERE model = ?').pluck();
+  const onStack = prepare<number, [string, string]>(
+    db,
+    'SELECT 1 FROM stack_model WHERE stack = ? AND model = ?',
+  ).pluck();
+  return (place, model) => {
+    if (place === 'pool') return inPool.get(model) !== undefined;
+    if (!place.startsWith(stackPrefix)) return true;
+    return onStack.get(place.slice(stackPrefix.length), model) !== undefined;
+  };
 }
 
 /** Updates the routes of a node; writes only what differs. */
 export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): void {
-  const wanted = new Map<string, string>();
-  if (node.up && !node.drained) {
-    for (const [model, served] of servedModels(node)) {
-      if (isInstalled(tables, node.place, model)) wanted.set(model, served);
-    }
-  }
+  const wanted = node.up && !node.drained ? servedModels(node) : new Map<string, string>();
   const windows = parseColumn(node.windows);
   const imageModels = new Set(parseColumn(node.image_models));
   const { place, url, dialect, credential } = node;
