@@ -1,5 +1,5 @@
 /** The page: a conversation with one composer at its end, what is left of the free turns, and what a key opens. */
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { type KeyState, keyState, type VisitorState } from './api.ts';
 import { Composer } from './composer.tsx';
@@ -14,17 +14,15 @@ type Owner = KeyState & { readonly key: string };
 
 export function App(): JSX.Element {
   const [owner, setOwner] = useState<Owner>();
-  const [chosen, setTarget] = useState<TurnTarget>();
   const [parameters, setParameters] = useState(noParameters);
   const [draft, setDraft] = useState('');
   const [isSetting, setSetting] = useState(false);
   const { visitor, isClosed, refresh, ...talk } = useConversation(owner?.key);
-  const models = owner?.models ?? visitor?.models ?? [];
-  const target = chosen ?? { model: models.find((id) => !/embed/i.test(id)) ?? models[0] ?? '' };
+  const { models, target, setTarget } = useTarget(owner?.models ?? visitor?.models ?? []);
   const preview = [...talk.messages, { role: 'user' as const, content: draft || 'Hello' }];
   const submit = async (): Promise<void> => {
     const content = draft.trim();
-    if (content === '' || talk.isBusy) return;
+    if ([content, target.model].includes('') || talk.isBusy) return;
     setDraft('');
     // What was written meanwhile is kept.
     if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
@@ -43,20 +41,20 @@ export function App(): JSX.Element {
     setTarget(undefined);
     if (next === undefined) void refresh();
   };
-  const status = isClosed ? 'Closed' : statusText(owner, visitor);
+  const reload = (): void => void refresh();
   return (
     <main class="play">
       <Head
-        status={status}
+        status={isClosed ? 'Closed' : statusText(owner, visitor)}
         onNew={talk.messages.length === 0 ? undefined : talk.clear}
         onSettings={isClosed ? undefined : () => setSetting(true)}
       />
       {isClosed ? (
-        <Closed onRetry={() => void refresh()} />
+        <Closed onRetry={reload} />
       ) : (
         <>
           <Messages messages={talk.messages} isBusy={talk.isBusy} console={visitor?.console} onAgain={again}>
-            {talk.messages.length === 0 ? <Beginning model={target.model} /> : null}
+            {talk.messages.length === 0 && <Beginning model={target.model} onRetry={visitor && reload} />}
             {talk.fault && (
               <RefusalNotice
                 fault={talk.fault}
@@ -70,6 +68,7 @@ export function App(): JSX.Element {
           <Composer
             draft={draft}
             isBusy={talk.isBusy}
+            maySend={target.model !== ''}
             onDraft={setDraft}
             onSend={() => void submit()}
             onStop={talk.stop}
@@ -91,6 +90,13 @@ export function App(): JSX.Element {
       )}
     </main>
   );
+}
+
+/** The model that was chosen, else the first that answers in words; an empty name where there is none. */
+function useTarget(models: readonly string[]) {
+  const [chosen, setTarget] = useState<TurnTarget>();
+  const first = models.find((id) => !/embed/i.test(id)) ?? models[0] ?? '';
+  return { models, target: chosen ?? { model: first }, setTarget };
 }
 
 interface HeadProps {
@@ -128,7 +134,14 @@ function statusText(owner: Owner | undefined, visitor: VisitorState | undefined)
   return visitor && `${visitor.turns.left} of ${visitor.turns.limit} free turns left`;
 }
 
-function Beginning({ model }: { readonly model: string }): JSX.Element {
+interface BeginningProps {
+  readonly model: string;
+  /** Undefined: it is not read yet what visitors may use. */
+  readonly onRetry: (() => void) | undefined;
+}
+
+function Beginning({ model, onRetry }: BeginningProps): JSX.Element {
+  if (onRetry && model === '') return <Unserved title="No model answers at this moment" onRetry={onRetry} />;
   return (
     <div class="beginning">
       <p class="question">{model === '' ? 'One moment…' : `What would you like to ask ${model}?`}</p>
@@ -142,9 +155,23 @@ function Beginning({ model }: { readonly model: string }): JSX.Element {
 
 function Closed({ onRetry }: { readonly onRetry: () => void }): JSX.Element {
   return (
-    <div class="beginning">
-      <p class="question">The playground is closed</p>
+    <Unserved title="The playground is closed" onRetry={onRetry}>
       <p class="soft">The service serves no visitors at this moment.</p>
+    </Unserved>
+  );
+}
+
+interface UnservedProps {
+  readonly title: string;
+  readonly onRetry: () => void;
+  readonly children?: ComponentChildren;
+}
+
+function Unserved({ title, onRetry, children }: UnservedProps): JSX.Element {
+  return (
+    <div class="beginning">
+      <p class="question">{title}</p>
+      {children}
       <div class="buttons">
         <button type="button" onClick={onRetry}>
           Try again

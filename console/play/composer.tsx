@@ -7,6 +7,7 @@ const linesMax = 8;
 export interface ComposerProps {
   readonly draft: string;
   readonly isBusy: boolean;
+  readonly maySend: boolean;
   readonly onDraft: (text: string) => void;
   readonly onSend: () => void;
   readonly onStop: () => void;
@@ -14,7 +15,8 @@ export interface ComposerProps {
   readonly children: ComponentChildren;
 }
 
-export function Composer({ draft, isBusy, onDraft, onSend, onStop, children }: ComposerProps): JSX.Element {
+export function Composer(props: ComposerProps): JSX.Element {
+  const { draft, isBusy, maySend, onDraft, onSend, onStop, children } = props;
   const field = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => {
     const area = field.current;
@@ -59,7 +61,7 @@ export function Composer({ draft, isBusy, onDraft, onSend, onStop, children }: C
             Stop
           </button>
         ) : (
-          <button type="submit" class="primary" disabled={draft.trim() === ''}>
+          <button type="submit" class="primary" disabled={!maySend || draft.trim() === ''}>
             Send
           </button>
         )}

@@ -49,7 +49,12 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
       setClosed(false);
       setVisitor((before) => {
         const most = counted && before ? Math.max(before.turns.left - 1, 0) : state.turns.left;
-        return { ...state, turns: { ...state.turns, left: Math.min(state.turns.left, most) } };
+        return {
+          ...state,
+          turns: { ...state.turns, left: Math.min(state.turns.left, most) },
+          // Where no node answers any more, the next message says so, and its model stays chosen.
+          models: state.models.length === 0 && before ? before.models : state.models,
+        };
       });
     } catch (error) {
       // The one call that every playground has, but for one that serves no visitors.

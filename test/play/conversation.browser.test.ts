@@ -304,6 +304,32 @@ test('a refusal says what it is and what helps; the message is in the composer a
   });
 });
 
+test('where no model answers the page says so and sends nothing; once one does, and where all end later, it is as before', async () => {
+  const watched = await WatchedPage.open(browser, dev.ready.gateways[0]?.play ?? '');
+  const { page } = watched;
+  let models: readonly string[] = [];
+  let asked = 0;
+  await page.route('**/api/visitor', (route) =>
+    route.fulfill({ json: { turns: { left: 9, limit: 9 }, models } }),
+  );
+  await page.route('**/api/chat', (route) => {
+    asked++;
+    return route.abort();
+  });
+  await page.goto('/');
+  await page.getByText('No model answers at this moment').waitFor();
+  const field = page.getByLabel('Message', { exact: true });
+  await field.fill('hello');
+  await field.press('Enter');
+  expect(await page.getByRole('button', { name: 'Send', exact: true }).isDisabled()).toBe(true);
+  expect(asked).toBe(0);
+  await watched.expectAccessible('no model');
+  models = [model];
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByText(`What would you like to ask ${model}?`).waitFor();
+  await watched.close();
+});
+
 test('where the fleet serves no visitors, the page says that it is closed, and calls are refused', async () => {
   const empty = await startDev('empty', '--no-demo', '--play-port', '0');
   try {
