@@ -144,14 +144,14 @@ function columnsOf(
       name: 'Created',
       field: 'createdAt',
       cell: ({ createdAt, createdBy, organisation }) => (
-        <>
+        <span>
           {createdAt ? <time dateTime={createdAt}>{ago(createdAt)}</time> : ''} by{' '}
           {createdBy.startsWith('operator') ? (
             createdBy
           ) : (
             <Name of={{ kind: 'member', id: createdBy, within: organisation }} />
           )}
-        </>
+        </span>
       ),
     },
     {

@@ -56,10 +56,10 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
       name: 'State',
       field: 'state',
       cell: (node) => (
-        <>
+        <div>
           <NodeState node={node} />
           {!node.up && node.reason !== undefined ? <small class="why">{node.reason}</small> : null}
-        </>
+        </div>
       ),
     },
     { name: 'Serves', field: 'place', cell: (node) => <Place node={node} /> },
@@ -68,10 +68,10 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
       name: 'Loaded',
       field: 'loaded',
       cell: (node) => (
-        <>
+        <div>
           <LoadedModels node={node} />
           <Installs node={node} />
-        </>
+        </div>
       ),
     },
     {

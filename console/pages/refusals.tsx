@@ -42,18 +42,16 @@ export function Refusals({ organisation }: { readonly organisation: string | und
             <a href={explainLink({ request: refusal.lastRequest })}>
               {refusal.status} {refusal.type}
             </a>
-            {organisation === undefined ? (
-              <span>
-                {refusal.organisation === undefined ? (
-                  <span class="muted">no known key</span>
-                ) : (
-                  <Name of={{ kind: 'organisation', id: refusal.organisation }} />
-                )}
+            <span class="refused">
+              {organisation !== undefined ? null : refusal.organisation === undefined ? (
+                <span class="muted">no known key</span>
+              ) : (
+                <Name of={{ kind: 'organisation', id: refusal.organisation }} />
+              )}
+              <span class="muted">
+                {plural(refusal.requests, 'request')},{' '}
+                <time dateTime={refusal.lastAt}>last {ago(refusal.lastAt)}</time>
               </span>
-            ) : null}
-            <span>
-              {plural(refusal.requests, 'request')},{' '}
-              <time dateTime={refusal.lastAt}>last {ago(refusal.lastAt)}</time>
             </span>
           </li>
         ))}

@@ -69,7 +69,8 @@ async function open(page: Page, path: string, name: string): Promise<void> {
 
 /**
  * Elements whose content is wider than they are, or that reach over the edge of the window, and interactive ones that another
- * element covers. What is meant to scroll or to end in dots with its whole text in the title is neither.
+ * element covers; words that are broken within, and cells whose parts stand apart. What is meant to scroll or to end in dots
+ * with its whole text in the title is none of these.
  */
 const faultsOfLayout = `(() => {
   const faults = [];
@@ -96,6 +97,22 @@ const faultsOfLayout = `(() => {
       const high = Math.min(one.box.bottom, other.box.bottom) - Math.max(one.box.top, other.box.top);
       if (wide > 1 && high > 1) faults.push('overlap: ' + nameOf(one.element) + ' and ' + nameOf(other.element));
     }
+  // Of addresses, ids and code any part may end a line.
+  const range = document.createRange();
+  const walker = document.createTreeWalker(document.querySelector('main'), NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (!isShown(node.parentElement) || node.parentElement.closest('code, pre, h1, h2, option, thead')) continue;
+    for (const { 0: word, index } of node.data.matchAll(/[\\p{L}\\d]{4,40}/gu)) {
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      if (new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size > 1)
+        faults.push('broken: ' + word + ' in ' + nameOf(node.parentElement));
+    }
+  }
+  const hasText = ({ nodeType, textContent }) => nodeType !== Node.COMMENT_NODE && textContent.trim() !== '';
+  for (const cell of document.querySelectorAll('td:not(.title, .action)'))
+    if (getComputedStyle(cell).display === 'flex' && [...cell.childNodes].filter(hasText).length > 1)
+      faults.push('apart: ' + nameOf(cell));
   return [...new Set(faults)];
 })()`;
 
@@ -122,6 +139,10 @@ test('the check of the layout sees what it is for', async () => {
     const wide = await page.evaluate<string[]>(faultsOfLayout);
     expect(wide.filter((fault) => fault.startsWith('cut')).length).toBeGreaterThan(0);
     expect(wide.filter((fault) => fault.startsWith('overlap')).length).toBeGreaterThan(0);
+    await page.evaluate(`document.querySelector('td.title strong').style.cssText =
+      'display: block; width: 2ch; overflow-wrap: anywhere'`);
+    const broken = await page.evaluate<string[]>(faultsOfLayout);
+    expect(broken.filter((fault) => fault.startsWith('broken')).length).toBeGreaterThan(0);
   });
 });
 
