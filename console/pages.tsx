@@ -170,7 +170,7 @@ export function pageOf(person: Person): {
   const page = all.find((one) => one.path === wanted);
   if (!person.operator && person.organisations.length === 0)
     return { all: [], content: <NoMember person={person} /> };
-  if (!page) return { all, content: <NotFound /> };
+  if (!page) return { all, content: <NotFound isOperator={person.operator} /> };
   const id = parts[1];
   const Detail = page.detail;
   const Component = page.component;
@@ -178,13 +178,16 @@ export function pageOf(person: Person): {
   return { all, content };
 }
 
-function NotFound() {
+function NotFound({ isOperator }: { readonly isOperator: boolean }) {
   return (
     <>
       <PageHeader title="Not found" />
       <Empty title="There is no such page">
         <p>
-          It may be for operators alone, or the address is mistyped. <a href="/">Back to the start</a>
+          {isOperator
+            ? 'The address may be mistyped.'
+            : 'It may be for operators alone, or the address is mistyped.'}{' '}
+          <a href="/">Back to the start</a>
         </p>
       </Empty>
     </>

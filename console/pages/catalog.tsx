@@ -174,7 +174,11 @@ export function TiersPage() {
   const { data, failure, refresh } = useRead<AdminResponse<'GET /tiers'>>('/tiers');
   return (
     <>
-      <PageHeader title="Plans" lead="What an organisation may use, by its tier." cli="headgate tier list" />
+      <PageHeader
+        title="Plans"
+        lead="What organisations may use: limits and models."
+        cli="headgate tier list"
+      />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {data ? (
         <Table

@@ -122,8 +122,8 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
         <Group nodes={ofPool} />
         {others === 0 ? null : (
           <p class="muted">
-            <a href="/orgs">{plural(others, 'organisation')}</a> {others === 1 ? 'has' : 'have'} the pool
-            alone.
+            <a href="/orgs">{plural(others, 'organisation')}</a> {others === 1 ? 'uses' : 'use'} the pool
+            only.
           </p>
         )}
       </Column>

@@ -141,7 +141,10 @@ function OneSubject({ path, title, about }: SubjectProps) {
         />
         {data.gateways.length === 0 ? null : (
           <p class="muted">
-            {plural(data.gateways.length, 'gateway')} counted. A dash: not reported now by this gateway.
+            {plural(data.gateways.length, 'gateway')} counted.
+            {data.gateways.some(({ requests, inFlight }) => requests === null || inFlight === null)
+              ? ' A dash: this gateway does not report it now.'
+              : ''}
           </p>
         )}
       </section>

@@ -55,7 +55,7 @@ export function InstallState({
 /** By the ids of the catalog. */
 export function LoadedModels({ node: { loaded, models = {} } }: { readonly node: LiveNodeResource }) {
   const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
-  return <Names kind="model" ids={loaded.map((name) => idOf.get(name) ?? name)} none="nothing" />;
+  return <Names kind="model" ids={loaded.map((name) => idOf.get(name) ?? name)} none="nothing loaded" />;
 }
 
 export function Place({ node: { place } }: { readonly node: LiveNodeResource }) {

@@ -285,6 +285,7 @@ function memberColumns(organisation: string, open: (kind: 'link' | 'remove', per
             <button
               type="button"
               class="button"
+              title={`Sign-in link for ${person}`}
               aria-label={`Sign-in link for ${person}`}
               onClick={() => open('link', person)}
             >

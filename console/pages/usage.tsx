@@ -87,7 +87,7 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
 function firstToken(values: readonly number[]): string {
   const [middle, slow] = [quantile(values, 0.5), quantile(values, 0.95)];
   if (middle === undefined || slow === undefined) return 'not measured';
-  return `${milliseconds(middle)}, p95 ${milliseconds(slow)}`;
+  return `median ${milliseconds(middle)}, p95 ${milliseconds(slow)}`;
 }
 
 function milliseconds(value: number | undefined): string {

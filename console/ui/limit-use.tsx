@@ -50,7 +50,10 @@ export function LimitFacts({ use }: { readonly use: LimitUse }) {
     <Facts
       items={[
         ['Plan', tier === null ? 'none' : <Name key="plan" of={{ kind: 'tier', id: tier }} />],
-        ['Requests', <Used key="requests" name="Requests" used={requests.used} limit={requests.limit} />],
+        [
+          'Requests this minute',
+          <Used key="requests" name="Requests this minute" used={requests.used} limit={requests.limit} />,
+        ],
         [
           'In flight',
           <Used key="flight" name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,

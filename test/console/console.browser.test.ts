@@ -346,7 +346,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
       'Requests this period3',
       expect.stringMatching(/^Tokens that count against the allowance[\d,]+ of 1,000,000$/),
       expect.stringMatching(/^Forecast/),
-      expect.stringMatching(/^First token[\d,]+ ms, p95 [\d,]+ ms$/),
+      expect.stringMatching(/^First tokenmedian [\d,]+ ms, p95 [\d,]+ ms$/),
     ]);
     const [saved] = await Promise.all([page.waitForEvent('download'), button(page, 'Download CSV').click()]);
     const chunks: Buffer[] = [];
