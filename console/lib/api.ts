@@ -90,6 +90,11 @@ function randomId(): string {
     .join('');
 }
 
+/** A path whose parts may hold any text. */
+export function route(parts: TemplateStringsArray, ...values: readonly string[]): string {
+  return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
+}
+
 /** A path with a query; what is undefined or empty is left out. */
 export function withQuery(
   path: string,

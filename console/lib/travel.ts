@@ -18,5 +18,5 @@ const readsWithPast =
 export function atMoment(path: string): string {
   const at = moment();
   if (at === undefined || !readsWithPast.test(path)) return path;
-  return `${path}${path.includes('?') ? '&' : '?'}at=${encodeURIComponent(at)}`;
+  return `${path}${path.includes('?') ? '&' : '?'}${new URLSearchParams({ at }).toString()}`;
 }

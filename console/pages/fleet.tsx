@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
 import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import { route } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { nameSome, plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
@@ -131,7 +132,7 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
         <Column
           key={id}
           title={name}
-          href={`/orgs/${encodeURIComponent(id)}`}
+          href={route`/orgs/${id}`}
           subtitle={tier === null ? 'no plan' : <Name of={{ kind: 'tier', id: tier }} />}
         >
           {stacks
@@ -140,7 +141,7 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
               <Group
                 key={stack.id}
                 title={stack.id}
-                href={`/stacks/${encodeURIComponent(stack.id)}`}
+                href={route`/stacks/${stack.id}`}
                 nodes={nodes.filter(({ place }) => place.kind === 'stack' && place.id === stack.id)}
               />
             ))}

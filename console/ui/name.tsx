@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { eventSentence } from '../../schemas/event-sentences.ts';
-import { withQuery } from '../lib/api.ts';
+import { route, withQuery } from '../lib/api.ts';
 import { cutAt, type NamedThing, thingsIn } from '../lib/event-names.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
@@ -30,9 +30,9 @@ function pageOf(thing: Thing): string | undefined {
   if (kind === 'member') {
     const isOwn = me.value?.organisations.some(({ id: own }) => own === thing.within);
     if (thing.within === undefined || (!isOperator() && !isOwn)) return undefined;
-    return withQuery(`/orgs/${encodeURIComponent(thing.within)}`, { q: id, at });
+    return withQuery(route`/orgs/${thing.within}`, { q: id, at });
   }
-  return withQuery(`${folders[kind]}/${encodeURIComponent(id)}`, { at });
+  return withQuery(`${folders[kind]}${route`/${id}`}`, { at });
 }
 
 export interface NameProps {

@@ -2,6 +2,7 @@
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
+import { route } from '../lib/api.ts';
 import { useRead } from '../lib/read.ts';
 import { setQuery } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -62,7 +63,7 @@ export function organisationName(id: string): string {
 /** The same on a page without the list: only this one is read, because of many organisations the list is long. */
 export function useOrganisationName(id: string): string {
   const name = organisationName(id);
-  const path = isOperator() && name === id ? `/organisations/${encodeURIComponent(id)}` : undefined;
+  const path = isOperator() && name === id ? route`/organisations/${id}` : undefined;
   const { data } = useRead<AdminResponse<'GET /organisations/:id'>>(path, { isOfNow: true });
   return data?.name ?? name;
 }
