@@ -1,5 +1,5 @@
 /** Asks the question. It is sent as an address, so that an answer can be linked to. */
-import { useId, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
@@ -7,6 +7,7 @@ import { useRead } from '../lib/read.ts';
 import { go } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
+import { Choice, Field, suggestionsMax } from '../ui/field.tsx';
 import { useOrganisations } from '../ui/organisation-choice.tsx';
 
 type Subject = 'request' | 'key' | 'org' | 'visitor';
@@ -23,8 +24,6 @@ const kinds = [
   ['embeddings', 'Embeddings'],
   ['models', 'List of models'],
 ] as const;
-/** Suggestions that a field offers at most; any other value can be typed. */
-const suggestionsMax = 200;
 
 function subjectOf(asked: Asked): Subject {
   if (asked.request !== undefined) return 'request';
@@ -73,70 +72,6 @@ export function ExplainForm({ asked }: { readonly asked: Asked }) {
         Explain
       </button>
     </form>
-  );
-}
-
-type Option = readonly [value: string, text: string];
-
-interface FieldProps {
-  readonly label: string;
-  readonly name: string;
-  /** Any other value can be typed. */
-  readonly suggestions?: readonly Option[];
-  readonly type?: 'text' | 'number';
-  readonly required?: boolean;
-  readonly pattern?: string;
-  readonly spellcheck?: boolean;
-  readonly min?: number;
-  readonly defaultValue: string;
-  readonly placeholder: string;
-  readonly title?: string;
-}
-
-function Field({ label, suggestions, ...input }: FieldProps) {
-  const id = useId();
-  return (
-    <label class="field" for={id}>
-      <span>{label}</span>
-      <input
-        id={id}
-        type="text"
-        autocomplete="off"
-        list={suggestions ? `${id}-suggestions` : undefined}
-        {...input}
-      />
-      {suggestions ? (
-        <datalist id={`${id}-suggestions`}>
-          {suggestions.slice(0, suggestionsMax).map(([value, text]) => (
-            <option key={value} value={value} label={text} />
-          ))}
-        </datalist>
-      ) : null}
-    </label>
-  );
-}
-
-interface ChoiceProps {
-  readonly label: string;
-  readonly name: string;
-  readonly options: readonly Option[];
-  readonly chosen: string | undefined;
-  readonly onChoose?: (value: string) => void;
-}
-
-function Choice({ label, name, options, chosen, onChoose }: ChoiceProps) {
-  const id = useId();
-  return (
-    <label class="field" for={id}>
-      <span>{label}</span>
-      <select id={id} name={name} onChange={({ currentTarget }) => onChoose?.(currentTarget.value)}>
-        {options.map(([value, text]) => (
-          <option key={value} value={value} selected={value === chosen}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }
 

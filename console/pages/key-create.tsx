@@ -5,6 +5,7 @@ import { call } from '../lib/api.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { may } from '../lib/session.ts';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
+import { Choice, Field, Shown } from '../ui/field.tsx';
 import { useOrganisations } from '../ui/organisation-choice.tsx';
 import { Copy } from '../ui/parts.tsx';
 
@@ -37,38 +38,22 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   };
   return (
     <FormDialog title="Create an API key" action="Create" work={create} onClose={onClose}>
-      <label class="field">
-        <span>Name</span>
-        <input
-          name="name"
-          type="text"
-          required
-          maxLength={200}
-          placeholder="what uses it, such as billing job"
-        />
-      </label>
+      <Field
+        label="Name"
+        name="name"
+        required
+        maxLength={200}
+        placeholder="what uses it, such as billing job"
+      />
       {organisations.length > 1 ? (
-        <label class="field">
-          <span>Organisation</span>
-          <select name="organisation" defaultValue={scope ?? organisations[0]?.id ?? ''}>
-            {organisations.map(({ id, name }) => (
-              <option key={id} value={id} selected={id === scope}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice
+          label="Organisation"
+          name="organisation"
+          options={organisations.map(({ id, name }) => [id, name])}
+          chosen={scope}
+        />
       ) : null}
-      <label class="field">
-        <span>Expiry</span>
-        <select name="expires">
-          {choices.map(([choice, text]) => (
-            <option key={choice} value={choice} selected={choice === '90d'}>
-              {text}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice label="Expiry" name="expires" options={choices} chosen="90d" />
     </FormDialog>
   );
 }
@@ -77,18 +62,7 @@ function KeyValue({ value, onClose }: { readonly value: string; readonly onClose
   return (
     <Dialog title="Store this value now" onClose={onClose}>
       <p>It is shown this once. Headgate keeps only its digest, so nobody can show it again.</p>
-      <label class="field">
-        <span>Key value</span>
-        <input
-          class="secret"
-          type="text"
-          readOnly
-          value={value}
-          spellcheck={false}
-          autocomplete="off"
-          onFocus={({ currentTarget }) => currentTarget.select()}
-        />
-      </label>
+      <Shown label="Key value" class="secret" value={value} />
       <div class="dialog-actions">
         <Copy text={value} label="Copy" class="button" title="Copy the value" />
         <button type="button" class="button primary" onClick={onClose}>

@@ -1,10 +1,10 @@
 /** Revokes a key, then shows which gateways refuse it already. */
 import { useEffect, useState } from 'preact/hooks';
 import type { AdminResponse, ApiKey, Confirmations } from '../../schemas/admin.ts';
-import { call } from '../lib/api.ts';
+import { call, route } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
-import { Dialog, TypedName, useWork } from '../ui/dialog.tsx';
-import { Copy, Failure, State } from '../ui/parts.tsx';
+import { Dialog, FormDialog } from '../ui/dialog.tsx';
+import { State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
   readonly subject: ApiKey;
@@ -14,52 +14,33 @@ export interface RevokeProps {
 }
 
 export function RevokeKey({ subject, use, onClose }: RevokeProps) {
+  const { id, name } = subject;
   const [position, setPosition] = useState<number | undefined>();
-  if (position !== undefined)
-    return <RevocationProgress name={subject.name} position={position} onClose={onClose} />;
-  return <RevokeForm subject={subject} use={use} onClose={onClose} onRevoked={setPosition} />;
-}
-
-interface RevokeFormProps extends RevokeProps {
-  readonly onRevoked: (position: number) => void;
-}
-
-function RevokeForm({ subject, use, onClose, onRevoked }: RevokeFormProps) {
-  const { isBusy, failure, run } = useWork();
-  const [typed, setTyped] = useState('');
-  const submit = (event: Event): void => {
-    event.preventDefault();
-    run(async () => {
-      const path = `/keys/${encodeURIComponent(subject.id)}/revoke`;
-      const { position } = await call<AdminResponse<'POST /keys/:id/revoke'>>('POST', path);
-      onRevoked(position);
-    });
+  if (position !== undefined) return <RevocationProgress name={name} position={position} onClose={onClose} />;
+  const revoke = async (): Promise<void> => {
+    const path = route`/keys/${id}/revoke`;
+    setPosition((await call<AdminResponse<'POST /keys/:id/revoke'>>('POST', path)).position);
   };
   return (
-    <Dialog title={`Revoke ${subject.name}`} onClose={onClose}>
-      <form onSubmit={submit}>
-        <p>
-          Every program that uses this key is refused from now on. This is final: a revoked key never works
-          again.
-        </p>
-        <p>
-          {use
-            ? `It was last used ${ago(use.lastUsedAt)}, and completed ${plural(use.requestsOfDay, 'request')} in 24 hours.`
-            : 'No request was completed with it so far.'}
-        </p>
-        <TypedName name={subject.name} typed={typed} onType={setTyped} />
-        {failure ? <Failure failure={failure} /> : null}
-        <div class="dialog-actions">
-          <Copy text={`headgate key revoke ${subject.id} --wait`} label="Copy as CLI" icon="terminal" />
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button danger" disabled={isBusy || typed !== subject.name}>
-            Revoke key
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={`Revoke ${name}`}
+      action="Revoke key"
+      isDanger
+      name={name}
+      cli={`headgate key revoke ${id} --wait`}
+      work={revoke}
+      onClose={onClose}
+    >
+      <p>
+        Every program that uses this key is refused from now on. This is final: a revoked key never works
+        again.
+      </p>
+      <p>
+        {use
+          ? `It was last used ${ago(use.lastUsedAt)}, and completed ${plural(use.requestsOfDay, 'request')} in 24 hours.`
+          : 'No request was completed with it so far.'}
+      </p>
+    </FormDialog>
   );
 }
 

@@ -2,15 +2,20 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AdminResponse, Member } from '../../schemas/admin.ts';
-import { call } from '../lib/api.ts';
+import { call, route } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
 import { Dialog, FormDialog, useWork } from '../ui/dialog.tsx';
+import { Choice, Field, Shown } from '../ui/field.tsx';
 import { Copy, Failure } from '../ui/parts.tsx';
 
 const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
 
+const roleField = (
+  <Choice label="Role" name="role" options={roles.toReversed().map((role) => [role, role])} />
+);
+
 function pathOf(organisation: string, person: string): string {
-  return `/organisations/${encodeURIComponent(organisation)}/members/${encodeURIComponent(person)}`;
+  return route`/organisations/${organisation}/members/${person}`;
 }
 
 export function RoleChoice({ member: { organisation, person, role } }: { readonly member: Member }) {
@@ -53,21 +58,15 @@ export function AddMember({ organisation, onClose }: MemberDialogProps) {
   };
   return (
     <FormDialog title="Add a member" action="Add" work={add} onClose={onClose}>
-      <label class="field">
-        <span>Person</span>
-        <input
-          name="person"
-          type="text"
-          required
-          pattern="[a-z0-9\-]{1,64}"
-          placeholder="ana"
-          autocomplete="off"
-        />
-        <small>
-          Lowercase letters, digits and hyphens. The log keeps this id, so it should name nobody by e-mail.
-        </small>
-      </label>
-      <RoleField />
+      <Field
+        label="Person"
+        name="person"
+        required
+        pattern="[a-z0-9\-]{1,64}"
+        placeholder="ana"
+        hint="Lowercase letters, digits and hyphens. The log keeps this id, so it should name nobody by e-mail."
+      />
+      {roleField}
     </FormDialog>
   );
 }
@@ -121,28 +120,13 @@ export function Invite({ organisation, onClose }: MemberDialogProps) {
       </LinkShown>
     );
   const invite = async (fields: FormData): Promise<void> => {
-    const path = `/organisations/${encodeURIComponent(organisation)}/invitations`;
+    const path = route`/organisations/${organisation}/invitations`;
     setLink(await call<Link>('POST', path, { body: { role: String(fields.get('role')) } }));
   };
   return (
     <FormDialog title={`Invite to ${organisation}`} action="Make invitation" work={invite} onClose={onClose}>
-      <RoleField />
+      {roleField}
     </FormDialog>
-  );
-}
-
-function RoleField() {
-  return (
-    <label class="field">
-      <span>Role</span>
-      <select name="role">
-        {roles.toReversed().map((role) => (
-          <option key={role} value={role}>
-            {role}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }
 
@@ -157,15 +141,7 @@ function LinkShown({ title, link, onClose, children }: LinkShownProps) {
   return (
     <Dialog title={title} onClose={onClose}>
       <p>{children}</p>
-      <label class="field">
-        <span>Link</span>
-        <input
-          type="text"
-          readOnly
-          value={link.url}
-          onFocus={({ currentTarget }) => currentTarget.select()}
-        />
-      </label>
+      <Shown label="Link" value={link.url} />
       <div class="dialog-actions">
         <Copy text={link.url} label="Copy" class="button" title="Copy the link" />
         <button type="button" class="button" onClick={onClose}>

@@ -2,7 +2,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiFailure } from '../lib/api.ts';
-import { Failure } from './parts.tsx';
+import { Field } from './field.tsx';
+import { Copy, Failure } from './parts.tsx';
 
 export interface DialogProps {
   readonly title: string;
@@ -50,27 +51,27 @@ export function useWork(): {
   return { isBusy, failure, run };
 }
 
-export interface ConfirmProps {
-  readonly title: string;
-  readonly children: ComponentChildren;
+export interface FormDialogProps extends DialogProps {
   /** On the button. */
   readonly action: string;
+  readonly work: (fields: FormData) => Promise<void>;
+  /** It cannot be undone. */
+  readonly isDanger?: boolean;
   /** Must be typed first. */
   readonly name?: string;
-  readonly work: () => Promise<void>;
-  readonly onClose: () => void;
+  /** The command that does the same. */
+  readonly cli?: string;
 }
 
-/** Asks before something that cannot be undone. */
-export function Confirm({ title, children, action, name, work, onClose }: ConfirmProps) {
+/** Fields, and a button that sends them; it closes nothing by itself. */
+export function FormDialog(props: FormDialogProps) {
+  const { title, action, isDanger = false, name, cli, work, onClose, children } = props;
   const { isBusy, failure, run } = useWork();
   const [typed, setTyped] = useState('');
-  const submit = (event: Event): void => {
+  const submit = (event: SubmitEvent): void => {
     event.preventDefault();
-    run(async () => {
-      await work();
-      onClose();
-    });
+    const fields = new FormData(event.currentTarget as HTMLFormElement);
+    run(() => work(fields));
   };
   return (
     <Dialog title={title} onClose={onClose}>
@@ -79,12 +80,13 @@ export function Confirm({ title, children, action, name, work, onClose }: Confir
         {name === undefined ? null : <TypedName name={name} typed={typed} onType={setTyped} />}
         {failure ? <Failure failure={failure} /> : null}
         <div class="dialog-actions">
+          {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
           <button type="button" class="button" onClick={onClose}>
             Cancel
           </button>
           <button
             type="submit"
-            class="button danger"
+            class={isDanger ? 'button danger' : 'button primary'}
             disabled={isBusy || (name !== undefined && typed !== name)}
           >
             {action}
@@ -95,57 +97,33 @@ export function Confirm({ title, children, action, name, work, onClose }: Confir
   );
 }
 
-export interface FormDialogProps extends DialogProps {
-  /** On the button. */
-  readonly action: string;
-  readonly work: (fields: FormData) => Promise<void>;
-}
-
-/** Fields, and a button that sends them; it closes nothing by itself. */
-export function FormDialog({ title, action, work, onClose, children }: FormDialogProps) {
-  const { isBusy, failure, run } = useWork();
-  const submit = (event: SubmitEvent): void => {
-    event.preventDefault();
-    const fields = new FormData(event.currentTarget as HTMLFormElement);
-    run(() => work(fields));
+/** Asks before something that cannot be undone, and closes once it is done. */
+export function Confirm({ work, onClose, ...dialog }: Omit<FormDialogProps, 'isDanger'>) {
+  const workAndClose = async (fields: FormData): Promise<void> => {
+    await work(fields);
+    onClose();
   };
-  return (
-    <Dialog title={title} onClose={onClose}>
-      <form onSubmit={submit}>
-        {children}
-        {failure ? <Failure failure={failure} /> : null}
-        <div class="dialog-actions">
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" disabled={isBusy}>
-            {action}
-          </button>
-        </div>
-      </form>
-    </Dialog>
-  );
+  return <FormDialog {...dialog} isDanger work={workAndClose} onClose={onClose} />;
 }
 
-export interface TypedNameProps {
+interface TypedNameProps {
   readonly name: string;
   readonly typed: string;
   readonly onType: (text: string) => void;
 }
 
-export function TypedName({ name, typed, onType }: TypedNameProps) {
+function TypedName({ name, typed, onType }: TypedNameProps) {
+  const label = (
+    <>
+      Type <strong>{name}</strong> to confirm
+    </>
+  );
   return (
-    <label class="field">
-      <span>
-        Type <strong>{name}</strong> to confirm
-      </span>
-      <input
-        type="text"
-        aria-label="Name to confirm"
-        autocomplete="off"
-        value={typed}
-        onInput={({ currentTarget }) => onType(currentTarget.value)}
-      />
-    </label>
+    <Field
+      label={label}
+      aria-label="Name to confirm"
+      value={typed}
+      onInput={({ currentTarget }) => onType(currentTarget.value)}
+    />
   );
 }

@@ -1,0 +1,95 @@
+/** Fields of forms, each with its label. */
+import type { ComponentChildren, PartialInputHTMLAttributes } from 'preact';
+import { useId } from 'preact/hooks';
+
+/** Suggestions that a field offers at most; any other value can be typed. */
+export const suggestionsMax = 200;
+
+export type FieldOption = readonly [value: string, text: string];
+
+type Attributes = Pick<
+  PartialInputHTMLAttributes<HTMLInputElement>,
+  | 'aria-label'
+  | 'class'
+  | 'defaultValue'
+  | 'maxLength'
+  | 'min'
+  | 'name'
+  | 'onFocus'
+  | 'onInput'
+  | 'pattern'
+  | 'placeholder'
+  | 'readOnly'
+  | 'required'
+  | 'spellcheck'
+  | 'title'
+  | 'value'
+>;
+
+export interface FieldProps extends Attributes {
+  readonly label: ComponentChildren;
+  readonly type?: 'text' | 'number';
+  readonly hint?: string;
+  readonly suggestions?: readonly FieldOption[];
+}
+
+export function Field({ label, hint, suggestions, ...input }: FieldProps) {
+  const id = useId();
+  return (
+    <label class="field" for={id}>
+      <span>{label}</span>
+      <input
+        id={id}
+        type="text"
+        autocomplete="off"
+        list={suggestions ? `${id}-suggestions` : undefined}
+        {...input}
+      />
+      {hint === undefined ? null : <small>{hint}</small>}
+      {suggestions ? (
+        <datalist id={`${id}-suggestions`}>
+          {suggestions.slice(0, suggestionsMax).map(([value, text]) => (
+            <option key={value} value={value} label={text} />
+          ))}
+        </datalist>
+      ) : null}
+    </label>
+  );
+}
+
+export interface ChoiceProps {
+  readonly label: string;
+  readonly name: string;
+  readonly options: readonly FieldOption[];
+  readonly chosen?: string | undefined;
+  readonly onChoose?: (value: string) => void;
+}
+
+export function Choice({ label, name, options, chosen, onChoose }: ChoiceProps) {
+  const id = useId();
+  return (
+    <label class="field" for={id}>
+      <span>{label}</span>
+      <select id={id} name={name} onChange={({ currentTarget }) => onChoose?.(currentTarget.value)}>
+        {options.map(([value, text]) => (
+          <option key={value} value={value} selected={value === chosen}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export interface ShownProps {
+  readonly label: string;
+  readonly value: string;
+  readonly class?: string;
+}
+
+/** A value to be copied. */
+export function Shown(props: ShownProps) {
+  return (
+    <Field readOnly spellcheck={false} onFocus={({ currentTarget }) => currentTarget.select()} {...props} />
+  );
+}
