@@ -79,6 +79,11 @@ export function usePage<Row, Answer extends Page<Row>>(
   return { data: shown, failure, refresh, pages };
 }
 
+/** The same organisation for the command line. */
+export function organisationOption(organisation: string | undefined): string {
+  return organisation === undefined ? '' : ` --org ${shellWord(organisation)}`;
+}
+
 /** The same search and order for the command line. */
 export function pageOptions(): string {
   const { query } = location.value;

@@ -1,20 +1,18 @@
 /** The catalog: models with where each is installed and loaded, and plans with what each includes. For operators. */
 import type { AdminResponse, LiveNodeResource, Model, Tier } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
+import { route } from '../lib/api.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
-import { moment } from '../lib/travel.ts';
-import { EventRows } from '../ui/event-rows.tsx';
+import { EventsCard } from '../ui/event-rows.tsx';
 import { Name, Names } from '../ui/name.tsx';
-import { Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { ListPage, ThingPage } from '../ui/page.tsx';
+import { Card, Empty, Facts, Id, State } from '../ui/parts.tsx';
+import type { TableColumn } from '../ui/table.tsx';
 import { NodeState } from './node-state.tsx';
 
-const eventsShown = 8;
-
 export function ModelsPage() {
-  const { data, failure, refresh, pages } = usePage<Model, AdminResponse<'GET /models'>>('/models', {}, 'id');
+  const list = usePage<Model, AdminResponse<'GET /models'>>('/models', {}, 'id');
   const pool = useRead<AdminResponse<'GET /pool'>>('/pool').data;
   const stacks = useRead<AdminResponse<'GET /stacks'>>('/stacks').data?.items;
   const where = (id: string) => {
@@ -31,66 +29,56 @@ export function ModelsPage() {
     { name: 'Added', field: 'added', cell: ({ added }) => <time dateTime={added}>{day(added)}</time> },
   ];
   return (
-    <>
-      <PageHeader
-        title="Models"
-        lead="The catalog: what callers can ask for."
-        cli={`headgate model list${pageOptions()}`}
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <Table
-          caption="Models"
-          rows={data.items}
-          pages={pages}
-          columns={columns}
-          keyOf={({ id }) => id}
-          empty={
-            <Empty title="The catalog is empty">
-              <p>
-                <code>headgate model set MODEL --family FAMILY</code>
-              </p>
-            </Empty>
-          }
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
-    </>
+    <ListPage
+      title="Models"
+      lead="The catalog: what callers can ask for."
+      cli={`headgate model list${pageOptions()}`}
+      list={list}
+      columns={columns}
+      keyOf={({ id }) => id}
+      empty={
+        <Empty title="The catalog is empty">
+          <p>
+            <code>headgate model set MODEL --family FAMILY</code>
+          </p>
+        </Empty>
+      }
+    />
   );
 }
 
 export function ModelPage({ id }: { readonly id: string }) {
-  const { data, failure, refresh } = useRead<Model>(`/models/${encodeURIComponent(id)}`);
   return (
-    <>
-      <PageHeader
-        title={id}
-        lead={<a href={withQuery('/models', { at: moment() })}>All models</a>}
-        cli={`headgate model get ${shellWord(id)}`}
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
+    <ThingPage
+      title={id}
+      list={['/models', 'All models']}
+      cli={`headgate model get ${shellWord(id)}`}
+      of={useRead<Model>(route`/models/${id}`)}
+    >
+      {({ family, weight, affinity, added }) => (
         <div class="columns">
-          <section class="card">
-            <h2>About</h2>
+          <Card title="About">
             <Facts
               items={[
                 ['Identifier', <Id key="id" id={id} />],
-                ['Family', data.family],
-                ['Weight', `${count(data.weight)} of the concurrency of a plan`],
-                ['Affinity', data.affinity === 'none' ? 'none' : 'prompts that begin alike go to one node'],
-                ['Added', day(data.added)],
+                ['Family', family],
+                ['Weight', `${count(weight)} of the concurrency of a plan`],
+                ['Affinity', affinity === 'none' ? 'none' : 'prompts that begin alike go to one node'],
+                ['Added', day(added)],
               ]}
             />
-          </section>
+          </Card>
           <WhereInstalled id={id} />
-          <ModelEvents id={id} />
+          <EventsCard
+            title="Events that name it"
+            label="Events of the model"
+            about={{ text: id }}
+            more="All of them"
+            isWide
+          />
         </div>
-      ) : failure ? null : (
-        <Loading />
       )}
-    </>
+    </ThingPage>
   );
 }
 
@@ -103,8 +91,7 @@ function WhereInstalled({ id }: { readonly id: string }) {
   const loaded = nodes.filter((node: LiveNodeResource) => node.loaded.includes(node.models?.[id] ?? id));
   const plans = tiers.filter(({ models }) => models === '*' || models.includes(id)).map((tier) => tier.id);
   return (
-    <section class="card">
-      <h2>Where it is</h2>
+    <Card title="Where it is">
       <Facts
         items={[
           ['Pool', pool?.models.includes(id) ? <State tone="good">installed</State> : 'not installed'],
@@ -126,22 +113,7 @@ function WhereInstalled({ id }: { readonly id: string }) {
           ],
         ]}
       />
-    </section>
-  );
-}
-
-function ModelEvents({ id }: { readonly id: string }) {
-  const path = withQuery('/events', { text: id, order: 'desc', limit: eventsShown, at: moment() });
-  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
-  if (!data) return null;
-  return (
-    <section class="card wide">
-      <div class="card-head">
-        <h2>Events that name it</h2>
-        <a href={withQuery('/events', { q: id })}>All of them</a>
-      </div>
-      <EventRows label="Events of the model" events={data.items} />
-    </section>
+    </Card>
   );
 }
 
@@ -171,70 +143,52 @@ const tierColumns: readonly TableColumn<Tier>[] = [
 ];
 
 export function TiersPage() {
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /tiers'>>('/tiers');
   return (
-    <>
-      <PageHeader
-        title="Plans"
-        lead="What organisations may use: limits and models."
-        cli="headgate tier list"
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <Table
-          caption="Plans"
-          rows={data.items}
-          columns={tierColumns}
-          keyOf={({ id }) => id}
-          empty={
-            <Empty title="There are no plans yet">
-              <p>
-                <code>headgate tier set Starter --models '*'</code>
-              </p>
-            </Empty>
-          }
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
-    </>
+    <ListPage
+      title="Plans"
+      lead="What organisations may use: limits and models."
+      cli="headgate tier list"
+      list={useRead<AdminResponse<'GET /tiers'>>('/tiers')}
+      columns={tierColumns}
+      keyOf={({ id }) => id}
+      empty={
+        <Empty title="There are no plans yet">
+          <p>
+            <code>headgate tier set Starter --models '*'</code>
+          </p>
+        </Empty>
+      }
+    />
   );
 }
 
 export function TierPage({ id }: { readonly id: string }) {
-  const { data, failure, refresh } = useRead<Tier>(`/tiers/${encodeURIComponent(id)}`);
   const organisations = useRead<AdminResponse<'GET /organisations'>>('/organisations').data?.items;
   const having = organisations?.filter(({ tier }) => tier === id) ?? [];
   return (
-    <>
-      <PageHeader
-        title={id}
-        lead={<a href={withQuery('/tiers', { at: moment() })}>All plans</a>}
-        cli={`headgate tier get ${shellWord(id)}`}
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
+    <ThingPage
+      title={id}
+      list={['/tiers', 'All plans']}
+      cli={`headgate tier get ${shellWord(id)}`}
+      of={useRead<Tier>(route`/tiers/${id}`)}
+    >
+      {({ requestsPerMinute, concurrency, contextTokens, monthlyTokens, rank, models }) => (
         <div class="columns">
-          <section class="card">
-            <h2>Limits</h2>
+          <Card title="Limits">
             <Facts
               items={[
-                ['Requests', `${orUnlimited(data.requestsPerMinute)} a minute`],
-                ['In flight', orUnlimited(data.concurrency)],
-                ['Context', `${orUnlimited(data.contextTokens)} tokens`],
-                ['Allowance', `${orUnlimited(data.monthlyTokens)} tokens a month`],
-                ['Rank', count(data.rank)],
+                ['Requests', `${orUnlimited(requestsPerMinute)} a minute`],
+                ['In flight', orUnlimited(concurrency)],
+                ['Context', `${orUnlimited(contextTokens)} tokens`],
+                ['Allowance', `${orUnlimited(monthlyTokens)} tokens a month`],
+                ['Rank', count(rank)],
               ]}
             />
-          </section>
-          <section class="card">
-            <h2>Models</h2>
-            <p>
-              {data.models === '*' ? 'All models of the catalog.' : <Names kind="model" ids={data.models} />}
-            </p>
-          </section>
-          <section class="card wide">
-            <h2>{plural(having.length, 'organisation')} with it</h2>
+          </Card>
+          <Card title="Models">
+            <p>{models === '*' ? 'All models of the catalog.' : <Names kind="model" ids={models} />}</p>
+          </Card>
+          <Card title={`${plural(having.length, 'organisation')} with it`} isWide>
             <p>
               {having.length === 0 ? <span class="muted">None has this plan.</span> : null}
               {having.map(({ id: organisation, name }, at) => (
@@ -244,11 +198,9 @@ export function TierPage({ id }: { readonly id: string }) {
                 </span>
               ))}
             </p>
-          </section>
+          </Card>
         </div>
-      ) : failure ? null : (
-        <Loading />
       )}
-    </>
+    </ThingPage>
   );
 }

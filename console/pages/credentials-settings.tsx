@@ -1,13 +1,13 @@
 /** Which API a stack speaks, and settings to paste into programs. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse, Stack } from '../../schemas/admin.ts';
-import { call, withQuery } from '../lib/api.ts';
+import { call, route, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { useWork } from '../ui/dialog.tsx';
 import { Name } from '../ui/name.tsx';
-import { Copy, Failure, State } from '../ui/parts.tsx';
+import { Card, Copy, Failure, State } from '../ui/parts.tsx';
 
 type Surface = Stack['surface'];
 const names: Readonly<Record<Surface, string>> = { openai: 'OpenAI-style', anthropic: 'Anthropic-style' };
@@ -21,8 +21,7 @@ export function CredentialsSettings({ stack, url }: CredentialsProps) {
   return (
     <div class="credentials">
       <SurfaceSwitch key={stack.surface} stack={stack} />
-      <section class="card wide">
-        <h2>Ready settings</h2>
+      <Card title="Ready settings" isWide>
         <p class="muted">
           Replace <code>YOUR-KEY</code> by the value of an{' '}
           <a href={withQuery('/keys', { org: stack.organisation })}>API key</a> of{' '}
@@ -31,7 +30,7 @@ export function CredentialsSettings({ stack, url }: CredentialsProps) {
         {settings(stack, url).map(([name, text]) => (
           <Snippet key={name} name={name} text={text} />
         ))}
-      </section>
+      </Card>
     </div>
   );
 }
@@ -61,13 +60,12 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
   const submit = (event: Event): void => {
     event.preventDefault();
     run(async () => {
-      const path = `/stacks/${encodeURIComponent(stack.id)}/surface`;
+      const path = route`/stacks/${stack.id}/surface`;
       await call<AdminResponse<'PUT /stacks/:id/surface'>>('PUT', path, { body: { surface: chosen } });
     });
   };
   return (
-    <section class="card">
-      <h2>API surface</h2>
+    <Card title="API surface">
       <form onSubmit={submit}>
         <fieldset disabled={!isAllowed || isBusy}>
           <legend>What programs speak to this host</legend>
@@ -109,13 +107,13 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
           </p>
         )}
       </form>
-    </section>
+    </Card>
   );
 }
 
 /** Which keys would be refused, as far as the last hour shows. */
 function Callers({ stack: { id, organisation, surface } }: { readonly stack: Stack }) {
-  const path = `/organisations/${encodeURIComponent(organisation)}/activity`;
+  const path = route`/organisations/${organisation}/activity`;
   const { data } = useRead<AdminResponse<'GET /organisations/:id/activity'>>(path);
   if (!data) return null;
   const callers = data.callers.filter((one) => one.stack === id && one.surface === surface);

@@ -3,17 +3,19 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
-import { Badge, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Answer } from '../ui/page.tsx';
+import { Badge, Empty, PageHeader, State } from '../ui/parts.tsx';
 
-type Answer = AdminResponse<'GET /doctor'>;
-type Check = Answer['checks'][number];
+type Found = AdminResponse<'GET /doctor'>;
+type Check = Found['checks'][number];
 
 const everyMs = 15_000;
 const tones = { ok: 'good', warn: 'warn', fail: 'bad' } as const;
 const order = ['fail', 'warn'] as const;
 
 export function DoctorPage() {
-  const { data, failure, refresh } = useRead<Answer>('/doctor', { everyMs });
+  const read = useRead<Found>('/doctor', { everyMs });
+  const { data, refresh } = read;
   return (
     <>
       <PageHeader
@@ -29,8 +31,7 @@ export function DoctorPage() {
           Check again
         </button>
       </PageHeader>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? <Findings checks={data.checks} /> : failure ? null : <Loading />}
+      <Answer of={read}>{({ checks }) => <Findings checks={checks} />}</Answer>
     </>
   );
 }

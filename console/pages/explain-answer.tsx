@@ -1,13 +1,13 @@
 /** An explanation: the verdict, every step with the event that made it so, and what would turn a refusal. */
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { Because, ExplainedStep } from '../../schemas/explanations.ts';
-import { withQuery } from '../lib/api.ts';
+import { route, withQuery } from '../lib/api.ts';
 import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
 import { count, moment, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
-import { Badge, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
+import { Badge, Card, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
 
 export function Answer({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
   const { steps, decisive, diff, assumptions } = explanation;
@@ -172,10 +172,7 @@ function Difference({
   readonly diff: NonNullable<Explanation['diff']>;
 }) {
   return (
-    <section class="card" aria-label="Difference">
-      <h2>
-        Between {count(from)} and {count(to)}
-      </h2>
+    <Card title={`Between ${count(from)} and ${count(to)}`} label="Difference">
       {steps.length === 0 ? (
         <p>Nothing that decides it differs.</p>
       ) : (
@@ -190,16 +187,15 @@ function Difference({
           </ul>
         </>
       )}
-    </section>
+    </Card>
   );
 }
 
 /** What the gateway wrote down about a request that was made: no prompt, no address, no header. */
 function Recorded({ request }: { readonly request: string }) {
-  const { data } = useRead<AdminResponse<'GET /decisions/:request'>>(
-    `/decisions/${encodeURIComponent(request)}`,
-    { isFixed: true },
-  );
+  const { data } = useRead<AdminResponse<'GET /decisions/:request'>>(route`/decisions/${request}`, {
+    isFixed: true,
+  });
   if (!data) return null;
   const { decision, unanswered } = data;
   const { key, organisation, visitor, model, node, outcome, ms, promptTokens } = decision;
@@ -211,8 +207,7 @@ function Recorded({ request }: { readonly request: string }) {
     ['end', ms.end],
   ] as const;
   return (
-    <section class="card" aria-label="What was recorded">
-      <h2>What the gateway recorded</h2>
+    <Card title="What the gateway recorded" label="What was recorded">
       <Facts
         items={[
           [
@@ -248,6 +243,6 @@ function Recorded({ request }: { readonly request: string }) {
         <summary>The whole record</summary>
         <pre>{JSON.stringify(decision, null, 1)}</pre>
       </details>
-    </section>
+    </Card>
   );
 }

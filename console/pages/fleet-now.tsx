@@ -1,12 +1,11 @@
 /** What the fleet does now: requests, refusals, the busiest organisations, and what was changed last. */
 import type { AdminResponse, LimitUse } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
-import { count } from '../lib/format.ts';
+import { count, plural } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
-import { EventRows } from '../ui/event-rows.tsx';
+import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
-import { Figure, Figures } from '../ui/parts.tsx';
+import { Card, Figure, Figures } from '../ui/parts.tsx';
 import { Refusals, useRefusals } from './refusals.tsx';
 
 const everyMs = 3000;
@@ -34,36 +33,27 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
 
 export function FleetActivity() {
   const limits = useRead<AdminResponse<'GET /limits'>>('/limits', { everyMs }).data?.items ?? [];
-  const path = withQuery('/events', { order: 'desc', limit: shownMax });
-  const events = useRead<AdminResponse<'GET /events'>>(path).data?.items ?? [];
   const busiest = limits
     .filter(({ requests, concurrency }) => (requests.used ?? 0) + (concurrency.inFlight ?? 0) > 0)
     .sort((a, b) => (b.requests.used ?? 0) - (a.requests.used ?? 0))
     .slice(0, shownMax);
   return (
     <div class="columns">
-      <section class="card">
-        <div class="card-head">
-          <h2>Newest events</h2>
-          <a href="/events">All events</a>
-        </div>
-        <EventRows label="Newest events" events={events} />
-      </section>
+      <EventsCard title="Newest events" label="Newest events" about={{}} limit={shownMax} more="All events" />
       <div class="stacked">
-        <section class="card">
-          <h2>Busiest this minute</h2>
+        <Card title="Busiest this minute">
           {busiest.length === 0 ? <p class="muted">No request in this minute.</p> : null}
           <ul class="rows" aria-label="Busiest organisations">
             {busiest.map(({ organisation, requests, concurrency }) => (
               <li key={organisation}>
                 <Name of={{ kind: 'organisation', id: organisation ?? '' }} />
                 <span>
-                  {count(requests.used ?? 0)} requests, {count(concurrency.inFlight ?? 0)} in flight
+                  {plural(requests.used ?? 0, 'request')}, {count(concurrency.inFlight ?? 0)} in flight
                 </span>
               </li>
             ))}
           </ul>
-        </section>
+        </Card>
         <Refusals organisation={undefined} />
       </div>
     </div>

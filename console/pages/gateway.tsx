@@ -1,41 +1,38 @@
 /** One gateway: what it reports, and when it had the newest commits in force. */
 import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
+import { route } from '../lib/api.ts';
 import { count, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { EventRows } from '../ui/event-rows.tsx';
-import { Facts, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Answer, ThingPage } from '../ui/page.tsx';
+import { Card, Facts, State } from '../ui/parts.tsx';
 import { Freshness, GatewayState, WhenStale } from './gateways.tsx';
 
 const commitsShown = 8;
 
 export function GatewayPage({ id: name }: { readonly id: string }) {
-  const path = `/gateways/${encodeURIComponent(name)}`;
-  const { data, failure, refresh } = useRead<GatewayStatus>(path, { everyMs: 1000 });
+  const gateway = useRead<GatewayStatus>(route`/gateways/${name}`, { everyMs: 1000 });
   return (
-    <>
-      <PageHeader
-        title={name}
-        lead={<a href="/gateways">All gateways</a>}
-        cli={`headgate gateway get ${shellWord(name)}`}
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
+    <ThingPage
+      title={name}
+      list={['/gateways', 'All gateways']}
+      cli={`headgate gateway get ${shellWord(name)}`}
+      of={gateway}
+    >
+      {(data) => (
         <div class="columns">
           <About gateway={data} />
           <NewestCommits gateway={data} />
         </div>
-      ) : failure ? null : (
-        <Loading />
       )}
-    </>
+    </ThingPage>
   );
 }
 
 function About({ gateway }: { readonly gateway: GatewayStatus }) {
   const { applied, lagEvents, digest, stalePolicy, seenSeconds, incarnation, foldVersion } = gateway;
   return (
-    <section class="card">
-      <h2>About</h2>
+    <Card title="About">
       <Facts
         items={[
           ['State', <GatewayState key="state" gateway={gateway} />],
@@ -48,29 +45,32 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
           ['Seen', `${seconds(seenSeconds)} ago`],
         ]}
       />
-    </section>
+    </Card>
   );
 }
 
 /** By its own reports, which the page reads all the time: a gateway answers by all that it has applied. */
 function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
   const path = `/events?order=desc&limit=${commitsShown}`;
-  const { data, failure } = useRead<AdminResponse<'GET /events'>>(path);
+  const isInForce = (position: number): boolean =>
+    position <= applied && halted === undefined && log === undefined;
   return (
-    <section class="card">
-      <h2>Newest commits here</h2>
-      {failure ? <Failure failure={failure} /> : data ? null : <Loading />}
-      <EventRows
-        label="Confirmations"
-        events={data?.items ?? []}
-        stateOf={({ position }) =>
-          position <= applied && halted === undefined && log === undefined ? (
-            <State tone="good">in force</State>
-          ) : (
-            <State tone="warn">not applied yet</State>
-          )
-        }
-      />
-    </section>
+    <Card title="Newest commits here">
+      <Answer of={useRead<AdminResponse<'GET /events'>>(path)}>
+        {({ items }) => (
+          <EventRows
+            label="Confirmations"
+            events={items}
+            stateOf={({ position }) =>
+              isInForce(position) ? (
+                <State tone="good">in force</State>
+              ) : (
+                <State tone="warn">not applied yet</State>
+              )
+            }
+          />
+        )}
+      </Answer>
+    </Card>
   );
 }

@@ -1,13 +1,14 @@
 /** Gateways: state as this replica computes it from what each reports, never what a silent one last said of itself. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
-import { call } from '../lib/api.ts';
+import { call, route } from '../lib/api.ts';
 import { count, seconds } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Name } from '../ui/name.tsx';
-import { Empty, Failure, Loading, PageHeader, State, type Tone } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { ListPage } from '../ui/page.tsx';
+import { Empty, State, type Tone } from '../ui/parts.tsx';
+import type { TableColumn } from '../ui/table.tsx';
 
 const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
   SYNCED: 'good',
@@ -19,34 +20,25 @@ const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
 const silentSeconds = 10;
 
 export function GatewaysPage() {
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /gateways'>>('/gateways', { everyMs: 1000 });
+  const list = useRead<AdminResponse<'GET /gateways'>>('/gateways', { everyMs: 1000 });
   const [forgetting, setForgetting] = useState<string | undefined>();
   return (
-    <>
-      <PageHeader
-        title="Gateways"
-        lead="Who serves, how far each has read the log, and how fresh its proof is."
-        cli="headgate gateway list"
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <Table
-          caption="Gateways"
-          rows={data.items}
-          columns={columnsOf(setForgetting)}
-          keyOf={({ name, incarnation }) => `${name} ${incarnation}`}
-          empty={
-            <Empty title="No gateway has reported yet">
-              <p>
-                <code>headgate gateway --log URL --control-plane URL --data FOLDER</code> starts one; it
-                appears here within seconds.
-              </p>
-            </Empty>
-          }
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
+    <ListPage
+      title="Gateways"
+      lead="Who serves, how far each has read the log, and how fresh its proof is."
+      cli="headgate gateway list"
+      list={list}
+      columns={columnsOf(setForgetting)}
+      keyOf={({ name, incarnation }) => `${name} ${incarnation}`}
+      empty={
+        <Empty title="No gateway has reported yet">
+          <p>
+            <code>headgate gateway --log URL --control-plane URL --data FOLDER</code> starts one; it appears
+            here within seconds.
+          </p>
+        </Empty>
+      }
+    >
       {forgetting === undefined ? null : (
         <Confirm
           title={`Forget ${forgetting}`}
@@ -54,7 +46,7 @@ export function GatewaysPage() {
           name={forgetting}
           onClose={() => setForgetting(undefined)}
           work={async () => {
-            await call('DELETE', `/gateways/${encodeURIComponent(forgetting)}`);
+            await call('DELETE', route`/gateways/${forgetting}`);
           }}
         >
           <p>
@@ -63,7 +55,7 @@ export function GatewaysPage() {
           </p>
         </Confirm>
       )}
-    </>
+    </ListPage>
   );
 }
 

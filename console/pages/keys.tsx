@@ -3,16 +3,17 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AdminResponse, ApiKey } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
-import { ago, count, day, plural, shellWord } from '../lib/format.ts';
-import { type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';
+import { ago, count, day, plural } from '../lib/format.ts';
+import { organisationOption, type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
-import { Empty, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { ListPage } from '../ui/page.tsx';
+import { Empty, Id, State } from '../ui/parts.tsx';
+import type { TableColumn } from '../ui/table.tsx';
 import { CreateKey } from './key-create.tsx';
 import { RevokeKey } from './key-revoke.tsx';
 
@@ -21,11 +22,7 @@ const soonMs = 7 * 24 * 3600_000;
 
 export function KeysPage() {
   const organisation = organisationInScope();
-  const { data, failure, refresh, pages } = usePage<ApiKey, AdminResponse<'GET /keys'>>(
-    '/keys',
-    { organisation },
-    newestFirst,
-  );
+  const list = usePage<ApiKey, AdminResponse<'GET /keys'>>('/keys', { organisation }, newestFirst);
   const uses = useRead<AdminResponse<'GET /usage/keys'>>(
     moment() === undefined
       ? withQuery('/usage/keys', { organisation, ...pageQuery(newestFirst) })
@@ -43,38 +40,31 @@ export function KeysPage() {
     </button>
   );
   return (
-    <>
-      <PageHeader
-        title="API keys"
-        lead={
-          data && !pages.isOfOtherMoment
-            ? `${howMany(data.items, pages)}. The values are kept nowhere; only who made them has them.`
-            : undefined
-        }
-        cli={`headgate key list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}${pageOptions()}`}
-      >
-        <OrganisationChoice />
-        {mayCreate ? create : null}
-      </PageHeader>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <Table
-          caption="API keys"
-          rows={data.items}
-          pages={pages}
-          states={['active', 'expired', 'revoked']}
-          columns={columnsOf(setRevoking, usedBy)}
-          keyOf={({ id }) => id}
-          empty={<NoKeys create={mayCreate ? create : undefined} hasOrganisations={hasOrganisations} />}
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
+    <ListPage
+      title="API keys"
+      lead={
+        list.data && !list.pages.isOfOtherMoment
+          ? `${howMany(list.data.items, list.pages)}. The values are kept nowhere; only who made them has them.`
+          : undefined
+      }
+      cli={`headgate key list${organisationOption(organisation)}${pageOptions()}`}
+      actions={
+        <>
+          <OrganisationChoice />
+          {mayCreate ? create : null}
+        </>
+      }
+      list={list}
+      states={['active', 'expired', 'revoked']}
+      columns={columnsOf(setRevoking, usedBy)}
+      keyOf={({ id }) => id}
+      empty={<NoKeys create={mayCreate ? create : undefined} hasOrganisations={hasOrganisations} />}
+    >
       {isCreating ? <CreateKey onClose={() => setCreating(false)} /> : null}
       {revoking ? (
         <RevokeKey subject={revoking} use={usedBy?.get(revoking.id)} onClose={() => setRevoking(undefined)} />
       ) : null}
-    </>
+    </ListPage>
   );
 }
 

@@ -1,6 +1,7 @@
 /** What organisations use of their limits now, over all gateways: those nearest to one first. */
 import type { ComponentChildren } from 'preact';
 import type { AdminResponse, LimitUse } from '../../schemas/admin.ts';
+import { route, withQuery } from '../lib/api.ts';
 import { count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
@@ -9,7 +10,8 @@ import { isOperator } from '../lib/session.ts';
 import { LimitFacts, refill, Used } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, organisationName } from '../ui/organisation-choice.tsx';
-import { Empty, Failure, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
+import { Answer } from '../ui/page.tsx';
+import { Card, Empty, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;
@@ -36,7 +38,7 @@ export function LimitsPage() {
       ) : (
         <OneSubject
           key={organisation}
-          path={`/organisations/${encodeURIComponent(organisation)}/limits`}
+          path={route`/organisations/${organisation}/limits`}
           title={organisationName(organisation)}
           about={<Name of={{ kind: 'organisation', id: organisation }}>The organisation</Name>}
         />
@@ -46,22 +48,23 @@ export function LimitsPage() {
 }
 
 function AllLimits() {
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /limits'>>('/limits', { everyMs });
-  if (!data) return failure ? <Failure failure={failure} onRetry={refresh} /> : <Loading />;
   return (
-    <>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      <p class="more-links">
-        <a href="/limits?visitors">All visitors together</a>
-      </p>
-      <Table
-        caption="Limits"
-        rows={data.items}
-        columns={columns}
-        keyOf={({ organisation }) => organisation ?? ''}
-        empty={<NoOrganisations />}
-      />
-    </>
+    <Answer of={useRead<AdminResponse<'GET /limits'>>('/limits', { everyMs })}>
+      {({ items }) => (
+        <>
+          <p class="more-links">
+            <a href="/limits?visitors">All visitors together</a>
+          </p>
+          <Table
+            caption="Limits"
+            rows={items}
+            columns={columns}
+            keyOf={({ organisation }) => organisation ?? ''}
+            empty={<NoOrganisations />}
+          />
+        </>
+      )}
+    </Answer>
   );
 }
 
@@ -74,7 +77,7 @@ const columns: readonly TableColumn<LimitUse>[] = [
     isTitle: true,
     value: ({ organisation }) => organisationName(organisation ?? ''),
     cell: ({ organisation }) => (
-      <a href={`/limits?org=${encodeURIComponent(organisation ?? '')}`} title={organisation ?? ''}>
+      <a href={withQuery('/limits', { org: organisation ?? '' })} title={organisation ?? ''}>
         <strong>{organisationName(organisation ?? '')}</strong>
       </a>
     ),
@@ -109,9 +112,9 @@ interface SubjectProps {
 }
 
 function OneSubject({ path, title, about }: SubjectProps) {
-  const { data, failure, refresh } = useRead<LimitUse>(path, { everyMs });
+  const read = useRead<LimitUse>(path, { everyMs });
   // A fleet without them is as it should be.
-  if (failure?.status === 404 && path === visitorsPath)
+  if (read.failure?.status === 404 && path === visitorsPath)
     return (
       <Empty title="Visitors are not served">
         <p>
@@ -119,36 +122,39 @@ function OneSubject({ path, title, about }: SubjectProps) {
         </p>
       </Empty>
     );
-  if (!data) return failure ? <Failure failure={failure} onRetry={refresh} /> : <Loading />;
   return (
-    <div class="columns">
-      <section class="card wide">
-        <div class="card-head">
-          <h2>{title}</h2>
-          {about}
+    <Answer of={read}>
+      {(use) => (
+        <div class="columns">
+          <Card title={title} more={about} isWide>
+            <LimitFacts use={use} />
+          </Card>
+          <ByGateway gateways={use.gateways} />
         </div>
-        {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-        <LimitFacts use={data} />
-      </section>
-      <section class="card wide">
-        <h2>By gateway</h2>
-        <Table
-          caption="Use by gateway"
-          rows={data.gateways}
-          columns={gatewayColumns}
-          keyOf={({ name }) => name}
-          empty={<Empty title="No gateway has counted anything in this period">{null}</Empty>}
-        />
-        {data.gateways.length === 0 ? null : (
-          <p class="muted">
-            {plural(data.gateways.length, 'gateway')} counted.
-            {data.gateways.some(({ requests, inFlight }) => requests === null || inFlight === null)
-              ? ' A dash: this gateway does not report it now.'
-              : ''}
-          </p>
-        )}
-      </section>
-    </div>
+      )}
+    </Answer>
+  );
+}
+
+function ByGateway({ gateways }: Pick<LimitUse, 'gateways'>) {
+  return (
+    <Card title="By gateway" isWide>
+      <Table
+        caption="Use by gateway"
+        rows={gateways}
+        columns={gatewayColumns}
+        keyOf={({ name }) => name}
+        empty={<Empty title="No gateway has counted anything in this period" />}
+      />
+      {gateways.length === 0 ? null : (
+        <p class="muted">
+          {plural(gateways.length, 'gateway')} counted.
+          {gateways.some(({ requests, inFlight }) => requests === null || inFlight === null)
+            ? ' A dash: this gateway does not report it now.'
+            : ''}
+        </p>
+      )}
+    </Card>
   );
 }
 

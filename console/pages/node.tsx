@@ -1,49 +1,47 @@
 /** One node: what it is and where it serves, what it has loaded, who reports on it, and what happened to it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
+import { route } from '../lib/api.ts';
 import { ago, count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
-import { EventRows } from '../ui/event-rows.tsx';
+import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
-import { Badge, Copy, Empty, Facts, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { ThingPage } from '../ui/page.tsx';
+import { Badge, Card, Copy, Empty, Facts } from '../ui/parts.tsx';
 import { DrainDialog, Installs, NodeState, Place } from './node-state.tsx';
 
-const eventsShown = 10;
-
 export function NodePage({ id }: { readonly id: string }) {
-  const path = `/nodes/${encodeURIComponent(id)}`;
-  const { data, failure, refresh } = useRead<LiveNodeResource>(path, { everyMs: 1000 });
+  const node = useRead<LiveNodeResource>(route`/nodes/${id}`, { everyMs: 1000 });
+  const { data } = node;
   const [isAsking, setAsking] = useState(false);
   return (
     <>
-      <PageHeader
+      <ThingPage
         title={id}
-        lead={<a href={withQuery('/nodes', { at: moment() })}>All nodes</a>}
+        list={['/nodes', 'All nodes']}
         cli={`headgate node get ${shellWord(id)}`}
-      >
-        {data && may('node.drain') ? (
-          <button type="button" class="button" onClick={() => setAsking(true)}>
-            {data.drained ? 'Undrain' : 'Drain'}
-          </button>
-        ) : null}
-      </PageHeader>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <div class="columns">
-          <About node={data} />
-          <Models node={data} />
-          <Reports node={data} />
-          <NodeEvents id={id} />
-        </div>
-      ) : failure ? (
+        actions={
+          data && may('node.drain') ? (
+            <button type="button" class="button" onClick={() => setAsking(true)}>
+              {data.drained ? 'Undrain' : 'Drain'}
+            </button>
+          ) : null
+        }
+        of={node}
         // Of one that was removed, what happened is still there.
-        <NodeEvents id={id} />
-      ) : (
-        <Loading />
-      )}
+        otherwise={<NodeEvents id={id} />}
+      >
+        {(found) => (
+          <div class="columns">
+            <About node={found} />
+            <Models node={found} />
+            <Reports node={found} />
+            <NodeEvents id={id} />
+          </div>
+        )}
+      </ThingPage>
       {isAsking && data ? <DrainDialog node={data} onClose={() => setAsking(false)} /> : null}
     </>
   );
@@ -52,8 +50,7 @@ export function NodePage({ id }: { readonly id: string }) {
 function About({ node }: { readonly node: LiveNodeResource }) {
   const { url, dialect, credential, changedAt, inFlight, up, reason } = node;
   return (
-    <section class="card">
-      <h2>About</h2>
+    <Card title="About">
       <Facts
         items={[
           [
@@ -79,7 +76,7 @@ function About({ node }: { readonly node: LiveNodeResource }) {
           ['In flight', inFlight === undefined ? 'not reported' : plural(inFlight, 'request')],
         ]}
       />
-    </section>
+    </Card>
   );
 }
 
@@ -88,8 +85,7 @@ function Models({ node }: { readonly node: LiveNodeResource }) {
   const { loaded, models = {}, unlisted = [] } = node;
   const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
   return (
-    <section class="card">
-      <h2>Loaded models</h2>
+    <Card title="Loaded models">
       {loaded.length === 0 ? <Empty title="Nothing is loaded">{null}</Empty> : null}
       <ul class="rows" aria-label="Loaded models">
         {loaded.map((name) => {
@@ -105,7 +101,7 @@ function Models({ node }: { readonly node: LiveNodeResource }) {
         })}
       </ul>
       <Installs node={node} />
-    </section>
+    </Card>
   );
 }
 
@@ -113,11 +109,10 @@ function Reports({ node }: { readonly node: LiveNodeResource }) {
   const { id, owner, agent, generation, beatSeconds, withheld } = node;
   const isNow = moment() === undefined;
   const tokens = useRead<AdminResponse<'GET /nodes/:id/tokens'>>(
-    agent && isNow ? `/nodes/${encodeURIComponent(id)}/tokens` : undefined,
+    agent && isNow ? route`/nodes/${id}/tokens` : undefined,
   ).data?.items.filter(({ state }) => state === 'active');
   return (
-    <section class="card">
-      <h2>{agent ? 'Agent' : 'Probes'}</h2>
+    <Card title={agent ? 'Agent' : 'Probes'}>
       <Facts
         items={[
           ['Reported by', owner === undefined ? 'nobody yet' : `${owner}, in turn ${count(generation)}`],
@@ -135,7 +130,7 @@ function Reports({ node }: { readonly node: LiveNodeResource }) {
             : []),
         ]}
       />
-    </section>
+    </Card>
   );
 }
 
@@ -171,17 +166,14 @@ function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined 
 }
 
 function NodeEvents({ id }: { readonly id: string }) {
-  const path = withQuery('/events', { node: id, order: 'desc', limit: eventsShown, at: moment() });
-  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
-  if (!data) return null;
   return (
-    <section class="card">
-      <div class="card-head">
-        <h2>What happened to it</h2>
-        <a href={withQuery('/events', { node: id })}>All its events</a>
-      </div>
-      {data.items.length === 0 ? <p class="muted">Nothing is known of this node.</p> : null}
-      <EventRows label="Events of the node" events={data.items} />
-    </section>
+    <EventsCard
+      title="What happened to it"
+      label="Events of the node"
+      about={{ node: id }}
+      limit={10}
+      more="All its events"
+      none="Nothing is known of this node."
+    />
   );
 }

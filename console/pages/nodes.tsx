@@ -5,47 +5,33 @@ import { ago } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { may } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
-import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { ListPage } from '../ui/page.tsx';
+import { Badge, Empty } from '../ui/parts.tsx';
+import type { TableColumn } from '../ui/table.tsx';
 import { DrainDialog, Installs, LoadedModels, NodeState, Place } from './node-state.tsx';
 
 export function NodesPage() {
-  const { data, failure, refresh, pages } = usePage<LiveNodeResource, AdminResponse<'GET /nodes'>>(
-    '/nodes',
-    {},
-    'id',
-    { everyMs: 3000 },
-  );
+  const list = usePage<LiveNodeResource, AdminResponse<'GET /nodes'>>('/nodes', {}, 'id', { everyMs: 3000 });
   const [chosen, setChosen] = useState<LiveNodeResource | undefined>();
   return (
-    <>
-      <PageHeader
-        title="Nodes"
-        lead="The inference servers behind the gateways."
-        cli={`headgate node list${pageOptions()}`}
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <Table
-          caption="Nodes"
-          rows={data.items}
-          pages={pages}
-          states={['up', 'down', 'drained']}
-          columns={columnsOf(setChosen)}
-          keyOf={({ id }) => id}
-          empty={
-            <Empty title="No node is registered yet">
-              <p>
-                <code>headgate node register NODE --url http://… --dialect vllm --place pool</code>
-              </p>
-            </Empty>
-          }
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
+    <ListPage
+      title="Nodes"
+      lead="The inference servers behind the gateways."
+      cli={`headgate node list${pageOptions()}`}
+      list={list}
+      states={['up', 'down', 'drained']}
+      columns={columnsOf(setChosen)}
+      keyOf={({ id }) => id}
+      empty={
+        <Empty title="No node is registered yet">
+          <p>
+            <code>headgate node register NODE --url http://… --dialect vllm --place pool</code>
+          </p>
+        </Empty>
+      }
+    >
       {chosen ? <DrainDialog node={chosen} onClose={() => setChosen(undefined)} /> : null}
-    </>
+    </ListPage>
   );
 }
 

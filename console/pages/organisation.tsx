@@ -1,7 +1,7 @@
 /** One organisation: plan and allowance, members and their roles, stacks, keys. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
-import { call, withQuery } from '../lib/api.ts';
+import { call, route, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { day, plural, shellWord } from '../lib/format.ts';
 import { usePage } from '../lib/pages.ts';
@@ -9,31 +9,30 @@ import { useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Confirm } from '../ui/dialog.tsx';
-import { EventRows } from '../ui/event-rows.tsx';
+import { EventsCard } from '../ui/event-rows.tsx';
 import { LimitFacts } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
-import { Badge, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { ThingPage } from '../ui/page.tsx';
+import { Badge, Card, Empty, Facts, Failure, Id, State } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
 import { AddMember, Invite, LinkDialog, RoleChoice } from './members.tsx';
 import { Refusals } from './refusals.tsx';
 
 export function OrganisationPage({ id }: { readonly id: string }) {
-  const path = `/organisations/${encodeURIComponent(id)}`;
-  const { data, failure, refresh } = useRead<Organisation>(path);
+  const read = useRead<Organisation>(route`/organisations/${id}`);
+  const { data } = read;
   return (
-    <>
-      <PageHeader
-        title={data?.name ?? id}
-        lead={<a href="/orgs">All organisations</a>}
-        cli={`headgate org get ${shellWord(id)}`}
-      >
-        {data && may('organisation.update') && isOperator() ? <Suspension organisation={data} /> : null}
-      </PageHeader>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
+    <ThingPage
+      title={data?.name ?? id}
+      list={['/orgs', 'All organisations']}
+      cli={`headgate org get ${shellWord(id)}`}
+      actions={data && may('organisation.update') && isOperator() ? <Suspension organisation={data} /> : null}
+      of={read}
+    >
+      {(organisation) => (
         <div class="columns">
           <div class="stacked">
-            <Plan organisation={data} />
+            <Plan organisation={organisation} />
             <Limits organisation={id} />
           </div>
           <div class="stacked">
@@ -44,14 +43,17 @@ export function OrganisationPage({ id }: { readonly id: string }) {
           {isOperator() ? (
             <>
               <Members organisation={id} />
-              <History organisation={id} />
+              <EventsCard
+                title="History"
+                label="Events of the organisation"
+                about={{ organisation: id }}
+                more="All events"
+              />
             </>
           ) : null}
         </div>
-      ) : failure ? null : (
-        <Loading />
       )}
-    </>
+    </ThingPage>
   );
 }
 
@@ -70,7 +72,7 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
           onClose={() => setAsking(false)}
           work={async () => {
             const body = { suspended: !suspended };
-            await call('PATCH', `/organisations/${encodeURIComponent(id)}`, { body });
+            await call('PATCH', route`/organisations/${id}`, { body });
           }}
         >
           <p>
@@ -88,8 +90,7 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
   const { id, tier, anchor, suspended } = organisation;
   const usage = useRead<UsageTotals>(withQuery('/usage', { organisation: id }), { everyMs: 10_000 }).data;
   return (
-    <section class="card">
-      <h2>Plan</h2>
+    <Card title="Plan">
       <Facts
         items={[
           ['Identifier', <Id key="id" id={id} />],
@@ -116,38 +117,18 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
           ],
         ]}
       />
-    </section>
+    </Card>
   );
 }
 
 function Limits({ organisation }: { readonly organisation: string }) {
-  const path = `/organisations/${encodeURIComponent(organisation)}/limits`;
+  const path = route`/organisations/${organisation}/limits`;
   const { data } = useRead<LimitUse>(moment() === undefined ? path : undefined, { everyMs: 2000 });
   if (!data) return null;
   return (
-    <section class="card">
-      <div class="card-head">
-        <h2>Limits now</h2>
-        <a href={withQuery('/limits', { org: organisation })}>By gateway</a>
-      </div>
+    <Card title="Limits now" more={<a href={withQuery('/limits', { org: organisation })}>By gateway</a>}>
       <LimitFacts use={data} />
-    </section>
-  );
-}
-
-/** The newest events about it. */
-function History({ organisation }: { readonly organisation: string }) {
-  const path = withQuery('/events', { organisation, order: 'desc', limit: 8, at: moment() });
-  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
-  if (!data) return null;
-  return (
-    <section class="card">
-      <div class="card-head">
-        <h2>History</h2>
-        <a href={withQuery('/events', { organisation })}>All events</a>
-      </div>
-      <EventRows label="Events of the organisation" events={data.items} />
-    </section>
+    </Card>
   );
 }
 
@@ -161,8 +142,7 @@ function Holdings({ organisation }: { readonly organisation: string }) {
   const own = nodes?.items.filter(({ place }) => place.kind === 'organisation' && place.id === organisation);
   const active = keys?.total;
   return (
-    <section class="card">
-      <h2>What it has</h2>
+    <Card title="What it has">
       <ul class="rows">
         <li>
           <a href={withQuery('/keys', { org: organisation })}>API keys</a>
@@ -187,7 +167,7 @@ function Holdings({ organisation }: { readonly organisation: string }) {
           <span>all tokens by day and model</span>
         </li>
       </ul>
-    </section>
+    </Card>
   );
 }
 
@@ -203,13 +183,11 @@ function Members({ organisation }: { readonly organisation: string }) {
   >();
   const close = (): void => setDialog(undefined);
   const maySet = may('member.set', organisation);
-  const path = (person: string): string =>
-    `/organisations/${encodeURIComponent(organisation)}/members/${encodeURIComponent(person)}`;
   return (
-    <section class="card">
-      <div class="card-head">
-        <h2>Members</h2>
-        {maySet ? (
+    <Card
+      title="Members"
+      more={
+        maySet ? (
           <span class="buttons">
             {ways?.oidc ? (
               <button type="button" class="button" onClick={() => setDialog({ kind: 'invite', person: '' })}>
@@ -220,8 +198,9 @@ function Members({ organisation }: { readonly organisation: string }) {
               Add member
             </button>
           </span>
-        ) : null}
-      </div>
+        ) : null
+      }
+    >
       {failure ? <Failure failure={failure} /> : null}
       {data ? (
         <Table
@@ -244,7 +223,7 @@ function Members({ organisation }: { readonly organisation: string }) {
           action="Remove member"
           onClose={close}
           work={async () => {
-            await call('DELETE', path(dialog.person));
+            await call('DELETE', route`/organisations/${organisation}/members/${dialog.person}`);
           }}
         >
           <p>
@@ -253,7 +232,7 @@ function Members({ organisation }: { readonly organisation: string }) {
           </p>
         </Confirm>
       ) : null}
-    </section>
+    </Card>
   );
 }
 

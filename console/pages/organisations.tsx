@@ -3,46 +3,34 @@ import type { AdminResponse, Organisation } from '../../schemas/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
-import { Badge, Failure, Loading, NoOrganisations, PageHeader, State } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { ListPage } from '../ui/page.tsx';
+import { Badge, NoOrganisations, State } from '../ui/parts.tsx';
+import type { TableColumn } from '../ui/table.tsx';
 
-interface Row {
-  readonly id: string;
-  readonly name: string;
-  readonly role?: string;
-  readonly organisation?: Organisation;
-}
+/** With the role for members, and the rest for operators. */
+type Row = Pick<Organisation, 'id' | 'name'> & Partial<Organisation> & { readonly role?: string };
 
 export function OrganisationsPage() {
-  const { data, failure, refresh, pages } = usePage<Organisation, AdminResponse<'GET /organisations'>>(
+  const list = usePage<Organisation, AdminResponse<'GET /organisations'>>(
     isOperator() ? '/organisations' : undefined,
     {},
     'name',
   );
-  const rows: readonly Row[] | undefined = isOperator()
-    ? data?.items.map((organisation) => ({ id: organisation.id, name: organisation.name, organisation }))
-    : (me.value?.organisations ?? []);
+  const own = {
+    data: { items: me.value?.organisations ?? [] },
+    failure: undefined,
+    refresh: () => undefined,
+  };
   return (
-    <>
-      <PageHeader
-        title="Organisations"
-        lead="Tenants: each owns keys, stacks and nodes, and has at most one plan."
-        cli={`headgate org list${pageOptions()}`}
-      />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {rows ? (
-        <Table
-          caption="Organisations"
-          rows={rows}
-          {...(isOperator() && { pages })}
-          columns={isOperator() ? operatorColumns : memberColumns}
-          keyOf={({ id }) => id}
-          empty={<NoOrganisations />}
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
-    </>
+    <ListPage<Row>
+      title="Organisations"
+      lead="Tenants: each owns keys, stacks and nodes, and has at most one plan."
+      cli={`headgate org list${pageOptions()}`}
+      list={isOperator() ? list : own}
+      columns={isOperator() ? operatorColumns : memberColumns}
+      keyOf={({ id }) => id}
+      empty={<NoOrganisations />}
+    />
   );
 }
 
@@ -76,17 +64,13 @@ const operatorColumns: readonly TableColumn<Row>[] = [
   {
     name: 'Plan',
     field: 'tier',
-    cell: ({ organisation }) =>
-      organisation?.tier ? (
-        <Name of={{ kind: 'tier', id: organisation.tier }} />
-      ) : (
-        <span class="muted">none: inference is refused</span>
-      ),
+    cell: ({ tier }) =>
+      tier ? <Name of={{ kind: 'tier', id: tier }} /> : <span class="muted">none: inference is refused</span>,
   },
   {
     name: 'State',
     field: 'suspended',
-    cell: ({ organisation }) =>
-      organisation?.suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
+    cell: ({ suspended }) =>
+      suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
   },
 ];

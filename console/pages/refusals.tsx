@@ -1,12 +1,13 @@
 /** What was refused in the last hour, by type, each with the explanation of its newest request. */
 import type { AdminResponse } from '../../schemas/admin.ts';
+import { route } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome, plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
-import { State } from '../ui/parts.tsx';
+import { Card, State } from '../ui/parts.tsx';
 
 type OfAll = AdminResponse<'GET /activity'>;
 
@@ -14,7 +15,7 @@ type OfAll = AdminResponse<'GET /activity'>;
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
   const path =
     organisation !== undefined
-      ? `/organisations/${encodeURIComponent(organisation)}/activity`
+      ? route`/organisations/${organisation}/activity`
       : isOperator()
         ? '/activity'
         : undefined;
@@ -29,8 +30,7 @@ export function Refusals({ organisation }: { readonly organisation: string | und
   if (!data) return null;
   const { refusals, unanswered, partial } = data;
   return (
-    <section class="card" aria-label="Refused in the last hour">
-      <h2>Refused in the last hour</h2>
+    <Card title="Refused in the last hour" label="Refused in the last hour">
       {refusals.length === 0 && unanswered.length === 0 ? (
         <State tone="good">
           {organisation === undefined ? 'No request was refused.' : 'No request of a known key was refused.'}
@@ -60,6 +60,6 @@ export function Refusals({ organisation }: { readonly organisation: string | und
       {unanswered.length === 0 ? null : (
         <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
       )}
-    </section>
+    </Card>
   );
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { AdminResponse, LiveNodeResource, Stack } from '../../schemas/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
-import { withQuery } from '../lib/api.ts';
+import { route, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -11,19 +11,18 @@ import { isOperator } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { useOrganisationName } from '../ui/organisation-choice.tsx';
-import { Copy, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { ThingPage } from '../ui/page.tsx';
+import { Card, Copy, Empty, Facts, Id, State } from '../ui/parts.tsx';
 import { CallSnippet, CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
 
 export function StackPage({ id }: { readonly id: string }) {
-  const { data, failure, refresh } = useRead<Stack>(`/stacks/${encodeURIComponent(id)}`);
+  const stack = useRead<Stack>(route`/stacks/${id}`);
   const addresses = useRead<Addresses>('/addresses').data ?? {};
   const tab = location.value.query.get('tab') === 'credentials' ? 'credentials' : 'overview';
   return (
-    <>
-      <PageHeader title={id} lead={<a href="/stacks">All stacks</a>} cli={`headgate stack get ${id}`} />
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
+    <ThingPage title={id} list={['/stacks', 'All stacks']} cli={`headgate stack get ${id}`} of={stack}>
+      {(data) => (
         <>
           <Tabs chosen={tab} />
           <div role="tabpanel" aria-label={tab === 'credentials' ? 'Credentials settings' : 'Overview'}>
@@ -34,10 +33,8 @@ export function StackPage({ id }: { readonly id: string }) {
             )}
           </div>
         </>
-      ) : failure ? null : (
-        <Loading />
       )}
-    </>
+    </ThingPage>
   );
 }
 
@@ -88,10 +85,10 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
     everyMs: 5000,
     isFixed: moment() !== undefined,
   }).data;
+  const programs = withQuery(route`/stacks/${stack.id}`, { tab: 'credentials', at: moment() });
   return (
     <div class="columns">
-      <section class="card">
-        <h2>About</h2>
+      <Card title="About">
         <Facts
           items={[
             ['Identifier', <Id key="id" id={stack.id} />],
@@ -109,9 +106,8 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             ['Surface', stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'],
           ]}
         />
-      </section>
-      <section class="card">
-        <h2>Models</h2>
+      </Card>
+      <Card title="Models">
         {stack.models.length === 0 ? (
           <Empty title="No model is installed">
             <p>
@@ -131,26 +127,17 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             ))}
           </ul>
         )}
-      </section>
-      <section class="card">
-        <h2>Nodes</h2>
+      </Card>
+      <Card title="Nodes">
         <NodeList stack={stack} nodes={nodes} />
-      </section>
-      <section class="card">
-        <div class="card-head">
-          <h2>Call it</h2>
-          <a
-            href={withQuery(`/stacks/${encodeURIComponent(stack.id)}`, { tab: 'credentials', at: moment() })}
-          >
-            For other programs
-          </a>
-        </div>
+      </Card>
+      <Card title="Call it" more={<a href={programs}>For other programs</a>}>
         <CallSnippet stack={stack} url={url} />
         <p class="muted">
           With the value of an <a href={withQuery('/keys', { org: stack.organisation })}>API key</a> in the
           place of <code>YOUR-KEY</code>.
         </p>
-      </section>
+      </Card>
     </div>
   );
 }

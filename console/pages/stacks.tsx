@@ -1,51 +1,36 @@
 /** Stacks: dedicated capacity of organisations, each with a host of its own. */
 import type { AdminResponse, Stack } from '../../schemas/admin.ts';
-import { plural, shellWord } from '../lib/format.ts';
-import { pageOptions, usePage } from '../lib/pages.ts';
+import { plural } from '../lib/format.ts';
+import { organisationOption, pageOptions, usePage } from '../lib/pages.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
 import { Name, Names } from '../ui/name.tsx';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
-import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { ListPage } from '../ui/page.tsx';
+import { Badge, Empty } from '../ui/parts.tsx';
+import type { TableColumn } from '../ui/table.tsx';
 
 export function StacksPage() {
   const organisation = organisationInScope();
-  const { data, failure, refresh, pages } = usePage<Stack, AdminResponse<'GET /stacks'>>(
-    '/stacks',
-    { organisation },
-    'id',
-  );
+  const list = usePage<Stack, AdminResponse<'GET /stacks'>>('/stacks', { organisation }, 'id');
   return (
-    <>
-      <PageHeader
-        title="Stacks"
-        lead="Dedicated capacity of one organisation, under a host of its own."
-        cli={`headgate stack list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}${pageOptions()}`}
-      >
-        <OrganisationChoice />
-      </PageHeader>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? (
-        <Table
-          caption="Stacks"
-          rows={data.items}
-          pages={pages}
-          columns={columns()}
-          keyOf={({ id }) => id}
-          empty={
-            <Empty title="There are no stacks yet">
-              <p>
-                An operator makes one with <code>headgate stack create --org ID</code>. Until then requests
-                are served by the shared pool.
-              </p>
-            </Empty>
-          }
-        />
-      ) : failure ? null : (
-        <Loading />
-      )}
-    </>
+    <ListPage
+      title="Stacks"
+      lead="Dedicated capacity of one organisation, under a host of its own."
+      cli={`headgate stack list${organisationOption(organisation)}${pageOptions()}`}
+      actions={<OrganisationChoice />}
+      list={list}
+      columns={columns()}
+      keyOf={({ id }) => id}
+      empty={
+        <Empty title="There are no stacks yet">
+          <p>
+            An operator makes one with <code>headgate stack create --org ID</code>. Until then requests are
+            served by the shared pool.
+          </p>
+        </Empty>
+      }
+    />
   );
 }
 

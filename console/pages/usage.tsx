@@ -11,6 +11,7 @@ import { organisationInScope } from '../lib/scope.ts';
 import { readUsage } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
+import { Answer } from '../ui/page.tsx';
 import { Empty, Failure, Figure, Figures, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -18,7 +19,7 @@ export function UsagePage() {
   const organisations = useOrganisations();
   const organisation = organisationInScope() ?? organisations[0]?.id;
   const path = organisation === undefined ? undefined : withQuery('/usage', { organisation });
-  const { data, failure, refresh } = useRead<UsageTotals>(path, { everyMs: 5000 });
+  const read = useRead<UsageTotals>(path, { everyMs: 5000 });
   return (
     <>
       <PageHeader
@@ -28,13 +29,10 @@ export function UsagePage() {
       >
         <OrganisationChoice shown={organisation} />
       </PageHeader>
-      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {organisation === undefined ? (
         <NoOrganisations />
-      ) : data ? (
-        <UsageBody key={data.organisation} totals={data} />
-      ) : failure ? null : (
-        <Loading />
+      ) : (
+        <Answer of={read}>{(totals) => <UsageBody key={totals.organisation} totals={totals} />}</Answer>
       )}
     </>
   );

@@ -1,9 +1,13 @@
 /** Events in a card: each a sentence, with its moment, which leads to the event in the log. */
 import type { ComponentChildren } from 'preact';
+import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
-import { ago, count, moment } from '../lib/format.ts';
+import { ago, count, moment as momentText } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { moment } from '../lib/travel.ts';
 import { EventSentence } from './name.tsx';
+import { Card } from './parts.tsx';
 
 export interface EventRowsProps {
   readonly label: string;
@@ -23,7 +27,7 @@ export function EventRows({ label, events, stateOf }: EventRowsProps) {
             <a
               class="muted"
               href={withQuery('/events', { before: event.position })}
-              title={`position ${count(event.position)}, ${moment(event.at)}`}
+              title={`position ${count(event.position)}, ${momentText(event.at)}`}
             >
               <time dateTime={event.at}>{ago(event.at)}</time>
             </a>
@@ -31,5 +35,35 @@ export function EventRows({ label, events, stateOf }: EventRowsProps) {
         </li>
       ))}
     </ul>
+  );
+}
+
+export interface EventsCardProps {
+  readonly title: string;
+  readonly label: string;
+  /** What the events are about, by a filter of the log. */
+  readonly about: Readonly<Record<string, string>>;
+  readonly limit?: number;
+  /** The link to all of them. */
+  readonly more: string;
+  readonly isWide?: boolean;
+  /** Where there is none. */
+  readonly none?: string;
+}
+
+/** The newest events about one thing, up to the moment that is shown. */
+export function EventsCard({ title, label, about, limit = 8, more, isWide, none }: EventsCardProps) {
+  const path = withQuery('/events', { ...about, order: 'desc', limit, at: moment() });
+  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
+  const { text, ...filters } = about;
+  return (
+    <Card
+      title={title}
+      isWide={isWide}
+      more={<a href={withQuery('/events', { ...filters, q: text })}>{more}</a>}
+    >
+      {data?.items.length === 0 && none !== undefined ? <p class="muted">{none}</p> : null}
+      <EventRows label={label} events={data?.items ?? []} />
+    </Card>
   );
 }

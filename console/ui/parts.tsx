@@ -158,6 +158,32 @@ export function Loading() {
   );
 }
 
+export interface CardProps {
+  readonly title: string;
+  /** Beside the title. */
+  readonly more?: ComponentChildren;
+  readonly isWide?: boolean | undefined;
+  /** Of the region, where the page has to name it. */
+  readonly label?: string;
+  readonly children: ComponentChildren;
+}
+
+export function Card({ title, more, isWide, label, children }: CardProps) {
+  return (
+    <section class={isWide ? 'card wide' : 'card'} aria-label={label}>
+      {more === undefined ? (
+        <h2>{title}</h2>
+      ) : (
+        <div class="card-head">
+          <h2>{title}</h2>
+          {more}
+        </div>
+      )}
+      {children}
+    </section>
+  );
+}
+
 /** Numbers that a page begins with. */
 export function Figures({ children }: { readonly children: ComponentChildren }) {
   return <div class="figures">{children}</div>;

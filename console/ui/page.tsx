@@ -1,0 +1,72 @@
+/** Whole pages: a heading, and below it what was read, or why it could not be, or that it is being read. */
+import type { ComponentChildren } from 'preact';
+import { type ApiFailure, withQuery } from '../lib/api.ts';
+import type { PageState } from '../lib/pages.ts';
+import { moment } from '../lib/travel.ts';
+import { Failure, Loading, PageHeader } from './parts.tsx';
+import { Table, type TableProps } from './table.tsx';
+
+interface Reading<T> {
+  readonly data: T | undefined;
+  readonly failure: ApiFailure | undefined;
+  refresh(): void;
+}
+
+export interface AnswerProps<T> {
+  readonly of: Reading<T>;
+  readonly children: (data: T) => ComponentChildren;
+  /** What is shown where it cannot be read. */
+  readonly otherwise?: ComponentChildren;
+}
+
+export function Answer<T>({ of: { data, failure, refresh }, children, otherwise }: AnswerProps<T>) {
+  return (
+    <>
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data !== undefined ? children(data) : failure ? otherwise : <Loading />}
+    </>
+  );
+}
+
+export interface ListPageProps<Row> extends Omit<TableProps<Row>, 'caption' | 'rows' | 'pages'> {
+  readonly title: string;
+  readonly lead: ComponentChildren;
+  readonly cli: string;
+  readonly list: Reading<{ readonly items: readonly Row[] }> & { readonly pages?: PageState };
+  readonly actions?: ComponentChildren;
+  /** Dialogs. */
+  readonly children?: ComponentChildren;
+}
+
+export function ListPage<Row>(props: ListPageProps<Row>) {
+  const { title, lead, cli, list, actions, children, ...table } = props;
+  const pages = list.pages && { pages: list.pages };
+  return (
+    <>
+      <PageHeader title={title} lead={lead} cli={cli}>
+        {actions}
+      </PageHeader>
+      <Answer of={list}>{({ items }) => <Table caption={title} rows={items} {...pages} {...table} />}</Answer>
+      {children}
+    </>
+  );
+}
+
+export interface ThingPageProps<T> extends AnswerProps<T> {
+  readonly title: string;
+  /** The page of all of its kind. */
+  readonly list: readonly [path: string, text: string];
+  readonly cli: string;
+  readonly actions?: ComponentChildren;
+}
+
+export function ThingPage<T>({ title, list: [path, text], cli, actions, ...answer }: ThingPageProps<T>) {
+  return (
+    <>
+      <PageHeader title={title} lead={<a href={withQuery(path, { at: moment() })}>{text}</a>} cli={cli}>
+        {actions}
+      </PageHeader>
+      <Answer {...answer} />
+    </>
+  );
+}
