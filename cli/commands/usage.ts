@@ -106,11 +106,11 @@ async function show(session: Session, { org, visitors, period }: ShowOptions): P
   const others = (Array.isArray(answer['periods']) ? answer['periods'] : []).filter(
     (each) => each !== answer['period'],
   );
-  const { countedTokens: counted } = answer;
+  const { countedTokens: counted, adjustedTokens } = answer;
   session.note(
-    `billing period from ${cellText(answer['period'])}, ` +
-      `tokens that count against the allowance: ${counted === null ? 'not known of a past period' : amountText(counted)}, ` +
-      `of ${allowance}, adjusted by ${amountText(answer['adjustedTokens'])}`,
+    `billing period from ${cellText(answer['period'])}, tokens that count against the allowance: ` +
+      `${counted === null ? 'not known of a past period,' : amountText(counted)} of ${allowance}` +
+      (adjustedTokens === 0 ? '' : `, adjusted by ${amountText(adjustedTokens)}`),
   );
   if (others.length > 0)
     session.note(`other periods: ${others.map(cellText).join(', ')}; see one with --period`);

@@ -54,7 +54,7 @@ test('all tokens, and those that count against the allowance, on each page and c
   expect(shown.out.split('\n')[0]).toMatch(/ALL TOKENS$/);
   expect(shown.out).toMatch(new RegExp(`^total +6 .* ${all}$`, 'm'));
   expect(shown.err).toContain(
-    `tokens that count against the allowance: ${counted}, of 10,000,000,000, adjusted by 40`,
+    `tokens that count against the allowance: ${counted} of 10,000,000,000, adjusted by 40`,
   );
   const limits = await cli('limits', 'list', '-o', 'json');
   const { items } = JSON.parse(limits.out) as { items: LimitUse[] };

@@ -343,7 +343,7 @@ test('all tokens and those that count: each command has what clients counted, an
     const shown = await runCli(['usage', 'show', '--org', organisation], { env });
     expect(shown.out).toMatch(/ALL TOKENS\n/);
     expect(shown.err).toContain(
-      `tokens that count against the allowance: ${counts.toLocaleString('en')}, of `,
+      `tokens that count against the allowance: ${counts.toLocaleString('en')} of `,
     );
   }
   // Own nodes and stacks count for nothing.
