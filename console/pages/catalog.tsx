@@ -59,13 +59,13 @@ export function ModelPage({ id }: { readonly id: string }) {
         <div class="columns">
           <Card title="About">
             <Facts
-              items={[
-                ['Identifier', <Id key="id" id={id} />],
-                ['Family', family],
-                ['Weight', `${count(weight)} of the concurrency of a plan`],
-                ['Affinity', affinity === 'none' ? 'none' : 'prompts that begin alike go to one node'],
-                ['Added', day(added)],
-              ]}
+              items={{
+                Identifier: <Id id={id} />,
+                Family: family,
+                Weight: `${count(weight)} of the concurrency of a plan`,
+                Affinity: affinity === 'none' ? 'none' : 'prompts that begin alike go to one node',
+                Added: day(added),
+              }}
             />
           </Card>
           <WhereInstalled id={id} />
@@ -93,12 +93,11 @@ function WhereInstalled({ id }: { readonly id: string }) {
   return (
     <Card title="Where it is">
       <Facts
-        items={[
-          ['Pool', pool?.models.includes(id) ? <State tone="good">installed</State> : 'not installed'],
-          ['Stacks', <Names key="stacks" kind="stack" ids={on} />],
-          ['Plans', <Names key="plans" kind="tier" ids={plans} />],
-          [
-            'Loaded on',
+        items={{
+          Pool: pool?.models.includes(id) ? <State tone="good">installed</State> : 'not installed',
+          Stacks: <Names kind="stack" ids={on} />,
+          Plans: <Names kind="tier" ids={plans} />,
+          'Loaded on':
             loaded.length === 0 ? (
               <State tone="warn">no node</State>
             ) : (
@@ -110,8 +109,7 @@ function WhereInstalled({ id }: { readonly id: string }) {
                 ))}
               </ul>
             ),
-          ],
-        ]}
+        }}
       />
     </Card>
   );
@@ -176,13 +174,13 @@ export function TierPage({ id }: { readonly id: string }) {
         <div class="columns">
           <Card title="Limits">
             <Facts
-              items={[
-                ['Requests', `${orUnlimited(requestsPerMinute)} a minute`],
-                ['In flight', orUnlimited(concurrency)],
-                ['Context', `${orUnlimited(contextTokens)} tokens`],
-                ['Allowance', `${orUnlimited(monthlyTokens)} tokens a month`],
-                ['Rank', count(rank)],
-              ]}
+              items={{
+                Requests: `${orUnlimited(requestsPerMinute)} a minute`,
+                'In flight': orUnlimited(concurrency),
+                Context: `${orUnlimited(contextTokens)} tokens`,
+                Allowance: `${orUnlimited(monthlyTokens)} tokens a month`,
+                Rank: count(rank),
+              }}
             />
           </Card>
           <Card title="Models">

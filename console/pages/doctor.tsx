@@ -4,7 +4,7 @@ import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
 import { Answer } from '../ui/page.tsx';
-import { Badge, Empty, PageHeader, State } from '../ui/parts.tsx';
+import { Badge, Button, Empty, PageHeader, State } from '../ui/parts.tsx';
 
 type Found = AdminResponse<'GET /doctor'>;
 type Check = Found['checks'][number];
@@ -27,9 +27,7 @@ export function DoctorPage() {
         }
         cli="headgate doctor"
       >
-        <button type="button" class="button" onClick={refresh}>
-          Check again
-        </button>
+        <Button onClick={refresh}>Check again</Button>
       </PageHeader>
       <Answer of={read}>{({ checks }) => <Findings checks={checks} />}</Answer>
     </>

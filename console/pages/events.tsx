@@ -10,7 +10,7 @@ import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { me } from '../lib/session.ts';
 import { EventSentence, RowName } from '../ui/name.tsx';
-import { Badge, Copy, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Badge, Button, Copy, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Fields } from '../ui/time-bar.tsx';
 
 /** Events that are read at once, and that are kept in the page. */
@@ -76,20 +76,14 @@ export function EventsPage() {
         }
         cli={`headgate events list --newest${options.join('')}`}
       >
-        {before === undefined ? null : (
-          <button type="button" class="button" onClick={() => setQuery({ before: '' })}>
-            Live
-          </button>
-        )}
+        {before === undefined ? null : <Button onClick={() => setQuery({ before: '' })}>Live</Button>}
       </PageHeader>
       <Filters filter={filter} shown={found.length} />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {data || found.length > 0 ? <EventList events={found} /> : failure ? null : <Loading />}
       {data?.nextTo !== undefined && data.nextTo > 0 ? (
         <p class="more">
-          <button type="button" class="button" onClick={() => setQuery({ before: String(data.nextTo) })}>
-            Earlier events
-          </button>
+          <Button onClick={() => setQuery({ before: String(data.nextTo) })}>Earlier events</Button>
         </p>
       ) : null}
     </>
@@ -166,15 +160,14 @@ function Filters({ filter, shown }: FiltersProps) {
         onChange={({ currentTarget }) => setQuery({ type: currentTarget.value.trim() })}
       />
       {subjects.map((name) => (
-        <button
+        <Button
           key={name}
-          type="button"
-          class="button quiet"
+          look="quiet"
           aria-label={`Remove the filter ${name} ${filter[name]}`}
           onClick={() => setQuery({ [name]: '' })}
         >
           {name} {filter[name]} ✕
-        </button>
+        </Button>
       ))}
       <span class="muted" role="status">
         {plural(shown, 'event')}
@@ -188,9 +181,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   if (events.length === 0)
     return (
       <Empty title="No event matches">
-        <button type="button" class="button" onClick={() => setQuery(clearedFilters)}>
-          Clear the filters
-        </button>
+        <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
       </Empty>
     );
   return (

@@ -120,34 +120,18 @@ function Around({ explanation, asked }: { readonly explanation: Explanation; rea
   return (
     <section class="card">
       <Facts
-        items={[
-          ...(before === undefined
-            ? []
-            : [
-                [
-                  'Before',
-                  <a
-                    key="before"
-                    href={explainLink({ ...asked, at: String(before.position), diff: undefined })}
-                  >
-                    at {count(before.position)} the answer was {before.status} {before.type ?? ''}
-                  </a>,
-                ] as const,
-              ]),
-          ...(would.length === 0
-            ? []
-            : [['Would serve it', <Would key="would" commands={would} />] as const]),
-          ...(same === undefined
-            ? []
-            : [
-                [
-                  'Proof',
-                  <State key="proof" tone={same ? 'good' : 'bad'}>
-                    this build decides {same ? 'the same' : 'otherwise'}
-                  </State>,
-                ] as const,
-              ]),
-        ]}
+        items={{
+          Before: before && (
+            <a href={explainLink({ ...asked, at: String(before.position), diff: undefined })}>
+              at {count(before.position)} the answer was {before.status} {before.type ?? ''}
+            </a>
+          ),
+          'Would serve it': would.length === 0 ? undefined : <Would commands={would} />,
+          Proof:
+            same === undefined ? undefined : (
+              <State tone={same ? 'good' : 'bad'}>this build decides {same ? 'the same' : 'otherwise'}</State>
+            ),
+        }}
       />
     </section>
   );
@@ -209,32 +193,24 @@ function Recorded({ request }: { readonly request: string }) {
   return (
     <Card title="What the gateway recorded" label="What was recorded">
       <Facts
-        items={[
-          [
-            'Who',
+        items={{
+          Who:
             key !== undefined ? (
-              <Name key="who" of={{ kind: 'key', id: key, ...(organisation && { within: organisation }) }} />
+              <Name of={{ kind: 'key', id: key, ...(organisation && { within: organisation }) }} />
             ) : organisation !== undefined ? (
-              <Name key="who" of={{ kind: 'organisation', id: organisation }} />
+              <Name of={{ kind: 'organisation', id: organisation }} />
             ) : (
               (visitor ?? 'nobody known')
             ),
-          ],
-          [
-            'Model',
-            model === undefined ? 'no known name' : <Name key="model" of={{ kind: 'model', id: model }} />,
-          ],
-          ['Prompt', `${count(promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`],
-          ['Node', node === undefined ? 'none' : <Name key="node" of={{ kind: 'node', id: node }} />],
-          ['Outcome', outcome ?? (decision.served ? 'served' : 'refused')],
-          [
-            'After',
-            times
-              .filter(([, value]) => value !== undefined)
-              .map(([name, value = 0]) => `${name} ${value.toFixed(1)} ms`)
-              .join(', '),
-          ],
-        ]}
+          Model: model === undefined ? 'no known name' : <Name of={{ kind: 'model', id: model }} />,
+          Prompt: `${count(promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`,
+          Node: node === undefined ? 'none' : <Name of={{ kind: 'node', id: node }} />,
+          Outcome: outcome ?? (decision.served ? 'served' : 'refused'),
+          After: times
+            .filter(([, value]) => value !== undefined)
+            .map(([name, value = 0]) => `${name} ${value.toFixed(1)} ms`)
+            .join(', '),
+        }}
       />
       {unanswered.length === 0 ? null : (
         <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>

@@ -5,7 +5,7 @@ import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
-import { Empty, Failure, Loading, State } from '../ui/parts.tsx';
+import { Button, Empty, Failure, Loading, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 type Item = AdminResponse<'GET /explain/matrix'>['items'][number];
@@ -55,22 +55,12 @@ export function Matrix({ organisation, at }: MatrixProps) {
       />
       {(after !== undefined || data.next !== undefined) && (
         <p class="actions">
-          <button
-            type="button"
-            class="button"
-            disabled={after === undefined}
-            onClick={() => setAfter(undefined)}
-          >
+          <Button disabled={after === undefined} onClick={() => setAfter(undefined)}>
             First models
-          </button>
-          <button
-            type="button"
-            class="button"
-            disabled={data.next === undefined}
-            onClick={() => setAfter(data.next)}
-          >
+          </Button>
+          <Button disabled={data.next === undefined} onClick={() => setAfter(data.next)}>
             Next models
-          </button>
+          </Button>
         </p>
       )}
     </section>

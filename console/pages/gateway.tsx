@@ -34,16 +34,16 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
   return (
     <Card title="About">
       <Facts
-        items={[
-          ['State', <GatewayState key="state" gateway={gateway} />],
-          ['Applied', `${count(applied)}, ${count(lagEvents)} behind`],
-          ['Freshness', <Freshness key="fresh" gateway={gateway} />],
-          ['Without proof', <WhenStale key="policy" policy={stalePolicy} />],
-          ['Digest', <code key="digest">{digest.slice(0, 16)}</code>],
-          ['Fold version', String(foldVersion ?? '–')],
-          ['Process', <code key="process">{incarnation.slice(0, 8)}</code>],
-          ['Seen', `${seconds(seenSeconds)} ago`],
-        ]}
+        items={{
+          State: <GatewayState gateway={gateway} />,
+          Applied: `${count(applied)}, ${count(lagEvents)} behind`,
+          Freshness: <Freshness gateway={gateway} />,
+          'Without proof': <WhenStale policy={stalePolicy} />,
+          Digest: <code>{digest.slice(0, 16)}</code>,
+          'Fold version': String(foldVersion ?? '–'),
+          Process: <code>{incarnation.slice(0, 8)}</code>,
+          Seen: `${seconds(seenSeconds)} ago`,
+        }}
       />
     </Card>
   );

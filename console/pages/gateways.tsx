@@ -7,7 +7,7 @@ import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Name } from '../ui/name.tsx';
 import { ListPage } from '../ui/page.tsx';
-import { Empty, State, type Tone } from '../ui/parts.tsx';
+import { Button, Empty, State, type Tone } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 
 const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
@@ -110,9 +110,9 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
       isAction: true,
       cell: ({ name, seenSeconds }) =>
         seenSeconds > silentSeconds ? (
-          <button type="button" class="button" aria-label={`Forget ${name}`} onClick={() => onForget(name)}>
+          <Button aria-label={`Forget ${name}`} onClick={() => onForget(name)}>
             Forget
-          </button>
+          </Button>
         ) : null,
     },
   ];

@@ -7,7 +7,7 @@ import { may } from '../lib/session.ts';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
 import { Choice, Field, Shown } from '../ui/field.tsx';
 import { useOrganisations } from '../ui/organisation-choice.tsx';
-import { Copy } from '../ui/parts.tsx';
+import { Button, Copy } from '../ui/parts.tsx';
 
 const choices = [
   ['never', 'Never'],
@@ -65,9 +65,9 @@ function KeyValue({ value, onClose }: { readonly value: string; readonly onClose
       <Shown label="Key value" class="secret" value={value} />
       <div class="dialog-actions">
         <Copy text={value} label="Copy" class="button" title="Copy the value" />
-        <button type="button" class="button primary" onClick={onClose}>
+        <Button look="primary" onClick={onClose}>
           Done
-        </button>
+        </Button>
       </div>
     </Dialog>
   );

@@ -4,7 +4,7 @@ import type { AdminResponse, ApiKey, Confirmations } from '../../schemas/admin.t
 import { call, route } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
-import { State } from '../ui/parts.tsx';
+import { Button, State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
   readonly subject: ApiKey;
@@ -90,9 +90,9 @@ function RevocationProgress({ name, position, onClose }: ProgressProps) {
         ))}
       </ul>
       <div class="dialog-actions">
-        <button type="button" class="button primary" onClick={onClose}>
+        <Button look="primary" onClick={onClose}>
           Done
-        </button>
+        </Button>
       </div>
     </Dialog>
   );

@@ -12,7 +12,7 @@ import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
 import { ListPage } from '../ui/page.tsx';
-import { Empty, Id, State } from '../ui/parts.tsx';
+import { Button, Empty, Id, State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 import { CreateKey } from './key-create.tsx';
 import { RevokeKey } from './key-revoke.tsx';
@@ -35,9 +35,9 @@ export function KeysPage() {
   const hasOrganisations = useOrganisations().length > 0;
   const mayCreate = may('key.create', organisation) && hasOrganisations;
   const create = (
-    <button type="button" class="button primary" onClick={() => setCreating(true)}>
+    <Button look="primary" onClick={() => setCreating(true)}>
       Create key
-    </button>
+    </Button>
   );
   return (
     <ListPage
@@ -158,14 +158,9 @@ function columnsOf(
       isAction: true,
       cell: (key) =>
         key.state === 'active' && may('key.revoke', key.organisation) ? (
-          <button
-            type="button"
-            class="button"
-            onClick={() => onRevoke(key)}
-            aria-label={`Revoke ${key.name}`}
-          >
+          <Button onClick={() => onRevoke(key)} aria-label={`Revoke ${key.name}`}>
             Revoke
-          </button>
+          </Button>
         ) : null,
     },
   ];

@@ -6,7 +6,7 @@ import { call, route } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
 import { Dialog, FormDialog, useWork } from '../ui/dialog.tsx';
 import { Choice, Field, Shown } from '../ui/field.tsx';
-import { Copy, Failure } from '../ui/parts.tsx';
+import { Button, Copy, Failure } from '../ui/parts.tsx';
 
 const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
 
@@ -97,12 +97,10 @@ export function LinkDialog({
       </p>
       {failure ? <Failure failure={failure} /> : null}
       <div class="dialog-actions">
-        <button type="button" class="button primary" disabled={isBusy} onClick={make}>
+        <Button look="primary" disabled={isBusy} onClick={make}>
           Make link
-        </button>
-        <button type="button" class="button" onClick={onClose}>
-          Done
-        </button>
+        </Button>
+        <Button onClick={onClose}>Done</Button>
       </div>
     </Dialog>
   );
@@ -144,9 +142,7 @@ function LinkShown({ title, link, onClose, children }: LinkShownProps) {
       <Shown label="Link" value={link.url} />
       <div class="dialog-actions">
         <Copy text={link.url} label="Copy" class="button" title="Copy the link" />
-        <button type="button" class="button" onClick={onClose}>
-          Done
-        </button>
+        <Button onClick={onClose}>Done</Button>
       </div>
     </Dialog>
   );

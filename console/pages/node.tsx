@@ -9,7 +9,7 @@ import { moment } from '../lib/travel.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
 import { ThingPage } from '../ui/page.tsx';
-import { Badge, Card, Copy, Empty, Facts } from '../ui/parts.tsx';
+import { Badge, Button, Card, Copy, Empty, Facts } from '../ui/parts.tsx';
 import { DrainDialog, Installs, NodeState, Place } from './node-state.tsx';
 
 export function NodePage({ id }: { readonly id: string }) {
@@ -24,9 +24,7 @@ export function NodePage({ id }: { readonly id: string }) {
         cli={`headgate node get ${shellWord(id)}`}
         actions={
           data && may('node.drain') ? (
-            <button type="button" class="button" onClick={() => setAsking(true)}>
-              {data.drained ? 'Undrain' : 'Drain'}
-            </button>
+            <Button onClick={() => setAsking(true)}>{data.drained ? 'Undrain' : 'Drain'}</Button>
           ) : null
         }
         of={node}
@@ -52,29 +50,25 @@ function About({ node }: { readonly node: LiveNodeResource }) {
   return (
     <Card title="About">
       <Facts
-        items={[
-          [
-            'State',
-            <span key="state" class="inline">
+        items={{
+          State: (
+            <span class="inline">
               <NodeState node={node} />
               {changedAt === undefined ? null : <time dateTime={changedAt}>since {ago(changedAt)}</time>}
-            </span>,
-          ],
-          ...(up || reason === undefined ? [] : [['Why', reason] as const]),
-          ['Serves', <Place key="place" node={node} />],
-          [
-            'Address',
-            <span key="url" class="id">
+            </span>
+          ),
+          Why: up ? undefined : reason,
+          Serves: <Place node={node} />,
+          Address: (
+            <span class="id">
               <code>{url}</code>
               <Copy text={url} label="Copy the address" isIcon />
-            </span>,
-          ],
-          ['Engine', <Badge key="engine">{dialect}</Badge>],
-          ...(credential === undefined
-            ? []
-            : [['Credential', <code key="credential">{credential}</code>] as const]),
-          ['In flight', inFlight === undefined ? 'not reported' : plural(inFlight, 'request')],
-        ]}
+            </span>
+          ),
+          Engine: <Badge>{dialect}</Badge>,
+          Credential: credential === undefined ? undefined : <code>{credential}</code>,
+          'In flight': inFlight === undefined ? 'not reported' : plural(inFlight, 'request'),
+        }}
       />
     </Card>
   );
@@ -111,24 +105,17 @@ function Reports({ node }: { readonly node: LiveNodeResource }) {
   const tokens = useRead<AdminResponse<'GET /nodes/:id/tokens'>>(
     agent && isNow ? route`/nodes/${id}/tokens` : undefined,
   ).data?.items.filter(({ state }) => state === 'active');
+  const beats = isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not kept for the past';
   return (
     <Card title={agent ? 'Agent' : 'Probes'}>
       <Facts
-        items={[
-          ['Reported by', owner === undefined ? 'nobody yet' : `${owner}, in turn ${count(generation)}`],
-          ...(agent
-            ? [
-                [
-                  'Heartbeats',
-                  isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not kept for the past',
-                ] as const,
-                ['Tokens', tokens === undefined ? '–' : `${plural(tokens.length, 'active token')}`] as const,
-              ]
-            : [['Agent', 'none: the control plane asks the node itself'] as const]),
-          ...(withheld
-            ? [['Withheld', 'reports of the last hour that were too many or too large'] as const]
-            : []),
-        ]}
+        items={{
+          'Reported by': owner === undefined ? 'nobody yet' : `${owner}, in turn ${count(generation)}`,
+          Heartbeats: agent ? beats : undefined,
+          Tokens: agent ? (tokens === undefined ? '–' : plural(tokens.length, 'active token')) : undefined,
+          Agent: agent ? undefined : 'none: the control plane asks the node itself',
+          Withheld: withheld ? 'reports of the last hour that were too many or too large' : undefined,
+        }}
       />
     </Card>
   );

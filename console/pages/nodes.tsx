@@ -6,7 +6,7 @@ import { pageOptions, usePage } from '../lib/pages.ts';
 import { may } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
 import { ListPage } from '../ui/page.tsx';
-import { Badge, Empty } from '../ui/parts.tsx';
+import { Badge, Button, Empty } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 import { DrainDialog, Installs, LoadedModels, NodeState, Place } from './node-state.tsx';
 
@@ -76,14 +76,12 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
       isAction: true,
       cell: (node) =>
         may('node.drain') ? (
-          <button
-            type="button"
-            class="button"
+          <Button
             aria-label={`${node.drained ? 'Undrain' : 'Drain'} ${node.id}`}
             onClick={() => onDrain(node)}
           >
             {node.drained ? 'Undrain' : 'Drain'}
-          </button>
+          </Button>
         ) : null,
     },
   ];

@@ -13,7 +13,7 @@ import { EventsCard } from '../ui/event-rows.tsx';
 import { LimitFacts } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
 import { ThingPage } from '../ui/page.tsx';
-import { Badge, Card, Empty, Facts, Failure, Id, State } from '../ui/parts.tsx';
+import { Badge, Button, Card, Empty, Facts, Failure, Id, State } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
 import { AddMember, Invite, LinkDialog, RoleChoice } from './members.tsx';
 import { Refusals } from './refusals.tsx';
@@ -61,9 +61,7 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
   const [isAsking, setAsking] = useState(false);
   return (
     <>
-      <button type="button" class="button" onClick={() => setAsking(true)}>
-        {suspended ? 'Resume' : 'Suspend'}
-      </button>
+      <Button onClick={() => setAsking(true)}>{suspended ? 'Resume' : 'Suspend'}</Button>
       {isAsking ? (
         <Confirm
           title={`${suspended ? 'Resume' : 'Suspend'} ${name}`}
@@ -92,30 +90,22 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
   return (
     <Card title="Plan">
       <Facts
-        items={[
-          ['Identifier', <Id key="id" id={id} />],
-          [
-            'Plan',
+        items={{
+          Identifier: <Id id={id} />,
+          Plan:
             tier === null ? (
               <State tone="warn">none: inference is refused</State>
             ) : (
-              <Name key="tier" of={{ kind: 'tier', id: tier }} />
+              <Name of={{ kind: 'tier', id: tier }} />
             ),
-          ],
-          ['State', suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>],
-          ['Period began', day(usage?.period ?? anchor)],
+          State: suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
+          'Period began': day(usage?.period ?? anchor),
           // Of the pool, the stacks and the own nodes; what counts against the allowance is with the limits.
-          [
-            'All its usage',
-            usage ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}` : '…',
-          ],
-          [
-            'Requests',
-            <a key="explain" href={explainLink({ org: id })}>
-              what each model and host answers now
-            </a>,
-          ],
-        ]}
+          'All its usage': usage
+            ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}`
+            : '…',
+          Requests: <a href={explainLink({ org: id })}>what each model and host answers now</a>,
+        }}
       />
     </Card>
   );
@@ -190,13 +180,9 @@ function Members({ organisation }: { readonly organisation: string }) {
         maySet ? (
           <span class="buttons">
             {ways?.oidc ? (
-              <button type="button" class="button" onClick={() => setDialog({ kind: 'invite', person: '' })}>
-                Invite
-              </button>
+              <Button onClick={() => setDialog({ kind: 'invite', person: '' })}>Invite</Button>
             ) : null}
-            <button type="button" class="button" onClick={() => setDialog({ kind: 'add', person: '' })}>
-              Add member
-            </button>
+            <Button onClick={() => setDialog({ kind: 'add', person: '' })}>Add member</Button>
           </span>
         ) : null
       }
@@ -261,23 +247,16 @@ function memberColumns(organisation: string, open: (kind: 'link' | 'remove', per
       cell: ({ person }: Member) =>
         maySet ? (
           <span class="buttons">
-            <button
-              type="button"
-              class="button"
+            <Button
               title={`Sign-in link for ${person}`}
               aria-label={`Sign-in link for ${person}`}
               onClick={() => open('link', person)}
             >
               Link
-            </button>
-            <button
-              type="button"
-              class="button"
-              aria-label={`Remove ${person}`}
-              onClick={() => open('remove', person)}
-            >
+            </Button>
+            <Button aria-label={`Remove ${person}`} onClick={() => open('remove', person)}>
               Remove
-            </button>
+            </Button>
           </span>
         ) : null,
     },

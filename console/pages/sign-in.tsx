@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { call } from '../lib/api.ts';
 import { go, location } from '../lib/router.ts';
 import { useWork } from '../ui/dialog.tsx';
-import { Failure } from '../ui/parts.tsx';
+import { Button, Failure } from '../ui/parts.tsx';
 
 interface Ways {
   readonly oidc: boolean;
@@ -87,9 +87,9 @@ export function SignIn({ onSignedIn }: SignInProps) {
           />
         )}
         {ways?.oidc ? (
-          <button type="button" class="button primary block" disabled={isBusy} onClick={toProvider}>
+          <Button look="primary block" disabled={isBusy} onClick={toProvider}>
             Sign in with your organisation
-          </button>
+          </Button>
         ) : null}
         <TokenForm isBusy={isBusy} onToken={(operatorToken) => signIn({ operatorToken })} />
         <p class="hint">
@@ -126,13 +126,13 @@ function LinkQuestion({ session, isBusy, onUse, onStay }: LinkQuestionProps) {
         )}
       </p>
       <div class="dialog-actions">
-        <button type="button" class="button" disabled={isBusy} onClick={onUse}>
+        <Button disabled={isBusy} onClick={onUse}>
           Sign in by the link
-        </button>
+        </Button>
         {session ? (
-          <button type="button" class="button primary" disabled={isBusy} onClick={onStay}>
+          <Button look="primary" disabled={isBusy} onClick={onStay}>
             Stay {name}
-          </button>
+          </Button>
         ) : null}
       </div>
     </section>
@@ -179,11 +179,11 @@ function Demo({ members, isBusy, onChoose }: DemoProps) {
       <ul>
         {members.map(({ organisation, person, role }) => (
           <li key={`${organisation} ${person}`}>
-            <button type="button" class="button block" disabled={isBusy} onClick={() => onChoose(person)}>
+            <Button look="block" disabled={isBusy} onClick={() => onChoose(person)}>
               <span>
                 <strong>{person}</strong>, {role} of {organisation}
               </span>
-            </button>
+            </Button>
           </li>
         ))}
       </ul>

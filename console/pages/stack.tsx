@@ -90,21 +90,17 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
     <div class="columns">
       <Card title="About">
         <Facts
-          items={[
-            ['Identifier', <Id key="id" id={stack.id} />],
-            [
-              'Host',
-              <span key="host" class="id">
+          items={{
+            Identifier: <Id id={stack.id} />,
+            Host: (
+              <span class="id">
                 <code>{url}</code>
                 <Copy text={url} label="Copy the address" isIcon />
-              </span>,
-            ],
-            [
-              'Organisation',
-              <Name key="org" of={{ kind: 'organisation', id: stack.organisation, name: owner }} />,
-            ],
-            ['Surface', stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'],
-          ]}
+              </span>
+            ),
+            Organisation: <Name of={{ kind: 'organisation', id: stack.organisation, name: owner }} />,
+            Surface: stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style',
+          }}
         />
       </Card>
       <Card title="Models">

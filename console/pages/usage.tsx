@@ -12,7 +12,16 @@ import { readUsage } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Answer } from '../ui/page.tsx';
-import { Empty, Failure, Figure, Figures, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
+import {
+  Button,
+  Empty,
+  Failure,
+  Figure,
+  Figures,
+  Loading,
+  NoOrganisations,
+  PageHeader,
+} from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 export function UsagePage() {
@@ -188,11 +197,7 @@ function Download({ rows, name }: { readonly rows: readonly DayUsage[]; readonly
     link.click();
     URL.revokeObjectURL(url);
   };
-  return (
-    <button type="button" class="button" onClick={save}>
-      Download CSV
-    </button>
-  );
+  return <Button onClick={save}>Download CSV</Button>;
 }
 
 /** A line through one point says nothing: bars by model do. */

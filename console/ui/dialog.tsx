@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiFailure } from '../lib/api.ts';
 import { Field } from './field.tsx';
-import { Copy, Failure } from './parts.tsx';
+import { Button, Copy, Failure } from './parts.tsx';
 
 export interface DialogProps {
   readonly title: string;
@@ -81,9 +81,7 @@ export function FormDialog(props: FormDialogProps) {
         {failure ? <Failure failure={failure} /> : null}
         <div class="dialog-actions">
           {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
+          <Button onClick={onClose}>Cancel</Button>
           <button
             type="submit"
             class={isDanger ? 'button danger' : 'button primary'}

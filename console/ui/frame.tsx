@@ -12,7 +12,7 @@ import { hasRole, isOperator, me, signedOut } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Dialog, useWork } from './dialog.tsx';
 import { Icon, type IconName } from './icons.tsx';
-import { Failure, State } from './parts.tsx';
+import { Button, Failure, State } from './parts.tsx';
 import { TimeBar } from './time-bar.tsx';
 
 export interface NavigationEntry {
@@ -168,15 +168,13 @@ function Account() {
         <strong>{person.operator ? 'Operator' : person.person}</strong>
         {about === '' ? null : <span class="muted">{about}</span>}
       </span>
-      <button
-        type="button"
-        class="button"
+      <Button
         onClick={() => {
           isAsking.value = true;
         }}
       >
         Sign out
-      </button>
+      </Button>
       {isAsking.value ? <SignOut /> : null}
     </div>
   );
@@ -198,12 +196,12 @@ function SignOut() {
       <p>The session ends on every control plane within seconds.</p>
       {failure ? <Failure failure={failure} /> : null}
       <div class="dialog-actions">
-        <button type="button" class="button" disabled={isBusy} onClick={end(true)}>
+        <Button disabled={isBusy} onClick={end(true)}>
           Everywhere
-        </button>
-        <button type="button" class="button primary" disabled={isBusy} onClick={end(false)}>
+        </Button>
+        <Button look="primary" disabled={isBusy} onClick={end(false)}>
           This browser
-        </button>
+        </Button>
       </div>
     </Dialog>
   );

@@ -48,19 +48,15 @@ export function LimitFacts({ use }: { readonly use: LimitUse }) {
     organisation === null ? 'Tokens that count today' : 'Tokens that count against the allowance';
   return (
     <Facts
-      items={[
-        ['Plan', tier === null ? 'none' : <Name key="plan" of={{ kind: 'tier', id: tier }} />],
-        [
-          'Requests this minute',
-          <Used key="requests" name="Requests this minute" used={requests.used} limit={requests.limit} />,
-        ],
-        [
-          'In flight',
-          <Used key="flight" name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,
-        ],
-        [counted, <Used key="tokens" name={counted} used={tokens.used} limit={tokens.limit} />],
-        ['Refills', refill(use)],
-      ]}
+      items={{
+        Plan: tier === null ? 'none' : <Name of={{ kind: 'tier', id: tier }} />,
+        'Requests this minute': (
+          <Used name="Requests this minute" used={requests.used} limit={requests.limit} />
+        ),
+        'In flight': <Used name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,
+        [counted]: <Used name={counted} used={tokens.used} limit={tokens.limit} />,
+        Refills: refill(use),
+      }}
     />
   );
 }

@@ -64,6 +64,20 @@ export function Copy({ text, label, icon = 'copy', isIcon, class: className, tit
   );
 }
 
+export interface ButtonProps {
+  readonly look?: 'primary' | 'primary block' | 'block' | 'quiet';
+  readonly onClick: (() => void) | undefined;
+  readonly disabled?: boolean;
+  readonly title?: string;
+  readonly 'aria-label'?: string;
+  readonly children: ComponentChildren;
+}
+
+/** A button that does something, but for those that send a form. */
+export function Button({ look, ...button }: ButtonProps) {
+  return <button type="button" class={look === undefined ? 'button' : `button ${look}`} {...button} />;
+}
+
 /** An id with its copy button. */
 export function Id({ id }: { readonly id: string }) {
   return (
@@ -114,11 +128,7 @@ export function Failure({
         <strong>{failure.message}</strong>
       </p>
       {failure.next === undefined ? null : <p>{failure.next}</p>}
-      {onRetry ? (
-        <button type="button" class="button" onClick={onRetry}>
-          Try again
-        </button>
-      ) : null}
+      {onRetry ? <Button onClick={onRetry}>Try again</Button> : null}
     </div>
   );
 }
@@ -205,11 +215,12 @@ export function Figure({ name, value, href }: FigureProps) {
   );
 }
 
-/** A label and a value, as a definition list. */
-export function Facts({ items }: { readonly items: readonly (readonly [string, ComponentChildren])[] }) {
+/** Labels and values, as a definition list; what is undefined is left out. */
+export function Facts({ items }: { readonly items: Readonly<Record<string, ComponentChildren>> }) {
+  const known = Object.entries(items).filter(([, value]) => value !== undefined);
   return (
     <dl class="facts">
-      {items.map(([term, value]) => (
+      {known.map(([term, value]) => (
         <div key={term}>
           <dt>{term}</dt>
           <dd>{value}</dd>

@@ -8,7 +8,7 @@ import { withQuery } from '../lib/api.ts';
 import { count } from '../lib/format.ts';
 import type { PageState } from '../lib/pages.ts';
 import { location, setQuery } from '../lib/router.ts';
-import { Empty } from './parts.tsx';
+import { Button, Empty } from './parts.tsx';
 
 export interface TableColumn<Row> {
   readonly name: string;
@@ -74,9 +74,9 @@ function NothingFound({ text, state }: { readonly text: string; readonly state: 
   const what = filters.filter(Boolean).join(' and ');
   return (
     <Empty title={what === '' ? 'Nothing is on this page any more' : `Nothing ${what}`}>
-      <button type="button" class="button" onClick={() => setQuery({ q: '', state: '', after: '' })}>
+      <Button onClick={() => setQuery({ q: '', state: '', after: '' })}>
         {what === '' ? 'First page' : 'Clear the search'}
-      </button>
+      </Button>
     </Empty>
   );
 }

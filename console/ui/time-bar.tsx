@@ -9,7 +9,7 @@ import { isOperator, me } from '../lib/session.ts';
 import { moment, travelTo } from '../lib/travel.ts';
 import { Dialog } from './dialog.tsx';
 import { RowName } from './name.tsx';
-import { Empty, Failure, Loading, State } from './parts.tsx';
+import { Button, Empty, Failure, Loading, State } from './parts.tsx';
 import { TimeStrip } from './time-strip.tsx';
 
 /** While the slider is dragged, the page travels on once the last moment was read, but not before and not after so long. */
@@ -34,14 +34,10 @@ export function TimeBar() {
       <MomentField key={at ?? ''} at={at} />
       {at === undefined ? null : (
         <>
-          {isOperator() ? (
-            <button type="button" class="button" onClick={() => setComparing(true)}>
-              Compare with now
-            </button>
-          ) : null}
-          <button type="button" class="button primary" onClick={() => travelTo(undefined)}>
+          {isOperator() ? <Button onClick={() => setComparing(true)}>Compare with now</Button> : null}
+          <Button look="primary" onClick={() => travelTo(undefined)}>
             Live
-          </button>
+          </Button>
         </>
       )}
       {isOperator() ? <TimeStrip at={at} head={head} /> : null}
