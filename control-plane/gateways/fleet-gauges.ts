@@ -5,6 +5,7 @@
 import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
+import type { Follower } from '../../shared/log/core/follower.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
@@ -34,36 +35,31 @@ export interface FleetGaugesOptions {
 
 export class FleetGauges {
   readonly #options: FleetGaugesOptions;
-  readonly #stop = new AbortController();
+  readonly #follower: Follower;
   #fold = new ClaimsFold();
-  #running: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: FleetGaugesOptions) {
+    const { topic, logger } = options;
     this.#options = options;
-  }
-
-  start(): void {
-    const { topic, logger } = this.#options;
-    this.#running = topic.follow({
+    this.#follower = topic.follower({
       from: { atMs: Date.now() - readBackMs },
-      signal: this.#stop.signal,
       onBatch: (batch) => this.#onBatch(batch),
+      onFault: (error) => logger.fatal({ err: error }, 'limits of the fleet are no longer read'),
       rest: (signal) => sleep(restMs, signal),
       onRestart: () => {
         this.#fold = new ClaimsFold();
       },
     });
-    this.#running.catch((error: unknown) =>
-      logger.fatal({ err: error }, 'limits of the fleet are no longer read'),
-    );
+  }
+
+  start(): void {
+    this.#follower.start();
     this.#timer = setInterval(() => this.#fold.sweep(this.#now(), Date.now()), sweepEveryMs).unref();
   }
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    this.#stop.abort();
-    await this.#running?.catch(() => undefined);
     await this.#options.topic.close();
   }
 

@@ -50,7 +50,6 @@ export class LimitExchange {
   #tick: NodeJS.Timeout | undefined;
   #urgent: NodeJS.Timeout | undefined;
   #endRest: () => void = () => undefined;
-  #following: Promise<void> | undefined;
   #appending = 0;
   #waits = 0;
   #sweptMs = 0;
@@ -74,14 +73,16 @@ export class LimitExchange {
   }
 
   start(): void {
-    const { topic } = this.#options;
-    this.#following = topic.follow({
+    const follower = this.#options.topic.follower({
       from: { atMs: Date.now() - readBackMs },
-      signal: this.#closing.signal,
       onBatch: (batch) => this.#onBatch(batch),
+      onFault: (error) => {
+        throw error;
+      },
       rest: () => this.#rest(),
       onRestart: () => this.#claimant.restart(),
     });
+    follower.start();
     this.#tick = setInterval(() => this.#publish(false), tickMs).unref();
     this.#publish(false);
   }
@@ -174,7 +175,6 @@ export class LimitExchange {
     this.#closing.abort();
     this.#endRest();
     this.#claimant.expire(Number.POSITIVE_INFINITY);
-    await this.#following;
     await this.#options.topic.close();
     await this.#file.close();
     this.#ignored.close();

@@ -4,9 +4,10 @@
  */
 import { Counter, type Registry } from 'prom-client';
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
+import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
 import type { LineLogger } from '../runtime/logger.ts';
-import { Backoff, sleep } from '../runtime/retry.ts';
+import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
@@ -59,51 +60,34 @@ export function measureCounterFeed(registry: Registry, counts: () => CounterFeed
 export class CounterFeed {
   readonly counts: CounterFeedCounts = { published: 0, rejected: 0 };
   readonly #options: CounterFeedOptions;
-  readonly #stop = new AbortController();
-  #next: number;
-  #running: Promise<void> | undefined;
+  readonly #follower: Follower;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: CounterFeedOptions) {
+    const { topic, copy, logger, onRestart } = options;
     this.#options = options;
-    this.#next = options.copy.nextOffset ?? 0;
+    this.#follower = topic.follower({
+      from: copy.nextOffset ?? 0,
+      onBatch: (batch) => this.#onBatch(batch),
+      onFault: (error) => logger.fatal({ err: error }, 'counters of other gateways are no longer read'),
+      rest: (signal) => sleep(restMs, signal),
+      ...(onRestart && { onRestart }),
+    });
   }
 
   /** The position in the topic up to which all was read. */
   get position(): number {
-    return this.#next;
+    return this.#follower.position;
   }
 
-  /** Starts reading; returns at once. */
   start(): void {
-    const { topic, onRestart } = this.#options;
-    this.#running = topic.follow({
-      from: this.#next,
-      signal: this.#stop.signal,
-      onBatch: (batch) => this.#onBatch(batch),
-      rest: (signal) => sleep(restMs, signal),
-      onRestart: () => {
-        this.#next = 0;
-        onRestart?.();
-      },
-    });
-    this.#running.catch((error: unknown) =>
-      this.#options.logger.fatal({ err: error }, 'counters of other gateways are no longer read'),
-    );
+    this.#follower.start();
     this.#timer = setInterval(() => this.save(), saveEveryMs).unref();
   }
 
-  /** Resolves true once all that the topic holds now was read, false at the deadline. */
-  async caughtUp(timeoutMs: number): Promise<boolean> {
-    const untilMs = performance.now() + timeoutMs;
-    const backoff = new Backoff({ minMs: 5, maxMs: 100 });
-    let end: number | undefined;
-    while (!this.#stop.signal.aborted && performance.now() < untilMs) {
-      end ??= await this.#options.topic.end().catch(() => undefined);
-      if (end !== undefined && this.#next >= end) return true;
-      await backoff.pause(this.#stop.signal);
-    }
-    return false;
+  /** Resolves true once all that the topic holds now was read, false at the deadline and once stopped. */
+  caughtUp(timeoutMs: number): Promise<boolean> {
+    return this.#follower.caughtUp(timeoutMs).catch(() => false);
   }
 
   /** False where the topic did not acknowledge it: it may be there or not. */
@@ -123,7 +107,7 @@ export class CounterFeed {
     const ended = state.expire(this.#now());
     if (ended.length > 0) onEnded?.(ended);
     try {
-      copy.save(state, this.#next, ended);
+      copy.save(state, this.position, ended);
     } catch (error) {
       logger.warn({ err: error }, 'the copy of the counters could not be written');
     }
@@ -131,21 +115,19 @@ export class CounterFeed {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    this.#stop.abort();
-    await this.#running?.catch(() => undefined);
+    await this.#follower.stop();
     this.save();
     this.#options.copy.close();
     await this.#options.topic.close();
   }
 
-  #onBatch({ records, rejected, nextOffset }: LimitBatch): void {
+  #onBatch({ records, rejected }: LimitBatch): void {
     const nowMs = this.#now();
     this.counts.rejected += rejected;
     for (const { value } of records) {
       const record = readCounterRecord(value);
       this.counts.rejected += record === undefined ? 1 : this.#options.read(record, nowMs);
     }
-    this.#next = nextOffset;
     this.#options.onRead?.();
   }
 

@@ -11,6 +11,8 @@ import { LogUnavailable } from './core/control-log.ts';
 import { openEmbeddedLog } from './embedded/embedded-log.ts';
 import { LimitTopic, limitTopicAt } from './limit-topic.ts';
 
+const onFault = (): void => undefined;
+
 limitTopicContract('the embedded log', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'headgate-limit-topic-'));
   const open = () => openEmbeddedLog({ folder, address: { topic: countersTopic }, allowTrimmed: true });
@@ -70,19 +72,16 @@ test('a topic that cannot be opened is reported once with the reason, and tried 
     tokens: ['token-of-sixteen-bytes'],
     onReachabilityChange: (reachable, error) => changes.push(error?.message ?? reachable),
   });
-  const ending = new AbortController();
   const texts: string[] = [];
   const onBatch = ({ records }: { records: readonly { value: Buffer }[] }) =>
     void texts.push(...records.map(({ value }) => value.toString()));
-  const ended = topic.follow({ from: 0, signal: ending.signal, onBatch });
+  topic.follower({ from: 0, onBatch, onFault }).start();
   await expect(topic.append(Buffer.from('a'))).rejects.toThrow('cleanup.policy');
   await expect(topic.append(Buffer.from('b'))).rejects.toThrow('cleanup.policy');
   isAway = false;
   await topic.append(Buffer.from('c'));
   await until(() => texts.length === 1);
   expect(changes).toEqual([expect.stringContaining('fix it'), true]);
-  ending.abort();
-  await ended;
   await topic.close();
 });
 
@@ -106,7 +105,6 @@ test('a reader that rests takes in one read what arrived meanwhile, and one that
   const publish = async (count: number) => {
     for (let n = 0; n < count; n++) await topic.append(Buffer.from('r'));
   };
-  const ending = new AbortController();
   const sizes: number[] = [];
   const rests: (() => void)[] = [];
   const rest = (signal: AbortSignal) =>
@@ -116,7 +114,7 @@ test('a reader that rests takes in one read what arrived meanwhile, and one that
     });
   await publish(300);
   const onBatch = ({ records }: { records: readonly unknown[] }) => void sizes.push(records.length);
-  const ended = topic.follow({ from: 0, signal: ending.signal, onBatch, rest });
+  topic.follower({ from: 0, onBatch, onFault, rest }).start();
   await until(() => sizes.length === 1);
   await publish(1);
   await until(() => rests.length === 1);
@@ -124,8 +122,6 @@ test('a reader that rests takes in one read what arrived meanwhile, and one that
   rests[0]?.();
   await until(() => rests.length === 2);
   expect(sizes).toEqual([300, 1, 50]);
-  ending.abort();
-  await ended;
   await topic.close();
 });
 
@@ -143,13 +139,10 @@ test('an append does not hide that the topic cannot be read', async () => {
     tokens: ['token-of-sixteen-bytes'],
     onReachabilityChange: (reachable, error) => changes.push(error?.message ?? reachable),
   });
-  const ending = new AbortController();
-  const ended = topic.follow({ from: 0, signal: ending.signal, onBatch: () => undefined });
+  topic.follower({ from: 0, onBatch: () => undefined, onFault }).start();
   await until(() => changes.length === 1);
   for (let n = 0; n < 3; n++) await topic.append(Buffer.from('a'));
   expect(changes).toEqual(['no right to read']);
   expect(topic.reachable).toBe(false);
-  ending.abort();
-  await ended;
   await topic.close();
 });

@@ -4,47 +4,34 @@
  * Everything read is hostile: only records of a bounded size with the HMAC of the gateway token are delivered.
  * It opens when first used, and again after a fault that the open log does not survive; no call blocks the event loop.
  */
-import { setMaxListeners } from 'node:events';
 import { type LimitTopicName, limitRecordBytesMax, limitTopicKeepSeconds } from '../../schemas/limits.ts';
-import { Backoff } from '../runtime/retry.ts';
 import {
   AppendUnknown,
-  type LogBatch,
+  type LogRecord,
   LogReplaced,
   LogTruncated,
   LogUnavailable,
-  type TimedLog,
 } from './core/control-log.ts';
+import { Follower } from './core/follower.ts';
 import { addRefused, macRefusalOf, RecordMac, type RefusedRecords } from './core/record-mac.ts';
 import { openLog } from './open-log.ts';
+import { type OpenTopic, ReopenedLog } from './reopened-log.ts';
 
-const retryMsMin = 20;
-const retryMsMax = 2000;
 /** A batch of so many records is the work of a reader that is behind, which does not rest. */
 const behindRecords = 200;
 
-export interface LimitRecord {
-  readonly offset: number;
-  readonly value: Buffer;
-  /** As of LogRecord. */
-  readonly atMs?: number;
-}
-
 export interface LimitBatch {
-  /** May be empty. */
-  readonly records: readonly LimitRecord[];
+  readonly records: readonly LogRecord[];
   /** Records without a valid HMAC, or larger than allowed. */
   readonly rejected: number;
-  /** The position to continue at. */
-  readonly nextOffset: number;
 }
 
 export interface FollowTopicOptions {
   /** A position, or a time (ms since 1970) from which on records are read. */
   readonly from: number | { readonly atMs: number };
-  readonly signal: AbortSignal;
-  /** Called in the order of the topic. What it throws ends `follow`. */
+  /** Called in the order of the topic. What it throws ends the follower. */
   readonly onBatch: (batch: LimitBatch) => void;
+  readonly onFault: (error: Error) => void;
   /** Called after a batch that is not large; the next is read once this resolves, so that one read takes all that arrived meanwhile. */
   readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
   /** The topic was replaced or lost its end: it is read from its beginning, and what was published before may be gone. */
@@ -53,8 +40,7 @@ export interface FollowTopicOptions {
 
 export interface LimitTopicOptions {
   readonly topic: LimitTopicName;
-  /** `mustExist` after the first time: a folder or topic that was moved away is not made again in its place. */
-  readonly open: (mustExist: boolean) => Promise<TimedLog>;
+  readonly open: OpenTopic;
   /** The first signs, all are accepted. */
   readonly tokens: readonly [string, ...string[]];
   /** Called when the topic cannot be read or written, with the reason and the next step where there is one, and when it can again. */
@@ -66,11 +52,9 @@ export class LimitTopic {
   refused: RefusedRecords | undefined;
   readonly #options: LimitTopicOptions;
   readonly #mac: RecordMac;
-  readonly #closing = new AbortController();
-  #log: Promise<TimedLog> | undefined;
-  #wasOpen = false;
-  /** How often the open log was found replaced. */
-  #replacements = 0;
+  readonly #log: ReopenedLog;
+  readonly #followers: Follower[] = [];
+  #isClosed = false;
   /** Of the last call, and of the last attempt to read. */
   readonly #failing = new Set<'calls' | 'reading'>();
 
@@ -78,7 +62,7 @@ export class LimitTopic {
     this.name = options.topic;
     this.#options = options;
     this.#mac = new RecordMac(options.topic, ...options.tokens);
-    setMaxListeners(0, this.#closing.signal);
+    this.#log = new ReopenedLog(options.open);
   }
 
   /** False from a failed call on until one succeeds, and while the topic cannot be read, whatever is appended. */
@@ -90,98 +74,61 @@ export class LimitTopic {
   append(value: Uint8Array): Promise<number> {
     if (value.length > limitRecordBytesMax)
       return Promise.reject(new Error(`a record of ${this.name} has ${value.length} bytes`));
-    return this.#call((log) => log.append(value, this.#mac.of(value)));
+    return this.#noted(this.#log.append(value, this.#mac.of(value)));
   }
 
   /** The position after the last record. Rejects with LogUnavailable. */
   end(): Promise<number> {
-    return this.#call((log) => log.end());
+    return this.#noted(this.#log.end());
   }
 
-  /** Reads until the signal aborts or the topic is closed, and retries every fault of the log without end. */
-  async follow({ from, signal, onBatch, rest, onRestart }: FollowTopicOptions): Promise<void> {
-    const ending = AbortSignal.any([signal, this.#closing.signal]);
-    const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
-    let next = from;
-    let replacements = this.#replacements;
-    while (!ending.aborted) {
-      if (replacements !== this.#replacements) {
-        replacements = this.#replacements;
-        next = 0;
-        onRestart?.();
-      }
-      const opened = this.#opened();
-      try {
-        const log = await opened;
-        if (typeof next !== 'number') next = await log.offsetAt(next.atMs);
-        const onRead = () => this.#succeeded('reading');
-        for await (const batch of log.tail({ from: next, signal: ending, onRead })) {
-          backoff.reset();
-          next = batch.nextOffset;
-          onBatch(this.#accepted(batch));
-          await restAfter(batch, rest, ending);
-        }
-      } catch (error) {
-        if (ending.aborted) return;
-        await this.#onFault('reading', error, opened);
-        if (error instanceof LogTruncated) this.#replacements++;
-      }
-      await backoff.pause(ending);
-    }
+  /** Its `start` begins to read. It retries every fault of the log without end, and ends with the topic. */
+  follower({ from, onBatch, onFault, rest, onRestart }: FollowTopicOptions): Follower {
+    const follower: Follower = new Follower({
+      log: this.#log,
+      ...(typeof from === 'number'
+        ? { from }
+        : { begin: async (position) => position ?? (await this.#log.offsetAt(from.atMs)) }),
+      fold: (records) => {
+        onBatch(this.#accepted(records));
+        return records.length;
+      },
+      rest: (records) => (records < behindRecords ? rest?.(follower.signal) : undefined),
+      ...(onRestart && { onRestart }),
+      isFatal: (error) => !isLogFault(error),
+      onFault,
+      isReachedByReading: true,
+      onReachabilityChange: (reachable, error) =>
+        reachable || error === undefined ? this.#succeeded('reading') : this.#failed('reading', error),
+    });
+    this.#followers.push(follower);
+    return follower;
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
-    await (await this.#log?.catch(() => undefined))?.close();
+    this.#isClosed = true;
+    await Promise.all([...this.#followers.map((follower) => follower.stop()), this.#log.close()]);
   }
 
-  #accepted({ records, nextOffset }: LogBatch): LimitBatch {
-    const accepted = records.filter((record) => {
+  #accepted(read: readonly LogRecord[]): LimitBatch {
+    const records = read.filter((record) => {
       const counts =
         record.value.length <= limitRecordBytesMax && macRefusalOf(record, this.#mac) === undefined;
       if (!counts) this.refused = addRefused(this.refused, record.offset);
       return counts;
     });
-    return { records: accepted, rejected: records.length - accepted.length, nextOffset };
+    return { records, rejected: read.length - records.length };
   }
 
-  async #call<Result>(call: (log: TimedLog) => Promise<Result>): Promise<Result> {
-    const opened = this.#opened();
+  async #noted<Result>(call: Promise<Result>): Promise<Result> {
     try {
-      const result = await call(await opened);
+      const result = await call;
       this.#succeeded('calls');
       return result;
     } catch (error) {
-      await this.#onFault('calls', error, opened);
-      throw error instanceof LogReplaced ? new LogUnavailable(error.message, { cause: error }) : error;
+      if (isLogFault(error) && !this.#isClosed) this.#failed('calls', error);
+      throw error;
     }
-  }
-
-  #opened(): Promise<TimedLog> {
-    if (this.#closing.signal.aborted)
-      return Promise.reject(new LogUnavailable(`${this.name}: the topic is closed`));
-    if (this.#log !== undefined) return this.#log;
-    const opening = this.#options.open(this.#wasOpen);
-    this.#log = opening;
-    opening.then(
-      () => {
-        this.#wasOpen = true;
-      },
-      () => {
-        if (this.#log === opening) this.#log = undefined;
-      },
-    );
-    return opening;
-  }
-
-  /** Rethrows what is no fault of the log. */
-  async #onFault(what: 'calls' | 'reading', error: unknown, opened: Promise<TimedLog>): Promise<void> {
-    if (!isLogFault(error)) throw error;
-    if (!this.#closing.signal.aborted) this.#failed(what, error);
-    if (!(error instanceof LogReplaced) || this.#log !== opened) return;
-    this.#log = undefined;
-    this.#replacements++;
-    await (await opened).close();
   }
 
   #succeeded(what: 'calls' | 'reading'): void {
@@ -192,14 +139,6 @@ export class LimitTopic {
     if (this.reachable) this.#options.onReachabilityChange?.(false, error);
     this.#failing.add(what);
   }
-}
-
-async function restAfter(
-  { records }: LogBatch,
-  rest: FollowTopicOptions['rest'],
-  signal: AbortSignal,
-): Promise<void> {
-  if (records.length < behindRecords) await rest?.(signal);
 }
 
 function isLogFault(error: unknown): error is Error {

@@ -5,9 +5,10 @@
  * log, a fold that must halt, a file that cannot be written. `fault` is then the reason, and freshness runs out.
  */
 import type { Commit } from '../../schemas/commit.ts';
-import { type ControlLog, type LogBatch, LogUnavailable } from '../log/core/control-log.ts';
+import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
+import { Follower } from '../log/core/follower.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
-import { Backoff, sleep } from '../runtime/retry.ts';
+import { sleep } from '../runtime/retry.ts';
 import { Waiters } from '../runtime/waiters.ts';
 import { Freshness } from './freshness.ts';
 import { checkIdentity, checkTrust } from './log-identity.ts';
@@ -15,8 +16,6 @@ import type { Snapshot } from './snapshot.ts';
 
 /** The longest the fold may hold the event loop in one go. */
 const sliceBudgetMs = 5;
-const retryMsMin = 50;
-const retryMsMax = 1000;
 const probeIntervalMsDefault = 2000;
 /** The interval until the first proof, and while the request fails: recovery must be noticed soon. */
 const probeRetryMs = 100;
@@ -49,34 +48,37 @@ export class Replicator {
   readonly freshness: Freshness;
   readonly #options: ReplicatorOptions;
   readonly #probeIntervalMs: number;
-  readonly #stop = new AbortController();
-  /** Of moves of the position, and of the end of it. */
-  readonly #waiters = new Waiters();
+  readonly #follower: Follower;
   /** Of attempts to prove freshness that ended. */
   readonly #attempts = new Waiters();
   /** Of calls that ask for one. */
   readonly #asked = new Waiters();
-  #readOffset: number;
   #endOffset = 0;
-  #running: Promise<void> | undefined;
   #probing: Promise<void> | undefined;
-  #fault: Error | undefined;
-  #reachable = true;
 
   constructor(options: ReplicatorOptions) {
+    const { snapshot, log, onFault, onReachabilityChange } = options;
     this.#options = options;
     this.#probeIntervalMs = options.probeIntervalMs ?? probeIntervalMsDefault;
     this.freshness = options.freshness ?? new Freshness();
-    options.snapshot.rewind();
-    this.#readOffset = options.snapshot.nextOffset;
+    snapshot.rewind();
+    this.#follower = new Follower({
+      log,
+      from: snapshot.nextOffset,
+      begin: () => this.#check(),
+      fold: (records) => this.#fold(records),
+      isFatal: (error) => !(error instanceof LogUnavailable),
+      ...(onFault && { onFault }),
+      ...(onReachabilityChange && { onReachabilityChange }),
+    });
   }
 
   /** Why it stopped for good. */
   get fault(): Error | undefined {
-    return this.#fault;
+    return this.#follower.fault;
   }
   get reachable(): boolean {
-    return this.#reachable;
+    return this.#follower.failing === undefined;
   }
   /** End of the log when it was last requested; 0 before. */
   get endOffset(): number {
@@ -85,38 +87,27 @@ export class Replicator {
 
   /** Starts tailing and probing; returns at once. */
   start(): void {
-    this.#running = this.#run();
+    this.#follower.start();
     this.#probing = this.#probe();
   }
 
   /** Resolves once all that the log contained at the call is folded. Rejects on a fault, once stopped, or with LogUnavailable at the deadline. */
   async caughtUp(timeoutMs: number): Promise<void> {
-    const until = performance.now() + timeoutMs;
+    const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
-    while (this.#readOffset < end) {
-      this.#checkRunning();
-      const left = until - performance.now();
-      if (left <= 0)
-        throw new LogUnavailable(`folded to offset ${this.#readOffset} of ${end} within ${timeoutMs} ms`);
-      await this.#waiters.next(Math.min(left, 250));
-    }
-    if (this.#fault) throw this.#fault;
+    if (!(await this.#isRead(end, untilMs - performance.now())))
+      throw new LogUnavailable(
+        `folded to offset ${this.#follower.position} of ${end} within ${timeoutMs} ms`,
+      );
+    if (this.fault) throw this.fault;
   }
 
   /**
    * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, and with the reason of
    * `client`, because a `false` that comes at once makes a busy loop of every loop that waits here.
    */
-  async reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
-    const until = performance.now() + timeoutMs;
-    while (this.#options.snapshot.seq < seq) {
-      this.#checkRunning();
-      client?.throwIfAborted();
-      const left = until - performance.now();
-      if (left <= 0) return false;
-      await this.#waiters.next(left, client);
-    }
-    return true;
+  reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
+    return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
   /**
@@ -125,7 +116,7 @@ export class Replicator {
    */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
-    while (this.freshness.isFencedByWallClock && this.#reachable && !this.#stop.signal.aborted) {
+    while (this.freshness.isFencedByWallClock && this.reachable && !this.#follower.signal.aborted) {
       const left = until - performance.now();
       if (left <= 0) return;
       this.#asked.wake();
@@ -134,78 +125,51 @@ export class Replicator {
   }
 
   async stop(): Promise<void> {
-    this.#stop.abort();
-    this.#waiters.wake();
+    const stopped = this.#follower.stop();
     this.#attempts.wake();
-    await Promise.allSettled([this.#running, this.#probing]);
+    await Promise.all([stopped, this.#probing]);
   }
 
-  async #run(): Promise<void> {
+  /** Is this the log that was folded, and one to be trusted? */
+  async #check(): Promise<number> {
     const { snapshot, log, trusted } = this.#options;
-    const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
-    while (!this.#stop.signal.aborted) {
-      try {
-        await checkIdentity(log, snapshot);
-        if (trusted) await checkTrust(log, snapshot, trusted);
-        await this.#follow(() => backoff.reset());
-      } catch (error) {
-        if (this.#stop.signal.aborted) return;
-        if (!(error instanceof LogUnavailable)) return this.#fail(error);
-        this.#setReachable(false, error);
-        await backoff.pause(this.#stop.signal);
-      }
-    }
+    await checkIdentity(log, snapshot);
+    if (trusted) await checkTrust(log, snapshot, trusted);
+    return this.#follower.position;
   }
 
-  /** Tails until the log ends the tail, which it does only on an error. */
-  async #follow(onBatch: () => void): Promise<void> {
-    const { snapshot, log } = this.#options;
-    for await (const batch of log.tail({ from: this.#readOffset, signal: this.#stop.signal })) {
-      onBatch();
-      this.#setReachable(true);
-      await this.#fold(batch);
-      if (snapshot.halt)
-        throw new FoldHalted(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
-    }
-    throw new LogUnavailable('the log ended its tail');
-  }
-
-  async #fold(batch: LogBatch): Promise<void> {
+  #fold(records: readonly LogRecord[]): number {
     const { snapshot, trusted, onCommits } = this.#options;
-    let rest = batch.records;
-    if (snapshot.seq === 0) trusted?.checkBeginning(rest);
-    while (rest.length > 0 && !this.#stop.signal.aborted) {
-      const beganMs = performance.now();
-      const { consumed, accepted } = snapshot.apply(rest, sliceBudgetMs);
-      const seconds = (performance.now() - beganMs) / 1000;
-      rest = rest.slice(consumed);
-      this.#readOffset = snapshot.nextOffset;
-      if (accepted.length > 0) onCommits?.(accepted, seconds);
-      this.#waiters.wake();
-      if (snapshot.halt) return;
-      // After the last slice too: a tail with a long backlog yields its next batch in the same turn.
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    if (rest.length === 0) this.#readOffset = Math.max(this.#readOffset, batch.nextOffset);
-    this.#waiters.wake();
+    if (snapshot.seq === 0) trusted?.checkBeginning(records);
+    const beganMs = performance.now();
+    const { consumed, accepted } = snapshot.apply(records, sliceBudgetMs);
+    const seconds = (performance.now() - beganMs) / 1000;
+    if (accepted.length > 0) onCommits?.(accepted, seconds);
+    if (snapshot.halt)
+      throw new FoldHalted(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
+    return consumed;
+  }
+
+  #isRead(end: number, timeoutMs: number): Promise<boolean> {
+    return this.#follower.until(() => this.#follower.position >= end, timeoutMs);
   }
 
   async #probe(): Promise<void> {
-    while (!this.#stop.signal.aborted && !this.#fault) {
+    while (!this.#follower.signal.aborted) {
       let isAway = false;
       const asked = this.#asked.changes;
       try {
         await this.#prove();
       } catch (error) {
-        if (!(error instanceof LogUnavailable)) return this.#fail(error);
-        this.#setReachable(false, error);
+        if (!(error instanceof LogUnavailable)) return this.#follower.fail(error);
+        this.#follower.setUnreachable(error);
         isAway = true;
       }
       this.#attempts.wake();
       const restMs = this.#probeIntervalMs - probeRetryMs;
-      await sleep(restMs < 0 ? this.#probeIntervalMs : probeRetryMs, this.#stop.signal);
+      await sleep(restMs < 0 ? this.#probeIntervalMs : probeRetryMs, this.#follower.signal);
       const isSoon = isAway || !this.freshness.proven || this.#asked.changes !== asked;
-      if (!isSoon && restMs > 0) await this.#asked.next(restMs, this.#stop.signal);
+      if (!isSoon && restMs > 0) await this.#asked.next(restMs, this.#follower.signal);
     }
   }
 
@@ -213,37 +177,15 @@ export class Replicator {
   async #prove(): Promise<void> {
     const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();
-    const readBefore = this.#readOffset;
+    const readBefore = this.#follower.position;
     const end = await log.end();
     this.#endOffset = end;
     // A log that ends before the offset that was read is not the one that was read: its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
-    const until = performance.now() + this.#probeIntervalMs;
-    while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
-      await this.#waiters.next(until - performance.now());
-    if (this.#readOffset < end || this.#fault || snapshot.halt) return;
+    const isRead = await this.#isRead(end, this.#probeIntervalMs).catch(() => false);
+    if (!isRead || this.fault || snapshot.halt) return;
     // An idle log yields no batch that would show that it is reachable.
-    this.#setReachable(true);
+    this.#follower.setReachable();
     if (mayProve()) this.freshness.prove(moment);
-  }
-
-  /** Throws the fault; LogUnavailable once stopped. */
-  #checkRunning(): void {
-    if (this.#fault) throw this.#fault;
-    if (this.#stop.signal.aborted) throw new LogUnavailable('the log is no longer followed here');
-  }
-
-  #setReachable(reachable: boolean, error?: Error): void {
-    if (reachable === this.#reachable) return;
-    this.#reachable = reachable;
-    this.#options.onReachabilityChange?.(reachable, error);
-  }
-
-  #fail(error: unknown): void {
-    if (this.#fault) return;
-    this.#fault = error instanceof Error ? error : new Error(String(error));
-    this.#stop.abort();
-    this.#waiters.wake();
-    this.#options.onFault?.(this.#fault);
   }
 }

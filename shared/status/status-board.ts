@@ -10,11 +10,11 @@ import {
   statusBytesMax,
   statusRecordSchema,
 } from '../../schemas/status.ts';
-import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
+import { type FollowedLog, Follower } from '../log/core/follower.ts';
 import { addRefused, type RefusedRecords } from '../log/core/record-mac.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
-import { Backoff, sleep } from '../runtime/retry.ts';
-import { Waiters } from '../runtime/waiters.ts';
+import { sleep } from '../runtime/retry.ts';
 import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
 import { KnownHeads } from './known-heads.ts';
 import type { StatusMac } from './status-mac.ts';
@@ -42,7 +42,7 @@ export interface HeadView {
 }
 
 export interface BoardOptions {
-  readonly log: ControlLog;
+  readonly log: FollowedLog;
   readonly mac: StatusMac;
   readonly logger: { warn(fields: object, text: string): void };
   /** Called for each memory record of another replica; `ended`: those of its gateways that have ended here. */
@@ -55,20 +55,12 @@ export class StatusBoard {
   readonly ignored: RateLimitedLine;
   refused: RefusedRecords | undefined;
   readonly #options: BoardOptions;
-  readonly #stop = new AbortController();
+  readonly #follower: Follower;
   readonly #digests = new Map<number, string>();
   readonly #heads = new KnownHeads();
-  readonly #waiters = new Waiters();
-  #running: Promise<unknown> | undefined;
-  /** The next offset to read. */
-  #from = 0;
-  /** How often reading restarted at the beginning of a topic that replaced another. */
-  #restarts = 0;
+  #completing: Promise<void> | undefined;
   /** The topic was read up to its end at this moment; undefined until it was read to its end once. */
   #currentMs: number | undefined;
-  #fault: string | undefined;
-  /** Why the topic cannot be read. */
-  #readFault: string | undefined;
 
   constructor(options: BoardOptions) {
     this.#options = options;
@@ -78,17 +70,27 @@ export class StatusBoard {
         'status records were ignored: they have no MAC of the gateway token, or are of another version',
       ),
     );
+    this.#follower = new Follower({
+      log: options.log,
+      from: 0,
+      fold: (records) => {
+        for (const record of records) this.#apply(record);
+        return records.length;
+      },
+      isReachedByReading: true,
+      onReachabilityChange: (reachable, error) =>
+        options.logger.warn({ reachable, reason: error?.message }, 'status topic'),
+    });
   }
 
   start(): void {
-    this.#running = Promise.all([this.#run(), this.#becomeComplete()]);
+    this.#follower.start();
+    this.#completing = this.#becomeComplete();
   }
 
   async stop(): Promise<void> {
-    this.#stop.abort();
-    this.#waiters.wake();
     this.ignored.close();
-    await this.#running;
+    await Promise.all([this.#follower.stop(), this.#completing]);
   }
 
   /** Adds this process's digest at a position, to compare the reported ones with. */
@@ -107,7 +109,7 @@ export class StatusBoard {
 
   /** Why the topic cannot be read, or why the last request for its end failed. */
   get fault(): string | undefined {
-    return this.#readFault ?? this.#fault;
+    return this.#follower.failing?.message ?? this.#follower.endFault;
   }
 
   /** The last report of each gateway that confirmations wait for, by name; two of one name are two. */
@@ -173,86 +175,20 @@ export class StatusBoard {
   /** Resolves true once the topic has been read up to its present end, false at the deadline. */
   async readToEnd(timeoutMs: number): Promise<boolean> {
     const beganMs = performance.now();
-    const untilMs = beganMs + timeoutMs;
-    let end: number | undefined;
-    let restarts = this.#restarts;
-    while (!this.#stop.signal.aborted) {
-      // The end of a replaced topic does not apply to the one in its place.
-      if (restarts !== this.#restarts) end = undefined;
-      restarts = this.#restarts;
-      end ??= await this.#end(untilMs - performance.now());
-      if (end !== undefined && this.#from >= end) {
-        this.#currentMs = Math.max(beganMs, this.#currentMs ?? beganMs);
-        return true;
-      }
-      const leftMs = untilMs - performance.now();
-      if (leftMs <= 0) return false;
-      await this.changed(Math.min(100, leftMs));
-    }
-    return false;
+    // Once stopped it is not read any more.
+    const isRead = await this.#follower.caughtUp(timeoutMs).catch(() => false);
+    if (isRead) this.#currentMs = Math.max(beganMs, this.#currentMs ?? beganMs);
+    return isRead;
   }
 
   /** Resolves at the next records, or after `timeoutMs`. */
   changed(timeoutMs: number): Promise<void> {
-    return this.#waiters.next(timeoutMs);
-  }
-
-  async #end(timeoutMs: number): Promise<number | undefined> {
-    let timer: NodeJS.Timeout | undefined;
-    const timedOut = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), Math.max(timeoutMs, 1));
-    });
-    try {
-      return await Promise.race([this.#requestEnd(), timedOut]);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  async #requestEnd(): Promise<number | undefined> {
-    try {
-      const end = await this.#options.log.end();
-      this.#fault = undefined;
-      return end;
-    } catch (error) {
-      this.#fault = error instanceof Error ? error.message : String(error);
-      return undefined;
-    }
-  }
-
-  async #run(): Promise<void> {
-    const { log } = this.#options;
-    const { signal } = this.#stop;
-    const onRead = () => this.#setReadFault(undefined);
-    const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
-    while (!this.#stop.signal.aborted) {
-      try {
-        for await (const batch of log.tail({ from: this.#from, signal, onRead })) {
-          for (const record of batch.records) this.#apply(record);
-          this.#from = batch.nextOffset;
-          backoff.reset();
-          this.#waiters.wake();
-        }
-      } catch (error) {
-        this.#setReadFault(error instanceof Error ? error.message : String(error));
-        // A replaced or truncated topic is read from its beginning: a known report changes nothing.
-        if (!(error instanceof LogUnavailable)) {
-          this.#from = 0;
-          this.#restarts++;
-        }
-      }
-      await backoff.pause(this.#stop.signal);
-    }
-  }
-
-  #setReadFault(reason: string | undefined): void {
-    const changed = (reason === undefined) !== (this.#readFault === undefined);
-    this.#readFault = reason;
-    if (changed) this.#options.logger.warn({ reachable: reason === undefined, reason }, 'status topic');
+    return this.#follower.changed(timeoutMs);
   }
 
   async #becomeComplete(): Promise<void> {
-    while (!this.#stop.signal.aborted && !(await this.readToEnd(10_000))) await sleep(100, this.#stop.signal);
+    const { signal } = this.#follower;
+    while (!signal.aborted && !(await this.readToEnd(10_000))) await sleep(100, signal);
   }
 
   #apply(record: LogRecord): void {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { boardOn, publish, reportOf } from '../../test/support/status-reports.ts';
-import { type ControlLog, LogTruncated, LogUnavailable } from '../log/core/control-log.ts';
+import type { ControlLog } from '../log/core/control-log.ts';
 import type { StatusBoard } from './status-board.ts';
 import { openStatusLog } from './status-log.ts';
 
@@ -37,19 +37,6 @@ async function replace(...names: string[]): Promise<void> {
   for (const name of names) await publish(other, reportOf({ name }));
   await other.close();
 }
-
-test('an end is never that of another topic than the one that is read', async () => {
-  const reading = log.tail({ from: 0 })[Symbol.asyncIterator]();
-  expect((await reading.next()).value.nextOffset).toBe(5);
-  await replace('edge-2');
-  for (let n = 0; n < 5; n++) await expect(log.end()).rejects.toThrow(LogUnavailable);
-  await reading.return?.();
-  await expect(log.tail({ from: 5 })[Symbol.asyncIterator]().next()).rejects.toThrow(LogTruncated);
-  const again = log.tail({ from: 0 })[Symbol.asyncIterator]();
-  expect((await again.next()).value.nextOffset).toBe(1);
-  expect(await log.end()).toBe(1);
-  await again.return?.();
-});
 
 test('a board whose topic was replaced has read the new one to its end before it reports that', async () => {
   board = await boardOn(log);

@@ -1,11 +1,12 @@
 /** Where the usage log is. Apart from its fold, which a gateway never loads. */
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
-import type { ControlLog } from '../log/core/control-log.ts';
+import type { TimedLog } from '../log/core/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
 
 export interface UsageLogAddress {
   readonly partitions: number;
-  readonly open: (partition: number) => Promise<ControlLog>;
+  /** Opens one partition. A log whose first records were removed must begin at the first one kept. */
+  readonly open: (partition: number) => Promise<TimedLog>;
 }
 
 /** The usage log at the address of the control log. Throws LogUrlInvalid. */

@@ -19,12 +19,10 @@ export function limitTopicContract(name: string, makeRig: () => Promise<LimitTop
   describe(`${name} as a limit topic`, () => {
     let rig: LimitTopicRig;
     const clients: LimitTopic[] = [];
-    const stop: AbortController[] = [];
     beforeEach(async () => {
       rig = await makeRig();
     });
     afterEach(async () => {
-      for (const each of stop.splice(0)) each.abort();
       for (const client of clients.splice(0)) await client.close();
       await rig.dispose();
     });
@@ -38,19 +36,17 @@ export function limitTopicContract(name: string, makeRig: () => Promise<LimitTop
 
     /** What a follower reads, as text; `restarts` counts how often it began again. */
     function follow(topic: LimitTopic, from: number | { readonly atMs: number } = 0) {
-      const ending = new AbortController();
-      stop.push(ending);
-      const seen = { texts: [] as string[], rejected: 0, restarts: 0, next: -1 };
-      const onBatch = ({ records, rejected, nextOffset }: LimitBatch) => {
+      const seen = { texts: [] as string[], rejected: 0, restarts: 0 };
+      const onBatch = ({ records, rejected }: LimitBatch) => {
         seen.texts.push(...records.map(({ value }) => value.toString()));
         seen.rejected += rejected;
-        seen.next = nextOffset;
       };
       const onRestart = () => {
         seen.restarts++;
       };
-      const ended = topic.follow({ from, signal: ending.signal, onBatch, onRestart });
-      return { seen, ended, stop: () => ending.abort() };
+      const follower = topic.follower({ from, onBatch, onRestart, onFault: () => undefined });
+      follower.start();
+      return { seen, follower };
     }
 
     test('records are read by all in the order of the topic, from a position on', async () => {
@@ -64,7 +60,7 @@ export function limitTopicContract(name: string, makeRig: () => Promise<LimitTop
       await until(() => all.seen.texts.length === 4 && later.seen.texts.length === 3);
       expect(all.seen.texts).toEqual(['a', 'b', 'c', 'd']);
       expect(later.seen.texts).toEqual(['b', 'c', 'd']);
-      expect(all.seen.next).toBe(await writer.end());
+      expect(all.follower.position).toBe(await writer.end());
     });
 
     test('a time in the past reads what was appended since then, one in the future only what comes', async () => {
@@ -120,13 +116,12 @@ export function limitTopicContract(name: string, makeRig: () => Promise<LimitTop
       expect(seen.texts.slice(0, 3)).toEqual(['a', 'b', 'c']);
     });
 
-    test('a follower ends at its signal, and when the topic is closed', async () => {
+    test('a follower ends when it is stopped, and when the topic is closed', async () => {
       const topic = client();
       const [one, two] = [follow(topic), follow(topic)];
-      one.stop();
-      await one.ended;
+      await one.follower.stop();
       await topic.close();
-      await two.ended;
+      expect(two.follower.signal.aborted).toBe(true);
       await expect(topic.append(Buffer.from('x'))).rejects.toThrow('closed');
     });
   });

@@ -1,0 +1,107 @@
+/** What every follower of a log does, whichever fold it has. */
+import { afterEach, expect, test } from 'vitest';
+import { MemoryLog, MemoryTopic } from '../../../test/support/memory-log.ts';
+import { howItWaits } from '../../../test/support/turns.ts';
+import { until } from '../../../test/support/until.ts';
+import { ReopenedLog } from '../reopened-log.ts';
+import { LogUnavailable } from './control-log.ts';
+import { Follower, type FollowerOptions } from './follower.ts';
+
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+/** A follower that folds one record at a time, and what it folded. */
+function followed(topic: MemoryTopic, options: Partial<FollowerOptions> = {}) {
+  const log = new ReopenedLog(async () => new MemoryLog(topic));
+  const texts: string[] = [];
+  const reached: boolean[] = [];
+  const follower = new Follower({
+    log,
+    from: 0,
+    fold: ([record]) => texts.push(String(record?.value)) && 1,
+    onReachabilityChange: (reachable) => reached.push(reachable),
+    ...options,
+  });
+  follower.start();
+  stops.push(
+    () => follower.stop(),
+    () => log.close(),
+  );
+  return { follower, log, texts, reached };
+}
+
+function topicOf(...texts: string[]): MemoryTopic {
+  const topic = new MemoryTopic();
+  for (const text of texts) topic.add(Buffer.from(text));
+  return topic;
+}
+
+test('records are folded in slices, and a slice that fails is folded again, never one before it', async () => {
+  const texts: string[] = [];
+  let failures = 2;
+  const { follower, reached } = followed(topicOf('a', 'b', 'c'), {
+    fold: ([record]) => {
+      if (String(record?.value) === 'b' && failures-- > 0) throw new Error('the disk is full');
+      return texts.push(String(record?.value)) && 1;
+    },
+  });
+  expect(await follower.caughtUp(10_000)).toBe(true);
+  expect([texts, follower.position]).toEqual([['a', 'b', 'c'], 3]);
+  expect(reached).toEqual([false, true]);
+});
+
+test.each<[string, (topic: MemoryTopic) => void]>([
+  ['cut off', (topic) => topic.truncate(1)],
+  ['replaced', (topic) => topic.replace()],
+])('a log that was %s is read from its beginning, and its old end does not count', async (_, harm) => {
+  const topic = topicOf('a', 'b', 'c');
+  let restarts = 0;
+  const { follower, log, texts } = followed(topic, { onRestart: () => void restarts++ });
+  await follower.caughtUp(5000);
+  const caughtUp = follower.caughtUp(5000);
+  harm(topic);
+  await log.end().catch(() => undefined);
+  await until(() => restarts === 1);
+  topic.add(Buffer.from('z'));
+  await caughtUp;
+  expect(await follower.caughtUp(5000)).toBe(true);
+  expect([restarts, texts.at(-1), follower.position]).toEqual([1, 'z', topic.end]);
+});
+
+test('the end of a log that another call found replaced is none of the log that is read', async () => {
+  const topic = topicOf('a', 'b', 'c');
+  const { follower, log, texts } = followed(topic);
+  await follower.caughtUp(5000);
+  topic.replace();
+  topic.add(Buffer.from('z'));
+  await expect(log.append(Buffer.from('x'))).rejects.toThrow(LogUnavailable);
+  expect(await log.end()).toBe(1);
+  expect(await follower.caughtUp(5000)).toBe(true);
+  expect(texts).toEqual(['a', 'b', 'c', 'z']);
+});
+
+test('a fatal error ends it for good, and all waits with it', async () => {
+  const faults: Error[] = [];
+  const { follower } = followed(topicOf('a'), {
+    fold: () => {
+      throw new Error('damaged');
+    },
+    isFatal: ({ message }: Error) => message === 'damaged',
+    onFault: (error) => faults.push(error),
+  } as Partial<FollowerOptions>);
+  await expect(follower.caughtUp(5000)).rejects.toThrow('damaged');
+  expect(faults).toEqual([follower.fault]);
+  expect(await howItWaits(() => follower.until(() => false, 20))).toBe('threw');
+});
+
+test('an end that never comes is waited for until the deadline, and stopping ends a wait', async () => {
+  const log = Object.assign(new MemoryLog(topicOf('a')), { end: () => new Promise<never>(() => {}) });
+  const { follower } = followed(new MemoryTopic(), { log });
+  expect(await follower.caughtUp(20)).toBe(false);
+  expect(await howItWaits(() => follower.until(() => false, 20))).toBe('waited');
+  const waiting = follower.until(() => false, 60_000);
+  await Promise.all([expect(waiting).rejects.toThrow(LogUnavailable), follower.stop()]);
+  expect(await howItWaits(() => follower.caughtUp(5000))).toBe('threw');
+});

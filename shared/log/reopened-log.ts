@@ -1,0 +1,109 @@
+/**
+ * A log that opens when first used, and again where it was replaced under its name. The calls that notice it reject with
+ * LogUnavailable; its reader gets LogReplaced, and reads what is in its place from the beginning.
+ */
+import {
+  type LogBatch,
+  LogReplaced,
+  LogUnavailable,
+  type TailOptions,
+  type TimedLog,
+} from './core/control-log.ts';
+
+/** `mustExist` after the first time: a folder or topic that was moved away is not made again in its place. */
+export type OpenTopic = (mustExist: boolean) => Promise<TimedLog>;
+
+export class ReopenedLog implements TimedLog {
+  readonly #open: OpenTopic;
+  #log: Promise<TimedLog> | undefined;
+  #wasOpen = false;
+  #reopening: Promise<void> | undefined;
+  #isClosed = false;
+  #replacements = 0;
+
+  constructor(open: OpenTopic) {
+    this.#open = open;
+  }
+
+  /** How often the open log was found replaced. */
+  get replacements(): number {
+    return this.#replacements;
+  }
+
+  append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
+    return this.#call((log) => log.append(value, signature));
+  }
+
+  end(): Promise<number> {
+    return this.#call((log) => log.end());
+  }
+
+  offsetAt(atMs: number): Promise<number> {
+    return this.#call((log) => log.offsetAt(atMs));
+  }
+
+  async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
+    const opened = this.opened();
+    try {
+      yield* (await opened).tail(options);
+    } catch (error) {
+      await this.#reopenReplaced(opened, error);
+      throw error;
+    }
+    if (!this.#isClosed && this.#log !== opened)
+      throw new LogReplaced('the log was replaced, and the one in its place is read from its beginning');
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#reopening;
+    await (await this.#log?.catch(() => undefined))?.close();
+  }
+
+  /** Rejects with what opening rejects with; the next call then tries again. */
+  opened(): Promise<TimedLog> {
+    if (this.#isClosed) return Promise.reject(new LogUnavailable('the log is closed'));
+    if (this.#log !== undefined) return this.#log;
+    const opening = this.#open(this.#wasOpen);
+    this.#log = opening;
+    opening.then(
+      () => {
+        this.#wasOpen = true;
+      },
+      () => {
+        if (this.#log === opening) this.#log = undefined;
+      },
+    );
+    return opening;
+  }
+
+  async #call<Result>(call: (log: TimedLog) => Promise<Result>): Promise<Result> {
+    const opened = this.opened();
+    try {
+      return await call(await opened);
+    } catch (error) {
+      await this.#reopenReplaced(opened, error);
+      throw error instanceof LogReplaced ? new LogUnavailable(error.message, { cause: error }) : error;
+    }
+  }
+
+  /** Once for all callers. Where nothing is in its place yet, the next call fails in the same way and tries again. */
+  async #reopenReplaced(opened: Promise<TimedLog>, error: unknown): Promise<void> {
+    if (!(error instanceof LogReplaced) || this.#isClosed) return;
+    if (this.#log === opened) this.#reopening ??= this.#reopen(opened);
+    await this.#reopening;
+  }
+
+  async #reopen(before: Promise<TimedLog>): Promise<void> {
+    try {
+      const log = await this.#open(true);
+      this.#log = Promise.resolve(log);
+      this.#replacements++;
+      await (await before).close();
+    } catch {
+      // The call rejects with the reason for which it was to be opened again.
+    } finally {
+      this.#reopening = undefined;
+    }
+  }
+}
