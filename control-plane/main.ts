@@ -37,7 +37,7 @@ import { gatewayAgent } from './gateways/ask-decisions.ts';
 import { openFleetGauges } from './gateways/fleet-gauges.ts';
 import { openFleetCounters } from './gateways/open-counters.ts';
 import { countedTokens, type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
-import { openHistoryThread } from './history/open-history.ts';
+import { HistoryThread } from './history/open-history.ts';
 import { PastStates } from './history/past.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import type { NodeIntervals } from './nodes/intervals.ts';
@@ -358,12 +358,11 @@ async function listen(
 /** Every past state, on a thread of its own. */
 function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closers: Closers): PastStates {
   const { logUrl, logger } = settings;
-  const history = openHistoryThread({
+  const history = new HistoryThread({
     path: join(settings.dataDir, 'history.db'),
     bytesMax: settings.historyBytesMax,
     logUrl,
     logger,
-    openLog: () => openLog(logUrl, { topic: controlTopic }),
   });
   closers.add(() => history.stop());
   return new PastStates({ present: snapshot, history });

@@ -15,9 +15,7 @@ import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 /** A thread runs built code alone. */
 const builtFile = (name: string): string =>
   new URL(`../../dist/control-plane/history/${name}`, import.meta.url).pathname;
-const { openHistoryThread } = (await import(
-  builtFile('open-history.js')
-)) as typeof import('./open-history.ts');
+const { HistoryThread } = (await import(builtFile('open-history.js'))) as typeof import('./open-history.ts');
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
@@ -31,7 +29,7 @@ test('the thread ends a question that is cancelled, and not only its owner', asy
   const log = await openLog(logUrl, { topic: controlTopic });
   for (const { value } of records) await log.append(value);
   const data: ThreadData = { path: join(dir, 'history.db'), logUrl };
-  const thread = new Worker(builtFile('history-thread.js'), { workerData: data });
+  const thread = new Worker(builtFile('worker-entry.js'), { workerData: data });
   const ended = once(thread, 'exit');
   const send = (message: ToThread): void => thread.postMessage(message);
   closing.push(
@@ -53,12 +51,10 @@ test('a question of a client that leaves ends at once; the same one asked again 
   const logUrl = `sqlite:${join(dir, 'log')}`;
   const log = await openLog(logUrl, { topic: controlTopic });
   for (const { value } of records.slice(0, -1)) await log.append(value);
-  const openSame = () => openLog(logUrl, { topic: controlTopic });
-  const history = openHistoryThread({
+  const history = new HistoryThread({
     path: join(dir, 'history.db'),
     logUrl,
     logger: createLogger('test', 'silent'),
-    openLog: openSame,
   });
   closing.push(
     () => history.stop(),

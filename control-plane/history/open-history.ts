@@ -1,50 +1,35 @@
 /** Starts the history on a thread of its own, and starts it again where the thread ends. */
-import { Worker } from 'node:worker_threads';
-import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { CommandError } from '../core/command-error.ts';
-import { History, type HistoryAccess } from './history.ts';
+import type { HistoryAccess } from './history.ts';
+import { serveHistory } from './history-thread.ts';
 import type { HistoryQueries } from './queries.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
-export interface HistoryThreadSettings extends ThreadData {
+interface HistoryThreadSettings extends ThreadData {
   readonly logger: Logger;
-  /** Where no thread can be started. */
-  openLog(): Promise<ControlLog>;
 }
 
 const restartMs = 1000;
+const stopTimeoutMs = 10_000;
 const heapMegabytes = 512;
-
-export function openHistoryThread(settings: HistoryThreadSettings): HistoryAccess {
-  const { path, bytesMax, logger, openLog } = settings;
-  // Node runs no TypeScript on a thread: from the sources it runs on this one.
-  if (!import.meta.url.endsWith('.ts')) return new HistoryThread(settings);
-  return new History({
-    path,
-    bytesMax,
-    openLog,
-    note: (message, because) => logger.warn({ because }, message),
-  });
-}
 
 interface Waiting {
   resolve(answer: unknown): void;
   reject(error: Error): void;
 }
 
-class HistoryThread implements HistoryAccess {
+export class HistoryThread implements HistoryAccess {
   readonly #settings: HistoryThreadSettings;
   readonly #waiting = new Map<number, Waiting>();
-  #thread: Worker;
-  #ended: Promise<void>;
+  #thread: WorkerThread<ToThread, FromThread>;
   #asked = 0;
   #isStopping = false;
 
   constructor(settings: HistoryThreadSettings) {
     this.#settings = settings;
     this.#thread = this.#start();
-    this.#ended = ended(this.#thread);
   }
 
   async ask<Name extends keyof HistoryQueries>(
@@ -57,12 +42,12 @@ class HistoryThread implements HistoryAccess {
     const cancel = (): void => {
       this.#waiting.get(id)?.reject(client.reason);
       this.#waiting.delete(id);
-      this.#send({ cancel: id });
+      this.#thread.post({ cancel: id });
     };
     client.addEventListener('abort', cancel);
     try {
       const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-      this.#send({ id, name, args });
+      this.#thread.post({ id, name, args });
       return (await answer) as ReturnType<HistoryQueries[Name]>;
     } finally {
       client.removeEventListener('abort', cancel);
@@ -71,24 +56,22 @@ class HistoryThread implements HistoryAccess {
 
   async stop(): Promise<void> {
     this.#isStopping = true;
-    this.#send({ stop: true });
-    await this.#ended;
+    await this.#thread.close({ stop: true }, stopTimeoutMs);
+    await this.#thread.terminate();
   }
 
-  #send(message: ToThread): void {
-    this.#thread.postMessage(message);
-  }
-
-  #start(): Worker {
-    const { path, logUrl, bytesMax, logger } = this.#settings;
+  #start(): WorkerThread<ToThread, FromThread> {
+    const { path, logUrl, bytesMax } = this.#settings;
     const data: ThreadData = { path, logUrl, bytesMax };
-    const thread = new Worker(new URL('./history-thread.js', import.meta.url), {
-      workerData: data,
-      resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
+    const thread = new WorkerThread<ToThread, FromThread>({
+      entry: new URL('./worker-entry.js', import.meta.url),
+      data,
+      limits: { maxOldGenerationSizeMb: heapMegabytes },
+      serve: (port) => serveHistory(port, data),
+      onEvent: (message) => this.#receive(message),
+      isRef: true,
     });
-    thread.on('message', (message: FromThread) => this.#receive(message));
-    thread.on('error', (error) => logger.error({ err: error }, 'the thread of the history failed'));
-    thread.once('exit', () => this.#onExit());
+    void thread.ended.then(({ error }) => this.#onEnd(error));
     return thread;
   }
 
@@ -97,6 +80,7 @@ class HistoryThread implements HistoryAccess {
       this.#settings.logger.warn({ because: message.because }, message.note);
       return;
     }
+    if ('kind' in message) return;
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
     if ('answer' in message) waiting?.resolve(message.answer);
@@ -106,19 +90,14 @@ class HistoryThread implements HistoryAccess {
     }
   }
 
-  #onExit(): void {
+  #onEnd(fault: Error | undefined): void {
+    if (fault) this.#settings.logger.error({ err: fault }, 'the thread of the history failed');
     const error = new CommandError('Busy', 'the history has stopped', { next: 'try again in a few seconds' });
     for (const { reject } of this.#waiting.values()) reject(error);
     this.#waiting.clear();
     if (this.#isStopping) return;
     setTimeout(() => {
-      if (this.#isStopping) return;
-      this.#thread = this.#start();
-      this.#ended = ended(this.#thread);
+      if (!this.#isStopping) this.#thread = this.#start();
     }, restartMs).unref();
   }
-}
-
-function ended(thread: Worker): Promise<void> {
-  return new Promise((resolve) => thread.once('exit', () => resolve()));
 }

@@ -15,6 +15,7 @@ export type ToThread =
   | { readonly id: number; readonly name: keyof HistoryQueries; readonly args: readonly unknown[] };
 
 export type FromThread =
+  | { readonly kind: 'closed' }
   | { readonly note: string; readonly because: string }
   | { readonly id: number; readonly answer: unknown }
   | {

@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
-import { Worker } from 'node:worker_threads';
 import { mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { taskOnThread } from '../../shared/runtime/worker-thread.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 
 export interface CopyPlan {
@@ -28,14 +28,8 @@ export interface CopyFacts {
 
 /** Rejects with the errors of shared/runtime/sqlite.ts, or their names and messages. */
 export function copyOnThread(plan: CopyPlan): Promise<CopyFacts> {
-  // Node runs no TypeScript on a thread: from the sources the copy is made on this one.
-  if (import.meta.url.endsWith('.ts')) return copySnapshot(plan);
-  return new Promise((resolve, reject) => {
-    const thread = new Worker(new URL('./copy-thread.js', import.meta.url), { workerData: plan });
-    thread.once('message', resolve);
-    thread.once('error', reject);
-    thread.once('exit', (code) => reject(new Error(`the thread of the copy ended with ${code}`)));
-  });
+  const entry = new URL('./copy-thread.js', import.meta.url);
+  return taskOnThread({ entry, data: plan, isRef: true, task: () => copySnapshot(plan) }).result;
 }
 
 export async function copySnapshot({ from, to }: CopyPlan): Promise<CopyFacts> {

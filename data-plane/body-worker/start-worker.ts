@@ -2,7 +2,7 @@
  * Starts one body worker, and wraps its messages and its exit. The heap of the worker is bounded, so that no body can
  * exhaust the memory of the process: a worker that reaches the bound exits alone.
  */
-import { MessageChannel, Worker } from 'node:worker_threads';
+import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { serveJobs } from './worker.ts';
 
@@ -23,37 +23,20 @@ export interface WorkerHandle {
 
 export type StartWorker = (listener: WorkerListener) => WorkerHandle;
 
-export const startWorker: StartWorker = (listener) => {
-  if (!import.meta.url.endsWith('.ts')) return startOnThread(listener);
-  // Node runs no TypeScript on a worker thread: from the sources, the worker runs on the main thread over the same messages.
-  const { port1, port2 } = new MessageChannel();
-  serveJobs(port2);
-  port1.on('message', (response: BodyWorkerResponse) => listener.onResponse(response));
-  port1.unref();
-  port2.unref();
+export const startWorker: StartWorker = ({ onResponse, onExit }) => {
+  const thread = new WorkerThread<BodyWorkerRequest, BodyWorkerResponse>({
+    entry: new URL('./worker-entry.js', import.meta.url),
+    limits: { maxOldGenerationSizeMb: heapMegabytesMax },
+    serve: serveJobs,
+    onEvent: onResponse,
+    isRef: false,
+  });
+  void thread.ended.then(({ error }) => {
+    const code = error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+    onExit(code ?? error?.name ?? 'ended');
+  });
   return {
-    post: (request, transfer) => port1.postMessage(request, transfer),
-    terminate: () => {
-      port1.close();
-      listener.onExit('ended');
-    },
+    post: (request, transfer) => thread.post(request, transfer),
+    terminate: () => void thread.terminate(),
   };
 };
-
-function startOnThread(listener: WorkerListener): WorkerHandle {
-  const worker = new Worker(new URL('./worker-entry.js', import.meta.url), {
-    resourceLimits: { maxOldGenerationSizeMb: heapMegabytesMax },
-  });
-  let reason = 'ended';
-  worker.on('message', (response: BodyWorkerResponse) => listener.onResponse(response));
-  worker.on('messageerror', () => void worker.terminate());
-  worker.on('error', (error: Error) => {
-    reason = 'code' in error && typeof error.code === 'string' ? error.code : error.name;
-  });
-  worker.on('exit', () => listener.onExit(reason));
-  worker.unref();
-  return {
-    post: (request, transfer) => worker.postMessage(request, transfer),
-    terminate: () => void worker.terminate(),
-  };
-}

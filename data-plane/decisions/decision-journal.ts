@@ -2,9 +2,9 @@
  * The decision journal of a gateway: what it decided in the last day, on a thread of its own. Adding a decision is one push;
  * no request waits for it or fails for it. Where the thread or its disk cannot follow, decisions are dropped and counted.
  */
-import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
+import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { EarlyRefusal, RequestRecord } from '../request/gateway.ts';
 import { type CompactDecision, compact, compactEarly, type DecisionMoment, expand } from './compact.ts';
 import { DecisionGroupBuffer } from './decision-group.ts';
@@ -59,7 +59,7 @@ export interface DecisionJournalOptions {
 export class DecisionJournal {
   readonly #options: DecisionJournalOptions;
   /** Undefined where the system grants no thread. */
-  readonly #port: MessagePort | Worker | undefined;
+  readonly #thread: WorkerThread<JournalRequest, JournalEvent> | undefined;
   readonly #asks = new Map<number, (rows: Row[] | undefined) => void>();
   readonly #limits: Readonly<Record<LimitedKind, RateLimit>>;
   readonly #group = new DecisionGroupBuffer(groupMax);
@@ -71,7 +71,7 @@ export class DecisionJournal {
   #dropped = 0;
   #bytes = 0;
   #asked = 0;
-  #closed: (() => void) | undefined;
+  #isClosing = false;
   #isEnded = false;
 
   constructor(options: DecisionJournalOptions) {
@@ -82,17 +82,31 @@ export class DecisionJournal {
       visitor: new RateLimit(visitor),
       fenced: new RateLimit(fenced),
     };
-    const end = (reason: unknown): void => {
-      if (!this.#isEnded && this.#closed === undefined) options.onEnd(reason);
-      this.#isEnded = true;
-      this.#closed?.();
-    };
-    const port = startThread(options.path, end);
-    this.#port = port;
-    port?.on('message', (event: JournalEvent) => this.#onEvent(event));
-    port?.on('error', end);
-    port?.on(port instanceof Worker ? 'exit' : 'close', end);
-    port?.unref();
+    this.#thread = this.#start();
+  }
+
+  #start(): WorkerThread<JournalRequest, JournalEvent> | undefined {
+    const data = { path: this.#options.path };
+    try {
+      const thread = new WorkerThread<JournalRequest, JournalEvent>({
+        entry: new URL('./worker-entry.js', import.meta.url),
+        data,
+        limits: { maxYoungGenerationSizeMb: threadYoungMegabytes },
+        serve: (port) => serveJournal(port, data),
+        onEvent: (event) => this.#onEvent(event),
+        isRef: false,
+      });
+      void thread.ended.then(({ error, exitCode }) => this.#end(error ?? exitCode));
+      return thread;
+    } catch (error) {
+      this.#end(error);
+      return undefined;
+    }
+  }
+
+  #end(reason: unknown): void {
+    this.#isEnded = true;
+    if (!this.#isClosing) this.#options.onEnd(reason);
   }
 
   /** Counts since the start, and bytes of the file. */
@@ -166,16 +180,9 @@ export class DecisionJournal {
   /** Writes what is left; bounded in time. */
   async close(): Promise<void> {
     this.#send();
-    if (!this.#isEnded)
-      await new Promise<void>((resolve) => {
-        const late = setTimeout(resolve, closeTimeoutMs);
-        this.#closed = () => {
-          clearTimeout(late);
-          resolve();
-        };
-        this.#post({ kind: 'close' });
-      });
-    if (this.#port instanceof Worker) await this.#port.terminate();
+    this.#isClosing = true;
+    if (!this.#isEnded) await this.#thread?.close({ kind: 'close' }, closeTimeoutMs);
+    await this.#thread?.terminate();
   }
 
   #send(): void {
@@ -211,13 +218,12 @@ export class DecisionJournal {
   }
 
   #post(request: JournalRequest, moved: readonly ArrayBuffer[] = []): void {
-    if (!this.#isEnded) this.#port?.postMessage(request, moved);
+    if (!this.#isEnded) this.#thread?.post(request, moved);
   }
 
   #onEvent(event: JournalEvent): void {
-    if (event.kind === 'closed') this.#closed?.();
-    else if (event.kind === 'answer') this.#answer(event.ask, event.rows);
-    else {
+    if (event.kind === 'answer') this.#answer(event.ask, event.rows);
+    else if (event.kind === 'state') {
       this.#settled += event.written + event.dropped;
       this.#written += event.written;
       this.#dropped += event.dropped;
@@ -240,23 +246,4 @@ function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKi
 interface Row {
   readonly id: number;
   readonly cells: string;
-}
-
-function startThread(path: string, onFailure: (reason: unknown) => void): MessagePort | Worker | undefined {
-  if (!import.meta.url.endsWith('.ts')) {
-    try {
-      return new Worker(new URL('./worker-entry.js', import.meta.url), {
-        workerData: { path },
-        resourceLimits: { maxYoungGenerationSizeMb: threadYoungMegabytes },
-      });
-    } catch (error) {
-      onFailure(error);
-      return undefined;
-    }
-  }
-  // Node 20 runs no TypeScript on a thread: from the sources the journal shares this thread, over the same messages.
-  const { port1, port2 } = new MessageChannel();
-  serveJournal(port2, { path });
-  port2.unref();
-  return port1;
 }

@@ -1,7 +1,7 @@
 /** What is known of damage in `usage.db`: found by a check after the start and each day, and by each reader of its rows. */
-import { Worker } from 'node:worker_threads';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { type ThreadTask, taskOnThread } from '../runtime/worker-thread.ts';
 import { checkUsage, type UsageFault, unreadableText, usageFaultsMax } from './check-usage.ts';
 
 /** After the start has taken its processor time. */
@@ -26,7 +26,7 @@ export class UsageFile {
   #found: readonly UsageFault[] = [];
   #checkedMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #thread: Worker | undefined;
+  #running: ThreadTask<readonly UsageFault[]> | undefined;
   #isClosed = false;
 
   constructor(path: string, logger: LineLogger) {
@@ -67,7 +67,7 @@ export class UsageFile {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#line.close();
-    await this.#thread?.terminate();
+    await this.#running?.end();
   }
 
   #checkIn(ms: number): void {
@@ -76,7 +76,13 @@ export class UsageFile {
 
   async #check(): Promise<void> {
     try {
-      this.#found = await this.#onThread();
+      this.#running = taskOnThread({
+        entry: new URL('./usage-check-thread.js', import.meta.url),
+        data: this.#path,
+        isRef: false,
+        task: () => checkUsage(this.#path),
+      });
+      this.#found = await this.#running.result;
       this.#checkedMs = performance.now();
       if (this.#found.length > 0)
         this.#logger.error({ faults: this.#found }, 'usage.db is damaged; see docs/operate.md');
@@ -85,20 +91,5 @@ export class UsageFile {
         this.#logger.warn({ err: error }, 'usage.db could not be checked; it is tried again');
     }
     if (!this.#isClosed) this.#checkIn(this.#checkedMs === undefined ? retryMs : checkIntervalMs);
-  }
-
-  #onThread(): Promise<readonly UsageFault[]> {
-    // Node runs no TypeScript on a thread: from the sources the check is made on this one.
-    if (import.meta.url.endsWith('.ts')) return Promise.resolve().then(() => checkUsage(this.#path));
-    const thread = new Worker(new URL('./usage-check-thread.js', import.meta.url), {
-      workerData: this.#path,
-    });
-    this.#thread = thread;
-    thread.unref();
-    return new Promise((resolve, reject) => {
-      thread.once('message', resolve);
-      thread.once('error', reject);
-      thread.once('exit', (code) => reject(new Error(`the thread of the check ended with ${code}`)));
-    });
   }
 }

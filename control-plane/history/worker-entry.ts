@@ -1,0 +1,6 @@
+/** Entry point of the thread of the history. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { serveHistory } from './history-thread.ts';
+import type { ThreadData } from './thread-messages.ts';
+
+if (parentPort) serveHistory(parentPort, workerData as ThreadData);
