@@ -2,11 +2,13 @@
  * Composition root of a control-plane replica: any number of equal ones may run over one log.
  * It folds the log, runs commands, monitors nodes, and publishes its status.
  */
+
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
 import { controlTopic } from '../schemas/commit.ts';
+import { dayMs } from '../schemas/durations.ts';
 import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
 import { loadSigner, type Signer } from '../shared/log/core/signing.ts';
@@ -278,7 +280,7 @@ function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<
   return {
     name: 'admin',
     isLoopback: /^(?:127\.|::1$|localhost$)/.test(bind),
-    daysLeft: certificate && (Date.parse(certificate.validUntil) - Date.now()) / 86_400_000,
+    daysLeft: certificate && (Date.parse(certificate.validUntil) - Date.now()) / dayMs,
   };
 }
 

@@ -2,7 +2,9 @@
  * The bodies and path parameters of the admin API's commands. Strict: a field that a command does not have is refused.
  * Shapes only; whether what they name exists is decided against the state.
  */
+
 import { z } from 'zod';
+import { daySeconds } from './durations.ts';
 import { declaredFleetSchema } from './fleet.ts';
 import {
   affinitySchema,
@@ -65,7 +67,7 @@ export const bodySchemas = {
     seconds: z
       .int()
       .min(60)
-      .max(30 * 24 * 3600)
+      .max(30 * daySeconds)
       .optional(),
   }),
   invitation: z.strictObject({
@@ -73,7 +75,7 @@ export const bodySchemas = {
     seconds: z
       .int()
       .min(60)
-      .max(30 * 24 * 3600)
+      .max(30 * daySeconds)
       .optional(),
   }),
   setMember: z.strictObject({ role: roleSchema }),

@@ -1,3 +1,4 @@
+import { daySeconds } from './durations.ts';
 /**
  * What gateways exchange so that limits hold over the whole fleet: two topics of small cumulative records, `headgate.gauges`
  * (requests per minute, weight in flight) and `headgate.counters` (tokens, turns). A record that is lost, late or doubled
@@ -11,7 +12,7 @@ export type LimitTopicName = typeof gaugesTopic | typeof countersTopic;
 /** How long a record is kept, seconds. */
 export const limitTopicKeepSeconds = {
   [gaugesTopic]: 3600,
-  [countersTopic]: 24 * 3600,
+  [countersTopic]: daySeconds,
 } as const;
 
 /** How long a segment is written on Kafka, seconds: only whole segments are removed. */

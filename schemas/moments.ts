@@ -1,4 +1,5 @@
 /** How a moment of the past is written: a position of the log, a time, or a time ago. */
+import { ageUnits, durationMs } from './durations.ts';
 import { momentSchema } from './names.ts';
 
 export type NamedMoment =
@@ -7,16 +8,14 @@ export type NamedMoment =
   /** ms since 1970. */
   | { readonly timeMs: number };
 
-const unitMs: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
 /** `18240`, `2026-11-22T08:00:00Z` or `10m` (s, m, h, d). undefined: none of these. */
 export function parseMoment(text: string, nowMs: number): NamedMoment | undefined {
   if (/^\d{1,16}$/.test(text)) {
     const position = Number(text);
     return Number.isSafeInteger(position) && position > 0 ? { position } : undefined;
   }
-  const [, count, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
-  if (count !== undefined) return { timeMs: nowMs - Number(count) * (unitMs[unit] ?? 0) };
+  const agoMs = durationMs(text, ageUnits);
+  if (!Number.isNaN(agoMs)) return { timeMs: nowMs - agoMs };
   return momentSchema.safeParse(text).success ? { timeMs: Date.parse(text) } : undefined;
 }
 

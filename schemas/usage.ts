@@ -4,14 +4,16 @@
  * Writers are strict, readers are loose. `incarnation` and `n` mean the same in every version, so that a reader can step
  * over a row of a later version without losing the order. No prompt, completion or key ever stands here.
  */
+
 import { z } from 'zod';
+import { daySeconds } from './durations.ts';
 import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from './names.ts';
 
 export const usageTopic = 'headgate.usage';
 /** Partitions of the topic where it stands on Kafka. */
 export const usagePartitions = 12;
 /** How long the topic keeps a record, seconds: 35 days, longer than any period. */
-export const usageKeepSeconds = 35 * 24 * 3600;
+export const usageKeepSeconds = 35 * daySeconds;
 /** Rows in one record at most. */
 export const usageRecordRowsMax = 500;
 /** Tokens of one kind in one row at most; sums of rows then stay exact numbers. */

@@ -1,6 +1,8 @@
 /** `headgate doctor`: what is wrong, with a code, the object and the next step. Quiet when all is well. */
+
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AdminResponse } from '../../schemas/admin.ts';
+import { dayMs } from '../../schemas/durations.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
@@ -118,7 +120,7 @@ async function certificateFacts(env: Environment): Promise<DoctorFacts['listener
     if (cert === undefined || key === undefined)
       throw new Error('HEADGATE_TLS_CERT and HEADGATE_TLS_KEY must be given together');
     const { validUntil } = new Certificate({ cert, key });
-    return [{ ...listener, daysLeft: (Date.parse(validUntil) - Date.now()) / 86_400_000 }];
+    return [{ ...listener, daysLeft: (Date.parse(validUntil) - Date.now()) / dayMs }];
   } catch (error) {
     return [{ ...listener, certificateFault: error instanceof Error ? error.message : String(error) }];
   }

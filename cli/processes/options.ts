@@ -1,7 +1,9 @@
 /** The options that several processes share, in one table. Each has its HEADGATE_* variable. */
+
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { daySeconds, durationMs } from '../../schemas/durations.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
@@ -80,10 +82,9 @@ function parseName(text: string): string {
 }
 
 function parseSeconds(text: string): number {
-  const seconds = Number(/^(\d+(?:\.\d+)?)s?$/.exec(text)?.[1] ?? Number.NaN);
-  if (!(seconds >= 0 && seconds <= 86_400))
-    throw new InvalidArgumentError('It must be a number of seconds, 0 to 86400.');
-  return seconds;
+  const seconds = durationMs(text, ['alone', 's']) / 1000;
+  if (seconds >= 0 && seconds <= daySeconds) return seconds;
+  throw new InvalidArgumentError('It must be a number of seconds, 0 to 86400.');
 }
 
 /** An address of a service. */

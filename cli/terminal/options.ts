@@ -1,5 +1,6 @@
 /** Parsers of option values. Each throws commander's own error, which names the option and becomes exit 2. */
 import { InvalidArgumentError } from 'commander';
+import { ageUnits, dayMs, durationMs } from '../../schemas/durations.ts';
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 
 /** A position of the log: a whole number from 1. */
@@ -76,37 +77,24 @@ export function time(text: string): string {
 
 /** A time, or an age such as `30m`, in ms since 1970. */
 export function sinceMs(text: string): number {
-  const age = /^(\d{1,6})([smhd])$/.exec(text);
-  const ms = age ? Date.now() - longSeconds(text) * 1000 : Date.parse(text);
+  const ageMs = durationMs(text, ageUnits);
+  const ms = Number.isNaN(ageMs) ? Date.parse(text) : Date.now() - ageMs;
   if (!Number.isNaN(ms)) return ms;
   throw new InvalidArgumentError('It must be a time, or an age such as 30m, 1h or 1d.');
 }
 
-const unitSeconds: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60 };
-
 /** `60s`, `500ms`, `2m` or seconds alone, in seconds; an hour at most. */
 export function durationSeconds(text: string): number {
-  const match = /^(\d{1,7}(?:\.\d{1,3})?)(ms|s|m)?$/.exec(text);
-  const seconds = Number(match?.[1]) * (unitSeconds[match?.[2] ?? 's'] ?? 1);
-  if (!match || seconds > 3600)
-    throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
-  return seconds;
-}
-
-const longUnitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
-
-/** `7d`, `12h`, `30m` or `90s`, in seconds. */
-function longSeconds(text: string): number {
-  const match = /^(\d{1,7})([smhd])$/.exec(text);
-  return match ? Number(match[1]) * (longUnitSeconds[match[2] ?? 's'] ?? 1) : Number.NaN;
+  const seconds = durationMs(text, ['alone', 'ms', 's', 'm']) / 1000;
+  if (seconds >= 0 && seconds <= 3600) return seconds;
+  throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
 }
 
 /** How long a sign-in link is valid, in seconds. */
 export function linkSeconds(text: string): number {
-  const seconds = longSeconds(text);
-  if (!(seconds >= 60 && seconds <= 30 * 86_400))
-    throw new InvalidArgumentError('It must be a duration such as 7d or 12h, from 60s to 30d.');
-  return seconds;
+  const ms = durationMs(text, ageUnits);
+  if (ms >= 60_000 && ms <= 30 * dayMs) return ms / 1000;
+  throw new InvalidArgumentError('It must be a duration such as 7d or 12h, from 60s to 30d.');
 }
 
 /** Some of these names, separated by commas. */

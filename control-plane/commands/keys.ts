@@ -2,15 +2,15 @@
  * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
  * the log nor the state: they hold its SHA-256.
  */
+
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import { dayMs } from '../../schemas/durations.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
 import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 import { keyRoles } from './authorise.ts';
 import { defineCommand } from './definition.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
-
-const dayMs = 24 * 60 * 60 * 1000;
 
 /** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
 export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {

@@ -3,6 +3,7 @@
  * counted, because the topic keeps a day; what a restore let stand for lost counters is such a replica, too. It compares the
  * sums with the folded rows, and asks on the topic for rows that are missing on the usage log.
  */
+import { hourMs } from '../../schemas/durations.ts';
 import { type CounterRecord, counterEntriesMax, rowsReplica } from '../../schemas/limits.ts';
 import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterFeed } from '../../shared/limits/counter-feed.ts';
@@ -18,7 +19,6 @@ import type { LimitTopic } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
 
-const hourMs = 3600_000;
 /** A replica that has not published for longer is silent: it publishes each hour. */
 const silentMs = 2 * hourMs;
 /** How often missing rows are asked for, ms. */

@@ -4,6 +4,7 @@
  * silent gateways before the topic expires them, so that new replicas and those that were down learn them too. Where
  * another replica republishes a gateway that has ended, this one publishes its tombstone.
  */
+import { hourMs } from '../../schemas/durations.ts';
 import {
   type FleetMemoryRecord,
   type Forgotten,
@@ -22,7 +23,7 @@ const silentMs = 60_000;
 /** A gateway that is known from a file or a memory record gets this time to report by itself. */
 const graceMs = 10_000;
 /** Far below the retention of the topic, one day. */
-const republishEveryMs = 3_600_000;
+const republishEveryMs = hourMs;
 
 export interface FleetMemoryOptions {
   /** Of this replica. */

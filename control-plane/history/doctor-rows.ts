@@ -1,4 +1,5 @@
 /** Reads for `doctor` that may take long in a large state: on the thread of the history. */
+import { dayMs, hourMs } from '../../schemas/durations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 
 /** What `doctor` needs of rows that may be many. */
@@ -16,10 +17,8 @@ export interface DoctorRows {
   readonly healthChanges: Readonly<Record<string, number>>;
 }
 
-const dayMs = 86_400_000;
 const expiringMs = 8 * dayMs;
 const keysMax = 500;
-const hourMs = 3_600_000;
 
 export function readDoctorRows(db: Database, nowMs: number): DoctorRows {
   const active = 'revoked_at IS NULL AND hash IS NOT NULL AND (expires_at IS NULL OR expires_at > ?)';

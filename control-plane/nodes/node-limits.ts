@@ -3,11 +3,11 @@
  * in reports of bounded size, so many and so many bytes a day. A report that is withheld is compared again at the next heartbeat
  * or probe, so a model that comes to the catalog later is served then.
  */
+import { daySeconds } from '../../schemas/durations.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 import { type Health, lastReportedUp, type NodeRow } from './node-health.ts';
 
-const daySeconds = 86_400;
 /** All that the log takes of one node, for agents and probed engines alike. Bytes are those of JSON. */
 export const nodeLogLimits = {
   /** Names, windows and images of one report; names beyond it are left out. */

@@ -1,5 +1,7 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
+
 import { statfs } from 'node:fs/promises';
+import { dayMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { overweightNext, overweightText } from '../../schemas/overweight.ts';
 import { statusTopic } from '../../schemas/status.ts';
@@ -131,7 +133,7 @@ function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts
 }
 
 function daysUntil(moment: string | undefined): number | undefined {
-  const days = (Date.parse(moment ?? '') - Date.now()) / 86_400_000;
+  const days = (Date.parse(moment ?? '') - Date.now()) / dayMs;
   return Number.isFinite(days) ? days : undefined;
 }
 
@@ -194,7 +196,7 @@ function modelFacts(
     list.push(person);
     people.set(organisation, list);
   }
-  const days = (ms: number | null): number | null => (ms === null ? null : (ms - atMs) / 86_400_000);
+  const days = (ms: number | null): number | null => (ms === null ? null : (ms - atMs) / dayMs);
   return {
     catalog: listModels(state).map(({ id }) => id),
     installs: installsOf(context),

@@ -1,8 +1,8 @@
 /** When each key was last used, and how often in a day: read from the rows of completed requests, each row once. */
+import { hourMs } from '../../schemas/durations.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import type { UsageReader } from '../../shared/usage/usage-store.ts';
 
-const hourMs = 3600_000;
 const hoursKept = 24;
 const rowsPerRead = 500;
 

@@ -1,6 +1,8 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
+
 import type { FastifyInstance } from 'fastify';
 import type { LimitUse, Organisation } from '../../schemas/admin.ts';
+import { dayMs } from '../../schemas/durations.ts';
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
@@ -12,8 +14,6 @@ import { findAnonymous, findTier } from '../state/catalog.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema } from './context.ts';
 import { poolTokensOf } from './live-counters.ts';
-
-const dayMs = 24 * 3600 * 1000;
 
 interface Use {
   readonly organisation: string | null;

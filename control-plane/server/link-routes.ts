@@ -1,7 +1,9 @@
 /** Routes that make sign-in links to the console: for the operator, and for a member of an organisation. */
+
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import { daySeconds } from '../../schemas/durations.ts';
 import { authorise, managingRoles, roleIn } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { SignInLink, SignInLinks } from '../sessions/sign-in-links.ts';
@@ -9,7 +11,7 @@ import { findMember, findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
 
 const operatorLinkSeconds = 60;
-const linkSecondsDefault = 7 * 24 * 3600;
+const linkSecondsDefault = 7 * daySeconds;
 
 function linksOf({ links }: AdminContext): SignInLinks {
   if (links) return links;

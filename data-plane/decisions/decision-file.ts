@@ -4,8 +4,10 @@
  * A group of decisions is one row, compressed: a row and an index entry of each cost four times the processor time, and four
  * times the bytes. Who asks for one decision by its id pays with a search through all ids.
  */
+
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
+import { dayMs } from '../../schemas/durations.ts';
 import {
   createTables,
   type Database,
@@ -45,7 +47,7 @@ export interface RingBounds {
   readonly bytesMax: number;
 }
 
-const ringBoundsDefault: RingBounds = { ageMsMax: 24 * 3600 * 1000, bytesMax: 256 * 1024 * 1024 };
+const ringBoundsDefault: RingBounds = { ageMsMax: dayMs, bytesMax: 256 * 1024 * 1024 };
 
 /** A decision has less than a kilobyte of text, and a group some hundreds. */
 const textBytesMax = 8 * 1024 * 1024;

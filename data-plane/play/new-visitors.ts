@@ -2,6 +2,7 @@
  * How many visitors may begin on a network: a few for nothing, then for a proof of work, and an end. It slows down who clears
  * cookies; what all visitors together may use is limited apart from it. Counted by each gateway alone.
  */
+import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';
 import { type Challenge, Challenges, challengeSeconds, isSolved, type Solved } from './challenges.ts';
 
@@ -10,7 +11,6 @@ const freePerHour = 3;
 export const newPerHourMax = 30;
 /** Wrong solutions of a network in an hour that are checked: each costs a derivation. */
 const checkedPerHourMax = 60;
-const hourMs = 3600_000;
 /** Networks counted in an hour; beyond, each new visitor of a further one costs work, and nothing else is counted of it. */
 const networksMax = 100_000;
 /**

@@ -2,9 +2,11 @@
  * The calls of the playground's page: who the visitor is and what is left, what a key may use, and a turn of a conversation,
  * which goes the way of every request.
  */
+
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
+import { daySeconds } from '../../schemas/durations.ts';
 import { admit } from '../../shared/decision/admission.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -96,7 +98,7 @@ export class PlayApi {
     if (admitted.kind === 'work')
       return sendJson(response, ids(), 200, JSON.stringify({ work: admitted.challenge }));
     const { cookie, id } = this.#visitors.mint(nowMs);
-    const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${cookieDays * 24 * 3600}`;
+    const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${cookieDays * daySeconds}`;
     response.setHeader('set-cookie', `${this.#cookieName(request)}=${cookie}; ${attributes}`);
     return this.#sendState(response, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
   }

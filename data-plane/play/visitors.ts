@@ -3,8 +3,10 @@
  * which is another one each day. All keys come from the gateway token, so every gateway knows every visitor. What was sealed
  * with another token, is of another form, or is too old, is no visitor.
  */
+
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';
+import { dayMs } from '../../schemas/durations.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { networkOf } from './network.ts';
 
@@ -15,7 +17,6 @@ const cookieSchema = z.object({
 });
 
 const idBytes = 16;
-const dayMs = 24 * 3600_000;
 export const cookieDays = 35;
 /** A cookie of a gateway whose clock is ahead by so much is accepted. */
 const skewMs = 5 * 60_000;

@@ -2,6 +2,7 @@
  * Exchanges counters with the other gateways: publishes what the outbox counted, by the plan of `gateway-counters.ts`, and
  * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
  */
+import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/limits.ts';
 import { rowsReplica } from '../../schemas/limits.ts';
 import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
@@ -13,7 +14,6 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import type { Outbox } from './outbox.ts';
 import type { AccountLimit } from './worker-messages.ts';
 
-const hourMs = 3600_000;
 /** A gateway that published within this time counts as live. */
 const liveMs = 1.1 * hourMs;
 /** How long the first publication waits until the topic was read to its end, and each attempt to close. */

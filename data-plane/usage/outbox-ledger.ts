@@ -2,7 +2,9 @@
  * What a data folder completed itself, by subject and period: tables of `outbox.db`, changed in the transaction that writes
  * the usage rows. The folder counts as a replica, with an id that is made with the file; after a conflict it takes another.
  */
+
 import { randomUUID } from 'node:crypto';
+import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, visitorPrefix } from '../../schemas/limits.ts';
 import { counterKey, entriesEndMs, type Sum } from '../../shared/limits/counters.ts';
 import type { CounterLedger } from '../../shared/limits/gateway-counters.ts';
@@ -32,7 +34,6 @@ const latestSlack = 1000;
 const networkPrefix = `${visitorPrefix}n-`;
 const kinds = ['visitor', 'network'] as const;
 type Kind = (typeof kinds)[number];
-const dayMs = 24 * 3600_000;
 
 interface CounterRow {
   readonly replica: string;

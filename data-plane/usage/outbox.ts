@@ -5,7 +5,9 @@
  * in its spool (outbox-spool.ts), and not here, is written at the next start. A failed write is reported and retried; it never
  * fails a request that was already served.
  */
+
 import { randomUUID } from 'node:crypto';
+import { dayMs } from '../../schemas/durations.ts';
 import type { CounterEntry } from '../../schemas/limits.ts';
 import { usageRecordRowsMax, usageRowSchema } from '../../schemas/usage.ts';
 import type { Sum } from '../../shared/limits/counters.ts';
@@ -38,7 +40,7 @@ const queueRowsMaxDefault = 10_000;
 const acknowledgedMs = 200;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
-const retentionMsDefault = 24 * 3600 * 1000;
+const retentionMsDefault = dayMs;
 
 export interface OutboxOptions {
   readonly path: string;

@@ -3,6 +3,7 @@
  * values are cumulative, and per replica, subject and period the larger one counts, so records in any order, any number of
  * times, give the same sums. Pure: time and storage are arguments.
  */
+import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/limits.ts';
 
 export interface Sum {
@@ -37,7 +38,6 @@ export const nothing: Sum = { tokens: 0, turns: 0 };
 /** Bounds of what hostile records can make a reader hold. */
 const replicasMax = 10_000;
 const accountsMax = 1_000_000;
-const dayMs = 24 * 3600 * 1000;
 /** Entries end so many days after their period's first day. */
 const entryDays = 33;
 

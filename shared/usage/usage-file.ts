@@ -1,4 +1,5 @@
 /** What is known of damage in `usage.db`: found by a check after the start and each day, and by each reader of its rows. */
+import { dayMs } from '../../schemas/durations.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { type ThreadTask, taskOnThread } from '../runtime/worker-thread.ts';
@@ -6,7 +7,7 @@ import { checkUsage, type UsageFault, unreadableText, usageFaultsMax } from './c
 
 /** After the start has taken its processor time. */
 const firstCheckMs = 5_000;
-const checkIntervalMs = 24 * 3600_000;
+const checkIntervalMs = dayMs;
 /** Before a check that failed is repeated. */
 const retryMs = 10 * 60_000;
 

@@ -3,7 +3,9 @@
  * deletes or compacts records would lose commits without an error. An error contains the command that fixes it, with
  * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
  */
+
 import { controlTopic } from '../../../schemas/commit.ts';
+import { dayMs } from '../../../schemas/durations.ts';
 import {
   countersTopic,
   gaugesTopic,
@@ -28,7 +30,6 @@ export interface TopicPlan {
   readonly mustExist?: boolean;
 }
 
-const dayMs = 24 * 3600 * 1000;
 /** Of all topics of the service. */
 export const topicPlans: readonly TopicPlan[] = [
   { topic: controlTopic, partitions: 1, retentionMs: -1, stampedByBroker: false },
