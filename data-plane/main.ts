@@ -351,8 +351,3 @@ function drainCheck(draining: boolean): Check {
     ? { name: 'drain', ok: false, detail: 'this gateway is closing' }
     : { name: 'drain', ok: true };
 }
-
-/** Where a gateway keeps its snapshot. */
-export function statePath(dataDir: string): string {
-  return join(dataDir, 'state.db');
-}

@@ -170,27 +170,23 @@ function sourcesIn(folder) {
 }
 
 const statement = /(?:^|\n)(?:import|export)\s+(?:type\s+)?([\w*{][^'";]*?)?(?:\s*from\s+)?'([^']+)'/g;
-const dynamic = /\bimport\(\s*'([^']+)'\s*\)/g;
-const typeImport = /\bimport\('([^']+)'\)\.(\w+)/g;
+/** `const { names } = await import('…')`, `(await import('…')).name` or the type `import('…').Name`. */
+const dynamic = /(?:\{([^{}]*)\} = \(?await )?\bimport\(\s*'([^']+)'\s*\)\)?(?:\.(\w+))?/g;
 const workerFile = /new URL\(\s*'(\.[^']+)'/g;
+
+/** The first word of each: what is exported, whatever it is called where it is imported. */
+function namesIn(list) {
+  return list.split(',').flatMap((name) => /^\s*(?:type\s+)?(\w+|\*)/.exec(name)?.[1] ?? []);
+}
 
 /** `names`: what is imported by name; '*' where all of it is. */
 function importsOf(path) {
   const text = readFileSync(path, 'utf8');
   const found = [];
-  for (const [, names = '', from] of text.matchAll(statement)) {
-    const listed = /\{([^}]*)\}/.exec(names)?.[1] ?? '*';
-    const plain = listed.split(',').map(
-      (name) =>
-        name
-          .trim()
-          .replace(/^type\s+/, '')
-          .split(/\s/)[0],
-    );
-    found.push({ from, names: plain.filter(Boolean) });
-  }
-  for (const [, from, name] of text.matchAll(typeImport)) found.push({ from, names: [name] });
-  for (const [, from] of text.matchAll(dynamic)) found.push({ from, names: ['*'] });
+  for (const [, names = '', from] of text.matchAll(statement))
+    found.push({ from, names: namesIn(/\{([^}]*)\}/.exec(names)?.[1] ?? '*') });
+  for (const [, names, from, name = '*'] of text.matchAll(dynamic))
+    found.push({ from, names: namesIn(names ?? name) });
   for (const [, from] of text.matchAll(workerFile)) found.push({ from, names: [] });
   return found.map(({ from, names }) => ({
     names,

@@ -14,7 +14,7 @@ const afterEvents = z.number().int().min(0).max(1_000_000);
 const headers = z.record(z.string().regex(/^[A-Za-z0-9-]+$/), z.string().regex(/^[\t\x20-\x7e]*$/));
 
 /** The faults, each named by `kind`. Those that speak of events leave half of an unstreamed body instead. */
-export const faultSchema = z.discriminatedUnion('kind', [
+const faultSchema = z.discriminatedUnion('kind', [
   /** The connection is reset, no byte is answered. */
   z.strictObject({ kind: z.literal('refuse') }),
   /** Never answers. */
@@ -75,7 +75,7 @@ const matchSchema = z.strictObject({
   times: z.number().int().min(1).optional(),
 });
 
-export const behaviourSchema = z.strictObject({
+const behaviourSchema = z.strictObject({
   /** `refused`: nobody listens. `reset`: every connection is reset at once. For so long, else until the behaviour is replaced. */
   connections: z
     .strictObject({ mode: z.enum(['refused', 'reset']), forMs: milliseconds.optional() })

@@ -81,7 +81,7 @@ export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicA
 }
 
 /** Opens a topic's log; creates its folder and file where they are missing. Throws LogUnavailable or LogReplaced. */
-export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<EmbeddedLog> {
+export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<TimedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
   const { durability = 'full', allowTrimmed = false, steadyTime } = options;
@@ -97,7 +97,7 @@ interface Waiting extends NewRecord {
   readonly reject: (error: unknown) => void;
 }
 
-export class EmbeddedLog implements TimedLog {
+class EmbeddedLog implements TimedLog {
   readonly #file: EmbeddedFile;
   readonly #path: string;
   readonly #settings: Settings;
