@@ -1,7 +1,9 @@
 /** Reads the accepted commits from the log, for lists of events and for past states. */
+
 import type { Commit } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
 export interface AcceptedRecord {
   readonly commit: Commit;
@@ -18,12 +20,10 @@ const marksMax = 4000;
 
 /** Positions that readers of one log have passed, so that reading page after page does not start from the beginning each time. */
 export class ReadMarks {
-  readonly #marks = new Map<number, CommitMark>();
+  readonly #marks = new BoundedMap<number, CommitMark>(marksMax, 'oldest');
 
   add(mark: CommitMark): void {
     this.#marks.set(mark.head.seq, mark);
-    const [oldest] = this.#marks.keys();
-    if (oldest !== undefined && this.#marks.size > marksMax) this.#marks.delete(oldest);
   }
 
   /** The last one before this commit. */

@@ -2,6 +2,7 @@
  * The clock by which a gateway labels minutes: its own, unless that differs from the log's, which all gateways share. Pure:
  * `nowMs` is monotonic, `ownMs` this process's wall clock, ms since 1970.
  */
+import { BoundedMap } from '../runtime/bounded-map.ts';
 import { clockOffMs } from './claims-fold.ts';
 
 /** Records whose sending is remembered: more are not read back while the log is away. */
@@ -9,7 +10,7 @@ const sentMax = 1000;
 
 export class LogClock {
   /** When each record that was not read back yet was sent, by this process's clock. */
-  readonly #sentMs = new Map<string, number>();
+  readonly #sentMs = new BoundedMap<string, number>(sentMax, 'all');
   #aheadMs = 0;
   /** Of the wall clock before the monotonic one. */
   #wallAheadMs: number | undefined;
@@ -32,7 +33,6 @@ export class LogClock {
   }
 
   sent(process: string, n: number, ownMs: number): void {
-    if (this.#sentMs.size >= sentMax) this.#sentMs.clear();
     this.#sentMs.set(`${process} ${n}`, ownMs);
   }
 

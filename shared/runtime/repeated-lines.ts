@@ -3,6 +3,7 @@
  * a peer is away, many parts of a process repeat what they try each second, and their lines may fill the very disk. What was left
  * out last is written at the end of its minute, so that a log ends with what holds.
  */
+import { BoundedMap } from './bounded-map.ts';
 
 const intervalMs = 60_000;
 /** Different lines that are remembered; with more of them in a minute, some are written again. */
@@ -25,7 +26,7 @@ interface Line {
 
 export class RepeatedLines {
   /** In the order in which they were first written. */
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new BoundedMap<string, Line>(linesMax, 'oldest');
   #timer: NodeJS.Timeout | undefined;
 
   /** Writes a line now, or at the end of the minute in which it was written before. */
@@ -44,12 +45,7 @@ export class RepeatedLines {
       this.#timer ??= setTimeout(() => this.#writeDue(), intervalMs - (nowMs - before.atMs)).unref();
       return;
     }
-    this.#lines.delete(key);
-    this.#lines.set(key, { text, atMs: nowMs, leftOut: 0, lastMs: nowMs, write });
-    if (this.#lines.size > linesMax) {
-      const { value: oldest } = this.#lines.keys().next();
-      if (oldest !== undefined) this.#lines.delete(oldest);
-    }
+    this.#lines.keep(key, { text, atMs: nowMs, leftOut: 0, lastMs: nowMs, write });
     write(before?.leftOut ?? 0);
   }
 

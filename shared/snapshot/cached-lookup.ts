@@ -2,6 +2,7 @@
  * A look-up that remembers what the same requests ask again and again. Its answers change only with the position of the
  * snapshot, so all of them are dropped with each commit; each table is bounded, because callers choose keys and models.
  */
+import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';
 
 export interface CachedLookup extends Lookup {
@@ -15,34 +16,18 @@ const answersMax = 10_000;
 /** A null in a key cannot be part of a name. */
 const join = (first: string, second: string): string => `${first}\0${second}`;
 
-class Answers<Value> {
-  readonly #found = new Map<string, Value>();
-
-  get(key: string): Value | undefined {
-    return this.#found.get(key);
-  }
-
-  keep(key: string, value: Value): Value {
-    if (this.#found.size >= answersMax) this.#found.clear();
-    this.#found.set(key, value);
-    return value;
-  }
-
-  drop(): void {
-    this.#found.clear();
-  }
-}
+const answersOf = <Value>(): BoundedMap<string, Value> => new BoundedMap(answersMax, 'all');
 
 export function cachedLookup(lookup: Lookup): CachedLookup {
-  const owners = new Answers<KeyOwner>();
-  const stacks = new Answers<ReturnType<Lookup['stack']> | null>();
-  const routes = new Answers<ReturnType<Lookup['routes']>>();
-  const pooled = new Answers<boolean>();
-  const included = new Answers<boolean>();
-  const catalogued = new Answers<boolean>();
-  const weights = new Answers<number>();
-  const affinities = new Answers<boolean>();
-  const adjustments = new Answers<number>();
+  const owners = answersOf<KeyOwner>();
+  const stacks = answersOf<ReturnType<Lookup['stack']> | null>();
+  const routes = answersOf<ReturnType<Lookup['routes']>>();
+  const pooled = answersOf<boolean>();
+  const included = answersOf<boolean>();
+  const catalogued = answersOf<boolean>();
+  const weights = answersOf<number>();
+  const affinities = answersOf<boolean>();
+  const adjustments = answersOf<number>();
   const all = [owners, stacks, routes, pooled, included, catalogued, weights, affinities, adjustments];
   return {
     ...lookup,
@@ -75,7 +60,7 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
       return adjustments.get(key) ?? adjustments.keep(key, lookup.usageAdjustment(organisation, period));
     },
     drop: () => {
-      for (const answers of all) answers.drop();
+      for (const answers of all) answers.clear();
     },
   };
 }

@@ -4,7 +4,9 @@
  * forgets it. Gateways never expire. An ended incarnation leaves a tombstone with the number of its last report, so that
  * only a newer report adds it again.
  */
+
 import type { Forgotten, StatusReport } from '../../schemas/status.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
 
 export interface Seen {
   readonly report: StatusReport;
@@ -46,7 +48,7 @@ export class FleetRows {
   /** Incarnations to persist: their row was added or removed. The reader clears the set. */
   readonly changed = new Set<string>();
   readonly #rows = new Map<string, FleetRow>();
-  readonly #tombstones = new Map<string, number>();
+  readonly #tombstones = new BoundedMap<string, number>(tombstonesMax, 'oldest');
   #overflowed = false;
 
   /** More processes reported than the registry holds, so it is incomplete. */
@@ -136,11 +138,7 @@ export class FleetRows {
 
   #addTombstone(incarnation: string, n: number): void {
     const before = this.#tombstones.get(incarnation) ?? 0;
-    this.#tombstones.delete(incarnation);
-    this.#tombstones.set(incarnation, Math.max(before, n));
+    this.#tombstones.keep(incarnation, Math.max(before, n));
     this.changed.add(incarnation);
-    if (this.#tombstones.size <= tombstonesMax) return;
-    const { value: oldest } = this.#tombstones.keys().next();
-    if (oldest !== undefined) this.#tombstones.delete(oldest);
   }
 }

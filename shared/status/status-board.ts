@@ -2,6 +2,7 @@
  * The last reports of the fleet, evaluated by the reader: state and confirmation follow from what a process proved and from
  * how long it has been silent here, never from its own claim to be healthy. A record counts only with its MAC.
  */
+
 import { z } from 'zod';
 import { nameSchema } from '../../schemas/names.ts';
 import {
@@ -13,6 +14,7 @@ import {
 import type { LogRecord } from '../log/core/control-log.ts';
 import { type FollowedLog, Follower } from '../log/core/follower.ts';
 import { addRefused, type RefusedRecords } from '../log/core/record-mac.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { sleep } from '../runtime/retry.ts';
 import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
@@ -56,7 +58,7 @@ export class StatusBoard {
   refused: RefusedRecords | undefined;
   readonly #options: BoardOptions;
   readonly #follower: Follower;
-  readonly #digests = new Map<number, string>();
+  readonly #digests = new BoundedMap<number, string>(digestsMax, 'oldest');
   readonly #heads = new KnownHeads();
   #completing: Promise<void> | undefined;
   /** The topic was read up to its end at this moment; undefined until it was read to its end once. */
@@ -97,9 +99,6 @@ export class StatusBoard {
   addOwnDigest(seq: number, digest: string): void {
     this.#digests.set(seq, digest);
     this.#heads.reached(seq);
-    if (this.#digests.size <= digestsMax) return;
-    const { value: oldest } = this.#digests.keys().next();
-    if (oldest !== undefined) this.#digests.delete(oldest);
   }
 
   /** Has the topic been read to its end once? */

@@ -3,11 +3,13 @@
  * record again changes nothing. On a gateway the file is derived and may be rebuilt from the log; on a control plane it is
  * primary data, because it has periods that the log no longer has.
  */
+
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { readKeptRow, readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { RefusedRecords } from '../log/core/record-mac.ts';
+import { BoundedMap } from '../runtime/bounded-map.ts';
 import {
   createTables,
   type Database,
@@ -135,7 +137,7 @@ export class UsageStore {
   readonly #partitions: UsagePartitions;
   #parkedCounts = new Map<string, number>();
   /** Tokens by organisation and period, read at first need. */
-  readonly #poolCache = new Map<string, number>();
+  readonly #poolCache = new BoundedMap<string, number>(poolCacheMax, 'all');
 
   constructor(db: Database, path: string, options: UsageStoreOptions) {
     this.#db = db;
@@ -242,10 +244,7 @@ export class UsageStore {
     const key = `${organisation} ${period}`;
     const cached = this.#poolCache.get(key);
     if (cached !== undefined) return cached;
-    const tokens = this.#sql.poolTokens.get(organisation, period)?.tokens ?? 0;
-    if (this.#poolCache.size >= poolCacheMax) this.#poolCache.clear();
-    this.#poolCache.set(key, tokens);
-    return tokens;
+    return this.#poolCache.keep(key, this.#sql.poolTokens.get(organisation, period)?.tokens ?? 0);
   }
 
   /** Pool tokens of every organisation and period. */

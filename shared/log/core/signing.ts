@@ -3,6 +3,7 @@
  * count. A signature covers a record's raw bytes and is stored with them.
  * The private key stays inside `Signer`; error texts contain nothing of a key file except its path.
  */
+
 import {
   createPrivateKey,
   createPublicKey,
@@ -11,6 +12,7 @@ import {
   sign,
   verify as verifyOne,
 } from 'node:crypto';
+import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { errorCode } from '../../runtime/error-code.ts';
 import { NoRegularFile, textOfNamed } from '../../runtime/named-file.ts';
 
@@ -105,8 +107,7 @@ function parsePublicPem(pem: string): KeyObject | null {
 }
 
 /** Parsed public keys; bounded, because a forged record may name any number. */
-const publicKeys = new Map<string, KeyObject | null>();
-const publicKeysMax = 64;
+const publicKeys = new BoundedMap<string, KeyObject | null>(64, 'all');
 
 /** Whether the signature over `raw` is by one of these keys. Never throws; an unreadable key verifies no signature. */
 export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
@@ -119,11 +120,7 @@ export function verify(signers: readonly string[], raw: Uint8Array, signature: U
 
 function publicKeyOf(signer: string): KeyObject | null {
   const known = publicKeys.get(signer);
-  if (known !== undefined) return known;
-  if (publicKeys.size >= publicKeysMax) publicKeys.clear();
-  const key = parsePublicKey(signer);
-  publicKeys.set(signer, key);
-  return key;
+  return known === undefined ? publicKeys.keep(signer, parsePublicKey(signer)) : known;
 }
 
 function parsePublicKey(signer: string): KeyObject | null {
