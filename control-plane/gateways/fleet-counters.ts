@@ -3,10 +3,13 @@
  * counted, because the topic keeps a day; what a restore let stand for lost counters is such a replica, too. It compares the
  * sums with the folded rows, and asks on the topic for rows that are missing on the usage log.
  */
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { Gauge, type Registry } from 'prom-client';
 import { hourMs } from '../../schemas/durations.ts';
-import { type CounterRecord, counterEntriesMax, rowsReplica } from '../../schemas/limits.ts';
-import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
-import { CounterFeed } from '../../shared/limits/counter-feed.ts';
+import { type CounterRecord, counterEntriesMax, countersTopic, rowsReplica } from '../../schemas/limits.ts';
+import { type CounterCopy, openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { CounterFeed, measureCounterFeed } from '../../shared/limits/counter-feed.ts';
 import {
   CounterState,
   counterKey,
@@ -15,9 +18,10 @@ import {
   type Sum,
 } from '../../shared/limits/counters.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
-import type { LimitTopic } from '../../shared/log/limit-topic.ts';
+import { type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
+import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
 /** A replica that has not published for longer is silent: it publishes each hour. */
 const silentMs = 2 * hourMs;
@@ -207,4 +211,31 @@ export class FleetCounters {
   #now(): number {
     return (this.#options.now ?? Date.now)();
   }
+}
+
+/** Opens the counters of the fleet, with their copy in the data folder and their metrics. Throws the errors of shared/runtime/sqlite.ts. */
+export function openFleetCounters(
+  settings: FleetSettings,
+  usage: UsageReader,
+  registry: Registry,
+): FleetCounters {
+  const { logUrl, dataDir, logger } = settings;
+  const topic = limitTopicAt(logUrl, {
+    topic: countersTopic,
+    tokens: countedTokens(settings),
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'counters topic'),
+  });
+  const copy = openCounterCopy(join(dataDir, 'counters.db'));
+  const counters = new FleetCounters({ process: randomUUID(), topic, copy, usage, logger });
+  new Gauge({
+    name: 'headgate_counters_difference_tokens',
+    help: 'tokens by which the counters of the gateways and the folded usage rows differ at rest',
+    registers: [registry],
+    collect() {
+      this.set(counters.differenceTokens);
+    },
+  });
+  measureCounterFeed(registry, () => counters.feed.counts);
+  return counters;
 }

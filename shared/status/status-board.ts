@@ -18,7 +18,6 @@ import { BoundedMap } from '../runtime/bounded-map.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { sleep } from '../runtime/retry.ts';
 import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
-import { KnownHeads } from './known-heads.ts';
 import type { StatusMac } from './status-mac.ts';
 
 export type { Seen } from './fleet-rows.ts';
@@ -33,6 +32,8 @@ const fencedForSureSeconds = 60;
  */
 const coveredForSureSeconds = 50;
 const digestsMax = 2000;
+const headStepMs = 1000;
+const headsKept = 120;
 
 export const fleetStates = ['SYNCED', 'LAGGING', 'STALE', 'DIVERGED'] as const;
 export type FleetState = (typeof fleetStates)[number];
@@ -241,5 +242,29 @@ function parseJson(value: Buffer): unknown {
     return JSON.parse(value.toString('utf8'));
   } catch {
     return undefined;
+  }
+}
+
+/**
+ * When this process reached each position of the log: recent history, at a resolution of one second. Errors are on the
+ * safe side: a position never seems to be known for longer than it is.
+ */
+class KnownHeads {
+  /** Ascending: for each second, the last position and when it was reached. */
+  readonly #entries: { readonly startMs: number; ms: number; seq: number }[] = [];
+
+  reached(seq: number): void {
+    const ms = performance.now();
+    const last = this.#entries.at(-1);
+    if (last && seq <= last.seq) return;
+    if (last && ms - last.startMs < headStepMs) Object.assign(last, { ms, seq });
+    else this.#entries.push({ startMs: ms, ms, seq });
+    if (this.#entries.length > headsKept) this.#entries.shift();
+  }
+
+  /** A lower bound; 0 for an unknown position. */
+  secondsSince(seq: number): number {
+    const entry = this.#entries.find((each) => each.seq >= seq);
+    return entry === undefined ? 0 : (performance.now() - entry.ms) / 1000;
   }
 }
