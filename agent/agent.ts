@@ -4,7 +4,7 @@
  */
 import type { Beat } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
-import { sleep } from '../shared/runtime/retry.ts';
+import { sleep, within } from '../shared/runtime/retry.ts';
 import type { Engine } from './engine.ts';
 import { ControlPlaneLink } from './link.ts';
 import { ModelSync } from './model-sync.ts';
@@ -44,7 +44,10 @@ export class NodeAgent {
 
   /** Resolves once the engine was probed and the link was started, so that the first heartbeat is already true. */
   async start(): Promise<void> {
-    await Promise.race([this.engine.start(() => this.link.sendHeartbeat()), sleep(firstProbeMsMax)]);
+    await within(
+      this.engine.start(() => this.link.sendHeartbeat()),
+      firstProbeMsMax,
+    );
     if (!this.#stopped) this.link.start();
   }
 

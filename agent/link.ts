@@ -17,7 +17,7 @@ import {
   parseFrame,
 } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
-import { type Clock, sleep, systemClock } from '../shared/runtime/retry.ts';
+import { type Clock, systemClock, within } from '../shared/runtime/retry.ts';
 import { readUpgradeError } from './upgrade-error.ts';
 
 export interface LinkOptions {
@@ -97,13 +97,11 @@ export class ControlPlaneLink {
   /** Announces the end of the agent, and waits, up to a time-out, until that is in the log. */
   async leave(): Promise<void> {
     if (!this.connected) return;
-    const timeout = new AbortController();
     const released = new Promise<void>((resolve) => {
       this.#released = resolve;
     });
     this.#send({ type: 'leaving' });
-    await Promise.race([released, sleep(releasedMsMax, timeout.signal)]);
-    timeout.abort();
+    await within(released, releasedMsMax);
   }
 
   async stop(): Promise<void> {

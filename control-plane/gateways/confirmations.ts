@@ -3,7 +3,7 @@
  * share one request for the end of the reports.
  */
 import type { Confirmations, GatewayConfirmation } from '../../schemas/admin.ts';
-import { sleep } from '../../shared/runtime/retry.ts';
+import { sleep, within } from '../../shared/runtime/retry.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
@@ -64,13 +64,7 @@ export class Confirming {
 
   /** True once the reports were read to an end that was asked for after this call; false after `timeoutMs`, or without a client. */
   async #readToEnd(timeoutMs: number, client: AbortSignal): Promise<boolean> {
-    const done = new AbortController();
-    const late = sleep(timeoutMs, AbortSignal.any([client, done.signal])).then(() => false);
-    try {
-      return await Promise.race([this.#sharedRead(), late]);
-    } finally {
-      done.abort();
-    }
+    return (await within(this.#sharedRead(), timeoutMs, client)) === true;
   }
 
   /** The next read, for all who wait: the one that runs may have asked for the end before one of them came. */

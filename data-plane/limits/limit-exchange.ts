@@ -15,7 +15,7 @@ import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { monotonicMs } from '../../shared/runtime/monotonic.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
-import { sleep } from '../../shared/runtime/retry.ts';
+import { sleep, within } from '../../shared/runtime/retry.ts';
 import { ExchangeFile } from './exchange-file.ts';
 
 const tickMs = 200;
@@ -170,8 +170,7 @@ export class LimitExchange {
   async close(): Promise<void> {
     clearInterval(this.#tick);
     clearTimeout(this.#urgent);
-    const farewell = this.#append(this.#claimant.goodbye(performance.now()));
-    await Promise.race([farewell, sleep(goodbyeTimeoutMs)]);
+    await within(this.#append(this.#claimant.goodbye(performance.now())), goodbyeTimeoutMs);
     this.#closing.abort();
     this.#endRest();
     this.#claimant.expire(Number.POSITIVE_INFINITY);

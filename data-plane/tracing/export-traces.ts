@@ -3,8 +3,10 @@
  * none of its packages is loaded. Spans wait in a bounded queue, and those that do not fit are dropped: a receiver that hangs
  * costs no request. The packages read the variables of the exporter and of the resource themselves.
  */
+
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
 import type { Closers } from '../../shared/runtime/closers.ts';
+import { within } from '../../shared/runtime/retry.ts';
 import { type Environment, environment } from '../../shared/runtime/settings.ts';
 import { version } from '../../shared/runtime/version.ts';
 import { beginTrace, type RequestTrace, type SpanIds } from '../core/trace-context.ts';
@@ -62,7 +64,8 @@ export async function openTraceExport(
     ],
   });
   const writer = new SpanWriter(api, provider.getTracer('headgate', version()), ids);
-  options.closers.add(() => withinTime(provider.shutdown()));
+  const shutdown = () => provider.shutdown().catch(() => undefined);
+  options.closers.add(() => within(shutdown(), closeTimeoutMs));
   return {
     begin: (header) => beginTrace(header, ratio, followsClient),
     end: (record) => {
@@ -130,13 +133,4 @@ function wallTime(monotonicMs: number): HrTime {
   const ms = performance.timeOrigin + monotonicMs;
   const seconds = Math.floor(ms / 1000);
   return [seconds, Math.min(Math.round((ms - seconds * 1000) * 1e6), 999_999_999)];
-}
-
-async function withinTime(work: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, closeTimeoutMs);
-  });
-  await Promise.race([work.catch(() => undefined), late]);
-  clearTimeout(timer);
 }

@@ -2,6 +2,7 @@
  * Exchanges counters with the other gateways: publishes what the outbox counted, by the plan of `gateway-counters.ts`, and
  * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
  */
+
 import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/limits.ts';
 import { rowsReplica } from '../../schemas/limits.ts';
@@ -11,6 +12,7 @@ import { type CounterState, counterKey, publishEveryMs } from '../../shared/limi
 import { GatewayCounters } from '../../shared/limits/gateway-counters.ts';
 import type { LimitTopic } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
+import { within } from '../../shared/runtime/retry.ts';
 import type { Outbox } from './outbox.ts';
 import type { AccountLimit } from './worker-messages.ts';
 
@@ -87,12 +89,7 @@ export class CounterExchange {
   /** Publishes the rest, for at most a second. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, drainTimeoutMs);
-    });
-    await Promise.race([this.#publishRest(), late]);
-    clearTimeout(timer);
+    await within(this.#publishRest(), drainTimeoutMs);
     await this.feed.stop();
   }
 

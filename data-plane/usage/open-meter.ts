@@ -2,9 +2,9 @@
  * Starts the gateway's metering: the meter on this thread, the usage worker with its files and logs on a thread of its
  * own. A gateway without that worker cannot bill, so an unexpected end of the worker is reported and must end the process.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { within } from '../../shared/runtime/retry.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { Meter } from './meter.ts';
 import { serveUsageWorker, type UsageWorkerOptions } from './open-usage-worker.ts';
@@ -84,7 +84,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
     const late = `the usage worker did not close within ${closeTimeoutMs} ms`;
     const reason = how === 'ended' ? (await ended).message : late;
     if (how !== 'closed') logger.error({ unshippedRows: meter?.unshippedRows, reason }, closeText);
-    await Promise.race([spool?.close(), delay(closeTimeoutMs, undefined, { ref: false })]);
+    if (spool) await within(spool.close(), closeTimeoutMs);
     const lostRows = spool?.unkeptRows ?? 0;
     if (lostRows > 0) logger.error({ lostRows }, 'rows of usage could be written to no file and are lost');
   };

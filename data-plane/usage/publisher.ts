@@ -6,7 +6,7 @@
 import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { RecordMac } from '../../shared/log/core/record-mac.ts';
-import { Backoff, sleep } from '../../shared/runtime/retry.ts';
+import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
 /** While rows keep coming, one record in this time. */
@@ -58,9 +58,7 @@ export class Publisher {
     this.#stop.abort();
     this.#wake();
     // An append that does not return in time is abandoned: closing the logs ends it.
-    const deadline = new AbortController();
-    await Promise.race([this.#running, sleep(Math.max(until - performance.now(), 100), deadline.signal)]);
-    deadline.abort();
+    await within(Promise.resolve(this.#running), Math.max(until - performance.now(), 100));
     await Promise.allSettled([...this.#logs.values()].map((log) => log.close()));
   }
 

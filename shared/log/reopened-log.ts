@@ -16,7 +16,6 @@ export type OpenTopic = (mustExist: boolean) => Promise<TimedLog>;
 export class ReopenedLog implements TimedLog {
   readonly #open: OpenTopic;
   #log: Promise<TimedLog> | undefined;
-  #wasOpen = false;
   #reopening: Promise<void> | undefined;
   #isClosed = false;
   #replacements = 0;
@@ -63,18 +62,17 @@ export class ReopenedLog implements TimedLog {
   /** Rejects with what opening rejects with; the next call then tries again. */
   opened(): Promise<TimedLog> {
     if (this.#isClosed) return Promise.reject(new LogUnavailable('the log is closed'));
-    if (this.#log !== undefined) return this.#log;
-    const opening = this.#open(this.#wasOpen);
-    this.#log = opening;
-    opening.then(
-      () => {
-        this.#wasOpen = true;
-      },
-      () => {
-        if (this.#log === opening) this.#log = undefined;
-      },
-    );
-    return opening;
+    this.#log ??= this.#openFirst();
+    return this.#log;
+  }
+
+  async #openFirst(): Promise<TimedLog> {
+    try {
+      return await this.#open(false);
+    } catch (error) {
+      this.#log = undefined;
+      throw error;
+    }
   }
 
   async #call<Result>(call: (log: TimedLog) => Promise<Result>): Promise<Result> {

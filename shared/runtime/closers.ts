@@ -1,6 +1,6 @@
 /** The resources of a composition root, closed in reverse order. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { LineLogger } from './logger.ts';
+import { within } from './retry.ts';
 
 /** A resource that cannot be closed must not keep a process that could not start. */
 const closeTimeoutMs = 20_000;
@@ -14,20 +14,20 @@ export async function openAll<Opened>(
   try {
     return await open(closers);
   } catch (error) {
-    await Promise.race([closers.close(), sleep(closeTimeoutMs, undefined, { ref: false })]);
+    await within(closers.close(), closeTimeoutMs);
     throw error;
   }
 }
 
 export class Closers {
   readonly #logger: Pick<LineLogger, 'error'>;
-  readonly #steps: (() => Promise<void> | void)[] = [];
+  readonly #steps: (() => unknown)[] = [];
 
   constructor(logger: Pick<LineLogger, 'error'>) {
     this.#logger = logger;
   }
 
-  add(step: () => Promise<void> | void): void {
+  add(step: () => unknown): void {
     this.#steps.push(step);
   }
 

@@ -26,6 +26,22 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+/** What the promise gives, or 'late' once the time is over or the signal aborts: what it gives then is nobody's. */
+export async function within<Result>(
+  pending: Promise<Result>,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<Result | 'late'> {
+  const settled = new AbortController();
+  const ending = signal ? AbortSignal.any([signal, settled.signal]) : settled.signal;
+  const late = sleep(Math.max(timeoutMs, 0), ending).then(() => 'late' as const);
+  try {
+    return await Promise.race([pending, late]);
+  } finally {
+    settled.abort();
+  }
+}
+
 export interface BackoffOptions {
   /** The longest first pause, ms; each further one is twice as long. */
   readonly minMs: number;

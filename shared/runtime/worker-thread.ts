@@ -3,7 +3,7 @@
  * same part runs on this thread, over the same messages.
  */
 import { MessageChannel, type MessagePort, type ResourceLimits, Worker } from 'node:worker_threads';
-import { sleep } from './retry.ts';
+import { within } from './retry.ts';
 
 const isBuilt = !import.meta.url.endsWith('.ts');
 
@@ -50,18 +50,16 @@ export class WorkerThread<Request, Event> {
 
   /** Asks it to close, and ends it where it does not in time. Resolves in twice the time at most. */
   async close(request: Request, withinMs: number): Promise<'closed' | 'ended' | 'late'> {
-    const done = new AbortController();
-    const late = sleep(withinMs, done.signal).then(() => 'late' as const);
     const closed = new Promise<'closed'>((resolve) => {
       this.#port.on('message', ({ kind }: { readonly kind?: unknown }) => {
         if (kind === 'closed') resolve('closed');
       });
     });
     this.post(request);
-    const how = await Promise.race([closed, this.ended.then(() => 'ended' as const), late]);
+    const ended = this.ended.then(() => 'ended' as const);
+    const how = await within(Promise.race([closed, ended]), withinMs);
     // It ends once its call into the file system does.
-    if (how === 'late') await Promise.race([this.terminate(), sleep(withinMs, done.signal)]);
-    done.abort();
+    if (how === 'late') await within(this.terminate(), withinMs);
     return how;
   }
 

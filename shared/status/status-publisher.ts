@@ -3,10 +3,12 @@
  * One append is in flight at a time and a report contains the current state, so a slow log costs reports, never memory.
  * A record that the log did not accept is counted and logged; the next report replaces it.
  */
+
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { within } from '../runtime/retry.ts';
 import { Waiters } from '../runtime/waiters.ts';
 import type { StatusMac } from './status-mac.ts';
 
@@ -84,8 +86,7 @@ export class StatusPublisher {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#closed = true;
-    const timer = new Promise((resolve) => setTimeout(resolve, goodbyeTimeoutMs).unref());
-    await Promise.race([this.#send({ stopped: true }), timer]);
+    await within(this.#send({ stopped: true }), goodbyeTimeoutMs);
     this.refused.close();
   }
 

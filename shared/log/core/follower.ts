@@ -9,7 +9,7 @@
  * | gauges, counters | a fault of the fold | read again, as records are cumulative | once read |
  * | status | nothing | read again, as a known report changes nothing | once read |
  */
-import { Backoff, sleep } from '../../runtime/retry.ts';
+import { Backoff, within } from '../../runtime/retry.ts';
 import { Waiters } from '../../runtime/waiters.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated, LogUnavailable } from './control-log.ts';
 
@@ -43,6 +43,12 @@ export interface FollowerOptions {
 }
 
 export class Follower {
+  /** Why it ended for good. */
+  fault: Error | undefined;
+  /** Why the log cannot be followed now. */
+  failing: Error | undefined;
+  /** Why the last request for the end of the log failed. */
+  endFault: string | undefined;
   readonly #options: FollowerOptions;
   readonly #end = new AbortController();
   /** Of folded slices, and of the end of it. */
@@ -52,9 +58,6 @@ export class Follower {
   /** Of the log that `#position` is of. */
   #replacements: number | undefined;
   #running: Promise<void> | undefined;
-  #fault: Error | undefined;
-  #failing: Error | undefined;
-  #endFault: string | undefined;
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -65,18 +68,6 @@ export class Follower {
   /** The offset up to which all is folded. */
   get position(): number {
     return this.#position ?? 0;
-  }
-  /** Why it ended for good. */
-  get fault(): Error | undefined {
-    return this.#fault;
-  }
-  /** Why the log cannot be followed now. */
-  get failing(): Error | undefined {
-    return this.#failing;
-  }
-  /** Why the last request for the end of the log failed. */
-  get endFault(): string | undefined {
-    return this.#endFault;
   }
   /** Aborts when it ends, by a fault or by `stop`. */
   get signal(): AbortSignal {
@@ -104,7 +95,10 @@ export class Follower {
       // The end of a replaced log does not apply to the one in its place.
       if (restarts !== this.#restarts) end = undefined;
       restarts = this.#restarts;
-      end ??= await this.#endWithin(untilMs - performance.now());
+      if (end === undefined) {
+        const asked = await within(this.#askEnd(), untilMs - performance.now());
+        if (asked !== 'late') end = asked;
+      }
       if (end !== undefined && restarts === this.#restarts && this.position >= end) return true;
       const leftMs = untilMs - performance.now();
       if (leftMs <= 0) return false;
@@ -131,24 +125,24 @@ export class Follower {
   }
 
   setReachable(): void {
-    if (this.#failing === undefined) return;
-    this.#failing = undefined;
+    if (this.failing === undefined) return;
+    this.failing = undefined;
     this.#options.onReachabilityChange?.(true);
   }
 
   setUnreachable(error: Error): void {
-    const wasReachable = this.#failing === undefined;
-    this.#failing = error;
+    const wasReachable = this.failing === undefined;
+    this.failing = error;
     if (wasReachable) this.#options.onReachabilityChange?.(false, error);
   }
 
   /** Ends it for good. */
   fail(error: unknown): void {
-    if (this.#fault) return;
-    this.#fault = asError(error);
+    if (this.fault) return;
+    this.fault = asError(error);
     this.#end.abort();
     this.#waiters.wake();
-    this.#options.onFault?.(this.#fault);
+    this.#options.onFault?.(this.fault);
   }
 
   async #run(): Promise<void> {
@@ -206,30 +200,20 @@ export class Follower {
     this.#options.onRestart?.();
   }
 
-  async #endWithin(timeoutMs: number): Promise<number | undefined> {
-    const answered = new AbortController();
-    const late = sleep(Math.max(timeoutMs, 1), answered.signal).then(() => undefined);
-    try {
-      return await Promise.race([this.#askEnd(), late]);
-    } finally {
-      answered.abort();
-    }
-  }
-
   async #askEnd(): Promise<number | undefined> {
     try {
       const end = await this.#options.log.end();
-      this.#endFault = undefined;
+      this.endFault = undefined;
       return this.#isReplaced() ? undefined : end;
     } catch (error) {
-      this.#endFault = asError(error).message;
+      this.endFault = asError(error).message;
       return undefined;
     }
   }
 
   /** Throws the fault; LogUnavailable once stopped. */
   #checkRunning(): void {
-    if (this.#fault) throw this.#fault;
+    if (this.fault) throw this.fault;
     if (this.signal.aborted) throw new LogUnavailable('the log is no longer followed here');
   }
 }

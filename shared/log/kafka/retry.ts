@@ -2,7 +2,7 @@
  * Retrying a request to Kafka up to a deadline. Every retry of the Kafka log goes through here, so that each has an end in
  * time and a random pause, and stops at once when its log is closed.
  */
-import { Backoff, type Clock, sleep, systemClock } from '../../runtime/retry.ts';
+import { Backoff, type Clock, systemClock, within } from '../../runtime/retry.ts';
 import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
 import { isPermanent, KafkaFault } from './errors.ts';
 
@@ -39,7 +39,7 @@ export async function retryUntilDeadline<Result>(
   for (;;) {
     if (signal.aborted) throw closedError(operation);
     try {
-      return await (policy.abandonAtDeadline ? within(request(), deadlineMs - clock.now()) : request());
+      return await (policy.abandonAtDeadline ? inTime(request(), deadlineMs - clock.now()) : request());
     } catch (error) {
       if (!(error instanceof KafkaFault)) throw error;
       policy.onFault?.();
@@ -50,19 +50,10 @@ export async function retryUntilDeadline<Result>(
   }
 }
 
-async function within<Result>(pending: Promise<Result>, timeoutMs: number): Promise<Result> {
-  const timer = new AbortController();
-  const timedOut = sleep(Math.max(timeoutMs, 0), timer.signal).then(() => {
-    throw new KafkaFault('TIMEOUT', { kind: 'lost' });
-  });
-  // Both may still reject once the other has decided.
-  timedOut.catch(() => undefined);
-  pending.catch(() => undefined);
-  try {
-    return await Promise.race([pending, timedOut]);
-  } finally {
-    timer.abort();
-  }
+async function inTime<Result>(pending: Promise<Result>, timeoutMs: number): Promise<Result> {
+  const result = await within(pending, timeoutMs);
+  if (result === 'late') throw new KafkaFault('TIMEOUT', { kind: 'lost' });
+  return result as Result;
 }
 
 export function closedError(operation: string): LogUnavailable {
