@@ -1,10 +1,11 @@
 /** Composition root of an agent process: it runs next to one inference server and reports on it. */
-import { Counter, Gauge, Registry } from 'prom-client';
+import { Registry } from 'prom-client';
 import { baseOf } from '../shared/engines/detect.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { Connections } from '../shared/runtime/connections.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
+import { ObservedMetrics } from '../shared/runtime/observed-metrics.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { NodeAgent } from './agent.ts';
 import { EngineWatch } from './engine.ts';
@@ -81,28 +82,17 @@ function checks({ link, engine }: NodeAgent, draining: boolean): Check[] {
 
 function metricsOf({ link, engine }: NodeAgent): Registry {
   const registry = new Registry();
-  const gauge = (name: string, help: string, value: () => number): void => {
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(value());
-      },
-    });
-  };
-  gauge('headgate_agent_attached', '1 while attached to a control plane', () => Number(link.connected));
-  new Counter({
-    name: 'headgate_agent_sessions_total',
-    help: 'sessions opened with control planes',
-    registers: [registry],
-    collect() {
-      this.reset();
-      this.inc(link.connects);
-    },
-  });
-  gauge('headgate_agent_engine_up', '1 while the engine is up', () => Number(engine.view.up));
-  gauge(
+  const metrics = new ObservedMetrics(registry);
+  metrics.gauge('headgate_agent_attached', '1 while attached to a control plane', () =>
+    Number(link.connected),
+  );
+  metrics.counter(
+    'headgate_agent_sessions_total',
+    'sessions opened with control planes',
+    () => link.connects,
+  );
+  metrics.gauge('headgate_agent_engine_up', '1 while the engine is up', () => Number(engine.view.up));
+  metrics.gauge(
     'headgate_agent_engine_in_flight',
     'requests in flight in the engine, -1 where it does not report them',
     () => engine.view.inFlight ?? -1,

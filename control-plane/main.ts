@@ -2,7 +2,6 @@
  * Composition root of a control-plane replica: any number of equal ones may run over one log.
  * It folds the log, runs commands, monitors nodes, and publishes its status.
  */
-
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';

@@ -2,7 +2,6 @@
  * The bodies and path parameters of the admin API's commands. Strict: a field that a command does not have is refused.
  * Shapes only; whether what they name exists is decided against the state.
  */
-
 import { z } from 'zod';
 import { daySeconds } from './durations.ts';
 import { declaredFleetSchema } from './fleet.ts';

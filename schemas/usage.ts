@@ -4,7 +4,6 @@
  * Writers are strict, readers are loose. `incarnation` and `n` mean the same in every version, so that a reader can step
  * over a row of a later version without losing the order. No prompt, completion or key ever stands here.
  */
-
 import { z } from 'zod';
 import { daySeconds } from './durations.ts';
 import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from './names.ts';

@@ -1,5 +1,4 @@
 /** `headgate doctor`: what is wrong, with a code, the object and the next step. Quiet when all is well. */
-
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';

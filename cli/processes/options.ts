@@ -1,5 +1,4 @@
 /** The options that several processes share, in one table. Each has its HEADGATE_* variable. */
-
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';

@@ -2,7 +2,6 @@
  * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
  * the log nor the state: they hold its SHA-256.
  */
-
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';

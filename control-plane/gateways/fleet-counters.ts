@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import { hourMs } from '../../schemas/durations.ts';
 import { type CounterRecord, counterEntriesMax, countersTopic, rowsReplica } from '../../schemas/limits.ts';
 import { type CounterCopy, openCounterCopy } from '../../shared/limits/counter-copy.ts';
@@ -20,6 +20,7 @@ import {
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
@@ -228,14 +229,11 @@ export function openFleetCounters(
   });
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
   const counters = new FleetCounters({ process: randomUUID(), topic, copy, usage, logger });
-  new Gauge({
-    name: 'headgate_counters_difference_tokens',
-    help: 'tokens by which the counters of the gateways and the folded usage rows differ at rest',
-    registers: [registry],
-    collect() {
-      this.set(counters.differenceTokens);
-    },
-  });
+  new ObservedMetrics(registry).gauge(
+    'headgate_counters_difference_tokens',
+    'tokens by which the counters of the gateways and the folded usage rows differ at rest',
+    () => counters.differenceTokens,
+  );
   measureCounterFeed(registry, () => counters.feed.counts);
   return counters;
 }

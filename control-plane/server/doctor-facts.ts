@@ -1,5 +1,4 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
-
 import { statfs } from 'node:fs/promises';
 import { dayMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';

@@ -1,5 +1,6 @@
 /** The gateways as this replica knows them, as metrics: what a scraper cannot learn from a gateway that is silent. */
 import { Gauge, type Registry } from 'prom-client';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { HeadView, Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import { fleetStates } from '../../shared/status/status-board.ts';
 
@@ -11,7 +12,6 @@ interface FleetSource {
 
 /** Of several processes with one name the worst counts. */
 export function observeFleet({ registry, board, head }: FleetSource): void {
-  const labelled = { labelNames: ['gateway'], registers: [registry] };
   new Gauge({
     name: 'headgate_gateway_state',
     help: '1 for the state that a gateway is in, 0 for the others',
@@ -26,35 +26,27 @@ export function observeFleet({ registry, board, head }: FleetSource): void {
       }
     },
   });
-  const worst = (gauge: Gauge, value: (seen: Seen) => number): void => {
-    gauge.reset();
-    const values = new Map<string, number>();
-    for (const seen of board.gateways())
-      values.set(seen.report.name, Math.max(values.get(seen.report.name) ?? 0, value(seen)));
-    for (const [gateway, each] of values) gauge.set({ gateway }, each);
-  };
-  new Gauge({
-    name: 'headgate_gateway_lag_events',
-    help: 'commits of this replica that a gateway has not reported as applied',
-    ...labelled,
-    collect() {
-      worst(this, ({ report }) => Math.max(0, head().seq - report.applied));
-    },
-  });
-  new Gauge({
-    name: 'headgate_gateway_seen_seconds',
-    help: 'since the last report of a gateway',
-    ...labelled,
-    collect() {
-      worst(this, ({ seenMs }) => (performance.now() - seenMs) / 1000);
-    },
-  });
-  new Gauge({
-    name: 'headgate_fold_diverged',
-    help: '1 while a gateway has other rows than this replica at the same position',
-    ...labelled,
-    collect() {
-      worst(this, (seen) => Number(board.state(seen, head()) === 'DIVERGED'));
-    },
-  });
+  const metrics = new ObservedMetrics(registry);
+  const worst = (name: string, help: string, value: (seen: Seen) => number): void =>
+    metrics.gauges(name, help, 'gateway', () => {
+      const values = new Map<string, number>();
+      for (const seen of board.gateways())
+        values.set(seen.report.name, Math.max(values.get(seen.report.name) ?? 0, value(seen)));
+      return values;
+    });
+  worst(
+    'headgate_gateway_lag_events',
+    'commits of this replica that a gateway has not reported as applied',
+    ({ report }) => Math.max(0, head().seq - report.applied),
+  );
+  worst(
+    'headgate_gateway_seen_seconds',
+    'since the last report of a gateway',
+    ({ seenMs }) => (performance.now() - seenMs) / 1000,
+  );
+  worst(
+    'headgate_fold_diverged',
+    '1 while a gateway has other rows than this replica at the same position',
+    (seen) => Number(board.state(seen, head()) === 'DIVERGED'),
+  );
 }

@@ -1,11 +1,11 @@
 /** Health, readiness and metrics of a control-plane replica. */
-import { Gauge } from 'prom-client';
 import { diagnose } from '../../shared/doctor/diagnose.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
 import type { ListenAddress } from '../../shared/runtime/listener.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
@@ -42,25 +42,12 @@ export interface HealthSettings extends Replica, ListenAddress {
 /** Rejects where the address cannot be bound. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
   const { agents, board, snapshot, metrics, connections, certificate, host, port } = settings;
-  new Gauge({
-    name: 'headgate_agent_sessions',
-    help: 'node agents attached to this replica',
-    registers: [metrics.registry],
-    collect() {
-      this.set(agents.count);
-    },
-  });
+  const observed = new ObservedMetrics(metrics.registry);
+  observed.gauge('headgate_agent_sessions', 'node agents attached to this replica', () => agents.count);
   const nodes = snapshot.db.prepare<[], Pick<NodeRow, 'id' | 'up'>>('SELECT id, up FROM node');
-  new Gauge({
-    name: 'headgate_node_up',
-    help: '1 while the node is up according to the log',
-    labelNames: ['node'],
-    registers: [metrics.registry],
-    collect() {
-      this.reset();
-      for (const { id, up } of nodes.all()) this.set({ node: id }, up === 1 ? 1 : 0);
-    },
-  });
+  observed.gauges('headgate_node_up', '1 while the node is up according to the log', 'node', () =>
+    nodes.all().map(({ id, up }) => [id, up === 1 ? 1 : 0] as const),
+  );
   const { registry } = metrics;
   observeFleet({ registry, board, head: () => ({ log: snapshot.log, seq: snapshot.seq, foldVersion }) });
   return await startHealthServer({

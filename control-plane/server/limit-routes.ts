@@ -1,5 +1,4 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
-
 import type { FastifyInstance } from 'fastify';
 import type { LimitUse, Organisation } from '../../schemas/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';

@@ -1,5 +1,4 @@
 /** Routes that make sign-in links to the console: for the operator, and for a member of an organisation. */
-
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';

@@ -2,7 +2,6 @@
  * The salt of an organisation for the prefix caches of shared nodes, so that nobody can find out by the time to the first
  * token what others have asked. It follows from the token that all gateways share, so a prompt has one salt at all of them.
  */
-
 import { createHmac } from 'node:crypto';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 

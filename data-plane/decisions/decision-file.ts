@@ -4,7 +4,6 @@
  * A group of decisions is one row, compressed: a row and an index entry of each cost four times the processor time, and four
  * times the bytes. Who asks for one decision by its id pays with a search through all ids.
  */
-
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { dayMs } from '../../schemas/durations.ts';

@@ -6,8 +6,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import { questionScheme, type SealAnswer, SignedQuestions } from '../../shared/status/signed-question.ts';
 import { type DecisionJournal, JournalSilent } from './decision-journal.ts';
@@ -98,20 +99,16 @@ async function* joined(pages: AsyncIterable<readonly string[]>): AsyncIterable<s
 }
 
 export function countDecisions(registry: Registry, journal: DecisionJournal): void {
-  const gauge = (name: string, help: string, value: () => number): Gauge =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(value());
-      },
-    });
-  gauge(
+  const metrics = new ObservedMetrics(registry);
+  metrics.gauge(
     'headgate_decisions_written',
     'decisions in the journal since the start',
     () => journal.state.written,
   );
-  gauge('headgate_decisions_dropped', 'decisions not kept since the start', () => journal.state.dropped);
-  gauge('headgate_decisions_bytes', 'size of the decision journal', () => journal.state.bytes);
+  metrics.gauge(
+    'headgate_decisions_dropped',
+    'decisions not kept since the start',
+    () => journal.state.dropped,
+  );
+  metrics.gauge('headgate_decisions_bytes', 'size of the decision journal', () => journal.state.bytes);
 }

@@ -4,7 +4,7 @@
  * memory, and at most waits for its claim to come back from the log.
  */
 import { randomUUID } from 'node:crypto';
-import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
@@ -14,6 +14,7 @@ import { cutOffMs } from '../../shared/limits/standing-share.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { monotonicMs } from '../../shared/runtime/monotonic.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep, within } from '../../shared/runtime/retry.ts';
 import { ExchangeFile } from './exchange-file.ts';
@@ -253,46 +254,28 @@ export class LimitExchange {
   }
 
   #measure(registry: Registry): void {
-    const registers = [registry];
-    const ageSeconds = () => Math.min(this.#claimant.feedAgeMs(performance.now()) / 1000, 1e9);
-    const waits = () => this.#waits;
-    const totals = () => this.#ignored.totals;
-    const clockSeconds = () => this.clockAheadMs / 1000;
-    new Gauge({
-      name: 'headgate_limit_clock_ahead_seconds',
-      help: 'how far the clock of the log is ahead of this gateway, where they differ by more than 30 s; minutes are then those of the log',
-      registers,
-      collect() {
-        this.set(clockSeconds());
-      },
-    });
-    new Gauge({
-      name: 'headgate_limit_feed_age_seconds',
-      help: 'since when this gateway has read no own record on the topic of gauges; above 2 s it admits its share only',
-      registers,
-      collect() {
-        this.set(ageSeconds());
-      },
-    });
-    new Counter({
-      name: 'headgate_limit_waits_total',
-      help: 'requests that waited until the log granted room in a limit of the fleet',
-      registers,
-      collect() {
-        this.reset();
-        this.inc(waits());
-      },
-    });
-    new Counter({
-      name: 'headgate_limit_records_ignored_total',
-      help: 'records of the topic of gauges that were ignored, by cause',
-      labelNames: ['cause'],
-      registers,
-      collect() {
-        this.reset();
-        for (const [cause, count] of totals()) this.inc({ cause }, count);
-      },
-    });
+    const metrics = new ObservedMetrics(registry);
+    metrics.gauge(
+      'headgate_limit_clock_ahead_seconds',
+      'how far the clock of the log is ahead of this gateway, where they differ by more than 30 s; minutes are then those of the log',
+      () => this.clockAheadMs / 1000,
+    );
+    metrics.gauge(
+      'headgate_limit_feed_age_seconds',
+      'since when this gateway has read no own record on the topic of gauges; above 2 s it admits its share only',
+      () => Math.min(this.#claimant.feedAgeMs(performance.now()) / 1000, 1e9),
+    );
+    metrics.counter(
+      'headgate_limit_waits_total',
+      'requests that waited until the log granted room in a limit of the fleet',
+      () => this.#waits,
+    );
+    metrics.counters(
+      'headgate_limit_records_ignored_total',
+      'records of the topic of gauges that were ignored, by cause',
+      'cause',
+      () => this.#ignored.totals,
+    );
   }
 }
 

@@ -2,7 +2,6 @@
  * The calls of the playground's page: who the visitor is and what is left, what a key may use, and a turn of a conversation,
  * which goes the way of every request.
  */
-
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BlockList } from 'node:net';
 import { z } from 'zod';

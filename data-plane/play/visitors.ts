@@ -3,7 +3,6 @@
  * which is another one each day. All keys come from the gateway token, so every gateway knows every visitor. What was sealed
  * with another token, is of another form, or is too old, is no visitor.
  */
-
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { dayMs } from '../../schemas/durations.ts';

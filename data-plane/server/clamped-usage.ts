@@ -2,8 +2,9 @@
  * Nodes that reported more tokens than a request can use. What is billed is bounded without this; it names the node. No node is
  * ejected for it: a tokeniser of an odd kind may exceed the bound for a prompt that somebody made for that.
  */
-import { Counter, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 
@@ -21,16 +22,12 @@ export class ClampedUsage {
       logger.warn({ nodes }, 'nodes reported more tokens than a request can use; less is billed'),
     );
     this.#line = line;
-    new Counter({
-      name: 'headgate_node_usage_clamped_total',
-      help: 'answers whose node reported more tokens than their request can use',
-      labelNames: ['node'],
-      registers: [registry],
-      collect() {
-        this.reset();
-        for (const [node, count] of line.totals) this.inc({ node }, count);
-      },
-    });
+    new ObservedMetrics(registry).counters(
+      'headgate_node_usage_clamped_total',
+      'answers whose node reported more tokens than their request can use',
+      'node',
+      () => line.totals,
+    );
   }
 
   observe(outcome: RequestRecord['outcome']): void {

@@ -3,7 +3,6 @@
  * none of its packages is loaded. Spans wait in a bounded queue, and those that do not fit are dropped: a receiver that hangs
  * costs no request. The packages read the variables of the exporter and of the resource themselves.
  */
-
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { within } from '../../shared/runtime/retry.ts';

@@ -2,7 +2,6 @@
  * Exchanges counters with the other gateways: publishes what the outbox counted, by the plan of `gateway-counters.ts`, and
  * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
  */
-
 import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/limits.ts';
 import { rowsReplica } from '../../schemas/limits.ts';

@@ -2,7 +2,6 @@
  * What a data folder completed itself, by subject and period: tables of `outbox.db`, changed in the transaction that writes
  * the usage rows. The folder counts as a replica, with an id that is made with the file; after a conflict it takes another.
  */
-
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, visitorPrefix } from '../../schemas/limits.ts';

@@ -5,7 +5,6 @@
  * in its spool (outbox-spool.ts), and not here, is written at the next start. A failed write is reported and retried; it never
  * fails a request that was already served.
  */
-
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
 import type { CounterEntry } from '../../schemas/limits.ts';

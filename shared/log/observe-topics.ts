@@ -1,5 +1,6 @@
 /** Metrics and log lines of how a process reads the topics: once a topic cannot be read, can again, or a batch was skipped. */
-import { Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
+import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { ControlLog, TopicReading } from './core/control-log.ts';
 
 const intervalMs = 1000;
@@ -13,17 +14,11 @@ interface Observed {
 /** Observes all topics at the address of `log` until the function it returns is called. */
 export function observeTopics({ log, registry, logger }: Observed): () => void {
   const readings = (): readonly TopicReading[] => log.readings?.() ?? [];
-  const gauge = (name: string, help: string, value: (reading: TopicReading) => number): Gauge =>
-    new Gauge({
-      name,
-      help,
-      labelNames: ['topic'],
-      registers: [registry],
-      collect() {
-        this.reset();
-        for (const reading of readings()) this.set({ topic: reading.topic }, value(reading));
-      },
-    });
+  const metrics = new ObservedMetrics(registry);
+  const gauge = (name: string, help: string, value: (reading: TopicReading) => number): void =>
+    metrics.gauges(name, help, 'topic', () =>
+      readings().map((reading) => [reading.topic, value(reading)] as const),
+    );
   gauge('headgate_topic_readable', '1 while the topic can be read (with Kafka only)', ({ failing }) =>
     Number(failing === undefined),
   );

@@ -1,7 +1,8 @@
 /** The metrics of a process's surroundings that run out without a request: its certificate and its disk. */
 import { statfs } from 'node:fs/promises';
-import { Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import { dataFiles } from './data-files.ts';
+import { ObservedMetrics } from './observed-metrics.ts';
 import type { Certificate } from './tls.ts';
 
 interface ProcessResources {
@@ -10,32 +11,22 @@ interface ProcessResources {
 }
 
 export function observeResources(registry: Registry, { certificate, dataDir }: ProcessResources): void {
+  const metrics = new ObservedMetrics(registry);
   if (certificate)
-    new Gauge({
-      name: 'headgate_tls_certificate_expiry_seconds',
-      help: 'until the certificate of the listeners expires; negative afterwards',
-      registers: [registry],
-      collect() {
-        this.set((Date.parse(certificate.validUntil) - Date.now()) / 1000);
-      },
-    });
-  new Gauge({
-    name: 'headgate_file_bytes',
-    help: 'size of a file of the data folder',
-    labelNames: ['file'],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { name, bytes } of dataFiles(dataDir)) this.set({ file: name }, bytes);
-    },
-  });
-  new Gauge({
-    name: 'headgate_data_bytes_free',
-    help: 'free on the disk of the data folder, for a process that is not root; -1 while it cannot be read',
-    registers: [registry],
-    async collect() {
+    metrics.gauge(
+      'headgate_tls_certificate_expiry_seconds',
+      'until the certificate of the listeners expires; negative afterwards',
+      () => (Date.parse(certificate.validUntil) - Date.now()) / 1000,
+    );
+  metrics.gauges('headgate_file_bytes', 'size of a file of the data folder', 'file', () =>
+    dataFiles(dataDir).map(({ name, bytes }) => [name, bytes] as const),
+  );
+  metrics.gauge(
+    'headgate_data_bytes_free',
+    'free on the disk of the data folder, for a process that is not root; -1 while it cannot be read',
+    async () => {
       const disk = await statfs(dataDir).catch(() => undefined);
-      this.set(disk === undefined ? -1 : disk.bavail * disk.bsize);
+      return disk === undefined ? -1 : disk.bavail * disk.bsize;
     },
-  });
+  );
 }

@@ -3,6 +3,7 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Commit } from '../../schemas/commit.ts';
 import { eventTypes } from '../../schemas/events.ts';
 import { Distribution, type Observations } from '../runtime/distribution.ts';
+import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import { version } from '../runtime/version.ts';
 import { foldVersion } from './fold.ts';
 import type { Replicator } from './replicator.ts';
@@ -39,16 +40,12 @@ export class FoldMetrics {
       .labels({ schema_version: String(foldVersion) })
       .set(1);
     const events = this.#events;
-    new Counter({
-      name: 'headgate_fold_events_total',
-      help: 'events folded since the start, by type',
-      labelNames: ['type'],
-      registers,
-      collect() {
-        this.reset();
-        for (const [type, count] of events) this.inc({ type }, count);
-      },
-    });
+    new ObservedMetrics(registry).counters(
+      'headgate_fold_events_total',
+      'events folded since the start, by type',
+      'type',
+      () => events,
+    );
     this.#quarantined = new Counter({
       name: 'headgate_fold_quarantined_total',
       help: 'snapshots quarantined because their rows were not what was folded',

@@ -4,7 +4,6 @@
  * forgets it. Gateways never expire. An ended incarnation leaves a tombstone with the number of its last report, so that
  * only a newer report adds it again.
  */
-
 import type { Forgotten, StatusReport } from '../../schemas/status.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
 

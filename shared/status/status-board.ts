@@ -2,7 +2,6 @@
  * The last reports of the fleet, evaluated by the reader: state and confirmation follow from what a process proved and from
  * how long it has been silent here, never from its own claim to be healthy. A record counts only with its MAC.
  */
-
 import { z } from 'zod';
 import { nameSchema } from '../../schemas/names.ts';
 import {

@@ -3,7 +3,6 @@
  * One append is in flight at a time and a report contains the current state, so a slow log costs reports, never memory.
  * A record that the log did not accept is counted and logged; the next report replaces it.
  */
-
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';

@@ -3,7 +3,6 @@
  * record again changes nothing. On a gateway the file is derived and may be rebuilt from the log; on a control plane it is
  * primary data, because it has periods that the log no longer has.
  */
-
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { readKeptRow, readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';

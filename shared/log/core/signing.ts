@@ -3,7 +3,6 @@
  * count. A signature covers a record's raw bytes and is stored with them.
  * The private key stays inside `Signer`; error texts contain nothing of a key file except its path.
  */
-
 import {
   createPrivateKey,
   createPublicKey,

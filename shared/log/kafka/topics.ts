@@ -3,7 +3,6 @@
  * deletes or compacts records would lose commits without an error. An error contains the command that fixes it, with
  * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
  */
-
 import { controlTopic } from '../../../schemas/commit.ts';
 import { dayMs } from '../../../schemas/durations.ts';
 import {

@@ -1,0 +1,54 @@
+/** Metrics that have their values elsewhere, and read them when somebody asks for the metrics. */
+import { Counter, Gauge, type Registry } from 'prom-client';
+
+/** By the value of the one label. */
+type Series = Iterable<readonly [string, number]>;
+
+export class ObservedMetrics {
+  readonly #registers: Registry[];
+
+  constructor(registry: Registry) {
+    this.#registers = [registry];
+  }
+
+  gauge(name: string, help: string, read: () => number | Promise<number>): void {
+    new Gauge({
+      ...{ name, help, registers: this.#registers },
+      async collect() {
+        this.set(await read());
+      },
+    });
+  }
+
+  gauges(name: string, help: string, label: string, read: () => Series): void {
+    new Gauge({
+      ...{ name, help, labelNames: [label], registers: this.#registers },
+      collect() {
+        this.reset();
+        for (const [value, number] of read()) this.set({ [label]: value }, number);
+      },
+    });
+  }
+
+  /** Counted since the start. */
+  counter(name: string, help: string, read: () => number): void {
+    new Counter({
+      ...{ name, help, registers: this.#registers },
+      collect() {
+        this.reset();
+        this.inc(read());
+      },
+    });
+  }
+
+  /** Counted since the start. */
+  counters(name: string, help: string, label: string, read: () => Series): void {
+    new Counter({
+      ...{ name, help, labelNames: [label], registers: this.#registers },
+      collect() {
+        this.reset();
+        for (const [value, count] of read()) this.inc({ [label]: value }, count);
+      },
+    });
+  }
+}
