@@ -11,7 +11,6 @@ import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
 import { forgePosition } from '../../test/support/forged-position.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
-import { howItWaits } from '../../test/support/turns.ts';
 import {
   type ControlLog,
   type LogBatch,
@@ -403,40 +402,6 @@ test('a file that cannot be written stops it for good', async () => {
   );
   topic.add(Buffer.from('anything'));
   await vi.waitFor(() => expect(replicator.fault?.message).toBe('no'));
-});
-
-test('whatever it waits for, it waits or throws: before, after a fault and once stopped', async () => {
-  const records = recordsOf(45, 5);
-  const topic = topicOf(records);
-  const { replicator } = started({ log: new MemoryLog(topic) });
-  await replicator.caughtUp(5000);
-  const waits = (): Promise<string[]> =>
-    Promise.all([
-      howItWaits(() => replicator.reached(99, 20)),
-      howItWaits(() => replicator.reached(99, 0.01)),
-    ]);
-  expect(await waits()).toEqual(['waited', 'waited']);
-  topic.truncate(2);
-  await vi.waitFor(() => expect(replicator.fault).toBeDefined());
-  expect(await waits()).toEqual(['threw', 'threw']);
-  const other = started({ log: new MemoryLog(topicOf(records)) });
-  await other.replicator.caughtUp(5000);
-  await other.replicator.stop();
-  expect(await howItWaits(() => other.replicator.reached(99, 20))).toBe('threw');
-});
-
-test('stopped, it folds no more and lets its waiters go', async () => {
-  const records = recordsOf(44, 5);
-  const topic = topicOf(records.slice(0, 3));
-  const { snapshot, replicator } = started({ log: new MemoryLog(topic) });
-  await replicator.caughtUp(5000);
-  const waiting = replicator.reached(4, 60_000);
-  const stopped = replicator.stop();
-  await expect(waiting).rejects.toThrow(LogUnavailable);
-  await stopped;
-  for (const { value } of records.slice(3)) topic.add(value);
-  await expect(replicator.reached(4, 20)).rejects.toThrow(LogUnavailable);
-  expect(snapshot.seq).toBe(3);
 });
 
 /**

@@ -25,58 +25,6 @@ const removeVisitorsIntervalMs = 10 * 60_000;
 /** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
 const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
 
-interface FollowOptions {
-  readonly store: UsageStore;
-  readonly logUrl: string;
-  readonly logger: LineLogger;
-  /** Called in the turn of the event loop in which the store applied the rows. */
-  readonly onApplied?: (applied: AppliedUsage) => void;
-}
-
-interface FollowedUsage {
-  readonly replicator: UsageReplicator;
-  /** Rows by result, since the start. */
-  readonly counts: Readonly<FoldCounts>;
-  /** Ends the tail and closes the store. */
-  close(): Promise<void>;
-}
-
-/** Starts folding the usage log into a store. Throws LogUrlInvalid. */
-function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
-  const alarms = new RateLimitedLine((rows) =>
-    logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
-  );
-  let before = { ...store.counts };
-  const replicator = new UsageReplicator({
-    store,
-    ...usageLogAt(logUrl),
-    onApplied: (applied) => {
-      for (const outcome of alarming)
-        if (store.counts[outcome] > before[outcome])
-          alarms.add(outcome, store.counts[outcome] - before[outcome]);
-      before = { ...store.counts };
-      for (const { incarnation, next } of applied.gaps)
-        logger.error(
-          { incarnation, next },
-          'usage rows are missing; later rows of the incarnation are parked',
-        );
-      onApplied?.(applied);
-    },
-    onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'usage log'),
-    onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
-  });
-  replicator.start();
-  const timer = setInterval(() => removeVisitors(store, logger), removeVisitorsIntervalMs).unref();
-  const close = async () => {
-    clearInterval(timer);
-    alarms.close();
-    await replicator.stop();
-    store.close();
-  };
-  return { replicator, counts: store.counts, close };
-}
-
 function removeVisitors(store: UsageStore, logger: LineLogger): void {
   try {
     store.removeVisitors(Date.now() - usageKeepSeconds * 1000);
@@ -112,21 +60,44 @@ export interface OpenedUsage {
 /** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
   const { logger, logUrl, dataDir, tokens, onApplied, ...storeOptions } = options;
-  const { partitions } = usageLogAt(logUrl);
+  const address = usageLogAt(logUrl);
+  const { partitions } = address;
   const mac = new RecordMac(usageTopic, ...tokens);
   const file = new UsageFile(join(dataDir, usageFileName), logger);
   const onUnreadable = file.noteUnreadable.bind(file);
   const store = openUsageStoreIn(dataDir, { ...storeOptions, onUnreadable, partitions, mac });
-  try {
-    const followed = followUsage({ store, logUrl, logger, ...(onApplied && { onApplied }) });
-    file.start();
-    const close = async () => {
-      await file.close();
-      await followed.close();
-    };
-    return { reader: store, file, ...followed, close };
-  } catch (error) {
+  const alarms = new RateLimitedLine((rows) =>
+    logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
+  );
+  let before = { ...store.counts };
+  const replicator = new UsageReplicator({
+    store,
+    ...address,
+    onApplied: (applied) => {
+      for (const outcome of alarming)
+        if (store.counts[outcome] > before[outcome])
+          alarms.add(outcome, store.counts[outcome] - before[outcome]);
+      before = { ...store.counts };
+      for (const { incarnation, next } of applied.gaps)
+        logger.error(
+          { incarnation, next },
+          'usage rows are missing; later rows of the incarnation are parked',
+        );
+      onApplied?.(applied);
+    },
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'usage log'),
+    onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
+  });
+  replicator.start();
+  const timer = setInterval(() => removeVisitors(store, logger), removeVisitorsIntervalMs).unref();
+  file.start();
+  const close = async () => {
+    await file.close();
+    clearInterval(timer);
+    alarms.close();
+    await replicator.stop();
     store.close();
-    throw error;
-  }
+  };
+  return { reader: store, file, replicator, counts: store.counts, close };
 }

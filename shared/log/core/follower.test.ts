@@ -96,12 +96,16 @@ test('a fatal error ends it for good, and all waits with it', async () => {
   expect(await howItWaits(() => follower.until(() => false, 20))).toBe('threw');
 });
 
-test('an end that never comes is waited for until the deadline, and stopping ends a wait', async () => {
-  const log = Object.assign(new MemoryLog(topicOf('a')), { end: () => new Promise<never>(() => {}) });
-  const { follower } = followed(new MemoryTopic(), { log });
+test('an end that never comes is waited for until the deadline; stopped, it folds no more and ends all waits', async () => {
+  const topic = topicOf('a');
+  const log = Object.assign(new MemoryLog(topic), { end: () => new Promise<never>(() => {}) });
+  const { follower, texts } = followed(topic, { log });
   expect(await follower.caughtUp(20)).toBe(false);
-  expect(await howItWaits(() => follower.until(() => false, 20))).toBe('waited');
+  for (const waitMs of [20, 0.01])
+    expect(await howItWaits(() => follower.until(() => false, waitMs))).toBe('waited');
   const waiting = follower.until(() => false, 60_000);
   await Promise.all([expect(waiting).rejects.toThrow(LogUnavailable), follower.stop()]);
+  topic.add(Buffer.from('b'));
   expect(await howItWaits(() => follower.caughtUp(5000))).toBe('threw');
+  expect(texts).toEqual(['a']);
 });
