@@ -21,6 +21,7 @@ import { GatewaysFile } from '../control-plane/gateways/gateways-file.ts';
 import { type CounterEntry, countersTopic } from '../schemas/limits.ts';
 import { openCounterCopy } from '../shared/limits/counter-copy.ts';
 import { CounterState } from '../shared/limits/counters.ts';
+import { batchesToEnd } from '../shared/log/core/batches-to-end.ts';
 import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { RecordMac } from '../shared/log/core/record-mac.ts';
 import { fingerprintOf, loadSigner, type Signer } from '../shared/log/core/signing.ts';
@@ -107,12 +108,8 @@ const filesOf = (path: string) =>
 
 async function recordsIn(path: string): Promise<Buffer[]> {
   const log = await openLog(`sqlite:${join(folder, path)}`, { topic: 'headgate.control' });
-  const end = await log.end();
   const values: Buffer[] = [];
-  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
-    values.push(...records.map(({ value }) => value));
-    if (nextOffset >= end) break;
-  }
+  for await (const records of batchesToEnd(log)) values.push(...records.map(({ value }) => value));
   await log.close();
   return values;
 }

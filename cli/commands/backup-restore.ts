@@ -10,6 +10,7 @@ import { type CounterEntry, rowsReplica } from '../../schemas/limits.ts';
 import { usagePartitions } from '../../schemas/usage.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/core/control-log.ts';
 import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
@@ -217,14 +218,12 @@ async function* recordsOf(dir: string, { segments }: Manifest): AsyncIterable<Lo
 /** The end of the chain of what the log holds now. */
 async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
   let head = emptyHead();
-  const end = await log.end();
-  if (end === 0) return { ...head, isEmpty: true };
-  for await (const { records, nextOffset } of log.tail({ from: 0, recordsMax: 500 })) {
+  const isEmpty = (await log.end()) === 0;
+  for await (const records of batchesToEnd(log, { recordsMax: 500 })) {
     const last = judgeBatch(head, records).findLast((judgement) => 'accepted' in judgement);
     if (last && 'accepted' in last) head = last.head;
-    if (nextOffset >= end) break;
   }
-  return { ...head, isEmpty: false };
+  return { ...head, isEmpty };
 }
 
 /** An interrupted restore is continued; everything else that is in the log is refused. */

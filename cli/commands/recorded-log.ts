@@ -1,6 +1,7 @@
 /** Reads the control log itself, from its beginning to the end that it has now. */
 import { existsSync } from 'node:fs';
 import { controlTopic } from '../../schemas/commit.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -29,12 +30,7 @@ export async function* recordsOfLog(session: Session): AsyncIterable<readonly Lo
     });
   const log = await openLog(url, { topic: controlTopic });
   try {
-    const end = await log.end();
-    if (end === 0) return;
-    for await (const { records, nextOffset } of log.tail({ from: 0, recordsMax: batchRecords })) {
-      yield records;
-      if (nextOffset >= end) return;
-    }
+    yield* batchesToEnd(log, { recordsMax: batchRecords });
   } finally {
     await log.close();
   }

@@ -4,6 +4,7 @@
  */
 
 import { controlTopic } from '../../schemas/commit.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { Backoff } from '../../shared/runtime/retry.ts';
@@ -100,11 +101,7 @@ async function checkOwn(log: ControlLog, id: string): Promise<void> {
 async function readBack(log: ControlLog, { records: { length: seq }, digests }: RestorePlan): Promise<void> {
   const folded = memorySnapshot();
   try {
-    const end = await log.end();
-    for await (const { records, nextOffset } of log.tail({ from: 0 })) {
-      folded.apply(records);
-      if (nextOffset >= end) break;
-    }
+    for await (const records of batchesToEnd(log)) folded.apply(records);
     const same = JSON.stringify(folded.digests()) === JSON.stringify(digests);
     if (folded.seq === seq && same && folded.divergedAt === null) return;
     throw new CliError('the log read back differs from what was written', {

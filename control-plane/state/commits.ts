@@ -1,5 +1,6 @@
 /** Reads the accepted commits from the log, for lists of events and for past states. */
 import type { Commit } from '../../schemas/commit.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
@@ -66,14 +67,11 @@ export class CommitReader {
    */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;
-    const end = await this.#log.end();
-    if (this.#offset < end)
-      for await (const batch of this.#log.tail({ from: this.#offset, recordsMax: 500 })) {
-        const accepted = this.#accept(batch.records, toSeq);
-        if (accepted.length > 0) yield accepted;
-        if (this.#head.seq >= toSeq) return;
-        if (batch.nextOffset >= end) break;
-      }
+    for await (const records of batchesToEnd(this.#log, { from: this.#offset, recordsMax: 500 })) {
+      const accepted = this.#accept(records, toSeq);
+      if (accepted.length > 0) yield accepted;
+      if (this.#head.seq >= toSeq) return;
+    }
     throw new LogTruncated(`the log ends before commit ${toSeq}, which was folded from it`);
   }
 

@@ -4,6 +4,7 @@
  */
 import { type Commit, parseCommit } from '../../schemas/commit.ts';
 import { type EventData, readEvent } from '../../schemas/events.ts';
+import { batchesToEnd } from '../log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge, recordHash } from '../log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
 import { verify } from '../log/core/signing.ts';
@@ -38,16 +39,14 @@ export async function readLogId(log: ControlLog): Promise<string | null> {
 
 /** The first valid record. null where the log has none yet. */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
-  const end = await log.end();
-  if (end === 0) return null;
   let seen = 0;
-  for await (const batch of log.tail({ from: 0, recordsMax: 100 })) {
-    for (const record of batch.records) {
+  for await (const records of batchesToEnd(log, { recordsMax: 100 })) {
+    for (const record of records) {
       const judgement = judge(emptyHead(), record);
       if ('accepted' in judgement) return genesisIn(judgement.accepted, record);
       seen++;
     }
-    if (batch.nextOffset >= end || seen >= recordsBeforeGenesisMax) return null;
+    if (seen >= recordsBeforeGenesisMax) return null;
   }
   return null;
 }

@@ -11,6 +11,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { GatewayStatus } from '../../schemas/admin.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -84,11 +85,7 @@ async function append(event: StoredEvent): Promise<number> {
   const log = await openLog(env.HEADGATE_LOG, { topic: 'headgate.control' });
   const snapshot = memorySnapshot();
   try {
-    const end = await log.end();
-    for await (const { records, nextOffset } of log.tail({ from: 0 })) {
-      snapshot.apply(records);
-      if (nextOffset >= end) break;
-    }
+    for await (const records of batchesToEnd(log)) snapshot.apply(records);
     expect(snapshot.halt).toBeUndefined();
     const at = new Date().toISOString();
     const id = `raw-${event.type}`;

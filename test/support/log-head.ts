@@ -1,17 +1,15 @@
 /** The head of a log's chain, by the accept rule alone: what the next commit has to follow. */
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 
 /** Reads the log to the end that it has now. */
 export async function headOf(log: ControlLog): Promise<Head> {
-  const end = await log.end();
   let head = emptyHead();
-  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+  for await (const records of batchesToEnd(log))
     for (const record of records) {
       const judgement = judge(head, record);
       if ('accepted' in judgement) head = judgement.head;
     }
-    if (nextOffset >= end) break;
-  }
   return head;
 }

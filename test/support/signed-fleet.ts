@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { composeCommit, emptyHead } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
@@ -59,12 +60,7 @@ export class SignedFleet extends ProcessFleet {
     const log = await openLog(this.logUrl, { topic: 'headgate.control' });
     const folded = memorySnapshot();
     try {
-      const end = await log.end();
-      if (end > 0)
-        for await (const { records, nextOffset } of log.tail({ from: 0 })) {
-          folded.apply(records);
-          if (nextOffset >= end) break;
-        }
+      for await (const records of batchesToEnd(log)) folded.apply(records);
       return await work(log, folded);
     } finally {
       folded.close();
