@@ -101,7 +101,8 @@ export class BodyWorker {
   /** Rejects all jobs in the queue, and ends the worker. */
   close(): void {
     this.#isClosed = true;
-    for (const entry of this.#queue.drain()) this.#settle(entry, () => entry.reject(unavailable('closing')));
+    for (const entry of this.#queue.drain())
+      this.#settle(entry, () => entry.reject(unavailable(entry, 'closing')));
     this.#worker?.terminate();
   }
 
@@ -112,7 +113,7 @@ export class BodyWorker {
       const entry: Entry = { ...options, id, job, resolve, reject, onAbort: () => this.#cancel(entry) };
       const isLost = options.worker !== undefined && options.worker !== this.#worker;
       if (options.signal.aborted || isLost || this.#isClosed) {
-        reject(options.signal.aborted ? options.signal.reason : unavailable('its worker ended'));
+        reject(options.signal.aborted ? options.signal.reason : unavailable(entry, 'its worker ended'));
         return;
       }
       options.signal.addEventListener('abort', entry.onAbort, { once: true });
@@ -130,7 +131,7 @@ export class BodyWorker {
       return;
     }
     if (this.#isClosed || (entry.worker !== undefined && entry.worker !== this.#worker)) {
-      this.#settle(entry, () => entry.reject(unavailable('its worker ended')));
+      this.#settle(entry, () => entry.reject(unavailable(entry, 'its worker ended')));
       this.#dispatch();
       return;
     }
@@ -155,7 +156,7 @@ export class BodyWorker {
     } catch (error) {
       const { code, type } = faultFields(error);
       const reason = code ?? type;
-      this.#settle(entry, () => entry.reject(unavailable(reason)));
+      this.#settle(entry, () => entry.reject(unavailable(entry, reason)));
       this.#options.onLost(reason);
       return undefined;
     }
@@ -198,7 +199,7 @@ export class BodyWorker {
     clearTimeout(this.#timer);
     const entry = this.#running;
     this.#running = undefined;
-    if (entry !== undefined) this.#settle(entry, () => entry.reject(unavailable(reason)));
+    if (entry !== undefined) this.#settle(entry, () => entry.reject(unavailable(entry, reason)));
     if (entry !== undefined && !this.#isClosed) this.#options.onLost(reason);
     this.#dispatch();
   }
@@ -221,7 +222,7 @@ function resultOf<Kind extends BodyResult['kind']>(result: BodyResult, kind: Kin
   if (result.kind === kind) return result as ResultOf<Kind>;
   switch (result.kind) {
     case 'refused':
-      throw new Refusal(result.type, result.message, { reason: result.reason });
+      throw new Refusal(result.cause, result.message);
     case 'node-failure':
       throw new NodeFailure(result.failure, result.message, result.detail);
     default:
@@ -229,7 +230,7 @@ function resultOf<Kind extends BodyResult['kind']>(result: BodyResult, kind: Kin
   }
 }
 
-function unavailable(reason: string): Refusal {
+function unavailable({ job }: Entry, detail: string): Refusal {
   const message = 'The service could not finish work on this request. Try again.';
-  return new Refusal('InferenceUnavailableError', message, { reason: `shaping: ${reason}` });
+  return new Refusal(job.kind === 'shape' ? 'unshaped' : 'unfinished', message, { detail });
 }

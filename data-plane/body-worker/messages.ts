@@ -3,8 +3,8 @@
  * The worker retains the text of a shaped request until the main thread discards it.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
+import type { Cause } from '../../shared/decision/causes.ts';
 import type { RebuildContext } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { NodeFailureKind } from '../core/node-failure.ts';
@@ -57,9 +57,8 @@ export type BodyResult =
   | { readonly kind: 'count'; readonly tokens: number | undefined }
   | {
       readonly kind: 'refused';
-      readonly type: RefusalType;
+      readonly cause: Cause;
       readonly message: string;
-      readonly reason: string;
     }
   | {
       readonly kind: 'node-failure';

@@ -33,8 +33,8 @@ class JobRunner {
       return await this.#run(id, job);
     } catch (error) {
       if (error instanceof Refusal) {
-        const { type, message, reason } = error;
-        return { kind: 'refused', type, message, reason };
+        const { cause, message } = error;
+        return { kind: 'refused', cause, message };
       }
       if (error instanceof NodeFailure) {
         const { kind: failure, message, detail } = error;

@@ -67,7 +67,7 @@ function tryParse(text: string): { readonly value: unknown } | undefined {
 }
 
 function fault(message: string): Refusal {
-  return new Refusal('UnsupportedShapeError', message);
+  return new Refusal('shape', message);
 }
 
 /** One walk over the parsed value. Its depth is bounded, because the text's was. */

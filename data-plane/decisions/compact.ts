@@ -4,6 +4,7 @@
  * of a model that the state knows.
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { type Cause, causeOf, causes, type Stage } from '../../shared/decision/causes.ts';
 import type { EarlyRefusal, Milestones, RequestRecord } from '../request/gateway.ts';
 import type { UseCells } from '../request/seen-counters.ts';
 
@@ -17,11 +18,8 @@ const version = 1;
 
 const hosts = ['shared', 'stack', 'unknown'] as const;
 const operations = ['chat', 'embeddings', 'messages', 'count-tokens', 'models', 'model', 'unknown'] as const;
-const faults: readonly string[] = ['missing', 'malformed', 'unknown', 'two different keys'];
-/** Decided by rules alone, though the request was in the hands of a later part. */
-const ruled = new Set(['fenced', 'outbox full']);
-/** Cannot be decided by the state: the request must be read, or usage is not known. */
-const unread = new Set(['bad http', 'no visitor']);
+const faults: readonly Cause[] = ['missing', 'malformed', 'unknown', 'two different keys'];
+const stages: readonly Stage[] = ['admission', 'http', 'body', 'shape', 'usage', 'answer'];
 
 export interface DecisionMoment {
   /** Wall clock, ms since 1970. */
@@ -115,7 +113,7 @@ function addCaller(cells: CompactCell[], record: RequestRecord): void {
     isKey ? caller.owner.keyId : (refusal?.keyId ?? null),
     headers.authorization === undefined && headers['x-api-key'] !== undefined ? 1 : 0,
     faultOf(record),
-    refusal?.reason === 'fenced' && refusal.status === 503 ? 1 : 0,
+    refusal?.cause === 'fenced' ? 1 : 0,
     caller?.kind === 'anonymous' ? caller.visitor : null,
   );
 }
@@ -145,7 +143,7 @@ function addAnswer(cells: CompactCell[], record: RequestRecord): void {
     cells.push(
       refusal.status,
       refusal.type,
-      stageOf(record),
+      stages.indexOf(causes[refusal.cause].stage),
       refusal.reason.slice(0, reasonCharactersMax),
       refusal.message.slice(0, messageCharactersMax),
       refusal.retryAfterSeconds ?? null,
@@ -157,8 +155,8 @@ function addAnswer(cells: CompactCell[], record: RequestRecord): void {
 function faultOf({ refusal, caller }: RequestRecord): number | null {
   if (refusal?.type !== 'Unauthorized' || caller !== undefined) return null;
   // One of two keys is known, and neither is what the refusal is for.
-  if (refusal.keyId !== undefined && refusal.reason !== 'two different keys') return null;
-  const index = faults.indexOf(refusal.reason);
+  if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return null;
+  const index = faults.indexOf(refusal.cause);
   return index === -1 ? 0 : index;
 }
 
@@ -172,20 +170,6 @@ function modelOf(record: RequestRecord, moment: DecisionMoment): string | null {
 
 function capacityOf({ decision }: RequestRecord): string | null {
   return decision !== undefined && 'capacity' in decision.placement ? decision.placement.capacity : null;
-}
-
-const stages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
-
-function stageOf({ refusal, at, target, operation, decision }: RequestRecord): number {
-  if (refusal === undefined || ruled.has(refusal.reason)) return 0;
-  if (unread.has(refusal.reason)) return 1;
-  if (refusal.type === 'InternalError') return 5;
-  if (target === undefined || at.accepted === undefined) return 0;
-  if (operation?.kind === 'models' || operation?.kind === 'model') return 0;
-  if (at.read === undefined) return 2;
-  if (at.shaped === undefined) return 3;
-  if (refusal.reason === 'usage unknown') return 4;
-  return decision === undefined || decision.placement === refusal ? 0 : 5;
 }
 
 /** Tenths of a millisecond since the request line. */
@@ -210,7 +194,8 @@ export function expand(cells: CompactDecision, gateway: string): DecisionRecord 
   const named = Object.fromEntries(names.map((name, at) => [name, cells[at] ?? undefined])) as Named;
   const { at, position, stack, organisation, key, visitor, model, promptTokens, promptTokensLeast } = named;
   const { maxTokens, status, type, reason, message, retryAfterSeconds, capacity, node, outcome } = named;
-  const isFenced = reason === 'fenced';
+  const stage = stages[Number(named.stage)];
+  const cause = causeOf({ stage, type, reason } as Pick<DecisionRecord, 'stage' | 'type' | 'reason'>);
   const record = {
     ...{ v: 1, req: `req_${named.req}`, gateway, at, position, host: hosts[Number(named.host)], stack },
     operation: operations[Number(named.operation)],
@@ -220,9 +205,9 @@ export function expand(cells: CompactDecision, gateway: string): DecisionRecord 
     carried: named.carried === 1 || undefined,
     counted: named.counted === 1 ? 'node' : 'bound',
     counters: countersOf(named),
-    ...(isFenced && { fenced: true }),
-    ...(reason === 'outbox full' && { outboxFull: true }),
-    ...{ stage: stages[Number(named.stage)], served: type === undefined, status, type, reason, message },
+    ...(cause !== undefined && causes[cause].step === 'fresh' && { fenced: true }),
+    ...(cause === 'outbox full' && { outboxFull: true }),
+    ...{ stage, served: type === undefined, status, type, reason, message },
     ...{ retryAfterSeconds, capacity, node, outcome },
     ms: sinceRequestLine(named),
   };

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { until } from '../../test/support/until.ts';
@@ -49,7 +50,7 @@ function requestOf(more: object = {}): RequestRecord {
   } as unknown as RequestRecord;
 }
 
-const refusal = { type: 'Unauthorized', status: 401, reason: 'missing', message: 'No key.' };
+const refusal = unauthorized('missing');
 const idsIn = async (journal: DecisionJournal): Promise<string[]> => {
   const found: DecisionRecord[] = [];
   for await (const page of journal.since(0)) found.push(...page);
@@ -78,8 +79,8 @@ const limits = {
 
 test('of refusals of unknown callers so many a second are kept, and all of those that a key is known of', async () => {
   const journal = journalOf(10, { limits });
-  const early = () => ({ requestId: mintRequestId(), refusal: new Refusal('NotFoundError', 'none') });
-  const ofKey = { ...refusal, reason: 'revoked', keyId: 'key-1' };
+  const early = () => ({ requestId: mintRequestId(), refusal: new Refusal('no such call', 'none') });
+  const ofKey = unauthorized('revoked', 'key-1');
   const known = [{ refusal: ofKey }, { refusal, caller: { kind: 'anonymous', visitor: 'v' } }].map(requestOf);
   for (let n = 0; n < 4; n++) {
     journal.addEarly(early());
@@ -92,7 +93,7 @@ test('of refusals of unknown callers so many a second are kept, and all of those
   for (const { ids: own } of known) expect(ids).toContain(own.requestId);
 });
 
-const notListed = new Refusal('DedicatedOnlyModelError', 'none', { reason: 'not listed' });
+const notListed = new Refusal('not listed by the pool', 'none');
 const nobody = { kind: 'nobody' };
 const visitor = { kind: 'anonymous', visitor: 'v' };
 test.each([
@@ -101,7 +102,11 @@ test.each([
   ['refusals of visitors', { caller: visitor, operation: { kind: 'chat' }, refusal: notListed }, 4],
   ['listings of visitors', { caller: visitor }, 4],
   ['credentials that a fenced gateway refused', { refusal: cannotTakeNow('fenced') }, 3],
-  ['what a fenced gateway refused without a credential', { refusal: { ...refusal, reason: 'fenced' } }, 5],
+  [
+    'what a fenced gateway refused without a credential',
+    { refusal: unauthorized('fenced without a key') },
+    5,
+  ],
 ])('of %s so many a second are kept, with a limit of their own', async (_what, more, kept) => {
   const journal = journalOf(1, { limits });
   const asked = Array.from({ length: 20 }, () => requestOf(more));

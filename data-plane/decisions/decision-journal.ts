@@ -240,7 +240,7 @@ function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKi
     return refusal !== undefined || isListing ? 'visitor' : undefined;
   }
   // A fenced gateway refuses what carries no credential with 401, and all credentials alike with 503.
-  return refusal?.reason === 'fenced' && refusal.status === 503 ? 'fenced' : 'unknown';
+  return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
 }
 
 interface Row {

@@ -51,8 +51,10 @@ function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   }
 }
 
-/** For a field that the engine or its model cannot carry; it does not reveal which. */
-export const notForThisModel = 'is not supported for this model';
+/** The refusal of a field that the engine or its model cannot carry; it does not reveal which. */
+export function notForThisModel(path: Path): Refusal {
+  return shapeRefusal(path, 'is not supported for this model', 'not for this model');
+}
 
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
 export function toNodeBody(
@@ -120,11 +122,11 @@ const ungranted: Readonly<
 function refuseUngranted(request: ChatRequest, table: DialectTable, target: NodeTarget): void {
   for (const need of request.needs) {
     const path = ungranted[need](request, table, target);
-    if (path !== undefined) throw shapeRefusal(request.needPaths?.[need] ?? path, notForThisModel);
+    if (path !== undefined) throw notForThisModel(request.needPaths?.[need] ?? path);
   }
   for (const name of table.takesPenalties ? [] : (['frequency_penalty', 'presence_penalty'] as const)) {
     // Nothing is lost of one that is 0.
-    if ((request.body[name] ?? 0) !== 0) throw shapeRefusal([name], notForThisModel);
+    if ((request.body[name] ?? 0) !== 0) throw notForThisModel([name]);
   }
 }
 
@@ -200,9 +202,8 @@ function engineFields(
 }
 
 function embeddingsBody(request: EmbeddingsRequest, table: DialectTable, servedName: string): NodeBody {
-  if (request.dimensions !== undefined && !table.takesDimensions)
-    throw shapeRefusal(['dimensions'], notForThisModel);
-  if (request.tokenInput && !table.takesTokenInput) throw shapeRefusal(['input'], notForThisModel);
+  if (request.dimensions !== undefined && !table.takesDimensions) throw notForThisModel(['dimensions']);
+  if (request.tokenInput && !table.takesTokenInput) throw notForThisModel(['input']);
   return {
     model: servedName,
     input: request.body.input,

@@ -8,7 +8,6 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Inability } from '../../shared/engines/dialect.ts';
 import { inabilityOf, rejectionOf } from '../../shared/engines/node-answers.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
-import { shapeRefusal } from '../shape/validate.ts';
 import { notForThisModel, pathOfImage } from './node-body.ts';
 
 type Request = AnyChat | AnyEmbeddings | AnyMessages;
@@ -17,7 +16,7 @@ type Path = readonly PropertyKey[];
 /** `error`: of the node, as parsed. Undefined where it means something else. */
 export function inabilityRefusal(request: Request, dialect: Dialect, error: unknown): Refusal | undefined {
   const found = inabilityOf(dialect, error);
-  return found && shapeRefusal(pathOf(found, request), notForThisModel);
+  return found && notForThisModel(pathOf(found, request));
 }
 
 /** In the caller's own body. */
@@ -54,7 +53,5 @@ export function rejectionRefusal({ reason, status, detail }: RejectedAttempt): R
   const rejection = rejectionOf(status, detail);
   if (rejection === undefined) return undefined;
   const suffix = rejection.reason === undefined ? '' : `: ${rejection.reason}`;
-  return new Refusal('UnsupportedShapeError', `This model does not accept this request${suffix}.`, {
-    reason,
-  });
+  return new Refusal('rejected', `This model does not accept this request${suffix}.`, { detail: reason });
 }

@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import { type Dispatcher, Pool } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { unavailable } from '../../shared/decision/route.ts';
+import { nodeFailed } from '../../shared/decision/route.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { shapeMessages } from '../shape/anthropic.ts';
@@ -331,7 +331,7 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     onSent: () => {
       sent += 1;
     },
-    onNodeFailure: unavailable,
+    onNodeFailure: nodeFailed,
   }).then(record, (error) =>
     record(error instanceof Refusal ? { kind: 'refused' } : { kind: 'fault', error }),
   );
@@ -406,7 +406,7 @@ test.each([
     choose: ([first]) => first,
     bodyWorker,
     owner: 'test',
-    onNodeFailure: unavailable,
+    onNodeFailure: nodeFailed,
   });
   const rejected = expect(result).rejects.toMatchObject({ code: 'ERR_HTTP_HEADERS_SENT' });
   await turn();

@@ -82,8 +82,8 @@ export interface ForwardOptions {
   readonly onSent?: () => void;
   /** Nothing of the request is held here any more. Called for a body in pieces only. */
   readonly onTaken?: () => void;
-  /** The refusal of a node that failed before the first byte, as the host has it. `reason` is for the log. */
-  readonly onNodeFailure: (reason: string) => Refusal;
+  /** The refusal of a node that failed before the first byte, as the host has it. `detail` is for the log. */
+  readonly onNodeFailure: (detail: string) => Refusal;
 }
 
 export type ForwardOutcome =
@@ -254,8 +254,8 @@ function contextRefusal({ detail, reason }: AttemptFailure, route: Route, tier: 
   const windowTokens = found.windowTokens ?? route.windowTokens;
   const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
   return new Refusal(
-    'ContextWindowExceededError',
+    'window',
     `On the ${tier} tier, this request needs more context than the window of this model${window}.`,
-    { reason },
+    { detail: reason },
   );
 }

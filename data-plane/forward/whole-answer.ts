@@ -46,7 +46,7 @@ export class WholeAnswer {
     if (this.#bytes.add(piece)) return undefined;
     return this.#bytes.isTooLarge
       ? new NodeFailure('too_large', 'the answer of the node is too large')
-      : memoryRefusal(this.#options.memory.shortage);
+      : memoryRefusal(this.#options.memory.shortage, 'answer');
   }
 
   /** Small answers are rebuilt at once. Throws, or rejects with, NodeFailure or Refusal. */

@@ -34,9 +34,8 @@ export function checkVisitorsTurn(body: ChunkBuffer): void {
 function check(schema: z.ZodType, body: ChunkBuffer): void {
   if (schema.safeParse(parsed(body)).success) return;
   throw new Refusal(
-    'UnsupportedShapeError',
+    'no turn',
     `The playground takes at most ${messagesMax} messages of text, and the parameters of its page.`,
-    { reason: 'no turn' },
   );
 }
 

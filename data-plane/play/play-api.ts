@@ -53,12 +53,12 @@ export class PlayApi {
     response.setHeader('cache-control', 'no-store');
     try {
       if (request.method !== 'POST' || !isOwnCall('POST', request.headers) || !isJson(request.headers))
-        throw new Refusal('NotFoundError', 'The playground has no such call.');
+        throw new Refusal('no such call', 'The playground has no such call.');
       const turn = turnPath.exec(path);
       if (turn !== null) await this.#turn(request, response, turn);
       else if (path === '/api/visitor') await this.#visitor(request, response);
       else if (path === '/api/key') this.#key(request, response);
-      else throw new Refusal('NotFoundError', 'The playground has no such call.');
+      else throw new Refusal('no such call', 'The playground has no such call.');
     } catch (error) {
       this.#refuse(request, response, error, path);
     }
@@ -109,7 +109,7 @@ export class PlayApi {
     const tier = lookup.anonymousTier();
     const totals = lookup.visitorTotals();
     if (tier === undefined || totals === undefined)
-      throw new Refusal('NotFoundError', 'Visitors are not served.');
+      throw new Refusal('no such call', 'Visitors are not served.');
     await meter.loadTotal({ visitor: id, network }, nowMs);
     const limit = tier.freeTurns ?? 0;
     const left = Math.min(
@@ -189,9 +189,7 @@ export class PlayApi {
       return;
     }
     const refusal =
-      error instanceof Refusal
-        ? error
-        : new Refusal('InternalError', 'The service failed to handle this request.');
+      error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
     if (!(error instanceof Refusal) && !response.destroyed && request.complete)
       this.#options.gateway.logger.error({ err: error }, 'a call of the playground failed');
     const answer = ids();
@@ -210,16 +208,16 @@ function ids() {
 
 function tooManyVisitors(retryAfterSeconds: number): Refusal {
   return new Refusal(
-    'InferenceRateLimitedError',
+    'new visitors',
     `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${retryAfterSeconds} seconds.`,
-    { retryAfterSeconds, reason: 'new visitors' },
+    { retryAfterSeconds },
   );
 }
 
 function tooManySolutions(retryAfterSeconds: number): Refusal {
   return new Refusal(
-    'InferenceRateLimitedError',
+    'solutions',
     `The anonymous tier carries no more proofs of work of new visitors in this second. Sign in, or try again in ${retryAfterSeconds} second.`,
-    { retryAfterSeconds, reason: 'solutions' },
+    { retryAfterSeconds },
   );
 }

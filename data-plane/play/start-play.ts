@@ -129,14 +129,14 @@ function refuse(request: IncomingMessage, response: ServerResponse, refusal: Ref
 }
 
 function closed(): Refusal {
-  return new Refusal('NotFoundError', 'Visitors are not served here.', { reason: 'no visitors' });
+  return new Refusal('no visitors', 'Visitors are not served here.');
 }
 
 function busy(): Refusal {
   return new Refusal(
-    'InferenceRateLimitedError',
+    'playground is busy',
     `The playground takes no more calls in this second. Try again in ${busySeconds} seconds.`,
-    { retryAfterSeconds: busySeconds, reason: 'playground is busy' },
+    { retryAfterSeconds: busySeconds },
   );
 }
 

@@ -30,8 +30,8 @@ export function readBody(
 
 function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {
   if (fault === 'large')
-    return new Refusal('PayloadTooLargeError', `The request body is larger than ${bytesMax} bytes.`);
-  if (fault !== 'slow') return memoryRefusal(fault);
+    return new Refusal('large body', `The request body is larger than ${bytesMax} bytes.`);
+  if (fault !== 'slow') return memoryRefusal(fault, 'body');
   const message = 'The request body came slower than 8 KiB a second, so it was not waited for. Try again.';
-  return new Refusal('InferenceUnavailableError', message, { reason: 'slow body' });
+  return new Refusal('slow body', message);
 }

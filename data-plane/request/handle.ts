@@ -8,7 +8,7 @@ import { type Admitted, type AdmittedInference, admit } from '../../shared/decis
 import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
-import { type Capacity, type Target, targetNotServing, unavailable } from '../../shared/decision/route.ts';
+import { type Capacity, nodeFailed, nodeOfStackFailed, type Target } from '../../shared/decision/route.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { type Body, ClientGone, discardRest } from '../../shared/runtime/request-body.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
@@ -271,7 +271,7 @@ async function send(
       bodyWorker: gateway.bodyWorker,
       owner: sharerOf(decision.subject),
       onTaken: release,
-      onNodeFailure: facts.target.kind === 'stack' ? targetNotServing : unavailable,
+      onNodeFailure: facts.target.kind === 'stack' ? nodeOfStackFailed : nodeFailed,
     });
   } finally {
     record.at.begun = client.startedMs;
@@ -329,9 +329,7 @@ function refuse(gateway: Gateway, record: RequestRecord, error: unknown): void {
   if (!(error instanceof Refusal))
     gateway.logger.error({ err: error, requestId: ids.requestId }, 'request failed');
   const refusal =
-    error instanceof Refusal
-      ? error
-      : new Refusal('InternalError', 'The service failed to handle this request.');
+    error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
   record.refusal = refusal;
   if (response.headersSent) {
     response.destroy();

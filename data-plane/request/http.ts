@@ -13,9 +13,7 @@ import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 export function refuseEncoded(request: IncomingMessage): void {
   const encoding = oneHeader(request, 'content-encoding')?.trim().toLowerCase();
   if (encoding === undefined || encoding === '' || encoding === 'identity') return;
-  throw new Refusal('UnsupportedShapeError', 'Content-Encoding: is not supported; send the body as it is', {
-    reason: 'encoded body',
-  });
+  throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body as it is');
 }
 
 /** A client that waits with its body gets 100 Continue once its key was accepted and its size is known to fit. */
@@ -26,9 +24,7 @@ export function askForBody(request: IncomingMessage, response: ServerResponse): 
 /** The refusal of HTTP that could be read in two ways. */
 export function badHttp(request: IncomingMessage): Refusal | undefined {
   const fault = httpFault(request);
-  return fault === undefined
-    ? undefined
-    : new Refusal('UnsupportedShapeError', fault, { reason: 'bad http' });
+  return fault === undefined ? undefined : new Refusal('bad http', fault);
 }
 
 /** Without its query. Of the absolute form, which is refused, the path that its envelope names. */

@@ -113,7 +113,7 @@ function trackSockets(server: Server): Set<Socket> {
 }
 
 function badRequest(): Refusal {
-  return new Refusal('UnsupportedShapeError', 'The request is not well-formed HTTP.', { reason: 'bad http' });
+  return new Refusal('bad http', 'The request is not well-formed HTTP.');
 }
 
 interface ParserError extends Error {
@@ -171,13 +171,7 @@ function refuseGarbage(error: ParserError, socket: Socket): EarlyRefusal | undef
   }
   const refusal =
     error.code === 'HPE_HEADER_OVERFLOW'
-      ? new Refusal(
-          'PayloadTooLargeError',
-          `The request's headers are larger than ${headerBytesMax} bytes.`,
-          {
-            reason: 'large headers',
-          },
-        )
+      ? new Refusal('large headers', `The request's headers are larger than ${headerBytesMax} bytes.`)
       : badRequest();
   const refused = { requestId: mintRequestId(), refusal };
   endWith(socket, rawAnswer(refused, pathOfRefused(error.rawPacket)));

@@ -86,7 +86,7 @@ export function shapeOperation(
     case 'models':
     case 'model':
     case 'unknown':
-      throw new Refusal('NotFoundError', 'There is nothing at this path.');
+      throw new Refusal('no such path', 'There is nothing at this path.');
     default:
       return operation satisfies never;
   }

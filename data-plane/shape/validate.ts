@@ -4,6 +4,7 @@
  */
 
 import type { z } from 'zod';
+import type { CauseOf } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 
 /** Sets of fields remembered for each schema; clients send few. Further ones are parsed by the whole schema. */
@@ -56,9 +57,13 @@ const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 type Path = readonly PropertyKey[];
 
 /** A refusal of the field at `path`, as in `messages[2].content: is required`. */
-export function shapeRefusal(path: Path, rule: string): Refusal {
+export function shapeRefusal(
+  path: Path,
+  rule: string,
+  cause: CauseOf<'UnsupportedShapeError'> = 'shape',
+): Refusal {
   const name = pathText(path);
-  return new Refusal('UnsupportedShapeError', name === '' ? `the body ${rule}` : `${name}: ${rule}`);
+  return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
 }
 
 /** The refusal of the first fault that a schema found. */

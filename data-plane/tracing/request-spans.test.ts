@@ -33,7 +33,7 @@ function spansWith(more: object): ReturnType<typeof spansOf> {
   return spansOf(record, 20, isKnown);
 }
 
-const refusal = (): Refusal => new Refusal('Unauthorized', 'no', { reason: 'secret reason' });
+const refusal = (): Refusal => new Refusal('unknown', 'no', { detail: 'secret reason' });
 
 test('a request that a node answered has five spans, with their times', () => {
   const spans = spansWith({});
@@ -78,7 +78,7 @@ test('a phase that did not end failed; what never began has no span', () => {
 });
 
 test.each<[object, boolean, unknown]>([
-  [{ refusal: new Refusal('InternalError', 'no', { reason: 'r' }) }, true, 'InternalError'],
+  [{ refusal: new Refusal('fault', 'no') }, true, 'InternalError'],
   [{ refusal: refusal() }, false, 'Unauthorized'],
   [{ outcome: { kind: 'ended-early', by: 'node', node: 'n' } }, true, 'aborted'],
 ])('%j fails the request: %s', (more, failed, errorType) => {

@@ -26,7 +26,7 @@ import {
 import { type ListingOperation, listModels } from './model-listing.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
-import { refuse, type StepName, type Trace } from './trace.ts';
+import { refuse, type Trace } from './trace.ts';
 
 export interface HostNames {
   /** Names of the shared host, lower case, without port. */
@@ -46,7 +46,7 @@ export function resolveHost(header: string | undefined, names: HostNames): Targe
     const label = host.slice(0, -suffix.length);
     if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
   }
-  throw new Refusal('NotFoundError', 'No such host is served here.', { reason: 'unknown host' });
+  throw new Refusal('unknown host', 'No such host is served here.');
 }
 
 function withoutPort(host: string): string {
@@ -132,7 +132,7 @@ export function admit(
   progress.operation = operation;
   const caller = identify(lookup, target, operation, head, conditions, trace);
   progress.caller = caller;
-  if (operation.kind === 'unknown') throw new Refusal('NotFoundError', 'There is nothing at this path.');
+  if (operation.kind === 'unknown') throw new Refusal('no such path', 'There is nothing at this path.');
   trace?.add('path', 'ok', { operation: operation.kind });
   if (operation.kind === 'models' || operation.kind === 'model')
     return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
@@ -161,8 +161,8 @@ function identify(
     return authenticate(lookup, target, head, nowMs, trace);
   }
   // A snapshot this old proves nothing about a key. One response for every credential hides which keys pass the checksum.
-  if (carriesCredential(target, head)) refuse(trace, 'fresh', cannotTakeNow('fenced'));
-  else refuse(trace, 'fresh', unauthorized('fenced'));
+  if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
+  else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);
 }
 
@@ -222,20 +222,11 @@ export function admission(
 }
 
 /** A refusal after which nothing can be decided. */
-function refuseLast(trace: Trace, progress: AdmissionProgress, refusal: Refusal): void {
+function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusal): void {
   const { type, reason } = refusal;
-  const { caller } = progress;
   const isOfPlan = type === 'ModelNotInPlanError' && caller?.kind === 'key';
   const facts = { type, reason, ...(isOfPlan && { suspended: caller.owner.suspended }) };
-  trace.refuse(stepOf(progress), refusal, facts, isOfPlan ? planReads(caller, null) : []);
-}
-
-/** The step of a refusal after which nothing can be decided, by how far the request had come. */
-function stepOf({ target, operation, caller }: AdmissionProgress): StepName {
-  if (target === undefined || operation === undefined) return 'host';
-  if (caller === undefined) return 'key';
-  if (operation.kind === 'unknown') return 'path';
-  return operation.kind === 'models' || operation.kind === 'model' ? 'listing' : 'plan';
+  trace.refuse(refusal, facts, isOfPlan ? planReads(caller, null) : []);
 }
 
 /** What the shape of an operation's body gives: the surface of its path, and what is asked for, nothing where nothing is generated. */

@@ -5,6 +5,7 @@
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
+import type { CauseOf } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
 import type { StepFacts, Trace } from './trace.ts';
@@ -60,14 +61,14 @@ type PresentedKey = string | RecordedCredential | undefined;
 
 /** Why a key is not accepted; `owner` where it is somebody's. */
 interface KeyFault {
-  readonly reason: string;
+  readonly fault: CauseOf<'Unauthorized'>;
   readonly owner?: KeyOwner;
 }
 
 const unauthorizedMessage = 'The API key is missing or not valid.';
 
-export function unauthorized(reason: string, keyId?: string): Refusal {
-  return new Refusal('Unauthorized', unauthorizedMessage, { reason, keyId });
+export function unauthorized(cause: CauseOf<'Unauthorized'>, keyId?: string): Refusal {
+  return new Refusal(cause, unauthorizedMessage, { keyId });
 }
 
 function bearerKey(authorization: string | undefined): string | undefined {
@@ -87,12 +88,12 @@ function findOwner(lookup: Lookup, key: string | RecordedCredential): KeyOwner |
 }
 
 function acceptKey(lookup: Lookup, key: PresentedKey, nowMs: number): KeyOwner | KeyFault {
-  if (key === undefined) return { reason: 'missing' };
+  if (key === undefined) return { fault: 'missing' };
   const owner = findOwner(lookup, key);
-  if (owner === 'malformed') return { reason: 'malformed' };
-  if (!owner) return { reason: 'unknown' };
-  if (owner.revoked) return { reason: 'revoked', owner };
-  if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return { reason: 'expired', owner };
+  if (owner === 'malformed') return { fault: 'malformed' };
+  if (!owner) return { fault: 'unknown' };
+  if (owner.revoked) return { fault: 'revoked', owner };
+  if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return { fault: 'expired', owner };
   return owner;
 }
 
@@ -108,7 +109,7 @@ function acceptXApiKey(
 ): KeyOwner | KeyFault | undefined {
   if (target.kind !== 'stack' || key === undefined) return undefined;
   const found = acceptKey(lookup, typeof key === 'string' ? key.trim() : key, nowMs);
-  const owner = 'reason' in found ? found.owner : found;
+  const owner = 'fault' in found ? found.owner : found;
   const stack = owner && lookup.stack(target.stack);
   return stack?.surface === 'anthropic' && stack.organisation === owner?.organisation ? found : undefined;
 }
@@ -141,7 +142,7 @@ function presented({ authorization, xApiKey, recorded }: Credentials): readonly 
 
 /** Is the key of an `Authorization` header good, whatever it may be used for? */
 export function carriesKey(lookup: Lookup, authorization: string, nowMs: number): boolean {
-  return !('reason' in acceptKey(lookup, bearerKey(authorization), nowMs));
+  return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
 /** Identifies the caller. Throws Unauthorized, one answer for every cause; with a trace, only where no caller is known. */
@@ -156,7 +157,7 @@ export function authenticate(
   const authorization = nonEmpty(credentials.authorization);
   const [bearer, xApiKey] = presented(credentials);
   const byHeader = acceptXApiKey(lookup, target, xApiKey, nowMs);
-  if (byHeader && !('reason' in byHeader)) {
+  if (byHeader && !('fault' in byHeader)) {
     if (recorded !== undefined || authorization === undefined || bearer === credentials.xApiKey?.trim())
       return accepted(byHeader, 'x-api-key', trace);
     throw unauthorized('two different keys', byHeader.keyId);
@@ -164,13 +165,13 @@ export function authenticate(
   if (recorded !== undefined && 'fault' in recorded && recorded.fault === 'two different keys')
     throw unauthorized('two different keys');
   const found = acceptKey(lookup, bearer, nowMs);
-  if (!('reason' in found) && isSecondKey(lookup, target, found, bearer, xApiKey))
+  if (!('fault' in found) && isSecondKey(lookup, target, found, bearer, xApiKey))
     throw unauthorized('two different keys', found.keyId);
-  if (!('reason' in found)) return accepted(found, 'authorization', trace);
+  if (!('fault' in found)) return accepted(found, 'authorization', trace);
   const known = found.owner ?? byHeader?.owner;
-  const refusal = unauthorized(found.reason, known?.keyId);
+  const refusal = unauthorized(found.fault, known?.keyId);
   if (trace === undefined || known === undefined) throw refusal;
-  trace.refuse('key', refusal, keyFacts(known, found.owner ? found.reason : (byHeader?.reason ?? '')), [
+  trace.refuse(refusal, keyFacts(known, found.owner ? found.fault : (byHeader?.fault ?? '')), [
     { table: 'api_key', id: known.keyId },
   ]);
   return { kind: 'key', owner: known };

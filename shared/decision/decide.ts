@@ -109,7 +109,7 @@ export function checkContext({
   if (tier.contextTokens === null || contextTokens <= tier.contextTokens) return;
   const needed = atLeast ? `at least ${contextTokens}` : contextTokens;
   throw new Refusal(
-    'ContextWindowExceededError',
+    'context',
     `This request needs a context of ${needed} tokens; the ${tier.id} tier allows ${tier.contextTokens}.`,
   );
 }
@@ -117,20 +117,14 @@ export function checkContext({
 function checkAllowance(facts: LimitFacts): void {
   const { tier, allowance } = facts;
   if (allowance.kind === 'turns' && tier.freeTurns !== null && allowance.used >= tier.freeTurns) {
-    throw new Refusal(
-      'InferenceUpsellError',
-      `The free turns of the ${tier.id} tier are used up. Sign in to continue.`,
-    );
+    throw new Refusal('allowance', `The free turns of the ${tier.id} tier are used up. Sign in to continue.`);
   }
   if (allowance.kind !== 'tokens' || tier.monthlyTokens === null || allowance.used < tier.monthlyTokens)
     return;
   const nextTier = facts.nextTier();
   const advice =
     nextTier === undefined ? 'Contact the service operator for more.' : `The next tier is ${nextTier}.`;
-  throw new Refusal(
-    'InferenceUpsellError',
-    `The monthly token allowance of the ${tier.id} tier is used up. ${advice}`,
-  );
+  throw new Refusal('allowance', `The monthly token allowance of the ${tier.id} tier is used up. ${advice}`);
 }
 
 function checkRate({ tier, subject }: LimitFacts, counters: Counters, nowMs: number): void {
@@ -140,7 +134,7 @@ function checkRate({ tier, subject }: LimitFacts, counters: Counters, nowMs: num
   if (window.used < limit) return;
   const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
   throw new Refusal(
-    'InferenceRateLimitedError',
+    'requests',
     `The ${tier.id} tier carries ${limit} requests a minute. Try again in ${retryAfterSeconds} seconds.`,
     { retryAfterSeconds, exhausted: { kind: 'rate', subject, limit, weight: 1 } },
   );
@@ -151,7 +145,7 @@ function checkConcurrency(facts: LimitFacts, counters: Counters): void {
   const limit = tier.concurrency;
   if (limit === null || counters.inFlight(subject, limit, weight) + weight <= limit) return;
   throw new Refusal(
-    'InferenceConcurrencyLimitedError',
+    'concurrency',
     `The ${tier.id} tier carries ${limit} requests in flight.${countsText(facts)}`,
     { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
   );
@@ -279,7 +273,7 @@ function noPlan(caller: Client, trace: Trace | undefined, routeTrace: Trace | un
   const refusal = notInPlan('no entitlement');
   if (trace === undefined || routeTrace === undefined) return refusal;
   const suspended = caller.kind === 'key' && caller.owner.suspended;
-  trace.refuse('plan', refusal, { tier: null, suspended }, planReads(caller, null));
+  trace.refuse(refusal, { tier: null, suspended }, planReads(caller, null));
   trace.append(routeTrace);
   return refusal;
 }
@@ -343,9 +337,9 @@ export function judge(
   { fenced, outboxFull, nowMs }: Conditions,
   trace?: Trace,
 ): Decision {
-  if (fenced) refuse(trace, 'fresh', cannotTakeNow('fenced'));
+  if (fenced) refuse(trace, cannotTakeNow('fenced'));
   trace?.add('fresh', 'ok');
-  if (outboxFull) refuse(trace, 'usage', cannotTakeNow('outbox full'));
+  if (outboxFull) refuse(trace, cannotTakeNow('outbox full'));
   trace?.add('usage', 'ok');
   return decide(lookup, counters, facts, nowMs, trace);
 }

@@ -31,7 +31,7 @@ export function listModels(
   operation: ListingOperation,
 ): string {
   // As for a request, the plan comes before the stack, so own, foreign and missing stacks have one answer.
-  if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed');
+  if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed without a plan');
   const place = placeOf(lookup, target, caller);
   const served = isEntitled(caller) ? lookup.listing(place) : [];
   const entries = served.map(({ id, family, addedMs }) => ({
@@ -42,10 +42,10 @@ export function listModels(
   if (operation.kind === 'models') return JSON.stringify(modelListing(entries));
   const entry = entries.find(({ id }) => id === operation.model);
   if (entry) return JSON.stringify(modelEntry(entry));
-  if (target.kind === 'stack') throw targetNotServing('not listed');
+  if (target.kind === 'stack') throw targetNotServing('not listed by the stack');
   throw lookup.isPooled(operation.model)
-    ? unavailable('not listed')
-    : dedicatedOnly({ reason: 'not listed' });
+    ? unavailable('not listed now')
+    : dedicatedOnly('not listed by the pool');
 }
 
 /** Would a request of the caller be refused for want of a plan? Who needs no key has the plan of nobody. */

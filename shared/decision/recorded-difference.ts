@@ -1,5 +1,6 @@
 /** Compares a recorded decision with what is decided now from its facts. */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { causeOf, causes } from './causes.ts';
 import type { Decided } from './question.ts';
 import { Refusal } from './refusal.ts';
 import type { StepName } from './trace.ts';
@@ -18,36 +19,6 @@ const order: readonly StepName[] = [
   ...(['requests', 'concurrency', 'visitor requests', 'visitor concurrency'] as const),
   ...(['stack', 'surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
 ];
-
-/** The step of a recorded refusal, by its reason, or by its type where that says it. */
-const stepOfReason: Readonly<Record<string, StepName>> = {
-  'unknown host': 'host',
-  fenced: 'fresh',
-  'outbox full': 'usage',
-  'no entitlement': 'plan',
-  'network turns': 'network allowance',
-  'visitor tokens': 'visitor tokens',
-  'visitor requests': 'visitor requests',
-  'visitor concurrency': 'visitor concurrency',
-  'foreign stack': 'stack',
-  'no such stack': 'stack',
-  'foreign or missing stack': 'listing',
-  'not listed': 'listing',
-  'not serving': 'nodes',
-  'wrong surface': 'surface',
-  'own node away': 'pool',
-  'no node answers': 'nodes',
-  'model not in plan': 'tier',
-};
-const stepOfType: Readonly<Record<string, StepName>> = {
-  Unauthorized: 'key',
-  NotFoundError: 'path',
-  ContextWindowExceededError: 'context',
-  InferenceUpsellError: 'allowance',
-  InferenceRateLimitedError: 'requests',
-  InferenceConcurrencyLimitedError: 'concurrency',
-  DedicatedOnlyModelError: 'pool',
-};
 
 /** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
 export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
@@ -72,9 +43,11 @@ function decidedText({ verdict, trace }: Decided): { readonly text: string; read
   return { text: `${status} ${type} ${message}`, ...(step !== undefined && { step }) };
 }
 
-function recordedStep({ served, stage, reason = '', type = '' }: DecisionRecord): StepName | undefined {
-  if (served || stage === 'answer') return undefined;
-  return stepOfReason[reason] ?? stepOfType[type];
+/** The step that rules refused it at. */
+function recordedStep(record: DecisionRecord): StepName | undefined {
+  if (record.served || record.stage !== 'admission') return undefined;
+  const cause = causeOf(record);
+  return cause && causes[cause].step;
 }
 
 /** Rate and concurrency are read one after the other, until one refuses. */

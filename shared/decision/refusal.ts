@@ -1,8 +1,9 @@
 /**
- * A refusal: what the client reads, and apart from it the reason for the log.
+ * A refusal: what the client reads, its cause, and apart from both the text for the log.
  * Anything a phase throws that is not a Refusal is a fault of this program and becomes InternalError.
  */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type Cause, type CauseOf, causes, textOf } from './causes.ts';
 
 /** Which limit had no room for a request. */
 export interface Exhausted {
@@ -13,8 +14,8 @@ export interface Exhausted {
 }
 
 export interface RefusalOptions {
-  /** Why, for our own log and metrics; never shown to the client. */
-  readonly reason?: string;
+  /** What is known of the fault, for our own log and metrics; never shown to the client. */
+  readonly detail?: string | undefined;
   /** Seconds for `Retry-After`; only the two 429 refusals carry it. */
   readonly retryAfterSeconds?: number;
   /** Id of the key that was refused, for the decision journal; never shown to the client. */
@@ -23,27 +24,29 @@ export interface RefusalOptions {
   readonly exhausted?: Exhausted;
 }
 
-/** The service itself is in no state to take the request, whatever the nodes do. `reason` is for the log. */
-export function cannotTakeNow(reason: string): Refusal {
+/** The service itself is in no state to take the request, whatever the nodes do. */
+export function cannotTakeNow(cause: CauseOf<'InferenceUnavailableError'>): Refusal {
   return new Refusal(
-    'InferenceUnavailableError',
+    cause,
     'The service cannot take this request now. Try again with exponential backoff, starting around one second.',
-    { reason },
   );
 }
 
 export class Refusal extends Error {
   override readonly name = 'Refusal';
+  override readonly cause: Cause;
   readonly type: RefusalType;
+  /** Its cause in words, for the log and for metrics; never shown to the client. */
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
   readonly keyId: string | undefined;
   readonly exhausted: Exhausted | undefined;
 
-  constructor(type: RefusalType, message: string, options: RefusalOptions = {}) {
+  constructor(cause: Cause, message: string, options: RefusalOptions = {}) {
     super(message);
-    this.type = type;
-    this.reason = options.reason ?? type;
+    this.cause = cause;
+    this.type = causes[cause].type;
+    this.reason = textOf(cause, options.detail);
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.keyId = options.keyId;
     this.exhausted = options.exhausted;

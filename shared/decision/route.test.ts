@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { goldenCases, openCorpus } from '../../test/replay/decisions/corpus.ts';
 import { Refusal } from './refusal.ts';
-import { type RoutingFacts, route, targetNotServing } from './route.ts';
+import { nodeOfStackFailed, type RoutingFacts, route, targetNotServing } from './route.ts';
 
 /** Real folds of one log, at the positions that the golden decisions stand at. */
 const corpus = openCorpus();
@@ -98,8 +98,9 @@ test.each<[string, Partial<RoutingFacts>, string]>([
 });
 
 test('Errors 6: whatever the reason for our log, the answer is the same', () => {
-  expect(targetNotServing('a').envelope('/x')).toEqual(targetNotServing('b').envelope('/x'));
-  expect(targetNotServing('a').reason).toBe('a');
+  const [failed, foreign] = [nodeOfStackFailed('status 500'), targetNotServing('foreign stack')];
+  expect(failed.envelope('/x')).toEqual(foreign.envelope('/x'));
+  expect([failed.reason, foreign.reason]).toEqual(['status 500', 'foreign stack']);
 });
 
 test('at any position and for any names, a route is nodes of one place or a router refusal, and nothing is thrown', () => {

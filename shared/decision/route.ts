@@ -4,8 +4,9 @@
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
-import { Refusal, type RefusalOptions } from './refusal.ts';
-import type { Read, StepName, Trace } from './trace.ts';
+import type { CauseOf } from './causes.ts';
+import { Refusal } from './refusal.ts';
+import type { Read, Trace } from './trace.ts';
 
 /** What the host selects: the shared service, or one stack, which may not exist. */
 export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };
@@ -29,47 +30,46 @@ export interface RoutingFacts {
   readonly surface: 'openai' | 'anthropic' | 'any';
 }
 
-/** One answer for both causes, so that a foreign stack cannot be distinguished from one that does not serve the model. */
-export function targetNotServing(reason: string): Refusal {
-  return new Refusal('TargetNotServingError', 'This stack does not serve the requested model.', { reason });
+/** One answer for all causes, so that a foreign stack cannot be distinguished from one that does not serve the model. */
+export function targetNotServing(cause: CauseOf<'TargetNotServingError'>, detail?: string): Refusal {
+  return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
 
-export function unavailable(reason: string): Refusal {
+export function unavailable(cause: CauseOf<'InferenceUnavailableError'>, detail?: string): Refusal {
   return new Refusal(
-    'InferenceUnavailableError',
+    cause,
     'No node is answering for this model now. Try again with exponential backoff, starting around one second.',
-    { reason },
+    { detail },
   );
 }
 
-export function notInPlan(reason: string): Refusal {
-  return new Refusal('ModelNotInPlanError', 'The plan of this organisation does not include this model.', {
-    reason,
-  });
+/** A node failed before the first byte, as the host has it. `detail` is for the log. */
+export function nodeFailed(detail: string): Refusal {
+  return unavailable('node failed', detail);
 }
 
-export function dedicatedOnly(options?: RefusalOptions): Refusal {
+export function nodeOfStackFailed(detail: string): Refusal {
+  return targetNotServing('node of a stack failed', detail);
+}
+
+export function notInPlan(cause: CauseOf<'ModelNotInPlanError'>): Refusal {
+  return new Refusal(cause, 'The plan of this organisation does not include this model.');
+}
+
+export function dedicatedOnly(cause: CauseOf<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
-    'DedicatedOnlyModelError',
+    cause,
     'This model is in no shared pool. It can be reached only on a stack that has it installed, at the hostname of that stack.',
-    options,
   );
 }
 
 function wrongSurface(): Refusal {
-  return new Refusal('UnsupportedShapeError', 'This host does not serve this API shape.', {
-    reason: 'wrong surface',
-  });
+  return new Refusal('wrong surface', 'This host does not serve this API shape.');
 }
 
 /** Serving ends at a refusal; with a trace it is noted, and the next step is decided too. */
-function ends(
-  trace: Trace | undefined,
-  step: StepName,
-  refusal: Refusal,
-  reads: readonly Read[] = [],
-): boolean {
-  trace?.refuse(step, refusal, {}, reads);
+function ends(trace: Trace | undefined, refusal: Refusal, reads: readonly Read[] = []): boolean {
+  trace?.refuse(refusal, {}, reads);
   return trace === undefined;
 }
 
@@ -82,14 +82,14 @@ function routeStack(
   const stack = lookup.stack(stackId);
   if (!stack || stack.organisation !== facts.organisation) {
     const refusal = targetNotServing(stack ? 'foreign stack' : 'no such stack');
-    trace?.refuse('stack', refusal, { stack: stackId });
+    trace?.refuse(refusal, { stack: stackId });
     return refusal;
   }
   trace?.add('stack', 'ok', { stack: stackId }, [{ table: 'stack', id: stackId }]);
   let wrong: Refusal | undefined;
   if (facts.surface !== 'any' && facts.surface !== stack.surface) {
     wrong = wrongSurface();
-    if (ends(trace, 'surface', wrong, [{ table: 'stack', id: stackId }])) return wrong;
+    if (ends(trace, wrong, [{ table: 'stack', id: stackId }])) return wrong;
   }
   trace?.add('surface', 'ok', { surface: stack.surface }, [{ table: 'stack', id: stackId }]);
   const candidates = lookup.routes(`stack:${stackId}`, facts.model);
@@ -109,7 +109,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   let wrong: Refusal | undefined;
   if (facts.surface === 'anthropic') {
     wrong = wrongSurface();
-    if (ends(trace, 'surface', wrong)) return wrong;
+    if (ends(trace, wrong)) return wrong;
   }
   if (facts.organisation !== null) {
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
@@ -131,14 +131,15 @@ function routePool(
 ): Placement | Refusal {
   let first = wrong;
   if (!lookup.isPooled(facts.model)) {
-    first ??= ownNodeAway(lookup, facts) ?? dedicatedOnly();
-    if (ends(trace, 'pool', first, [{ table: 'pool_model', id: facts.model }])) return first;
+    const refusal = ownNodeAway(lookup, facts) ?? dedicatedOnly('no pool');
+    first ??= refusal;
+    if (ends(trace, refusal, [{ table: 'pool_model', id: facts.model }])) return refusal;
   }
   trace?.add('pool', 'ok', {}, [{ table: 'pool_model', id: facts.model }]);
   if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model)) {
     const refusal = notInPlan('model not in plan');
     first ??= refusal;
-    if (ends(trace, 'tier', refusal, tierReads(facts))) return refusal;
+    if (ends(trace, refusal, tierReads(facts))) return refusal;
   }
   trace?.add('tier', 'ok', { tier: facts.tier }, tierReads(facts));
   const candidates = lookup.routes('pool', facts.model);
@@ -156,7 +157,7 @@ function tierReads({ tier, organisation }: RoutingFacts): readonly Read[] {
 }
 
 function noteNodes(trace: Trace | undefined, answer: Placement | Refusal, place: PlaceKey): void {
-  if (answer instanceof Refusal) trace?.refuse('nodes', answer, { place });
+  if (answer instanceof Refusal) trace?.refuse(answer, { place });
   else trace?.add('nodes', 'ok', { place, nodes: nodesOf(answer.candidates) });
 }
 

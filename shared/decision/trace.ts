@@ -2,6 +2,7 @@
  * What a decision came from, step by step. Serving has no trace and ends at the first refusal; with a trace the same
  * functions continue, because a refusal often has a second cause behind it. The first refusal stays the verdict.
  */
+import { type Cause, causes } from './causes.ts';
 import { Refusal } from './refusal.ts';
 
 /** The results that each step can have when it is asked, in the order in which steps are decided. Each has a text of its own. */
@@ -67,6 +68,8 @@ export interface Step {
   readonly facts: StepFacts;
   readonly reads: readonly Read[];
   readonly refusal?: Refusal;
+  /** Of what was refused, also where it was recorded. */
+  readonly cause?: Cause | undefined;
 }
 
 export class Trace {
@@ -92,8 +95,12 @@ export class Trace {
     if (!this.#steps.has(step)) this.#steps.set(step, { step, result, facts, reads });
   }
 
-  refuse(step: StepName, refusal: Refusal, facts: StepFacts = {}, reads: readonly Read[] = []): void {
-    if (!this.#steps.has(step)) this.#steps.set(step, { step, result: 'refused', facts, reads, refusal });
+  /** The step is that of the cause. */
+  refuse(refusal: Refusal, facts: StepFacts = {}, reads: readonly Read[] = []): void {
+    const { cause } = refusal;
+    const { step } = causes[cause];
+    if (!this.#steps.has(step))
+      this.#steps.set(step, { step, result: 'refused', facts, reads, refusal, cause });
   }
 
   /** Adds the steps that were decided apart. */
@@ -108,7 +115,7 @@ export class Trace {
       this.add(step, 'ok', facts, reads);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.refuse(step, error, facts, reads);
+      this.refuse(error, facts, reads);
     }
   }
 }
@@ -116,11 +123,10 @@ export class Trace {
 /** Ends the decision; with a trace it is noted, and the next step is decided too. */
 export function refuse(
   trace: Trace | undefined,
-  step: StepName,
   refusal: Refusal,
   facts?: StepFacts,
   reads?: readonly Read[],
 ): void {
   if (trace === undefined) throw refusal;
-  trace.refuse(step, refusal, facts, reads);
+  trace.refuse(refusal, facts, reads);
 }

@@ -73,18 +73,16 @@ export function visitorFacts(
 function checkNetwork({ id }: TierLimits, { networkTurns, networkTurnsMax }: VisitorFacts): void {
   if (networkTurns === null || networkTurnsMax === null || networkTurns < networkTurnsMax) return;
   throw new Refusal(
-    'InferenceUpsellError',
+    'network turns',
     `The free turns of the ${id} tier are used up for your network today. Sign in to continue.`,
-    { reason: 'network turns' },
   );
 }
 
 function checkTokens({ id }: TierLimits, { tokens, total: { tokensPerDay } }: VisitorFacts): void {
   if (tokensPerDay === null || tokens < tokensPerDay) return;
   throw new Refusal(
-    'InferenceUpsellError',
+    'visitor tokens',
     `The tokens of the ${id} tier are used up for today, by all visitors together. Sign in to continue.`,
-    { reason: 'visitor tokens' },
   );
 }
 
@@ -135,10 +133,9 @@ function checkRate({ tier: { id } }: RateFacts, limit: number, counters: RateCou
   if (window.used < limit) return;
   const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
   throw new Refusal(
-    'InferenceRateLimitedError',
+    'visitor requests',
     `The ${id} tier carries ${limit} requests a minute of all visitors together. Try again in ${retryAfterSeconds} seconds.`,
     {
-      reason: 'visitor requests',
       retryAfterSeconds,
       exhausted: { kind: 'rate', subject: visitorsSubject, limit, weight: 1 },
     },
@@ -149,10 +146,9 @@ function checkConcurrency(facts: RateFacts, limit: number, counters: RateCounter
   const { tier, weight } = facts;
   if (counters.inFlight(visitorsSubject, limit, weight) + weight <= limit) return;
   throw new Refusal(
-    'InferenceConcurrencyLimitedError',
+    'visitor concurrency',
     `The ${tier.id} tier carries ${limit} requests in flight of all visitors together.${countsText(facts)}`,
     {
-      reason: 'visitor concurrency',
       retryAfterSeconds: 1,
       exhausted: { kind: 'concurrency', subject: visitorsSubject, limit, weight },
     },

@@ -9,6 +9,7 @@ import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { sendRefusal } from '../../data-plane/request/http.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
+import { causeNames, causes } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
@@ -131,6 +132,12 @@ interface Front {
   close(): Promise<void>;
 }
 
+/** Any of this type. */
+function refusalOf(type: RefusalType): Refusal {
+  const cause = causeNames.find((name) => causes[name].type === type) ?? 'fault';
+  return new Refusal(cause, 'Refused here.');
+}
+
 /** A server that answers as planned, and forwards everything else. */
 async function openFront(port: number): Promise<Front> {
   let next: { readonly type: RefusalType; left: number } = { type: 'InternalError', left: 0 };
@@ -139,7 +146,7 @@ async function openFront(port: number): Promise<Front> {
     next.left -= 1;
     const ids = { requestId: mintRequestId(), anthropicPath: true };
     incoming.resume().on('end', () => {
-      sendRefusal(response, ids, new Refusal(next.type, 'Refused here.'), '/v1/messages');
+      sendRefusal(response, ids, refusalOf(next.type), '/v1/messages');
     });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -13,7 +13,7 @@ function of(module: DecidingModule, changes: readonly Change[]): Mutation[] {
 const host: readonly Change[] = [
   [
     'host: an unknown host is refused',
-    "throw new Refusal('NotFoundError', 'No such host",
+    "throw new Refusal('unknown host', 'No such host",
     "return sharedTarget; ('No such host",
   ],
   ['host: the port is ignored', 'colon === -1 ? host : host.slice(0, colon)', 'host'],
@@ -48,10 +48,10 @@ const authenticate: readonly Change[] = [
     "if (parsed === undefined) return 'malformed';\n    return lookup.keyOwner(hashKey(parsed))",
     'return lookup.keyOwner(hashKey(key as never))',
   ],
-  ['authenticate: a revoked key is refused', "if (owner.revoked) return { reason: 'revoked', owner };", ''],
+  ['authenticate: a revoked key is refused', "if (owner.revoked) return { fault: 'revoked', owner };", ''],
   [
     'authenticate: an expired key is refused',
-    "if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return { reason: 'expired', owner };",
+    "if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return { fault: 'expired', owner };",
     '',
   ],
   ['authenticate: a key ends at its moment', 'owner.expiresAtMs <= nowMs', 'owner.expiresAtMs < nowMs'],
@@ -84,12 +84,12 @@ const authenticate: readonly Change[] = [
   [
     'authenticate: what does not count is as if absent',
     'const byHeader = acceptXApiKey',
-    "if (credentials.xApiKey) throw unauthorized('x-api-key');\n  const byHeader = acceptXApiKey",
+    "if (credentials.xApiKey) throw unauthorized('unknown');\n  const byHeader = acceptXApiKey",
   ],
   [
     'authenticate: all causes have one answer',
-    "new Refusal('Unauthorized', unauthorizedMessage,",
-    "new Refusal('Unauthorized', reason,",
+    'new Refusal(cause, unauthorizedMessage,',
+    'new Refusal(cause, cause,',
   ],
   [
     'fenced: a mistyped credential has the answer of a good one',
@@ -134,7 +134,7 @@ const admission: readonly Change[] = [
   [
     'admission: the key precedes the unknown path',
     '  const caller = identify(',
-    "  if (operation.kind === 'unknown') throw new Refusal('NotFoundError', '');\n  const caller = identify(",
+    "  if (operation.kind === 'unknown') throw new Refusal('no such path', '');\n  const caller = identify(",
   ],
   ['fenced: no key is looked up', 'if (!fenced) {', 'if (target) {'],
   [
@@ -144,23 +144,19 @@ const admission: readonly Change[] = [
   ],
   [
     'fenced: what carries none is refused as ever',
-    "else refuse(trace, 'fresh', unauthorized('fenced'))",
-    "else refuse(trace, 'fresh', cannotTakeNow('fenced'))",
+    "else refuse(trace, unauthorized('fenced without a key'))",
+    "else refuse(trace, cannotTakeNow('fenced'))",
   ],
   ['a visitor is looked for on the shared host', 'isVisitor ? sharedTarget :', ''],
 ];
 
 const decide: readonly Change[] = [
-  [
-    'fenced: asked again before the decision',
-    "if (fenced) refuse(trace, 'fresh', cannotTakeNow('fenced'));\n",
-    '',
-  ],
-  ['the outbox is full', "if (outboxFull) refuse(trace, 'usage', cannotTakeNow('outbox full'));", ''],
+  ['fenced: asked again before the decision', "if (fenced) refuse(trace, cannotTakeNow('fenced'));\n", ''],
+  ['the outbox is full', "if (outboxFull) refuse(trace, cannotTakeNow('outbox full'));", ''],
   [
     'the outbox is asked before plan, limits and routing',
-    "  if (outboxFull) refuse(trace, 'usage',",
-    "  decide(lookup, counters, facts, nowMs);\n  if (outboxFull) refuse(trace, 'usage',",
+    '  if (outboxFull) refuse(trace,',
+    '  decide(lookup, counters, facts, nowMs);\n  if (outboxFull) refuse(trace,',
   ],
   [
     'plan: a suspended organisation has none',
@@ -333,9 +329,9 @@ const route: readonly Change[] = [
   [
     'stack host: a missing stack is as a foreign one',
     "const refusal = targetNotServing(stack ? 'foreign stack' : 'no such stack')",
-    "const refusal = stack ? targetNotServing('foreign stack') : dedicatedOnly()",
+    "const refusal = stack ? targetNotServing('foreign stack') : dedicatedOnly('no pool')",
   ],
-  ['stack host: all causes have one answer', "'This stack does not serve the requested model.'", 'reason'],
+  ['stack host: all causes have one answer', "'This stack does not serve the requested model.'", 'cause'],
   [
     'stack host: the path of the other surface is refused',
     "if (facts.surface !== 'any' && facts.surface !== stack.surface) {",
@@ -389,11 +385,7 @@ const route: readonly Change[] = [
     'if (!lookup.isPooled(facts.model)) {',
     'if (!lookup.isPooled(facts.model) && lookup.tierIncludes(String(facts.tier), facts.model)) {',
   ],
-  [
-    'an own node that is away is an outage',
-    'first ??= ownNodeAway(lookup, facts) ?? dedicatedOnly()',
-    'first ??= dedicatedOnly()',
-  ],
+  ['an own node that is away is an outage', 'ownNodeAway(lookup, facts) ?? dedicatedOnly(', 'dedicatedOnly('],
   [
     'an own node that is away is an outage for its organisation only',
     'lookup.loadedLast(`organisation:$',
@@ -414,7 +406,7 @@ const route: readonly Change[] = [
     "const refusal = notInPlan('model not in plan');",
     "const refusal = lookup.routes('pool', facts.model).length > 0 ? notInPlan('model not in plan') : unavailable('no node answers');",
   ],
-  ['InferenceUnavailableError', ": unavailable('no node answers')", ': dedicatedOnly()'],
+  ['InferenceUnavailableError', ": unavailable('no node answers')", ": dedicatedOnly('no pool')"],
 ];
 
 const models: readonly Change[] = [
@@ -423,7 +415,7 @@ const models: readonly Change[] = [
   ['listing: a stack host lists that stack', 'return `stack:$', "return 'pool'; `stack:$"],
   [
     'listing: what is not there is refused in the words of its host',
-    "if (target.kind === 'stack') throw targetNotServing('not listed');",
+    "if (target.kind === 'stack') throw targetNotServing('not listed by the stack');",
     '',
   ],
   [
@@ -433,7 +425,7 @@ const models: readonly Change[] = [
   ],
   [
     'listing: one model is refused for want of a plan',
-    "if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed');",
+    "if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed without a plan');",
     '',
   ],
   [

@@ -32,8 +32,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ],
       [
         'what is not granted is refused',
-        'if (path !== undefined) throw shapeRefusal(request',
-        'if (path === null) throw shapeRefusal(request',
+        'if (path !== undefined) throw notForThisModel(request',
+        'if (path === null) throw notForThisModel(request',
       ],
       [
         'an image goes only where it is seen',
@@ -132,8 +132,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
     [
       [
         'what a model cannot do is refused',
-        'return found && shapeRefusal(',
-        'return undefined && shapeRefusal(',
+        'return found && notForThisModel(',
+        'return undefined && notForThisModel(',
       ],
       [
         'a schema of tools is named as theirs',

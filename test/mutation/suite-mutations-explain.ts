@@ -17,13 +17,14 @@ export const explainMutations: readonly SuiteMutation[] = [
     ],
     [
       'the first refusal of a step is its refusal',
-      "if (!this.#steps.has(step)) this.#steps.set(step, { step, result: 'refused', facts, reads, refusal });",
-      "this.#steps.set(step, { step, result: 'refused', facts, reads, refusal });",
+      "if (!this.#steps.has(step))\n      this.#steps.set(step, { step, result: 'refused'",
+      "this.#steps.set(step, { step, result: 'refused'",
     ],
+    ['a refusal is of the step of its cause', 'const { step } = causes[cause];', "const step = 'host';"],
     ['the first refusal is the verdict', 'this.steps.find(', 'this.steps.findLast('],
     [
       'a check that throws a refusal refuses',
-      'this.refuse(step, error, facts, reads);',
+      'this.refuse(error, facts, reads);',
       "this.add(step, 'refused', facts, reads);",
     ],
     [
@@ -50,17 +51,14 @@ export const explainMutations: readonly SuiteMutation[] = [
       'return verdict;',
     ],
     ['what the limits refuse is not counted', '&& verdict.refusal === first', ''],
-    ['an unknown host is refused by its step', "return 'host';", "return 'key';"],
-    ['an unknown path is refused by its step', "return 'path';", "return 'plan';"],
-    ['a listing is refused by its step', "? 'listing' : 'plan'", "? 'plan' : 'plan'"],
   ]),
   ...of('shared/decision/route.ts', traced, [
-    ['a missing stack is a step', "trace?.refuse('stack', refusal, { stack: stackId });", ''],
+    ['a missing stack is a step', 'trace?.refuse(refusal, { stack: stackId });', ''],
     ['the first refusal of a stack is its answer', 'return wrong ?? answer;', 'return answer;'],
     ['the first refusal of the pool is its answer', 'return first ?? answer;', 'return answer;'],
     [
       'nodes that do not serve refuse',
-      "trace?.refuse('nodes', answer, { place });",
+      'trace?.refuse(answer, { place });',
       "trace?.add('nodes', 'refused', { place });",
     ],
   ]),
@@ -112,7 +110,7 @@ export const explainMutations: readonly SuiteMutation[] = [
     ],
     [
       'of two keys the record says so',
-      "if (refusal.keyId !== undefined && refusal.reason !== 'two different keys') return null;",
+      "if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return null;",
       'if (refusal.keyId !== undefined) return null;',
       'a switched stack',
     ],

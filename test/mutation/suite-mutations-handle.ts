@@ -43,14 +43,10 @@ export const handleMutations: readonly SuiteMutation[] = [
   ...of('shared/decision/decide.ts', asDecided, [
     [
       'a request is refused while no usage can be recorded',
-      "  if (outboxFull) refuse(trace, 'usage', cannotTakeNow('outbox full'));\n",
+      "  if (outboxFull) refuse(trace, cannotTakeNow('outbox full'));\n",
       '',
     ],
-    [
-      'a stale snapshot decides nothing',
-      "  if (fenced) refuse(trace, 'fresh', cannotTakeNow('fenced'));\n",
-      '',
-    ],
+    ['a stale snapshot decides nothing', "  if (fenced) refuse(trace, cannotTakeNow('fenced'));\n", ''],
   ]),
   ...of('data-plane/request/reserve.ts', asLimits, [
     [

@@ -276,7 +276,7 @@ export const threadsMutations: readonly SuiteMutation[] = [
       ],
       [
         'a lost worker refuses the job under way',
-        'if (entry !== undefined) this.#settle(entry, () => entry.reject(unavailable(reason)));',
+        'if (entry !== undefined) this.#settle(entry, () => entry.reject(unavailable(entry, reason)));',
         '',
         'a worker that crashes refuses',
       ],
@@ -306,7 +306,7 @@ export const threadsMutations: readonly SuiteMutation[] = [
       ],
       [
         'a refusal keeps its kind',
-        'throw new Refusal(result.type, result.message, { reason: result.reason });',
+        'throw new Refusal(result.cause, result.message);',
         "throw new Error('refused');",
         'with the same error as inline',
       ],

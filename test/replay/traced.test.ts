@@ -5,7 +5,8 @@
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { type AdmissionFacts, admission } from '../../shared/decision/admission.ts';
-import { Refusal } from '../../shared/decision/refusal.ts';
+import { type Cause, causeNames, causeOf, causes } from '../../shared/decision/causes.ts';
+import { cannotTakeNow } from '../../shared/decision/refusal.ts';
 import { countersOf, type ReplayFacts, replayed } from '../../shared/decision/replay.ts';
 import { Trace } from '../../shared/decision/trace.ts';
 import { runs, scaledMs } from '../support/budget.ts';
@@ -84,48 +85,23 @@ test.each(goldenCases.map((each) => [each.name, each] as const))(
   },
 );
 
-/** The step that gives each reason of a refusal, where the type does not name it. */
-const stepsOfReasons: Readonly<Record<string, string>> = {
-  'unknown host': 'host',
-  fenced: 'fresh',
-  'outbox full': 'usage',
-  'no entitlement': 'plan',
-  'foreign stack': 'stack',
-  'no such stack': 'stack',
-  'foreign or missing stack': 'listing',
-  'not listed': 'listing',
-  'not serving': 'nodes',
-  'wrong surface': 'surface',
-  'own node away': 'pool',
-  'no node answers': 'nodes',
-  'model not in plan': 'tier',
-};
-const stepsOfTypes: Readonly<Record<string, string>> = {
-  Unauthorized: 'key',
-  NotFoundError: 'path',
-  ContextWindowExceededError: 'context',
-  InferenceUpsellError: 'allowance',
-  InferenceRateLimitedError: 'requests',
-  InferenceConcurrencyLimitedError: 'concurrency',
-  DedicatedOnlyModelError: 'pool',
-};
+/** What the golden log has no visitors or node health for. */
+const elsewhere: readonly Cause[] = [
+  ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
+];
 
-test('the step that refuses is the one whose rule it is, in every golden decision', () => {
-  const seen = new Set<string>();
+test('a recorded refusal is read as the cause that it was refused for, and the golden ones have all causes', () => {
+  const seen = new Set<Cause>(elsewhere);
   for (const golden of goldenCases) {
     const trace = new Trace();
-    const explained = decided(golden.atSeq, factsOf(golden), trace);
-    const refused = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
-    const wanted =
-      explained.kind === 'refused'
-        ? (stepsOfReasons[explained.reason] ?? stepsOfTypes[explained.type])
-        : undefined;
-    expect(refused, golden.name).toBe(wanted);
-    if (refused !== undefined) seen.add(refused);
+    decided(golden.atSeq, factsOf(golden), trace);
+    if (golden.decision.kind !== 'refused') continue;
+    const { type, reason } = golden.decision;
+    const cause = causeOf({ stage: 'admission', type, reason });
+    expect(trace.refusal?.cause, golden.name).toBe(cause);
+    if (cause !== undefined) seen.add(cause);
   }
-  expect([...seen].sort()).toEqual(
-    [...new Set([...Object.values(stepsOfReasons), ...Object.values(stepsOfTypes)])].sort(),
-  );
+  expect([...seen].sort()).toEqual(causeNames.filter((name) => causes[name].stage === 'admission').sort());
 });
 
 const served = whole[goldenCases.findIndex(({ name }) => name === 'the shared host by name')];
@@ -156,12 +132,9 @@ test('without a plan the route is explained all the same', () => {
 
 test('the first note of a step holds', () => {
   const trace = new Trace();
-  const [first, second] = ['first', 'second'].map(
-    (reason) => new Refusal('InferenceUnavailableError', 'No node.', { reason }),
-  );
-  if (first === undefined || second === undefined) throw new Error('both are made');
-  trace.refuse('fresh', first);
-  trace.refuse('fresh', second);
+  const first = cannotTakeNow('fenced');
+  trace.refuse(first);
+  trace.refuse(cannotTakeNow('fenced'));
   trace.add('fresh', 'ok');
   expect(trace.steps).toMatchObject([{ step: 'fresh', result: 'refused', refusal: first }]);
 });

@@ -21,7 +21,7 @@ import { NodeLoad } from '../../data-plane/upstream/load.ts';
 import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { unavailable } from '../../shared/decision/route.ts';
+import { nodeFailed } from '../../shared/decision/route.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 
@@ -121,7 +121,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           choose: (left) => load.choose(left),
           bodyWorker,
           owner: typeof tenant === 'string' ? tenant : 'test',
-          onNodeFailure: unavailable,
+          onNodeFailure: nodeFailed,
         }),
         test,
       );

@@ -1,0 +1,176 @@
+/**
+ * Why a request is refused: every cause there is, once. Its row says which step it ends at, which part of the request's way
+ * finds it (`admission`: rules alone, so that it can be decided again), the refusal that answers it, and what an explanation
+ * says of it. Log, metrics and records have it as a text.
+ */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { RefusalType } from '../../schemas/refusals.ts';
+
+export type Stage = DecisionRecord['stage'];
+
+/** The step of what rules alone do not decide. */
+const stepOfStage = {
+  http: 'http',
+  body: 'shape',
+  shape: 'shape',
+  usage: 'usage',
+  answer: 'answer',
+} as const satisfies Record<Exclude<Stage, 'admission'>, string>;
+
+export interface CauseRow {
+  readonly step: StepOfCause;
+  readonly stage: Stage;
+  readonly type: RefusalType;
+  /** In an explanation; null where the step has the facts to say it. */
+  readonly says: string | null;
+  /** In log, metrics and records, where that is not the cause's own name. */
+  readonly label?: string | undefined;
+  /** Begins that text, which goes on with what is known of the fault. */
+  readonly opening?: string | undefined;
+}
+
+/** Which text the log has of a cause. `its type`: it was never told from others of its type. */
+type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
+
+function ruled<Step extends string, Type extends RefusalType, Says extends string | null>(
+  step: Step,
+  type: Type,
+  says: Says,
+  text: Text = {},
+) {
+  return { step, stage: 'admission', type, says, ...(text === 'its type' ? { label: type } : text) } as const;
+}
+
+function found<In extends keyof typeof stepOfStage, Type extends RefusalType>(
+  stage: In,
+  type: Type,
+  says: string,
+  text: Text = {},
+) {
+  return { ...ruled(stepOfStage[stage], type, says, text), stage } as const;
+}
+
+const notListed: Text = { label: 'not listed' };
+const ofWorker: Text = { opening: 'shaping: ' };
+const ofNode: Text = { opening: '' };
+
+const unavailable = 'InferenceUnavailableError';
+const wrongShape = 'UnsupportedShapeError';
+const rateLimited = 'InferenceRateLimitedError';
+const notServing = 'TargetNotServingError';
+const notThere = 'NotFoundError';
+
+const unread = 'it was not read';
+const noCall = 'the playground has no such call';
+const stale = 'the state was too old to prove a key';
+const unlisted = 'it is not in the list of this host';
+const tooMuchMemory = 'the bodies of its organisation took all the memory that one may have';
+const noForm = 'the body is of no form that can be carried';
+const notTaken = 'the engine of the node does not take such a request';
+const tooLong = 'it needs more than the context window of the model';
+const noAnswer = 'the node did not answer it';
+
+/** In the order of their steps; what is open fits every text that begins like it, so it comes last. */
+const rows = {
+  'bad http': found('http', wrongShape, 'it is not well-formed HTTP'),
+  'large headers': found('http', 'PayloadTooLargeError', 'its headers are too large'),
+  'no visitor': found('http', 'Unauthorized', 'it has no cookie of a visitor'),
+  'no key': found('http', 'Unauthorized', 'its key is not accepted'),
+  'new visitors': found('http', rateLimited, 'its network has had too many new visitors in this hour'),
+  solutions: found('http', rateLimited, unread),
+  'playground is busy': found('http', rateLimited, unread),
+  'no visitors': found('http', notThere, noCall),
+  'no such call': found('http', notThere, noCall, 'its type'),
+
+  'unknown host': ruled('host', notThere, 'no host of this service'),
+  fenced: ruled('fresh', unavailable, stale),
+  'fenced without a key': ruled('fresh', 'Unauthorized', stale, { label: 'fenced' }),
+  missing: ruled('key', 'Unauthorized', 'no key was sent'),
+  malformed: ruled('key', 'Unauthorized', 'what was sent has not the form of a key'),
+  unknown: ruled('key', 'Unauthorized', 'no key that is known'),
+  'two different keys': ruled('key', 'Unauthorized', 'two different keys were sent'),
+  revoked: ruled('key', 'Unauthorized', null),
+  expired: ruled('key', 'Unauthorized', null),
+  'no such path': ruled('path', notThere, 'there is nothing at this path', 'its type'),
+
+  'foreign or missing stack': ruled('listing', notServing, 'this stack is not yours, or not there'),
+  'not listed without a plan': ruled('listing', 'ModelNotInPlanError', null, notListed),
+  'not listed by the stack': ruled('listing', notServing, unlisted, notListed),
+  'not listed by the pool': ruled('listing', 'DedicatedOnlyModelError', unlisted, notListed),
+  'not listed now': ruled('listing', unavailable, unlisted, notListed),
+
+  'encoded body': found('body', wrongShape, 'the body is encoded'),
+  'large body': found('body', 'PayloadTooLargeError', 'the body is too large', 'its type'),
+  'slow body': found('body', unavailable, 'the body came too slowly'),
+  'body budget': found('body', unavailable, 'there was no memory for the body'),
+  'body budget of the organisation': found('body', unavailable, tooMuchMemory),
+  'no turn': found('body', wrongShape, noForm),
+  shape: found('shape', wrongShape, noForm, 'its type'),
+  unshaped: found('shape', unavailable, 'the gateway could not finish reading the body', ofWorker),
+
+  'usage unknown': found('usage', unavailable, 'what the caller has used was not known'),
+  'outbox full': ruled('usage', unavailable, 'usage could not be recorded'),
+  'no entitlement': ruled('plan', 'ModelNotInPlanError', null),
+  context: ruled('context', 'ContextWindowExceededError', null, 'its type'),
+  allowance: ruled('allowance', 'InferenceUpsellError', null, 'its type'),
+  'network turns': ruled('network allowance', 'InferenceUpsellError', null),
+  'visitor tokens': ruled('visitor tokens', 'InferenceUpsellError', null),
+  requests: ruled('requests', rateLimited, null, 'its type'),
+  concurrency: ruled('concurrency', 'InferenceConcurrencyLimitedError', null, 'its type'),
+  'visitor requests': ruled('visitor requests', rateLimited, null),
+  'visitor concurrency': ruled('visitor concurrency', 'InferenceConcurrencyLimitedError', null),
+
+  'foreign stack': ruled('stack', notServing, null),
+  'no such stack': ruled('stack', notServing, null),
+  'wrong surface': ruled('surface', wrongShape, null),
+  'own node away': ruled('pool', unavailable, null),
+  'no pool': ruled('pool', 'DedicatedOnlyModelError', null, 'its type'),
+  'model not in plan': ruled('tier', 'ModelNotInPlanError', null),
+  'not serving': ruled('nodes', notServing, null),
+  'no node answers': ruled('nodes', unavailable, null),
+
+  fault: found('answer', 'InternalError', 'the gateway failed to handle it', 'its type'),
+  'not for this model': found('answer', wrongShape, notTaken, 'its type'),
+  'answer budget': found('answer', unavailable, 'there was no memory for the answer', {
+    label: 'body budget',
+  }),
+  'answer budget of the organisation': found('answer', unavailable, tooMuchMemory, {
+    label: 'body budget of the organisation',
+  }),
+  unfinished: found('answer', unavailable, 'the gateway could not finish work on it', ofWorker),
+  window: found('answer', 'ContextWindowExceededError', tooLong, ofNode),
+  rejected: found('answer', wrongShape, notTaken, ofNode),
+  'node failed': found('answer', unavailable, noAnswer, ofNode),
+  'node of a stack failed': found('answer', notServing, noAnswer, ofNode),
+};
+
+type Rows = typeof rows;
+export type Cause = keyof Rows;
+/** Those that are answered with this refusal. */
+export type CauseOf<Type extends RefusalType> = {
+  [Name in Cause]: Rows[Name]['type'] extends Type ? Name : never;
+}[Cause];
+export type StepOfCause = Rows[Cause]['step'];
+
+export const causes: Readonly<Record<Cause, CauseRow>> = rows;
+export const causeNames = Object.keys(rows) as readonly Cause[];
+
+/** What log, metrics and records have of it. `detail`: of what is open, what is known of the fault. */
+export function textOf(cause: Cause, detail = ''): string {
+  const { label = cause, opening } = causes[cause];
+  return opening === undefined ? label : opening + detail;
+}
+
+/** The cause of a recorded refusal; undefined where nothing here is refused so. */
+export function causeOf({
+  stage,
+  type,
+  reason = '',
+}: Pick<DecisionRecord, 'stage' | 'type' | 'reason'>): Cause | undefined {
+  const fitting = causeNames.filter((name) => {
+    const { type: own, label = name, opening } = causes[name];
+    return type === own && (opening === undefined ? reason === label : reason.startsWith(opening));
+  });
+  // A cause of another stage was found before there was a request.
+  return fitting.find((name) => causes[name].stage === stage) ?? fitting[0];
+}
