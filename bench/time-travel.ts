@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { imagined } from '../control-plane/decided/imagined.ts';
+import { imagined } from '../control-plane/explain/imagined.ts';
 import { historyBytes, openHistory } from '../control-plane/history/history-file.ts';
 import { HistoryReader } from '../control-plane/history/queries.ts';
 import { pastState } from '../control-plane/history/tables.ts';

@@ -1,9 +1,9 @@
 /** The event of a commit that set a row: its type, its author and the reason. */
 import type { Commit } from '../../schemas/commit.ts';
 import type { Because } from '../../schemas/explanations.ts';
+import type { StepMark } from '../../shared/decision/step-texts.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { StepMark } from '../decided/step-texts.ts';
 import { commitAt } from '../state/commit-at.ts';
 
 /** The types of the events that set the aspect of a row. */

@@ -3,22 +3,22 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/explanations.ts';
 import { decideOn, type Question } from '../../shared/decision/question.ts';
 import { unreadSteps } from '../../shared/decision/recorded-difference.ts';
+import { steps } from '../../shared/decision/steps.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { EarlierAnswer } from '../decided/answer-before.ts';
-import type { DescribedDecision, DescribedStep } from '../decided/described.ts';
-import type { PastReader, PastStates } from '../history/past.ts';
+import type { AnswerBefore, EarlierAnswer } from './answer-before.ts';
 import { becauseOf } from './because-event.ts';
+import type { DescribedDecision, DescribedStep } from './described.ts';
 import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
   /** The present state. */
   readonly snapshot: Snapshot;
-  readonly past: PastStates;
   /** Members see no names of what belongs to others. */
   readonly isOperator: boolean;
-  readonly reader: PastReader;
+  /** Asks past states, up to the last that may be read. */
+  answerBefore(last: number, question: Question, asked: AnswerBefore): Promise<EarlierAnswer | undefined>;
 }
 
 export interface ToExplain {
@@ -80,16 +80,16 @@ async function wouldBeServed(
 
 async function explainedStep(explainer: Explainer, described: DescribedStep): Promise<ExplainedStep> {
   const { step, result, facts, text, seqs } = described;
-  const isForeign =
-    !explainer.isOperator &&
-    (step === 'pool' || step === 'tier' || (step === 'nodes' && facts['place'] === 'pool'));
+  const { tells } = steps[step];
+  const isOfPool = tells === 'place' && facts['place'] === 'pool';
+  const isForeign = !explainer.isOperator && (tells === 'others' || isOfPool);
   const newest = seqs[0];
   const because = newest && (await becauseOf(explainer, newest.mark, newest.seq));
   const poolText = result === 'ok' ? 'the pool serves it' : 'no node of the pool serves it';
   return {
     step,
     result,
-    text: isForeign && step === 'nodes' ? poolText : text,
+    text: isForeign && isOfPool ? poolText : text,
     facts: isForeign ? {} : facts,
     ...(because !== undefined && { because: isForeign ? withoutActor(because) : because }),
   };
@@ -101,7 +101,7 @@ function withoutActor({ position, type, at }: Because): Because {
 
 /** Of an answer that rules alone gave: the past has no gauges and no nodes that fail. */
 async function answerBefore(
-  { past, reader }: Explainer,
+  explainer: Explainer,
   { question, decision: { seq: at, verdict: now, steps }, record }: ToExplain,
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
@@ -109,7 +109,7 @@ async function answerBefore(
   const changed = steps.filter(({ decides, result }) => decides || (now.served && result === 'ok'));
   const seqs = changed.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);
-  return past.ask('answerBefore', [at - 1, question, { at, now, candidates }], reader);
+  return explainer.answerBefore(at - 1, question, { at, now, candidates });
 }
 
 function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo }: ToExplain): string[] {

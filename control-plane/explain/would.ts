@@ -7,13 +7,14 @@ import type { Organisation } from '../../schemas/admin.ts';
 import { type EventData, type EventTypeName, type KnownEvent, toStored } from '../../schemas/events.ts';
 import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
 import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
-import type { Step } from '../../shared/decision/trace.ts';
+import type { Step, StepName } from '../../shared/decision/step.ts';
+import { steps as rows } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { nodesAt } from '../decided/places.ts';
 import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
+import { nodesAt } from './places.ts';
 import { exactTierEvent } from './tier-events.ts';
 
 interface Change {
@@ -28,33 +29,6 @@ const triesMax = 24;
 /** Commands shown, and of one kind. */
 const shownMax = 4;
 const ofKindMax = 2;
-
-/** Steps whose refusal another plan may turn. */
-const planSteps: ReadonlySet<string> = new Set([
-  'plan',
-  'context',
-  'allowance',
-  'requests',
-  'concurrency',
-  'network allowance',
-  'visitor tokens',
-  'visitor requests',
-  'visitor concurrency',
-  'tier',
-]);
-const limitFlags: Readonly<Record<string, readonly [flag: string, field: string]>> = {
-  context: ['--context-tokens', 'contextTokens'],
-  allowance: ['--monthly-tokens', 'monthlyTokens'],
-  requests: ['--requests-per-minute', 'requestsPerMinute'],
-  concurrency: ['--concurrency', 'concurrency'],
-};
-
-/** Limits of all visitors together. */
-const totalFlags: Readonly<Record<string, readonly [flag: string, field: string]>> = {
-  'visitor tokens': ['--total-tokens-per-day', 'tokensPerDay'],
-  'visitor requests': ['--total-requests-per-minute', 'requestsPerMinute'],
-  'visitor concurrency': ['--total-concurrency', 'concurrency'],
-};
 
 /** Each change is tried on the state of that moment, in a turn of the event loop of its own. */
 export async function wouldTurn(
@@ -113,7 +87,7 @@ function* changesFor(snapshot: Snapshot, question: Question, steps: readonly Ste
     if (step === 'pool')
       yield change('pool.model_installed', { model }, `headgate pool install ${word(model)}`);
   }
-  if (refused.some(({ step }) => planSteps.has(step)))
+  if (refused.some(({ step }) => rows[step].plan !== undefined))
     yield* planChanges(snapshot, question, refused, organisation);
 }
 
@@ -183,7 +157,7 @@ function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organi
 }
 
 /** Turns of visitors have no end to be taken away: the least number that leaves one more. */
-function* moreTurns(db: Database, step: string, used: number): Iterable<Change> {
+function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change> {
   const before = findAnonymous(db)?.freeTurns ?? 0;
   const turns = { flag: '--free-turns', field: 'freeTurns', value: used + 1 };
   const factor = { flag: '--network-factor', field: 'networkFactor', value: Math.floor(used / before) + 1 };
@@ -195,18 +169,14 @@ function* moreTurns(db: Database, step: string, used: number): Iterable<Change> 
 }
 
 /** The tier without the limit that refuses, or with the model. */
-function* tierChanges(db: Database, tier: string, step: string, model: string): Iterable<Change> {
+function* tierChanges(db: Database, tier: string, step: StepName, model: string): Iterable<Change> {
   const set = `headgate tier set ${word(tier)}`;
-  const [flag, field] = limitFlags[step] ?? [];
-  if (flag !== undefined && field !== undefined) {
-    const event = exactTierEvent(db, tier, { [field]: undefined }, undefined);
-    if (event !== undefined) yield { command: `${set} ${flag} none`, events: [event] };
-  }
-  const [totalFlag, totalField] = totalFlags[step] ?? [];
-  if (totalFlag !== undefined && totalField !== undefined) {
-    const total = { ...findAnonymous(db)?.total, [totalField]: undefined };
-    const event = exactTierEvent(db, tier, { total }, undefined);
-    if (event !== undefined) yield { command: `${set} ${totalFlag} none`, events: [event] };
+  const limit = rows[step].plan?.limit;
+  if (limit !== undefined) {
+    const without = { [limit.field]: undefined };
+    const changed = limit.isOfAll ? { total: { ...findAnonymous(db)?.total, ...without } } : without;
+    const event = exactTierEvent(db, tier, changed, undefined);
+    if (event !== undefined) yield { command: `${set} ${limit.flag} none`, events: [event] };
   }
   if (step !== 'tier') return;
   const event = exactTierEvent(db, tier, {}, model);

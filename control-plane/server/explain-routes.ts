@@ -9,12 +9,13 @@ import { idSchema, modelIdSchema, stackIdSchema } from '../../schemas/names.ts';
 import { questionOf } from '../../shared/decision/question.ts';
 import { type Actor, authorise, callerName, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { describeDecision } from '../decided/described.ts';
-import { askerOn, imagined } from '../decided/imagined.ts';
-import { matrixSteps } from '../decided/matrix.ts';
+import { describeDecision } from '../explain/described.ts';
 import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
+import { askerOn, imagined } from '../explain/imagined.ts';
+import { matrixSteps } from '../explain/matrix.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
+import type { PastReader } from '../history/past.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, clientSignal, parseQuery, pastReaderOf } from './context.ts';
@@ -91,13 +92,12 @@ function countersOf(context: AdminContext, ask: ExplainRequest, nowMs: number): 
 /** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
 async function decisionAt(
   context: AdminContext,
-  explainer: Explainer,
+  reader: PastReader,
   ask: ExplainRequest,
   record: DecisionRecord | undefined,
   at: Moment,
 ): Promise<ToExplain> {
   const { snapshot, past } = context;
-  const { reader } = explainer;
   const asked = at ?? (record?.position === 0 ? undefined : record?.position);
   if (asked === undefined) {
     const nowMs = Date.now();
@@ -113,16 +113,6 @@ async function decisionAt(
   return { question, record, decision, isPast: true };
 }
 
-async function explained(
-  context: AdminContext,
-  explainer: Explainer,
-  ask: ExplainRequest,
-  record: DecisionRecord | undefined,
-  at: Moment,
-): Promise<Explanation> {
-  return explain(explainer, await decisionAt(context, explainer, ask, record, at));
-}
-
 async function answer(
   context: AdminContext,
   request: FastifyRequest,
@@ -134,11 +124,16 @@ async function answer(
   const record = await recordOf(context, actor, ask, reader.client);
   const { log, snapshot, past } = context;
   const isOperator = actor.person === undefined;
-  const explainer: Explainer = { log, snapshot, past, isOperator, reader };
+  const explainer: Explainer = {
+    ...{ log, snapshot, isOperator },
+    answerBefore: (...asked) => past.ask('answerBefore', asked, reader),
+  };
+  const explained = async (moment: Moment): Promise<Explanation> =>
+    explain(explainer, await decisionAt(context, reader, ask, record, moment));
   const { at = ask.at } = parseQuery(explainQuerySchema, request.query);
-  const now = await explained(context, explainer, ask, record, at);
+  const now = await explained(at);
   if (ask.diff === undefined) return now;
-  const other = await explained(context, explainer, ask, record, ask.diff);
+  const other = await explained(ask.diff);
   const [from, to] = other.at <= now.at ? [other, now] : [now, other];
   const steps = differingSteps(from, to);
   return { ...now, diff: { from: from.at, to: to.at, steps, events: eventsBetween(from, to, steps) } };

@@ -8,7 +8,8 @@ import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
-import type { StepFacts, Trace } from './trace.ts';
+import type { StepFacts } from './step.ts';
+import type { Trace } from './trace.ts';
 
 /** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
 export type Caller =

@@ -9,7 +9,7 @@ import type { RefusalType } from '../../schemas/refusals.ts';
 export type Stage = DecisionRecord['stage'];
 
 /** The step of what rules alone do not decide. */
-const stepOfStage = {
+export const stepOfStage = {
   http: 'http',
   body: 'shape',
   shape: 'shape',
@@ -151,6 +151,10 @@ export type CauseOf<Type extends RefusalType> = {
   [Name in Cause]: Rows[Name]['type'] extends Type ? Name : never;
 }[Cause];
 export type StepOfCause = Rows[Cause]['step'];
+/** Steps that have a cause of which only they can say something. */
+export type SayingStep = {
+  [Name in Cause]: Rows[Name]['says'] extends string ? never : Rows[Name]['step'];
+}[Cause];
 
 export const causes: Readonly<Record<Cause, CauseRow>> = rows;
 export const causeNames = Object.keys(rows) as readonly Cause[];

@@ -8,7 +8,8 @@ import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, subjectOf } from './authenticate.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
-import { type Read, refuse, type StepFacts, Trace } from './trace.ts';
+import type { Read, StepFacts } from './step.ts';
+import { refuse, Trace } from './trace.ts';
 import {
   checkVisitorAllowances,
   checkVisitorRates,

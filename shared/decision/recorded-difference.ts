@@ -3,7 +3,8 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { causeOf, causes } from './causes.ts';
 import type { Decided } from './question.ts';
 import { Refusal } from './refusal.ts';
-import type { StepName } from './trace.ts';
+import type { StepName } from './step.ts';
+import { stepNames, steps } from './steps.ts';
 
 export interface Difference {
   /** The first step that differs. */
@@ -11,14 +12,6 @@ export interface Difference {
   readonly recorded: string;
   readonly now: string;
 }
-
-/** The order of the steps of any decision. */
-const order: readonly StepName[] = [
-  ...(['host', 'fresh', 'key', 'path', 'listing', 'usage', 'plan', 'context', 'allowance'] as const),
-  ...(['network allowance', 'visitor tokens'] as const),
-  ...(['requests', 'concurrency', 'visitor requests', 'visitor concurrency'] as const),
-  ...(['stack', 'surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
-];
 
 /** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
 export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
@@ -50,38 +43,24 @@ function recordedStep(record: DecisionRecord): StepName | undefined {
   return cause && causes[cause].step;
 }
 
-/** Rate and concurrency are read one after the other, until one refuses. */
-const readInTurn: readonly StepName[] = [
-  'requests',
-  'concurrency',
-  'visitor requests',
-  'visitor concurrency',
-];
-const headSteps: readonly StepName[] = ['host', 'fresh', 'key', 'path'];
-const readTogether: readonly StepName[] = ['allowance', 'network allowance', 'visitor tokens'];
-const ofBody: readonly StepName[] = [
-  ...(['usage', 'context'] as const),
-  ...readTogether,
-  ...readInTurn,
-  ...(['surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
-];
-
 /** Steps of which the record has no facts: the gateway ended at its refusal before it read them. */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   const step = recordedStep(record);
-  if (step === undefined || step === 'listing') return [];
-  if (headSteps.includes(step)) return ofBody;
-  const at = order.indexOf(step);
-  // A node counts the prompt of what has passed all limits.
-  if (step === 'context' && record.counted === 'node') return [];
-  const later = readInTurn.filter((each) => order.indexOf(each) > at);
-  return at < order.indexOf('context') ? [...readTogether, ...later] : later;
+  if (step === undefined) return [];
+  const { group } = steps[step];
+  if (group === 'head') return stepNames.filter((name) => steps[name].needs !== 'head');
+  // A listing reads no limits, and a node counts the prompt of what has passed all of them.
+  if (group === 'listing' || (step === 'context' && record.counted === 'node')) return [];
+  const at = stepNames.indexOf(step);
+  const readsNoSums = at < stepNames.indexOf('context');
+  return stepNames.filter((name, index) => {
+    const { needs } = steps[name];
+    return (needs === 'sums' && readsNoSums) || (needs === 'use' && index > at);
+  });
 }
 
 function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
-  const at = (step: StepName | undefined): number =>
-    step === undefined ? order.length : order.indexOf(step);
-  return order[Math.min(at(a), at(b))] ?? 'nodes';
+  return stepNames.find((name) => name === a || name === b) ?? 'nodes';
 }
 
 /** Both are served, by the same capacity and a node of it? */

@@ -6,7 +6,8 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';
 import { Refusal } from './refusal.ts';
-import type { Read, Trace } from './trace.ts';
+import type { Read } from './step.ts';
+import type { Trace } from './trace.ts';
 
 /** What the host selects: the shared service, or one stack, which may not exist. */
 export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };

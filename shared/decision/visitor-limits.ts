@@ -8,7 +8,9 @@ import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import type { Client } from './authenticate.ts';
 import { Refusal } from './refusal.ts';
-import type { PassedStep, StepFacts, Trace } from './trace.ts';
+import type { StepFacts } from './step.ts';
+import type { PassedStep } from './steps.ts';
+import type { Trace } from './trace.ts';
 
 /** A window of requests: a fixed minute whose phase is the subject's own. */
 export interface RateWindow {

@@ -5,6 +5,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { explanationSchema } from '../../schemas/explanations.ts';
+import { causeNames, causes, textOf } from '../../shared/decision/causes.ts';
+import type { StepName } from '../../shared/decision/step.ts';
 import { chat } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
@@ -139,50 +141,26 @@ test.each(numbers)('the numbers of %s are those of the record: %#', async (step,
 const refusedBy = (stage: DecisionRecord['stage'], type: string, reason: string): Change => ({
   ...{ stage, type, reason, message: 'no', served: false, status: 503 },
 });
-const unavailable = 'InferenceUnavailableError';
-const shape = 'UnsupportedShapeError';
-
-/** What was refused by another part than the rules. */
-const refusals: readonly (readonly [step: string, change: Change, text: string])[] = [
-  ['shape', refusedBy('body', 'PayloadTooLargeError', 'PayloadTooLargeError'), 'the body is too large'],
-  ['shape', refusedBy('body', unavailable, 'slow body'), 'the body came too slowly'],
-  ['shape', refusedBy('body', unavailable, 'body budget'), 'there was no memory for the body'],
-  [
-    'shape',
-    refusedBy('body', unavailable, 'body budget of the organisation'),
-    'the bodies of its organisation took all the memory that one may have',
-  ],
-  ['shape', refusedBy('body', shape, 'encoded body'), 'the body is encoded'],
-  ['shape', refusedBy('shape', shape, shape), 'the body is of no form that can be carried'],
-  [
-    'shape',
-    refusedBy('shape', unavailable, 'shaping: its worker ended'),
-    'the gateway could not finish reading the body',
-  ],
-  ['usage', refusedBy('usage', unavailable, 'usage unknown'), 'what the caller has used was not known'],
-  [
-    'usage',
-    { ...refusedBy('admission', unavailable, 'outbox full'), outboxFull: true },
-    'usage could not be recorded',
-  ],
-  ['answer', refusedBy('answer', unavailable, 'status 500'), 'the node did not answer it'],
-  ['answer', refusedBy('answer', shape, 'status 400'), 'the engine of the node does not take such a request'],
-  [
-    'answer',
-    refusedBy('answer', 'ContextWindowExceededError', 'status 400'),
-    'it needs more than the context window of the model',
-  ],
-  ['answer', refusedBy('answer', unavailable, 'body budget'), 'there was no memory for the answer'],
-  ['answer', refusedBy('answer', unavailable, 'shaping: closing'), 'the gateway could not finish work on it'],
-  ['answer', refusedBy('answer', 'InternalError', 'InternalError'), 'the gateway failed to handle it'],
-  ['http', refusedBy('http', shape, 'bad http'), 'it is not well-formed HTTP'],
-  ['http', refusedBy('http', 'PayloadTooLargeError', 'large headers'), 'its headers are too large'],
-  ['http', refusedBy('http', 'Unauthorized', 'no visitor'), 'it has no cookie of a visitor'],
-  ['http', refusedBy('http', 'NotFoundError', 'NotFoundError'), 'the playground has no such call'],
-  ['http', refusedBy('http', 'Unauthorized', 'unknown'), 'its key is not accepted'],
+/** What was refused by another part than the rules: all causes, and one of a call of the playground. */
+const refusals: readonly (readonly [cause: string, step: StepName, change: Change, text: string | null])[] = [
+  ...causeNames
+    .filter((name) => causes[name].stage !== 'admission')
+    .map((name) => {
+      const { step, stage, type, says } = causes[name];
+      return [name, step, refusedBy(stage, type, textOf(name, 'status 500')), says] as const;
+    }),
+  ...([
+    ['unknown key', 'http', refusedBy('http', 'Unauthorized', 'unknown'), 'its key is not accepted'],
+    [
+      'another build',
+      'answer',
+      refusedBy('answer', 'LaterError', ''),
+      'refused for a cause that this build does not know',
+    ],
+  ] as const),
 ];
 
-test.each(refusals)('a refusal of %s says why: %#', async (step, change, text) => {
+test.each(refusals)('a refusal for %s says why', async (_cause, step, change, text) => {
   expect((await stepsOf(change))[step]).toEqual({ result: 'refused', text });
 });
 
@@ -190,6 +168,7 @@ const noKey = (fault: DecisionRecord['fault']): Change => ({
   ...refusedBy('admission', 'Unauthorized', fault ?? ''),
   ...{ fault, key: undefined, header: undefined, organisation: undefined, status: 401 },
 });
+const outboxFull = refusedBy('admission', 'InferenceUnavailableError', 'outbox full');
 const rules: readonly (readonly [step: string, change: Change, text: string])[] = [
   ['key', noKey('missing'), 'no key was sent'],
   ['key', noKey('malformed'), 'what was sent has not the form of a key'],
@@ -199,6 +178,7 @@ const rules: readonly (readonly [step: string, change: Change, text: string])[] 
     { ...noKey('two different keys'), host: 'stack', stack: stacks.heron },
     'two different keys were sent',
   ],
+  ['usage', { ...outboxFull, outboxFull: true }, 'usage could not be recorded'],
   [
     'listing',
     { operation: 'models', model: undefined, host: 'stack', stack: stacks.otter },

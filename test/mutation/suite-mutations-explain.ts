@@ -83,8 +83,8 @@ export const explainMutations: readonly SuiteMutation[] = [
     ],
     [
       'the first of the steps that differ is named',
-      'Math.min(at(a), at(b))',
-      'Math.max(at(a), at(b))',
+      'stepNames.find((name)',
+      'stepNames.findLast((name)',
       replayed,
     ],
   ]),
@@ -123,7 +123,7 @@ export const explainMutations: readonly SuiteMutation[] = [
       'a request that was not made',
     ],
   ]),
-  ...of('control-plane/decided/step-texts.ts', explained, [
+  ...of('shared/decision/step-texts.ts', explained, [
     [
       'the models of a tier are part of it',
       "{ table: 'tier', id: tier }, ...models)",
@@ -131,7 +131,7 @@ export const explainMutations: readonly SuiteMutation[] = [
       'a change of the models',
     ],
   ]),
-  ...of('control-plane/decided/step-texts.ts', recorded, [
+  ...of('shared/decision/step-texts.ts', recorded, [
     [
       'what is used here is said of this gateway',
       '{ used, here, elsewhere, held,',
@@ -162,15 +162,10 @@ export const explainMutations: readonly SuiteMutation[] = [
     ],
     ['turns and tokens are two things', "kind === 'turns'", "kind === 'tokens'"],
   ]),
-  ...of('control-plane/decided/refusal-texts.ts', recorded, [
-    ['a slow body is said to be slow', '[/: slow body$/,', '[/: late body$/,'],
-    ['an encoded body is said to be encoded', '[/: encoded body$/,', '[/: odd body$/,'],
-    ['a fault of the gateway is none of the node', '[/^InternalError/,', '[/^NoError/,'],
-    ['a window is not the node that fails', '[/^ContextWindowExceededError/,', '[/^NoError/,'],
-    ['no key is not an unknown key', '[/: missing$/,', '[/: none$/,'],
-    ['two keys are not an unknown key', '[/: two different keys$/,', '[/: two keys$/,'],
-    ['what was used is not what can be recorded', '[/: usage unknown$/,', '[/: unknown$/,'],
-    ['a stack that is not there is not a list', '[/: foreign or missing stack$/,', '[/: no stack$/,'],
+  ...of('shared/decision/causes.ts', recorded, [
+    ['a recorded cause is one of its stage', 'causes[name].stage === stage) ??', 'causes[name].stage) ??'],
+    ['a cause is known by its whole text', 'reason === label', 'reason.startsWith(label)'],
+    ['what is open is known by its beginning', 'reason.startsWith(opening)', 'reason === opening'],
   ]),
   ...of('shared/decision/admission.ts', recorded, [
     [
@@ -237,7 +232,7 @@ export const explainMutations: readonly SuiteMutation[] = [
       "if (fault === 'down') yield",
       turned,
     ],
-    ['a limit is taken from its tier', '{ [field]: undefined }', '{}', turned],
+    ['a limit is taken from its tier', '{ [limit.field]: undefined }', '{}', turned],
     ['a key is replaced', "if (step === 'key') yield* newKey", "if (step === 'host') yield* newKey", turned],
   ]),
   ...of(

@@ -1,16 +1,10 @@
 /** Why the nodes of a place serve a model, or do not. */
 import type { PlaceKey } from '../../schemas/names.ts';
+import type { NodeReport } from '../../shared/decision/step-texts.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all } from '../state/statements.ts';
-
-export interface NodeReport {
-  readonly id: string;
-  readonly fault?: 'down' | 'drained' | 'not loaded';
-  /** The mark of the row that says since when. */
-  readonly mark: 'up_set_at' | 'drained_set_at' | 'loaded_set_at';
-}
 
 /** Those that have the model loaded come first. */
 export function nodesAt(db: Database, place: PlaceKey, model: string): NodeReport[] {

@@ -4,13 +4,18 @@
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import { causeOf, stepOfStage } from '../../shared/decision/causes.ts';
 import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
 import { differenceFrom, unreadSteps } from '../../shared/decision/recorded-difference.ts';
-import type { Step, StepFacts, StepName, StepResult } from '../../shared/decision/trace.ts';
+import type { Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
+import { type Described, describeStep, type StepMark } from '../../shared/decision/step-texts.ts';
+import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import { type Described, describeStep, type StepMark } from './step-texts.ts';
+import { installsIn } from '../../shared/snapshot/routes.ts';
+import { first } from '../state/statements.ts';
+import { nodesAt } from './places.ts';
 
 export interface DescribedStep {
   readonly step: StepName;
@@ -36,79 +41,48 @@ export interface DescribedDecision {
   readonly steps: readonly DescribedStep[];
 }
 
-const headSteps: readonly StepName[] = ['host', 'fresh', 'key', 'path'];
-const bodySteps: readonly StepName[] = [
-  'shape',
-  'usage',
-  'plan',
-  'context',
-  'allowance',
-  'network allowance',
-  'visitor tokens',
-  'requests',
-  'concurrency',
-  'visitor requests',
-  'visitor concurrency',
-];
-/** Only decisions about visitors have these. */
-const visitorSteps: ReadonlySet<StepName> = new Set([
-  'network allowance',
-  'visitor tokens',
-  'visitor requests',
-  'visitor concurrency',
-]);
-const stackSteps: readonly StepName[] = ['stack', 'surface', 'nodes'];
-/** Steps that give an answer, in their order: the first that passes is what serves. */
-const givingSteps: readonly StepName[] = ['own nodes', 'nodes', 'listing'];
-const sharedSteps: readonly StepName[] = ['own nodes', 'pool', 'tier', 'nodes'];
-
 /** All steps in their order; those that were not decided are skipped. */
-function ladder(question: Question, { trace, verdict }: Decided, record: DecisionRecord | undefined): Step[] {
+function ladder(
+  question: Question,
+  { trace, verdict }: Decided,
+  record: DecisionRecord | undefined,
+): readonly Step[] {
   const found = new Map(trace.steps.map((step) => [step.step, step]));
   const isListing = verdict.kind === 'listed' || found.has('listing');
-  const isStack = question.facts.fixed?.kind === 'stack';
-  const route = isStack
-    ? stackSteps
-    : [...(found.has('surface') ? (['surface'] as const) : []), ...sharedSteps];
-  const body = bodySteps.filter((step) => !visitorSteps.has(step) || found.has(step));
-  const names = isListing ? [...headSteps, 'listing' as const] : [...headSteps, ...body, ...route];
-  const cut = record === undefined ? undefined : cutAt(record);
-  const unread = unreadBy(record);
-  const steps = names.map((name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skipped(name));
-  const shape = steps.findIndex(({ step }) => step === 'shape');
+  const host = question.facts.fixed?.kind ?? 'shared';
+  const names = stepNames.filter((name) => {
+    const { group, shown } = steps[name];
+    if (group !== 'head' && isListing !== (group === 'listing')) return false;
+    return found.has(name) || shown === 'always' || shown === host;
+  });
+  const unread = new Set(record === undefined ? [] : unreadSteps(record));
+  const asked = names.map((name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skipped(name));
+  const shape = names.indexOf('shape');
   // Where no tokens were needed, the body was not read.
   if (shape !== -1 && found.has('plan') && !unread.has('context'))
-    steps[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
-  if (cut === undefined || record === undefined) return steps;
-  const refused: Step = { step: cut, result: 'refused', facts: factsOf(record), reads: [] };
-  if (cut === 'answer') return [...steps, refused];
-  // Nothing of a request that was not read is known, so none of the rules was asked.
-  if (cut === 'http') return [refused, ...steps.map(({ step }) => skipped(step))];
-  const at = steps.findIndex(({ step }) => step === cut);
-  return steps.map((step, index) => {
-    if (index < at) return step;
-    return index === at ? refused : skipped(step.step);
-  });
+    asked[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
+  return record === undefined ? asked : asRecorded(asked, record);
 }
 
-/** Steps of which the record has no facts. */
-function unreadBy(record: DecisionRecord | undefined): ReadonlySet<StepName> {
-  return new Set(record === undefined ? [] : unreadSteps(record));
+/** An answer that rules alone do not give ends at the step that its stage names. */
+function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly Step[] {
+  const { served, stage, type, reason } = record;
+  if (served || stage === 'admission') return asked;
+  const step = stepOfStage[stage];
+  const facts = { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
+  const refused: Step = { step, result: 'refused', facts, reads: [], cause: causeOf(record) };
+  if (step === 'answer') return [...asked, refused];
+  // Nothing of a request that was not read is known, so none of the rules was asked.
+  if (step === 'http') return [refused, ...asked.map((each) => skipped(each.step))];
+  const at = asked.findIndex((each) => each.step === step);
+  return asked.map((each, index) => {
+    if (index < at) return each;
+    return index === at ? refused : skipped(each.step);
+  });
 }
 
 function skipped(step: StepName): Step {
   return { step, result: 'skipped', facts: {}, reads: [] };
-}
-
-function factsOf({ type, reason }: DecisionRecord): StepFacts {
-  return { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
-}
-
-/** The step of an answer that rules alone do not give. */
-function cutAt({ stage, served }: DecisionRecord): StepName | undefined {
-  if (served || stage === 'admission') return undefined;
-  if (stage === 'answer' || stage === 'usage' || stage === 'http') return stage;
-  return 'shape';
 }
 
 function verdictOf({ verdict }: Decided): ExplainedVerdict {
@@ -132,16 +106,16 @@ function recordedVerdict({ served, status, type, message }: DecisionRecord): Exp
 }
 
 /** The steps that decide: the one that gave what is served, else the refused one and, of the route, those before it. */
-function deciding(steps: readonly Step[], isServed: boolean): readonly Step[] {
+function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   if (isServed)
-    return steps.filter(({ step, result }) => result === 'ok' && givingSteps.includes(step)).slice(0, 1);
-  const at = steps.findIndex(
+    return asked.filter(({ step, result }) => result === 'ok' && steps[step].gives === true).slice(0, 1);
+  const at = asked.findIndex(
     ({ refusal, step, result }) => refusal !== undefined || (result === 'refused' && step !== 'own nodes'),
   );
-  const last = steps[at];
+  const last = asked[at];
   if (last === undefined) return [];
-  const isRoute = sharedSteps.includes(last.step);
-  return [...(isRoute ? steps.slice(0, at).filter(({ step }) => step === 'own nodes') : []), last];
+  const isRoute = steps[last.step].group === 'route';
+  return [...(isRoute ? asked.slice(0, at).filter(({ step }) => step === 'own nodes') : []), last];
 }
 
 export function describeDecision(
@@ -150,31 +124,42 @@ export function describeDecision(
   record?: DecisionRecord,
 ): DescribedDecision {
   const decided = decideOn(db, question);
-  const steps = ladder(question, decided, record);
+  const asked = ladder(question, decided, record);
   const rederived = verdictOf(decided);
   const verdict = record === undefined ? rederived : recordedVerdict(record);
-  const decides = new Set(deciding(steps, verdict.served));
-  const isBound = record?.counted === 'bound';
-  const of = { db, model: question.facts.model, isBound };
+  const decides = new Set(deciding(asked, verdict.served));
+  const of = stateOf(db, question.facts.model, record?.counted === 'bound');
   return {
     seq,
     verdict,
     rederived,
     ...(decided.verdict.kind === 'refused' && { cause: decided.verdict.refusal.reason }),
     same: record === undefined || differenceFrom(record, decided) === undefined,
-    steps: steps.map((step) => ({ ...described(step, of), decides: decides.has(step) })),
+    steps: asked.map((step) => ({ ...described(step, of, db), decides: decides.has(step) })),
   };
 }
 
-function described(step: Step, of: Described): Omit<DescribedStep, 'decides'> {
-  const { text, marks } = describeStep(step, of);
-  const { db } = of;
+function stateOf(db: Database, model: string, isBound: boolean): Described {
+  return {
+    model,
+    isBound,
+    nameOf: (table, id) => {
+      const row = first<{ name: string }>(db, `SELECT name FROM ${table} WHERE id = ?`, id);
+      return row === undefined || row.name === id ? id : `${row.name} (${id})`;
+    },
+    nodesAt: (place) => nodesAt(db, place, model),
+    isInstalled: (place) => installsIn(db)(place, model),
+  };
+}
+
+function described(step: Step, of: Described, db: Database): Omit<DescribedStep, 'decides'> {
+  const { step: name, result, facts } = step;
+  const { text, marks } = describeStep(step, steps[name].texts, of);
   const seqs = marks.flatMap((mark) => {
     const found =
       setAt(db, mark.table, mark.id, mark.mark) ??
       (mark.mark === undefined ? undefined : setAt(db, mark.table, mark.id));
     return found === undefined ? [] : [{ mark, seq: found.seq }];
   });
-  const { step: name, result, facts } = step;
   return { step: name, result, facts, text, seqs: seqs.sort((a, b) => b.seq - a.seq) };
 }

@@ -1,0 +1,239 @@
+/** What steps say, in words, and the rows that made it so. */
+import type { PlaceKey } from '../../schemas/names.ts';
+import type { TableName } from '../snapshot/tables.ts';
+import { causes } from './causes.ts';
+import type { Step, StepFacts } from './step.ts';
+
+/** A mark of a row that a step depends on. */
+export interface StepMark {
+  readonly table: TableName;
+  readonly id: string;
+  readonly mark?: string;
+}
+
+export interface StepText {
+  readonly text: string;
+  readonly marks: readonly StepMark[];
+}
+
+export interface NodeReport {
+  readonly id: string;
+  readonly fault?: 'down' | 'drained' | 'not loaded';
+  /** The mark of the row that says since when. */
+  readonly mark: 'up_set_at' | 'drained_set_at' | 'loaded_set_at';
+}
+
+/** The state that a step is described by. */
+export interface Described {
+  readonly model: string;
+  /** The number of tokens of the prompt is a bound from above. */
+  readonly isBound: boolean;
+  /** A row's name, and its id where that is another; the id alone where the row is gone. */
+  nameOf(table: 'organisation' | 'api_key', id: string): string;
+  /** Those that have the model loaded come first. */
+  nodesAt(place: PlaceKey): readonly NodeReport[];
+  isInstalled(place: PlaceKey): boolean;
+}
+
+export type Describe = (step: Step, of: Described) => StepText;
+
+/** By the result of a step. */
+export interface StepTexts {
+  readonly ok?: Describe | string;
+  /** It was not asked, and is taken as passed. */
+  readonly assumed?: Describe | string;
+  /** In place of what its causes say. */
+  readonly refused?: Describe;
+}
+
+const plain = (text: string, ...marks: StepMark[]): StepText => ({ text, marks });
+const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${String(value)}`);
+const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
+
+/** What its cause says. Recorded causes may be those of another build. */
+const said: Describe = ({ cause }) =>
+  plain((cause && causes[cause].says) ?? 'refused for a cause that this build does not know');
+
+/** Why there was no request for the rules to judge: calls of the playground are refused by other steps' causes too. */
+export const unread: Describe = (step, of) => {
+  if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
+  return plain(step.facts['type'] === 'Unauthorized' ? 'its key is not accepted' : 'it was not read');
+};
+
+export const host: Describe = ({ facts: { kind, stack } }) =>
+  plain(kind === 'stack' ? `the host of ${String(stack)}` : 'the shared host');
+
+export const key: Describe = (step, of) => {
+  const { expiresAtMs } = step.facts;
+  const end = typeof expiresAtMs === 'number' ? `, expires ${new Date(expiresAtMs).toISOString()}` : '';
+  return keyText(step, of, (name, owner) => `${name} of ${owner}${end}`);
+};
+
+export const anyKey: Describe = ({ facts }, of) =>
+  plain(`any good key of ${of.nameOf('organisation', String(facts['organisation']))}`);
+
+export const refusedKey: Describe = (step, of) =>
+  typeof step.facts['keyId'] === 'string'
+    ? keyText(step, of, (name) => `${name} is ${String(step.facts['state'])}`)
+    : said(step, of);
+
+function keyText(
+  { facts: { keyId, organisation } }: Step,
+  of: Described,
+  text: (name: string, owner: string) => string,
+): StepText {
+  const id = String(keyId);
+  const owner = of.nameOf('organisation', String(organisation));
+  return plain(text(of.nameOf('api_key', id), owner), { table: 'api_key', id });
+}
+
+export const operation: Describe = ({ facts }) => plain(`operation ${String(facts['operation'])}`);
+
+export const unlisted: Describe = (step, of) =>
+  step.cause === 'not listed without a plan' ? withoutPlan(step, of) : said(step, of);
+
+export const plan: Describe = (step) => plain(`on ${String(step.facts['tier'])}`, ...planMarks(step));
+
+export const withoutPlan: Describe = (step) =>
+  plain(step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan', ...planMarks(step));
+
+function planMarks({ facts, reads }: Step): StepMark[] {
+  const organisation = reads.find(({ table }) => table === 'organisation');
+  const mark = facts['suspended'] === true ? 'suspended_set_at' : 'tier_set_at';
+  return organisation ? [{ table: 'organisation', id: organisation.id, mark }] : [];
+}
+
+/** A limit of a tier, which is what made it so. */
+const tierLimit =
+  (text: (facts: StepFacts, of: Described) => string): Describe =>
+  ({ facts }, of) => {
+    const { tier } = facts;
+    return plain(
+      text(facts, of),
+      ...(typeof tier === 'string' ? [{ table: 'tier', id: tier } as const] : []),
+    );
+  };
+
+/** The parts, so that the number of the prompt is the one that the record has. */
+export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
+  const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
+  const parts = answer === 0 ? '' : ` (${String(prompt)} of the prompt, ${String(answer)} for the answer)`;
+  return `${bound}${String(needed)} tokens${parts}, ${limitText(allowed)}`;
+});
+
+export const allowance = tierLimit(({ used, allowed, kind }) =>
+  kind === 'turns'
+    ? `${String(used)} turns of this month used, ${limitText(allowed)}`
+    : `${String(used)} tokens count against the allowance of this period, ${limitText(allowed)}`,
+);
+
+export const networkAllowance = tierLimit(
+  ({ used, allowed }) => `${String(used)} turns of the network used today, ${limitText(allowed)}`,
+);
+
+export const visitorTokens = tierLimit(
+  ({ used, allowed }) => `${String(used)} tokens of all visitors used today, ${limitText(allowed)}`,
+);
+
+/** What is known of who used it: the sum that gateways published, what the gateway that decided knew, or only its room. */
+export function uses(what: string): Describe {
+  return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
+    const counts = weight === undefined ? '' : `, this one counts ${String(weight)}`;
+    if (allowed === null) return `no limit${counts}`;
+    if (used !== undefined) return `${String(used)} ${what}${counts}, ${limitText(allowed)}`;
+    const left = `room for ${String(room)} more at this gateway${counts}, ${limitText(allowed)}`;
+    if (here === undefined) return left;
+    if (elsewhere === undefined)
+      return `${String(here)} ${what} at this gateway${counts}, ${limitText(allowed)}`;
+    const kept = Number(held) > Number(elsewhere) ? ` (others hold ${String(held)})` : '';
+    return `${String(here)} here and ${String(elsewhere)} elsewhere ${what}${kept}; ${left}`;
+  });
+}
+
+export const stack: Describe = ({ facts }) => {
+  const id = String(facts['stack']);
+  return plain(`${id} is of this organisation`, { table: 'stack', id });
+};
+
+export const noStack: Describe = ({ facts }) => plain(`${String(facts['stack'])} is not yours, or not there`);
+
+export const surface: Describe = (step) =>
+  plain(`it speaks ${String(step.facts['surface'])}`, ...surfaceMarks(step));
+
+export const otherSurface: Describe = (step) => plain('it speaks the other API style', ...surfaceMarks(step));
+
+function surfaceMarks({ reads }: Step): StepMark[] {
+  return reads.map(({ id }): StepMark => ({ table: 'stack', id, mark: 'surface_set_at' }));
+}
+
+export function inPool(text: string): Describe {
+  return (_step, { model }) => plain(text, { table: 'pool_model', id: model });
+}
+
+export function inTier(says: string): Describe {
+  return ({ reads }, { model }) => {
+    const tier = reads.find(({ table }) => table === 'tier')?.id;
+    const text = `${tier ?? 'the plan'} ${says}`;
+    if (tier === undefined) return plain(text);
+    // A change of its models alone is none of the tier's own row.
+    const models = [model, '*'].map((id): StepMark => ({ table: 'tier_model', id: `${tier}/${id}` }));
+    return plain(text, { table: 'tier', id: tier }, ...models);
+  };
+}
+
+const faultTexts = { down: 'is down', drained: 'is drained', 'not loaded': 'has not loaded it' } as const;
+const nodesNamedMax = 8;
+
+function installedMarks(place: PlaceKey, model: string): StepMark[] {
+  if (!place.startsWith('stack:')) return [];
+  return [{ table: 'stack_model', id: `${place.slice('stack:'.length)}/${model}` }];
+}
+
+export const serving: Describe = (step, of) => {
+  const place = placeOf(step);
+  const found = of.nodesAt(place).filter(({ fault }) => fault === undefined);
+  const names = found.slice(0, nodesNamedMax).map(({ id }) => id);
+  const more = found.length > nodesNamedMax ? ` and ${found.length - nodesNamedMax} more` : '';
+  return plain(
+    `${names.join(', ')}${more} serve${found.length === 1 ? 's' : ''} it`,
+    ...installedMarks(place, of.model),
+    ...found.map(markOf),
+  );
+};
+
+export const away: Describe = (step, of) => {
+  const reports = of.nodesAt(placeOf(step));
+  if (reports.length === 0) return plain('no nodes');
+  const texts = reports
+    .slice(0, nodesNamedMax)
+    .map(({ id, fault }) => `${id} ${fault ? faultTexts[fault] : 'serves it'}`);
+  if (reports.length > nodesNamedMax) texts.push(`and ${reports.length - nodesNamedMax} more`);
+  // Nodes that never had it say less than those that would serve it if they were there.
+  const absent = reports.filter(({ fault }) => fault !== 'not loaded');
+  const deciding = absent.length > 0 || step.step === 'own nodes' ? absent : reports;
+  return plain(texts.join(', '), ...deciding.map(markOf));
+};
+
+export const notServing: Describe = (step, of) => {
+  const place = placeOf(step);
+  if (of.isInstalled(place)) return away(step, of);
+  return plain('not installed', ...installedMarks(place, of.model));
+};
+
+function markOf({ id, mark }: NodeReport): StepMark {
+  return { table: 'node', id, mark };
+}
+
+/** In words. Only a step that was not asked has no text of its own. */
+export function describeStep(
+  step: Step,
+  { ok, assumed, refused = said }: StepTexts,
+  of: Described,
+): StepText {
+  const texts = { ok, assumed, refused, skipped: notAsked };
+  const text = texts[step.result] ?? notAsked;
+  return typeof text === 'string' ? plain(text) : text(step, of);
+}
+
+const notAsked: Describe = ({ facts }) =>
+  plain(facts['fromPool'] === false ? 'not asked: the pool would not answer' : 'not asked');

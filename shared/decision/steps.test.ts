@@ -1,0 +1,58 @@
+/** The table of causes and steps: what a record, a metric and an explanation can say of each. */
+import { expect, test } from 'vitest';
+import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { causeNames, causeOf, causes, textOf } from './causes.ts';
+import type { Step } from './step.ts';
+import { type Described, describeStep } from './step-texts.ts';
+import { stepNames, steps } from './steps.ts';
+
+const detail = 'status 500';
+const state: Described = {
+  ...{ model: 'm', isBound: false },
+  nameOf: (_table, id) => id,
+  nodesAt: () => [],
+  isInstalled: () => false,
+};
+
+test('a record of each cause is read as that cause, and its text is short enough for a label', () => {
+  for (const cause of causeNames) {
+    const { stage, type } = causes[cause];
+    const reason = textOf(cause, detail);
+    expect(causeOf({ stage, type, reason }), cause).toBe(cause);
+    expect(reason.length, cause).toBeLessThanOrEqual(40);
+  }
+  const types = new Set<RefusalType>(causeNames.map((cause) => causes[cause].type));
+  expect([...types].sort()).toEqual(Object.keys(refusalKinds).sort());
+});
+
+test('what the playground refuses by the rules before there is a request is read as their cause', () => {
+  for (const [type, reason, cause] of [
+    ['Unauthorized', 'expired', 'expired'],
+    ['InferenceUnavailableError', 'fenced', 'fenced'],
+    ['Unauthorized', 'fenced', 'fenced without a key'],
+  ] as const)
+    expect(causeOf({ stage: 'http', type, reason })).toBe(cause);
+  expect(causeOf({ stage: 'answer', type: 'LaterError', reason: 'later' })).toBeUndefined();
+});
+
+test('each step has words for each cause: those of the cause, or its own', () => {
+  for (const cause of causeNames) {
+    const { step, type, says } = causes[cause];
+    const facts = { type, ...(says === null && { keyId: 'key-1', state: cause }) };
+    const refused: Step = { step, result: 'refused', facts, reads: [], cause };
+    const { text } = describeStep(refused, steps[step].texts, state);
+    if (says !== null) expect(text, cause).toBe(says);
+    expect(text, cause).not.toMatch(/^$|does not know/);
+  }
+});
+
+test('all other results of a step differ from its refusal, unless both are numbers', () => {
+  for (const step of stepNames) {
+    const { texts } = steps[step];
+    const say = (result: Step['result']): string =>
+      describeStep({ step, result, facts: {}, reads: [] }, texts, state).text;
+    expect(say('skipped')).toBe('not asked');
+    if (texts.refused !== undefined && texts.ok !== undefined && texts.ok !== texts.refused)
+      expect(say('ok'), step).not.toBe(say('refused'));
+  }
+});

@@ -1,0 +1,118 @@
+/**
+ * The steps of a decision, in the order in which they are decided. A row says everything that others read of a step: which
+ * explanations have it, what must be known to decide it, whose names it tells, what of a plan it compares, and a text for
+ * each result that it can have. Its causes are in causes.ts, and name it.
+ */
+import type { SayingStep } from './causes.ts';
+import type { StepName } from './step.ts';
+import type { Describe, StepTexts } from './step-texts.ts';
+import * as say from './step-texts.ts';
+
+/** A limit of a tier: the option of `headgate tier set` that changes it, and its field, of the tier or of all its visitors. */
+interface PlanLimit {
+  readonly flag: string;
+  readonly field: string;
+  readonly isOfAll?: true;
+}
+
+export interface StepRow {
+  /** `http` and `answer` are known of a record only; a listing has no body and no route. */
+  readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
+  /** Explanations have it also where it was not asked: all, those of a host, or none. */
+  readonly shown: 'always' | 'stack' | 'shared' | 'asked';
+  /** What is read for it: sums are read together before the first limit, uses one after the other until one refuses. */
+  readonly needs: 'head' | 'body' | 'sums' | 'use';
+  /** Whose names its facts have: members see none of others. `place`: of whom its nodes are. */
+  readonly tells: 'own' | 'others' | 'place';
+  /** Where it passes, it gives what is served. */
+  readonly gives?: true;
+  /** Another plan may turn its refusal; with its limit, where it compares one. */
+  readonly plan?: { readonly limit?: PlanLimit };
+  readonly texts: StepTexts;
+}
+
+/** Where a cause says nothing, its step must. */
+type RowOf<Name extends StepName> = Name extends SayingStep | 'own nodes'
+  ? StepRow & { readonly texts: { readonly refused: Describe } }
+  : StepRow;
+
+const head = { group: 'head', shown: 'always', needs: 'head', tells: 'own' } as const;
+const body = { group: 'body', shown: 'always', needs: 'body', tells: 'own' } as const;
+const ofVisitors = { ...body, shown: 'asked' } as const;
+const route = { group: 'route', shown: 'always', needs: 'body', tells: 'own' } as const;
+const unasked = { shown: 'asked', needs: 'head', tells: 'own' } as const;
+
+const limit = (flag: string, field: string) => ({ plan: { limit: { flag, field } } });
+const ofAll = (flag: string, field: string) => ({ plan: { limit: { flag, field, isOfAll: true } } }) as const;
+/** The numbers are all there is to say, whichever is larger. */
+const either = (text: Describe) => ({ texts: { ok: text, refused: text } });
+
+const rows = {
+  http: { ...unasked, group: 'http', texts: { refused: say.unread } },
+  host: { ...head, texts: { ok: say.host } },
+  fresh: { ...head, texts: { ok: 'the state is proven fresh' } },
+  key: { ...head, texts: { ok: say.key, assumed: say.anyKey, refused: say.refusedKey } },
+  path: { ...head, texts: { ok: say.operation } },
+  listing: {
+    ...{ ...unasked, group: 'listing', gives: true },
+    texts: { ok: 'the list of models', refused: say.unlisted },
+  },
+
+  shape: {
+    ...body,
+    texts: { ok: 'the body was read and is well-formed', assumed: 'taken as well-formed' },
+  },
+  usage: { ...body, texts: { ok: 'usage can be recorded' } },
+  plan: { ...body, needs: 'head', plan: {}, texts: { ok: say.plan, refused: say.withoutPlan } },
+  context: { ...body, ...limit('--context-tokens', 'contextTokens'), ...either(say.context) },
+  allowance: {
+    ...{ ...body, needs: 'sums', ...limit('--monthly-tokens', 'monthlyTokens') },
+    ...either(say.allowance),
+  },
+  'network allowance': { ...ofVisitors, needs: 'sums', plan: {}, ...either(say.networkAllowance) },
+  'visitor tokens': {
+    ...{ ...ofVisitors, needs: 'sums', ...ofAll('--total-tokens-per-day', 'tokensPerDay') },
+    ...either(say.visitorTokens),
+  },
+  requests: {
+    ...{ ...body, needs: 'use', ...limit('--requests-per-minute', 'requestsPerMinute') },
+    ...either(say.uses('in this minute')),
+  },
+  concurrency: {
+    ...{ ...body, needs: 'use', ...limit('--concurrency', 'concurrency') },
+    ...either(say.uses('in flight')),
+  },
+  'visitor requests': {
+    ...{ ...ofVisitors, needs: 'use', ...ofAll('--total-requests-per-minute', 'requestsPerMinute') },
+    ...either(say.uses('of all visitors in this minute')),
+  },
+  'visitor concurrency': {
+    ...{ ...ofVisitors, needs: 'use', ...ofAll('--total-concurrency', 'concurrency') },
+    ...either(say.uses('of all visitors in flight')),
+  },
+
+  stack: { ...route, shown: 'stack', needs: 'head', texts: { ok: say.stack, refused: say.noStack } },
+  surface: { ...route, shown: 'stack', texts: { ok: say.surface, refused: say.otherSurface } },
+  'own nodes': { ...route, shown: 'shared', gives: true, texts: { ok: say.serving, refused: say.away } },
+  pool: {
+    ...{ ...route, shown: 'shared', tells: 'others' },
+    texts: { ok: say.inPool('installed'), refused: say.inPool('not installed') },
+  },
+  tier: {
+    ...{ ...route, shown: 'shared', tells: 'others', plan: {} },
+    texts: { ok: say.inTier('includes it'), refused: say.inTier('does not include it') },
+  },
+  nodes: { ...route, tells: 'place', gives: true, texts: { ok: say.serving, refused: say.notServing } },
+  answer: { ...unasked, group: 'answer', texts: {} },
+} as const satisfies { readonly [Name in StepName]: RowOf<Name> };
+
+/** The results that each step can have when it is asked: those that it has a text for. */
+type Rows = typeof rows;
+export type StepResults = {
+  [Name in StepName]: 'refused' | Extract<keyof Rows[Name]['texts'], 'ok' | 'assumed'>;
+};
+/** Steps that a request can pass. */
+export type PassedStep = { [Name in StepName]: 'ok' extends StepResults[Name] ? Name : never }[StepName];
+
+export const steps: Readonly<Record<StepName, StepRow>> = rows;
+export const stepNames = Object.keys(rows) as readonly StepName[];
