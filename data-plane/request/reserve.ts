@@ -10,7 +10,7 @@ import {
   checkContext,
   contextNeeded,
   type Decision,
-  judge,
+  decideRequest,
   type RequestFacts,
 } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
@@ -38,7 +38,7 @@ function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Res
   const nowMs = gateway.now();
   if (counters instanceof SeenCounters) counters.atMs = nowMs;
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
-  const decision = judge(gateway.lookup, counters, facts, conditions);
+  const decision = decideRequest(gateway.lookup, counters, facts, conditions);
   const { counted, weight, tier, total } = decision;
   const lease = gateway.counters.reserve(counted, weight, nowMs, tier);
   if (total === undefined || facts.caller.kind !== 'anonymous') return { decision, lease };

@@ -1,6 +1,6 @@
 /**
  * Admission: the one composition of all decisions before a node is asked. `admit` decides from the head of a request, before
- * its body is read: host → operation → key → listing; `judge` (decide.ts) from its body. Serving calls them as the request
+ * its body is read: host → operation → key → listing; `decideRequest` (decide.ts) from its body. Serving calls them as the request
  * arrives; `admission` calls both at once, for explain and replay.
  * Pure: look-up, time and the state of the gateway are parameters. Host and operation are resolved without a look-up: a
  * label of stack form names a stack whether or not one exists, and a path reveals nothing.
@@ -19,7 +19,7 @@ import {
   type Conditions,
   type Counters,
   type Decision,
-  judge,
+  decideRequest,
   planReads,
   type RequestFacts,
 } from './decide.ts';
@@ -200,7 +200,7 @@ export function admission(
       verdict = { kind: 'listed', body: admitted.body };
       trace?.add('listing', 'ok');
     } else {
-      const decision = judge(lookup, counters, requestFacts(admitted, facts), conditions, trace);
+      const decision = decideRequest(lookup, counters, requestFacts(admitted, facts), conditions, trace);
       const { placement } = decision;
       verdict =
         placement instanceof Refusal

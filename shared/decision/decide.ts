@@ -331,7 +331,7 @@ export function decide(
  * The decision with the body. Freshness is checked again, because the body may have taken long, and a suspended process
  * resumes with an old snapshot. Throws the refusals of plan and limits.
  */
-export function judge(
+export function decideRequest(
   lookup: Lookup,
   counters: Counters,
   facts: RequestFacts,
