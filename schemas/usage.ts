@@ -19,7 +19,7 @@ export const usageRecordRowsMax = 500;
 export const usageTokensMax = 1_000_000_000;
 
 /** What the request drew on. Only `pool` counts against the allowance. */
-const drawSchema = z.enum(['pool', 'stack', 'own']);
+const capacitySchema = z.enum(['pool', 'stack', 'own']);
 const millisecondsSchema = z.int().min(0).max(1_000_000_000);
 const tokensSchema = z.int().min(0).max(usageTokensMax);
 
@@ -35,7 +35,7 @@ const shape = {
   visitor: idSchema.optional(),
   /** First day of the organisation's period at `at`; stamped here so that a later anchor moves no old row. */
   period: daySchema.nullable(),
-  draw: drawSchema,
+  draw: capacitySchema,
   model: modelIdSchema,
   promptTokens: tokensSchema,
   completionTokens: tokensSchema,
@@ -77,7 +77,7 @@ export const usageLineSchema = z
 const readerSchema = z.object(shape).refine(hasOneOwner);
 const envelopeSchema = z.object({ v: z.int().min(1), ...envelope });
 
-export type Draw = z.infer<typeof drawSchema>;
+export type Capacity = z.infer<typeof capacitySchema>;
 export type UsageRow = z.infer<typeof usageRowSchema>;
 export type UsageLine = z.infer<typeof usageLineSchema>;
 

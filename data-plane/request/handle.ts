@@ -4,11 +4,12 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Capacity } from '../../schemas/usage.ts';
 import { type Admitted, type AdmittedInference, admit } from '../../shared/decision/admission.ts';
 import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
-import { type Capacity, nodeFailed, nodeOfStackFailed, type Target } from '../../shared/decision/route.ts';
+import { nodeFailed, nodeOfStackFailed, type Target } from '../../shared/decision/route.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { type Body, ClientGone, discardRest } from '../../shared/runtime/request-body.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
@@ -302,7 +303,7 @@ function meter(
       : { organisation: caller.owner.organisation, anchor: caller.owner.anchor },
     admittedMs: isVisitor ? caller.admittedMs : undefined,
     unfinished: isCompleted ? undefined : true,
-    draw: capacity,
+    capacity,
     model,
     stack: target.kind === 'stack' ? target.stack : undefined,
     promptTokens: used.promptTokens,

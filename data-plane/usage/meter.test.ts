@@ -39,7 +39,7 @@ function completed(more: Partial<MeteredRequest> = {}): MeteredRequest {
   return {
     owner: acme,
     atMs,
-    draw: 'pool',
+    capacity: 'pool',
     model: 'echo-small',
     promptTokens: 3,
     completionTokens: 4,
@@ -158,8 +158,8 @@ test('Limits 4: a completed request counts at once, and once, before and after i
 
 test('Limits 4: only the pool draws on the allowance, and each period has its own', () => {
   const { meter } = gateway('g1');
-  meter.record(completed({ draw: 'stack', stack: 'stk-a-b-c' }));
-  meter.record(completed({ draw: 'own' }));
+  meter.record(completed({ capacity: 'stack', stack: 'stk-a-b-c' }));
+  meter.record(completed({ capacity: 'own' }));
   meter.record(completed({ owner: { organisation: 'other', anchor: '2025-01-10' } }));
   expect(meter.poolTokens('acme', period)).toBe(0);
   meter.record(completed({ atMs: Date.parse('2026-12-10T00:00:00Z') }));

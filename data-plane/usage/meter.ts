@@ -4,7 +4,7 @@
  * it, so it is always counted exactly once. Nothing here blocks on a disk: while the spool or the worker is behind, new
  * requests wait, and only a disk that fails for seconds refuses them (backlog.ts).
  */
-import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
+import { type Capacity, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { Backlog } from './backlog.ts';
@@ -46,7 +46,7 @@ export interface MeteredRequest {
   readonly owner: UsageOwner;
   /** When it completed, ms since 1970. */
   readonly atMs: number;
-  readonly draw: Draw;
+  readonly capacity: Capacity;
   readonly model: string;
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -132,11 +132,11 @@ export class Meter {
 
   /** Records a request whose answer was delivered whole, or a visitor's that was not. Returns at once, never throws. */
   record(request: MeteredRequest): void {
-    const { owner, atMs, draw, model, stack, estimated, requestId } = request;
+    const { owner, atMs, capacity, model, stack, estimated, requestId } = request;
     const row: RecordedUsage = {
       at: new Date(atMs).toISOString(),
       ...stampOf(owner, atMs),
-      draw,
+      draw: capacity,
       model,
       promptTokens: Math.min(request.promptTokens, usageTokensMax),
       completionTokens: Math.min(request.completionTokens, usageTokensMax),
@@ -148,7 +148,7 @@ export class Meter {
     };
     this.#backlog.add();
     for (const amount of amountsOf(row)) this.#count(amount, 1);
-    const isUrgent = draw === 'pool' && this.#isUrgent(owner, request.admittedMs ?? atMs, request);
+    const isUrgent = capacity === 'pool' && this.#isUrgent(owner, request.admittedMs ?? atMs, request);
     this.#sender.add(JSON.stringify(row), isUrgent);
   }
 

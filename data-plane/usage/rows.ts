@@ -1,12 +1,12 @@
 /** Rows of usage as they come to the outbox, and what they add up to. */
 import type { CounterEntry } from '../../schemas/limits.ts';
-import type { Draw, UsageRow } from '../../schemas/usage.ts';
+import type { Capacity, UsageRow } from '../../schemas/usage.ts';
 import { counterKey, nothing, type Sum } from '../../shared/limits/counters.ts';
 import type { UsageGroup } from './outbox-spool.ts';
 import type { VisitFacts } from './worker-messages.ts';
 
 /** A row without the fields that the outbox adds. */
-type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Draw };
+type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Capacity };
 export type RecordedUsage = NewUsage & VisitFacts;
 
 /** The text of each row. */

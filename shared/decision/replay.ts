@@ -6,11 +6,11 @@
 import type { SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
+import type { Capacity } from '../../schemas/usage.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
 import { type Counters, windowMs, windowStartMs } from './decide.ts';
 import { Refusal } from './refusal.ts';
-import type { Capacity } from './route.ts';
 import type { LimitUsers } from './visitor-limits.ts';
 
 interface LimitCounters {
@@ -64,7 +64,7 @@ export type ReplayedDecision =
     }
   | {
       readonly kind: 'placed';
-      readonly draw: Capacity;
+      readonly capacity: Capacity;
       readonly nodes: readonly string[];
       readonly tier: string;
       readonly subject: string;
@@ -87,7 +87,7 @@ export function replayed(verdict: Verdict): ReplayedDecision {
   const { placement, tier, subject, weight } = verdict.decision;
   if (placement instanceof Refusal) return refused(placement, true);
   const nodes = placement.candidates.map(({ node }) => node).sort();
-  return { kind: 'placed', draw: placement.capacity, nodes, tier: tier.id, subject, weight };
+  return { kind: 'placed', capacity: placement.capacity, nodes, tier: tier.id, subject, weight };
 }
 
 /** Counters that stand still at what was recorded. */

@@ -3,6 +3,7 @@
  * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
+import type { Capacity } from '../../schemas/usage.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';
 import { Refusal } from './refusal.ts';
@@ -11,8 +12,6 @@ import type { Trace } from './trace.ts';
 
 /** What the host selects: the shared service, or one stack, which may not exist. */
 export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };
-
-export type Capacity = 'pool' | 'stack' | 'own';
 
 export interface Placement {
   readonly capacity: Capacity;

@@ -217,7 +217,7 @@ export class UsageStore {
     this.#setPartition(partition, beginning);
   }
 
-  /** Over all draws. */
+  /** Over all capacities. */
   totals(organisation: string, period: string): PeriodUsage {
     const models = this.#sql.totals.all(organisation, period).map((row) => ({
       model: row.model,

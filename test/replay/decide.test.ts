@@ -122,11 +122,11 @@ test('every refusal that is decided before forwarding stands in the corpus', () 
   ).toEqual([...elsewhere].sort());
 });
 
-test('the corpus covers both kinds of host, every draw, and several positions', () => {
-  const draws = new Set(
+test('the corpus covers both kinds of host, every capacity, and several positions', () => {
+  const capacities = new Set(
     goldenCases.flatMap(({ decision }) => (decision.kind === 'placed' ? [decision.draw] : [])),
   );
-  expect([...draws].sort()).toEqual(['own', 'pool', 'stack']);
+  expect([...capacities].sort()).toEqual(['own', 'pool', 'stack']);
   expect(new Set(goldenCases.map(({ atSeq }) => atSeq)).size).toBeGreaterThanOrEqual(12);
   expect(new Set(goldenCases.map(({ name }) => name)).size).toBe(goldenCases.length);
   expect(goldenCases.length).toBeGreaterThanOrEqual(180);

@@ -28,6 +28,8 @@ export const corpusHosts: HostNames = {
 /** 2026-11-21T12:00:00Z. */
 const corpusNowMs = Date.UTC(2026, 10, 21, 12);
 
+type Placed = Extract<ReplayedDecision, { readonly kind: 'placed' }>;
+
 /** What must be decided; of a message only that it says these words, for its prose may be reworded. */
 export type GoldenDecision =
   | {
@@ -39,7 +41,8 @@ export type GoldenDecision =
       readonly retryAfterSeconds?: number;
       readonly says?: readonly string[];
     }
-  | Extract<ReplayedDecision, { readonly kind: 'placed' }>
+  /** As the file names its capacity. */
+  | (Omit<Placed, 'capacity'> & { readonly draw: Placed['capacity'] })
   | { readonly kind: 'listed'; readonly models: readonly string[] };
 
 export interface GoldenCase
@@ -168,7 +171,11 @@ export function differences(golden: GoldenDecision, decision: ReplayedDecision):
 }
 
 function comparable(decision: ReplayedDecision): { readonly message?: string } & Record<string, unknown> {
-  if (decision.kind !== 'listed') return { ...decision };
+  if (decision.kind === 'refused') return { ...decision };
+  if (decision.kind === 'placed') {
+    const { capacity, ...placed } = decision;
+    return { ...placed, draw: capacity };
+  }
   const document = JSON.parse(decision.body) as { id: string; data?: { id: string }[] };
   return { kind: 'listed', models: (document.data ?? [document]).map(({ id }) => id) };
 }

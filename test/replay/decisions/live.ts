@@ -120,7 +120,7 @@ function decisionOf({ decision, refusal }: RequestRecord, body: string): Replaye
   if (decision && !(decision.placement instanceof Refusal)) {
     const { placement, tier, subject, weight } = decision;
     const nodes = placement.candidates.map(({ node }) => node).sort();
-    return { kind: 'placed', draw: placement.capacity, nodes, tier: tier.id, subject, weight };
+    return { kind: 'placed', capacity: placement.capacity, nodes, tier: tier.id, subject, weight };
   }
   if (!refusal) return { kind: 'listed', body };
   const { type, status, reason, message, retryAfterSeconds } = refusal;
