@@ -6,8 +6,8 @@ import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { visitorPrefix } from '../../shared/decision/authenticate.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import type { LimitKind, LimitUsers, RateWindow } from '../../shared/decision/limits.ts';
 import type { Exhausted } from '../../shared/decision/refusal.ts';
-import type { LimitKind, LimitUsers, RateWindow } from '../../shared/decision/visitor-limits.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 

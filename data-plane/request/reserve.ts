@@ -7,15 +7,14 @@ import type { ServerResponse } from 'node:http';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import {
   type Counters,
-  checkContext,
   contextNeeded,
   type Decision,
   decideRequest,
   type RequestFacts,
 } from '../../shared/decision/decide.ts';
+import { checkContext, weightWithin } from '../../shared/decision/limits.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
-import { weightWithin } from '../../shared/decision/visitor-limits.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';

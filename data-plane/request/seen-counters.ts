@@ -1,7 +1,7 @@
 /** The counters of one decision, which remember what it read: they differ when it is explained. */
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
-import type { LimitKind, RateWindow } from '../../shared/decision/visitor-limits.ts';
+import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
 /** Used here, and room; then what others used and held, where they share the limit: a list, as each request makes two. */
 export type UseCells = readonly number[];

@@ -3,14 +3,8 @@ import { expect, test } from 'vitest';
 import { LocalCounters } from '../../data-plane/request/counters.ts';
 import { seededRandom } from '../../test/support/commits.ts';
 import type { TierLimits } from '../snapshot/lookup.ts';
-import {
-  type Counters,
-  checkContext,
-  checkLimits,
-  type LimitFacts,
-  windowMs,
-  windowStartMs,
-} from './decide.ts';
+import { type Counters, windowMs, windowStartMs } from './decide.ts';
+import { checkContext, checkLimits, type LimitFacts } from './limits.ts';
 import { Refusal } from './refusal.ts';
 
 const unlimited: TierLimits = {

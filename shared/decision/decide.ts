@@ -6,21 +6,11 @@
  */
 import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, subjectOf } from './authenticate.ts';
+import { checkLimits, type LimitFacts, type RateCounters, visitorFacts, weightWithin } from './limits.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
-import type { Read, StepFacts } from './step.ts';
+import type { Read } from './step.ts';
 import { refuse, Trace } from './trace.ts';
-import {
-  checkVisitorAllowances,
-  checkVisitorRates,
-  concurrencyFacts,
-  countsText,
-  type RateCounters,
-  rateFacts,
-  type VisitorFacts,
-  visitorFacts,
-  weightWithin,
-} from './visitor-limits.ts';
 
 /** The state of the gateway that a decision depends on. */
 export interface Conditions {
@@ -73,141 +63,7 @@ export interface Counters extends RateCounters {
   freeTurns(visitor: string, atMs: number): number;
 }
 
-export interface LimitFacts {
-  /** Organisation or visitor that is counted. */
-  readonly subject: string;
-  readonly tier: TierLimits;
-  /** Tokens the request needs: its prompt and what it asks for. */
-  readonly contextTokens: number;
-  /** Of these, what is for the answer. */
-  readonly answerTokens?: number;
-  /** The number is a bound from below. */
-  readonly atLeast?: boolean;
-  /** Draw on the allowance only where the pool would answer. */
-  readonly allowance:
-    | { readonly kind: 'none' }
-    | { readonly kind: 'tokens'; readonly used: number }
-    | { readonly kind: 'turns'; readonly used: number };
-  readonly model: string;
-  /** What the request counts as: the model's weight, at most all that the tier carries. */
-  readonly weight: number;
-  /** Of the model; above `weight` only where the tier carries less. */
-  readonly modelWeight?: number | undefined;
-  /** Name of the next tier that allows more, undefined where none does. Only the refusal that names it calls this. */
-  readonly nextTier: () => string | undefined;
-  /** Of a visitor: what counts in addition to the own turns. */
-  readonly visitors?: VisitorFacts | undefined;
-}
-
 export const windowMs = 60_000;
-
-/** Context of a request: it is a property of the request, so it comes first. */
-export function checkContext({
-  tier,
-  contextTokens,
-  atLeast = false,
-}: Pick<LimitFacts, 'tier' | 'contextTokens' | 'atLeast'>): void {
-  if (tier.contextTokens === null || contextTokens <= tier.contextTokens) return;
-  const needed = atLeast ? `at least ${contextTokens}` : contextTokens;
-  throw new Refusal(
-    'context',
-    `This request needs a context of ${needed} tokens; the ${tier.id} tier allows ${tier.contextTokens}.`,
-  );
-}
-
-function checkAllowance(facts: LimitFacts): void {
-  const { tier, allowance } = facts;
-  if (allowance.kind === 'turns' && tier.freeTurns !== null && allowance.used >= tier.freeTurns) {
-    throw new Refusal('allowance', `The free turns of the ${tier.id} tier are used up. Sign in to continue.`);
-  }
-  if (allowance.kind !== 'tokens' || tier.monthlyTokens === null || allowance.used < tier.monthlyTokens)
-    return;
-  const nextTier = facts.nextTier();
-  const advice =
-    nextTier === undefined ? 'Contact the service operator for more.' : `The next tier is ${nextTier}.`;
-  throw new Refusal('allowance', `The monthly token allowance of the ${tier.id} tier is used up. ${advice}`);
-}
-
-function checkRate({ tier, subject }: LimitFacts, counters: Counters, nowMs: number): void {
-  if (tier.requestsPerMinute === null) return;
-  const limit = tier.requestsPerMinute;
-  const window = counters.window(subject, nowMs, limit);
-  if (window.used < limit) return;
-  const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
-  throw new Refusal(
-    'requests',
-    `The ${tier.id} tier carries ${limit} requests a minute. Try again in ${retryAfterSeconds} seconds.`,
-    { retryAfterSeconds, exhausted: { kind: 'rate', subject, limit, weight: 1 } },
-  );
-}
-
-function checkConcurrency(facts: LimitFacts, counters: Counters): void {
-  const { tier, subject, weight } = facts;
-  const limit = tier.concurrency;
-  if (limit === null || counters.inFlight(subject, limit, weight) + weight <= limit) return;
-  throw new Refusal(
-    'concurrency',
-    `The ${tier.id} tier carries ${limit} requests in flight.${countsText(facts)}`,
-    { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
-  );
-}
-
-/**
- * The plan limits (Errors 7 to 10, Limits 1 to 4). A refusal that waiting cannot cure is never hidden behind one that it can,
- * and a request counts only if it passes all four.
- */
-export function checkLimits(facts: LimitFacts, counters: Counters, nowMs: number, trace?: Trace): void {
-  check('context', checkContext, facts, counters, nowMs, trace);
-  check('allowance', checkAllowance, facts, counters, nowMs, trace);
-  if (facts.allowance.kind === 'turns') checkVisitorAllowances(facts, trace);
-  check('requests', checkRate, facts, counters, nowMs, trace);
-  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);
-  if (facts.visitors !== undefined) checkVisitorRates(facts, facts.visitors, counters, nowMs, trace);
-}
-
-type LimitStep = 'context' | 'allowance' | 'requests' | 'concurrency';
-
-function check(
-  step: LimitStep,
-  limit: (facts: LimitFacts, counters: Counters, nowMs: number) => void,
-  facts: LimitFacts,
-  counters: Counters,
-  nowMs: number,
-  trace: Trace | undefined,
-): void {
-  if (trace === undefined) limit(facts, counters, nowMs);
-  else if (step === 'allowance' && facts.allowance.kind === 'none')
-    trace.add(step, 'skipped', { fromPool: false });
-  else
-    trace.attempt(
-      step,
-      () => limit(facts, counters, nowMs),
-      { tier: facts.tier.id, ...limitFacts[step](facts, counters, nowMs) },
-      [{ table: 'tier', id: facts.tier.id }],
-    );
-}
-
-/** What each limit compares. */
-const limitFacts: Readonly<
-  Record<LimitStep, (facts: LimitFacts, counters: Counters, nowMs: number) => StepFacts>
-> = {
-  context: ({ contextTokens, answerTokens = 0, tier, atLeast = false }) => ({
-    needed: contextTokens,
-    prompt: contextTokens - answerTokens,
-    answer: answerTokens,
-    atLeast,
-    allowed: tier.contextTokens,
-  }),
-  allowance: ({ allowance, tier }) => ({
-    kind: allowance.kind,
-    used: allowance.kind === 'none' ? null : allowance.used,
-    allowed: allowance.kind === 'turns' ? tier.freeTurns : tier.monthlyTokens,
-  }),
-  requests: ({ subject, tier }, counters, nowMs) =>
-    rateFacts(counters, subject, tier.requestsPerMinute, nowMs),
-  concurrency: ({ subject, tier, weight }, counters, nowMs) =>
-    concurrencyFacts(counters, subject, tier.concurrency, weight, nowMs),
-};
 
 /** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once; counting has the same. */
 export function windowStartMs(subject: string, nowMs: number): number {

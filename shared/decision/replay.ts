@@ -10,8 +10,8 @@ import type { Capacity } from '../../schemas/usage.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
 import { type Counters, windowMs, windowStartMs } from './decide.ts';
+import type { LimitUsers } from './limits.ts';
 import { Refusal } from './refusal.ts';
-import type { LimitUsers } from './visitor-limits.ts';
 
 interface LimitCounters {
   /** What was compared with the limit of the minute: the limit less the room that there was. */

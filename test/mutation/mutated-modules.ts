@@ -18,6 +18,7 @@ export const decidingModules = [
   'shared/decision/route.ts',
   'shared/decision/model-listing.ts',
   'shared/decision/admission.ts',
+  'shared/decision/limits.ts',
   'shared/decision/decide.ts',
   'shared/decision/replay.ts',
 ] as const;

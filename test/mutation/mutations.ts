@@ -247,29 +247,13 @@ const decide: readonly Change[] = [
 ];
 
 const limits: readonly Change[] = [
-  ['ContextWindowExceededError', "  check('context', checkContext, facts, counters, nowMs, trace);\n", ''],
-  ['InferenceUpsellError', "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n", ''],
-  ['InferenceRateLimitedError', "  check('requests', checkRate, facts, counters, nowMs, trace);\n", ''],
-  [
-    'InferenceConcurrencyLimitedError',
-    "  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);\n",
-    '',
-  ],
-  [
-    'order: context before allowance',
-    "  check('context', checkContext, facts, counters, nowMs, trace);\n  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n",
-    "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  check('context', checkContext, facts, counters, nowMs, trace);\n",
-  ],
-  [
-    'order: allowance before rate',
-    "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  if (facts.allowance.kind === 'turns') checkVisitorAllowances(facts, trace);\n  check('requests', checkRate, facts, counters, nowMs, trace);\n",
-    "  check('requests', checkRate, facts, counters, nowMs, trace);\n  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  if (facts.allowance.kind === 'turns') checkVisitorAllowances(facts, trace);\n",
-  ],
-  [
-    'order: rate before concurrency',
-    "  check('requests', checkRate, facts, counters, nowMs, trace);\n  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);\n",
-    "  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);\n  check('requests', checkRate, facts, counters, nowMs, trace);\n",
-  ],
+  ['ContextWindowExceededError', 'check: checkContext,', 'check: () => undefined,'],
+  ['InferenceUpsellError', 'check: checkAllowance,', 'check: () => undefined,'],
+  ['InferenceRateLimitedError', "  rate('requests', own),\n", ''],
+  ['InferenceConcurrencyLimitedError', "  concurrency('concurrency', own),\n", ''],
+  ['order: context before allowance', 'of limits)', 'of [1, 0, 4, 5].map((at) => limits[at]))'],
+  ['order: allowance before rate', 'of limits)', 'of [0, 4, 1, 5].map((at) => limits[at]))'],
+  ['order: rate before concurrency', 'of limits)', 'of [0, 1, 5, 4].map((at) => limits[at]))'],
   [
     'context: what just fits passes',
     'contextTokens <= tier.contextTokens',
@@ -301,7 +285,7 @@ const limits: readonly Change[] = [
     'allowance.used >= tier.freeTurns',
     'allowance.used + 1 >= tier.freeTurns',
   ],
-  ['allowance: visitors are asked to sign in', ' Sign in to continue.', ''],
+  ['allowance: visitors are asked to sign in', 'tier are used up. Sign in to continue.', 'tier are used up.'],
   [
     'allowance: the top tier is asked to contact the operator',
     "'Contact the service operator for more.'",
@@ -314,8 +298,11 @@ const limits: readonly Change[] = [
   ['rate: Retry-After is sent', '{ retryAfterSeconds, exhausted', '{ exhausted'],
   ['concurrency: as many as the tier carries', '+ weight <= limit', '+ weight < limit'],
   ['concurrency: weights count', 'limit, weight) + weight', 'limit, weight) + 1'],
-  ['concurrency: the message says what a model counts', '${countsText(facts)}', ''],
+  ['concurrency: the message says what a model counts', '${countsText(facts, weight)}', ''],
   ['concurrency: Retry-After is one second', 'retryAfterSeconds: 1,', 'retryAfterSeconds: 2,'],
+];
+
+const windows: readonly Change[] = [
   [
     'windows: each has a phase of its own',
     'const offset = ((phase ^ (phase >>> 16)) >>> 0) % windowMs',
@@ -455,7 +442,8 @@ export const mutations: readonly Mutation[] = [
   ...of('shared/decision/authenticate.ts', authenticate),
   ...of('shared/decision/admission.ts', admission),
   ...of('shared/decision/decide.ts', decide),
-  ...of('shared/decision/decide.ts', limits),
+  ...of('shared/decision/limits.ts', limits),
+  ...of('shared/decision/decide.ts', windows),
   ...of('shared/decision/route.ts', route),
   ...of('shared/decision/model-listing.ts', models),
   ...of(

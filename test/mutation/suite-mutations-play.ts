@@ -160,7 +160,7 @@ export const playMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/decision/visitor-limits.ts',
+    'shared/decision/limits.ts',
     ['shared/decision/visitor-limits.test.ts'],
     [
       ['a network has several times the turns of a visitor', 'freeTurns * total.networkFactor', 'freeTurns'],
