@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import { AdminError, toAdminError } from './admin-error.ts';
-import type { AnswerOf, Resource } from './answers.ts';
+import type { AnswerAt, Resource } from './answers.ts';
 import { resourcesIn } from './answers.ts';
 
 export interface AdminSettings {
@@ -74,7 +74,7 @@ export class AdminClient {
     path: Path,
     query: Query = {},
     timeoutMs?: number,
-  ): Promise<AnswerOf<'GET', Path>> {
+  ): Promise<AnswerAt<'GET', Path>> {
     return this.#answer({ method: 'GET', path, query: { ...query, at: this.#options.at }, timeoutMs });
   }
 
@@ -83,7 +83,7 @@ export class AdminClient {
     method: M,
     path: Path,
     body?: unknown,
-  ): Promise<AnswerOf<M, Path>> {
+  ): Promise<AnswerAt<M, Path>> {
     const { at, ifAt, why, force, dryRun } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
@@ -101,7 +101,7 @@ export class AdminClient {
   }
 
   /** A read that needs a body. */
-  query<Path extends string>(path: Path, body: unknown): Promise<AnswerOf<'POST', Path>> {
+  query<Path extends string>(path: Path, body: unknown): Promise<AnswerAt<'POST', Path>> {
     const headers = { 'idempotency-key': randomUUID() };
     return this.#answer({ method: 'POST', path, query: { at: this.#options.at }, body, headers });
   }

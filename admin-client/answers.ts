@@ -1,5 +1,5 @@
 /**
- * The type of an answer, found by the method and the path of the call: `AnswerOf<'GET', '/keys/k1'>` is an ApiKey. It comes
+ * The type of an answer to a call that is sent as text, found by its method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. It comes
  * from the schemas of the admin API and is not checked at run time.
  */
 import type { AdminResponse, AdminRoute } from '../schemas/admin.ts';
@@ -14,7 +14,7 @@ export function resourcesIn(answer: Resource, member: string): Resource[] {
 }
 
 /** A Resource if no route matches, for example because the path is only known as a string. */
-export type AnswerOf<Method extends string, Path extends string> = [TypedAnswer<Method, Path>] extends [never]
+export type AnswerAt<Method extends string, Path extends string> = [TypedAnswer<Method, Path>] extends [never]
   ? Resource
   : TypedAnswer<Method, Path>;
 

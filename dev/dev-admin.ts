@@ -1,6 +1,6 @@
 /** The calls that `headgate dev` makes to its own control plane, on top of the typed admin client. */
 import { AdminClient, type Method } from '../admin-client/admin-client.ts';
-import type { AnswerOf } from '../admin-client/answers.ts';
+import type { AnswerAt } from '../admin-client/answers.ts';
 import type { AdminResponse, LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
 import type { Fleet } from '../schemas/fleet.ts';
 
@@ -24,9 +24,9 @@ export class DevAdmin extends AdminClient {
     method: M,
     path: Path,
     body?: unknown,
-  ): Promise<AnswerOf<M, Path>> {
+  ): Promise<AnswerAt<M, Path>> {
     const answer: Promise<unknown> = method === 'GET' ? this.get(path) : this.write(method, path, body);
-    return answer as Promise<AnswerOf<M, Path>>;
+    return answer as Promise<AnswerAt<M, Path>>;
   }
 
   exportFleet(): Promise<Fleet> {

@@ -1,5 +1,9 @@
-/** What the admin API answers about usage, the use of keys, the turns of visitors and the last hour. */
+/** The operations of the admin API about usage, the use of keys, the turns of visitors and the last hour. */
 import { z } from 'zod';
+import { type OperationRows, operation, pageQuerySchema, readingRoles } from './admin-row.ts';
+import { pathSchemas } from './commands.ts';
+import { daySchema, idSchema } from './names.ts';
+import { usageLineSchema } from './usage.ts';
 
 const id = z.string();
 const moment = z.string();
@@ -88,10 +92,43 @@ const visitorUsageSchema = z.object({
   visitors: z.object({ day: visitorSumSchema, month: visitorSumSchema }),
   position,
 });
-export const activityResponses = {
-  'GET /usage': usageTotalsSchema,
-  'GET /usage/visitors': visitorUsageSchema,
-  'GET /usage/keys': z.object({ items: z.array(keyUseSchema), position }),
-  'GET /organisations/:id/activity': activitySchema,
-  'GET /activity': fleetActivitySchema,
-};
+const exportQuerySchema = z
+  .object({
+    organisation: idSchema.optional(),
+    /** First day of completion, inclusive, and last, exclusive. */
+    from: daySchema.optional(),
+    to: daySchema.optional(),
+  })
+  .refine(({ from, to }) => from === undefined || to === undefined || from < to, {
+    path: ['from'],
+    error: 'it must be before `to`, which is exclusive',
+  });
+
+export const activityRows = {
+  'usage.get': operation(readingRoles, 'Usage of an organisation in a period', {
+    query: z.object({ organisation: idSchema, period: daySchema.optional() }),
+    answer: usageTotalsSchema,
+  }),
+  'usage.keys': operation(readingRoles, 'When each key was last used, and its requests of 24 hours', {
+    /** With a limit: of the keys that `GET /keys` has on the same page. */
+    query: pageQuerySchema.omit({ at: true, min: true }),
+    answer: z.object({ items: z.array(keyUseSchema), position }),
+  }),
+  'usage.visitors': operation('operator', 'Usage of all visitors together, today and this month', {
+    answer: visitorUsageSchema,
+  }),
+  'usage.export': operation(readingRoles, 'Completed requests, one a line', {
+    opens: 'export',
+    query: exportQuerySchema,
+    mediaType: 'application/x-ndjson',
+    answer: usageLineSchema,
+  }),
+  'organisation.activity': operation(
+    readingRoles,
+    'Refusals and callers of stacks of an organisation in the last hour',
+    { params: pathSchemas.id, answer: activitySchema },
+  ),
+  'activity.get': operation('operator', 'Refusals of the whole fleet in the last hour', {
+    answer: fleetActivitySchema,
+  }),
+} satisfies OperationRows;

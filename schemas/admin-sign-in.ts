@@ -1,5 +1,13 @@
-/** What the admin API answers about who calls, and about links to the console. */
+/** The operations of the admin API about who calls, and about links to the console. */
 import { z } from 'zod';
+import {
+  commandQuerySchema,
+  managingRoles,
+  type OperationRows,
+  operation,
+  readingRoles,
+} from './admin-row.ts';
+import { bodySchemas, pathSchemas } from './commands.ts';
 import { roleSchema } from './names.ts';
 
 const id = z.string();
@@ -17,9 +25,22 @@ const meSchema = z.object({
   position: z.int().min(0),
 });
 
-export const signInResponses = {
-  'GET /me': meSchema,
-  'POST /console/links': signInLinkSchema,
-  'POST /organisations/:id/members/:person/link': signInLinkSchema,
-  'POST /organisations/:id/invitations': signInLinkSchema,
-};
+export const signInRows = {
+  'me.get': operation(readingRoles, 'Who calls, and which commands they may give', { answer: meSchema }),
+  'console.link': operation('operator', 'A link that signs in the operator, once', {
+    query: commandQuerySchema,
+    answer: signInLinkSchema,
+  }),
+  'member.link': operation(managingRoles, 'A link that signs in a member, once', {
+    params: pathSchemas.member,
+    query: commandQuerySchema,
+    body: bodySchemas.memberLink,
+    answer: signInLinkSchema,
+  }),
+  'member.invite': operation(managingRoles, 'A link that makes who signs in by it a member, once', {
+    params: pathSchemas.id,
+    query: commandQuerySchema,
+    body: bodySchemas.invitation,
+    answer: signInLinkSchema,
+  }),
+} satisfies OperationRows;

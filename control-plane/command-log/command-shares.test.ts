@@ -100,7 +100,7 @@ test.each([['without a rate', anyRate] as const, ['with the default bounds', {}]
   },
 );
 
-const ofMembers = commands.filter(({ roles }) => roles !== 'operator');
+const ofMembers = commands.filter(({ access }) => access !== 'operator');
 
 test.each(ofMembers)(
   '$name takes a share of its person, whatever becomes of it',

@@ -4,7 +4,8 @@
  * refused alike, so that nobody can learn what others have.
  */
 import type { Member } from '../../schemas/admin.ts';
-import { type Role, roleSchema } from '../../schemas/names.ts';
+import type { Access } from '../../schemas/admin-row.ts';
+import type { Role } from '../../schemas/names.ts';
 import { operatorName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -22,13 +23,6 @@ export interface Actor {
 }
 
 export const operator: Actor = {};
-
-/** Roles that can create and revoke keys (Authentication 5). */
-export const keyRoles: readonly Role[] = ['owner', 'admin', 'approver', 'member'];
-/** Roles that manage stacks and members of their organisation. */
-export const managingRoles: readonly Role[] = ['owner', 'admin'];
-/** Roles that read what belongs to their organisation: all. */
-export const readingRoles: readonly Role[] = roleSchema.options;
 
 /** The actor as records name it: `operator`, `operator:ID`, or the person's id, which is never one of them. */
 export function actorName({ person, operator: id }: Actor): string {
@@ -60,17 +54,17 @@ export function roleIn(db: Database, actor: Actor, organisation: string): Role |
 export function authorise(
   db: Database,
   actor: Actor,
-  roles: 'operator' | readonly Role[],
+  access: Access,
   organisationOf: () => string | undefined,
 ): void {
   const { person } = actor;
   if (person === undefined) return;
-  if (roles === 'operator')
+  if (typeof access === 'string')
     throw new CommandError('Forbidden', 'only operators may do this', { next: 'act as the operator' });
   const organisation = organisationOf();
   const role = organisation === undefined ? undefined : roleIn(db, actor, organisation);
-  if (role === undefined || !roles.includes(role))
+  if (role === undefined || !access.includes(role))
     throw new CommandError('Forbidden', `${person} may not do this, or it is not there`, {
-      next: `it takes one of the roles ${roles.join(', ')} in the organisation concerned`,
+      next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,
     });
 }

@@ -4,12 +4,14 @@
  * run any number of times before its events are in the log. It refuses with CommandError, and has no effects.
  */
 import type { z } from 'zod';
+import { adminOperations, type BodyOf, type CommandName, type ParamsOf } from '../../schemas/admin.ts';
+import { type AdminMethod, routeOf } from '../../schemas/admin-routes.ts';
+import type { Access, OperationRow } from '../../schemas/admin-row.ts';
+import { pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { pathText } from '../../schemas/fleet.ts';
-import type { Role } from '../../schemas/names.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import type { BodyKind } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type Actor, authorise } from './authorise.ts';
 import { checkCardinality } from './limits.ts';
@@ -61,19 +63,8 @@ export interface CommandPlan {
   readonly warnings?: readonly string[];
 }
 
-export interface CommandDefinition<Params = unknown, Body = unknown> {
-  /** Noun and verb, such as `key.revoke`; part of the command's hash. */
-  readonly name: string;
-  readonly method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Below the prefix of the admin API, with `:name` for parameters. */
-  readonly path: string;
-  readonly summary: string;
-  readonly params: z.ZodType<Params>;
-  readonly body: z.ZodType<Body> | undefined;
-  /** How large the body may be; small where it is left out. */
-  readonly bodyKind?: BodyKind;
-  /** Who may call it in addition to operators: nobody, or members of the organisation concerned with one of these roles. */
-  readonly roles: 'operator' | readonly Role[];
+/** How a command is decided, and what it answers with. */
+interface Decider<Params, Body> {
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
   organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(db: Database, input: CommandInput<Params, Body>, context: CommandContext): CommandPlan;
@@ -83,9 +74,35 @@ export interface CommandDefinition<Params = unknown, Body = unknown> {
   show(db: Database, input: CommandInput<Params, Body>, subject: string | undefined, nowMs: number): object;
 }
 
-/** Checks the types of parameters and body against the decider, then erases them. */
-export function defineCommand<Params, Body>(definition: CommandDefinition<Params, Body>): CommandDefinition {
-  return definition;
+export interface CommandDefinition extends Decider<unknown, unknown> {
+  /** Noun and verb, such as `key.revoke`; part of the command's hash. */
+  readonly name: CommandName | 'commit.undo';
+  readonly method: AdminMethod;
+  /** Below the prefix of the admin API, with `:name` for parameters. */
+  readonly path: string;
+  readonly params: z.ZodType;
+  readonly body: z.ZodType | undefined;
+  /** Who may call it in addition to operators: nobody, or members of the organisation concerned with one of these roles. */
+  readonly access: Access;
+}
+
+type DeciderOf<Name extends CommandDefinition['name']> = Decider<ParamsOf<Name>, BodyOf<Name>>;
+
+/** A command with what the table of operations declares. Checks the types of parameters and body, then erases them. */
+export function defineCommand<Name extends CommandDefinition['name']>(
+  name: Name,
+  decider: DeciderOf<Name>,
+): CommandDefinition {
+  const { params = pathSchemas.none, body, access }: OperationRow = adminOperations[name];
+  return { name, ...routeOf(name), params, body, access, ...decider };
+}
+
+export function defineCommands<Name extends CommandName>(
+  deciders: { readonly [Each in Name]: DeciderOf<Each> },
+): Readonly<Record<Name, CommandDefinition>> {
+  const names = Object.keys(deciders) as Name[];
+  const definitions = names.map((name) => [name, defineCommand(name, deciders[name])]);
+  return Object.fromEntries(definitions);
 }
 
 /** Parses what came in. Throws CommandError InvalidCommand with every fault. */
@@ -106,7 +123,7 @@ export function authoriseCommand(
   input: CommandInput,
   actor: Actor,
 ): void {
-  authorise(db, actor, definition.roles, () => definition.organisationOf?.(db, input));
+  authorise(db, actor, definition.access, () => definition.organisationOf?.(db, input));
 }
 
 /** Decides, and checks the events against the guards that hold for all commands. Throws CommandError. */

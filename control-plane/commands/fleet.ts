@@ -4,32 +4,25 @@
  */
 
 import type { NodeResource } from '../../schemas/admin.ts';
-import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
 import { overweightWarnings } from '../../schemas/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks } from '../state/capacity.ts';
 import { findAnonymous, findBoundsSet, listModels, listOverweight, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
-import { defineCommand } from './definition.ts';
+import { defineCommands } from './definition.ts';
 import { diffFleet } from './fleet-diff.ts';
 import { selection } from './tiers.ts';
 
-export const applyFleet = defineCommand({
-  name: 'fleet.apply',
-  method: 'POST',
-  path: '/fleet/apply',
-  summary: 'Change the fleet to match a fleet file; removes nothing unless `prune` is set',
-  params: pathSchemas.none,
-  body: bodySchemas.applyFleet,
-  bodyKind: 'fleet',
-  roles: 'operator',
-  decide: (db, { body: { fleet, prune } }, { nowMs }) => {
-    const { events, changes } = diffFleet(db, fleet, { prune, nowMs });
-    return { events, extra: { changes } };
+export const fleetCommands = defineCommands({
+  'fleet.apply': {
+    decide: (db, { body: { fleet, prune } }, { nowMs }) => {
+      const { events, changes } = diffFleet(db, fleet, { prune, nowMs });
+      return { events, extra: { changes } };
+    },
+    warnings: (db) => overweightWarnings(listOverweight(db)),
+    show: () => ({ changes: [] }),
   },
-  warnings: (db) => overweightWarnings(listOverweight(db)),
-  show: () => ({ changes: [] }),
 });
 
 export function exportFleet(db: Database): Fleet {

@@ -88,9 +88,9 @@ test('Authentication 4: the value is in the answer once, and the event holds its
   });
   expect(JSON.stringify(listKeys(state.db, testNowMs))).not.toContain(String(value));
 
-  const [definition] = keyCommands;
-  const input = parseInput(definition!, create);
-  const repeated = definition!.show(state.db, input, String(answer['id']), testNowMs);
+  const definition = keyCommands['key.create'];
+  const input = parseInput(definition, create);
+  const repeated = definition.show(state.db, input, String(answer['id']), testNowMs);
   expect(repeated).toMatchObject({ id: answer['id'] });
   expect(repeated).not.toHaveProperty('value');
 });
@@ -102,9 +102,9 @@ test('a dry run shows no value, because none will be valid', () => {
 
 test('a command is authorised by itself, before a repeat of it is answered', () => {
   const state = new TestState().given(smallFleet);
-  const [definition] = keyCommands;
+  const definition = keyCommands['key.create'];
   const repeat = () =>
-    authoriseCommand(definition!, state.db, parseInput(definition!, create), { person: 'zoe' });
+    authoriseCommand(definition, state.db, parseInput(definition, create), { person: 'zoe' });
   expect(repeat).toThrow(expect.objectContaining({ type: 'Forbidden' }));
 });
 

@@ -2,13 +2,11 @@
  * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
  * the log nor the state: they hold its SHA-256.
  */
-import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
 import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
-import { keyRoles } from './authorise.ts';
-import { defineCommand } from './definition.ts';
+import { defineCommands } from './definition.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
 /** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
@@ -27,45 +25,30 @@ export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null 
   }
 }
 
-const createKey = defineCommand({
-  name: 'key.create',
-  method: 'POST',
-  path: '/keys',
-  summary: 'Create a key; its value is in this answer only',
-  params: pathSchemas.none,
-  body: bodySchemas.createKey,
-  roles: keyRoles,
-  organisationOf: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
-  decide: (db, { body: { organisation, name, expires } }, { nowMs, mint }) => {
-    needOrganisation(db, organisation);
-    const id = mintId(mint, 'key');
-    const value = mintKey(mint);
-    const ends = expiresAtMs(expires, nowMs);
-    const expiresAt = ends === null ? null : new Date(ends).toISOString();
-    const hash = hashKey(value).toString('hex');
-    return {
-      events: [{ type: 'key.created', data: { id, organisation, name, hash, expires, expiresAt } }],
-      subject: id,
-      secret: { value },
-    };
+export const keyCommands = defineCommands({
+  'key.create': {
+    organisationOf: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
+    decide: (db, { body: { organisation, name, expires } }, { nowMs, mint }) => {
+      needOrganisation(db, organisation);
+      const id = mintId(mint, 'key');
+      const value = mintKey(mint);
+      const ends = expiresAtMs(expires, nowMs);
+      const expiresAt = ends === null ? null : new Date(ends).toISOString();
+      const hash = hashKey(value).toString('hex');
+      return {
+        events: [{ type: 'key.created', data: { id, organisation, name, hash, expires, expiresAt } }],
+        subject: id,
+        secret: { value },
+      };
+    },
+    show: (db, _input, subject = '', nowMs) => findKey(db, subject, nowMs) ?? { id: subject },
   },
-  show: (db, _input, subject = '', nowMs) => findKey(db, subject, nowMs) ?? { id: subject },
+  'key.revoke': {
+    organisationOf: (db, { params: { id } }) => findKey(db, id, 0)?.organisation,
+    decide: (db, { params: { id } }, { nowMs }) =>
+      needKey(db, id, nowMs).state === 'revoked'
+        ? { events: [] }
+        : { events: [{ type: 'key.revoked', data: { id } }] },
+    show: (db, { params: { id } }, _subject, nowMs) => findKey(db, id, nowMs) ?? { id },
+  },
 });
-
-const revokeKey = defineCommand({
-  name: 'key.revoke',
-  method: 'POST',
-  path: '/keys/:id/revoke',
-  summary: 'Revoke a key; this is final',
-  params: pathSchemas.id,
-  body: undefined,
-  roles: keyRoles,
-  organisationOf: (db, { params: { id } }) => findKey(db, id, 0)?.organisation,
-  decide: (db, { params: { id } }, { nowMs }) =>
-    needKey(db, id, nowMs).state === 'revoked'
-      ? { events: [] }
-      : { events: [{ type: 'key.revoked', data: { id } }] },
-  show: (db, { params: { id } }, _subject, nowMs) => findKey(db, id, nowMs) ?? { id },
-});
-
-export const keyCommands = [createKey, revokeKey];

@@ -2,38 +2,12 @@
  * Deciders for the catalog's models. A model that is named somewhere is removed only by force, which takes it out of
  * every place that names it in the same commit: a reference never dangles.
  */
-import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { overweightWarnings } from '../../schemas/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findAnonymous, findModel, listOverweight, type ModelUses, usesOfModel } from '../state/catalog.ts';
-import { defineCommand } from './definition.ts';
+import { defineCommands } from './definition.ts';
 import { needModel, needTier, needUnused, sameData } from './preconditions.ts';
-
-const setModel = defineCommand({
-  name: 'model.set',
-  method: 'PUT',
-  path: '/models/:id',
-  summary: 'Put a model into the catalog, or change its family, weight or affinity',
-  params: pathSchemas.model,
-  body: bodySchemas.setModel,
-  roles: 'operator',
-  decide: (db, { params: { id }, body: { family, weight, affinity, added } }, { nowMs }) => {
-    const before = findModel(db, id);
-    const after = {
-      id,
-      family,
-      weight: weight ?? before?.weight ?? 1,
-      affinity: affinity ?? before?.affinity ?? 'prefix',
-      added: new Date(added ?? before?.added ?? nowMs).toISOString(),
-    };
-    if (before && sameData(before, after)) return { events: [] };
-    return { events: [{ type: 'model.set', data: after }] };
-  },
-  warnings: (db, { params: { id } }) =>
-    overweightWarnings(listOverweight(db).filter(({ model }) => model === id)),
-  show: (db, { params: { id } }) => findModel(db, id) ?? { id },
-});
 
 function namesOf({ pool, stacks, tiers, anonymous }: ModelUses): string[] {
   return [
@@ -62,21 +36,31 @@ function without(models: '*' | readonly string[], model: string): '*' | string[]
   return models === '*' ? '*' : models.filter((each) => each !== model);
 }
 
-const removeModel = defineCommand({
-  name: 'model.delete',
-  method: 'DELETE',
-  path: '/models/:id',
-  summary: 'Remove a model from the catalog; forced, also from the pool, stacks and tiers that name it',
-  params: pathSchemas.model,
-  body: undefined,
-  roles: 'operator',
-  decide: (db, { params: { id } }, { force }) => {
-    needModel(db, id);
-    const uses = usesOfModel(db, id);
-    needUnused(`the model ${id}`, namesOf(uses), force, 'uninstall it there first');
-    return { events: [...clearUses(db, id, uses), { type: 'model.removed', data: { id } }] };
+export const modelCommands = defineCommands({
+  'model.set': {
+    decide: (db, { params: { id }, body: { family, weight, affinity, added } }, { nowMs }) => {
+      const before = findModel(db, id);
+      const after = {
+        id,
+        family,
+        weight: weight ?? before?.weight ?? 1,
+        affinity: affinity ?? before?.affinity ?? 'prefix',
+        added: new Date(added ?? before?.added ?? nowMs).toISOString(),
+      };
+      if (before && sameData(before, after)) return { events: [] };
+      return { events: [{ type: 'model.set', data: after }] };
+    },
+    warnings: (db, { params: { id } }) =>
+      overweightWarnings(listOverweight(db).filter(({ model }) => model === id)),
+    show: (db, { params: { id } }) => findModel(db, id) ?? { id },
   },
-  show: (_db, { params: { id } }) => ({ id }),
+  'model.delete': {
+    decide: (db, { params: { id } }, { force }) => {
+      needModel(db, id);
+      const uses = usesOfModel(db, id);
+      needUnused(`the model ${id}`, namesOf(uses), force, 'uninstall it there first');
+      return { events: [...clearUses(db, id, uses), { type: 'model.removed', data: { id } }] };
+    },
+    show: (_db, { params: { id } }) => ({ id }),
+  },
 });
-
-export const modelCommands = [setModel, removeModel];

@@ -5,17 +5,7 @@ import { commandHash } from './command-hash.ts';
 import { authoriseCommand, parseInput } from './definition.ts';
 import { commands } from './registry.ts';
 
-test('no two commands have one name or one route', () => {
-  expect(new Set(commands.map(({ name }) => name)).size).toBe(commands.length);
-  expect(new Set(commands.map(({ method, path }) => `${method} ${path}`)).size).toBe(commands.length);
-});
-
-test.each(commands)('$name: its path has the parameters of its schema', ({ path, params }) => {
-  const named = [...path.matchAll(/:([a-z]+)/g)].map(([, name]) => name);
-  expect(Object.keys((params as z.ZodObject).shape)).toEqual(named);
-});
-
-test.each(commands.filter(({ roles }) => roles !== 'operator'))(
+test.each(commands.filter(({ access }) => access !== 'operator'))(
   '$name: a command of members declares which organisation it concerns',
   ({ organisationOf }) => {
     expect(organisationOf).toBeDefined();
@@ -32,13 +22,13 @@ const texts: Record<string, { params?: object; body?: object }> = {
   'stack.uninstall': { params: { id: 'stk-amber-otter-9k2f', model: 'echo-large' } },
 };
 const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
-const byMembers = commands.filter((command) => command.roles !== 'operator');
+const byMembers = commands.filter((command) => command.access !== 'operator');
 
 test('the commands of members are these and no others', () => {
   expect(byMembers.map(({ name }) => name).sort()).toEqual(Object.keys(texts).sort());
 });
 
-test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role, command.roles] as const)))(
+test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role, command.access] as const)))(
   '%s by %s is decided by the role alone',
   (name, role, allowed) => {
     const state = new TestState().given(smallFleet);
@@ -53,7 +43,7 @@ test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role
   },
 );
 
-test.each(commands.filter((command) => command.roles === 'operator'))(
+test.each(commands.filter((command) => command.access === 'operator'))(
   '$name is for operators only, with any input',
   (definition) => {
     const state = new TestState().given(smallFleet);

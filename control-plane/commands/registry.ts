@@ -1,6 +1,7 @@
 /** Every command of the admin API. The server's routes, its description and the tests are made from this list. */
+import type { CommandName } from '../../schemas/admin.ts';
 import type { CommandDefinition } from './definition.ts';
-import { applyFleet } from './fleet.ts';
+import { fleetCommands } from './fleet.ts';
 import { keyCommands } from './keys.ts';
 import { modelCommands } from './models.ts';
 import { nodeCommands } from './nodes.ts';
@@ -10,7 +11,7 @@ import { stackCommands } from './stacks.ts';
 import { tierCommands } from './tiers.ts';
 import { usageCommands } from './usage.ts';
 
-export const commands: readonly CommandDefinition[] = [
+const byName: Readonly<Record<CommandName, CommandDefinition>> = {
   ...organisationCommands,
   ...tierCommands,
   ...modelCommands,
@@ -19,5 +20,7 @@ export const commands: readonly CommandDefinition[] = [
   ...nodeCommands,
   ...signerCommands,
   ...usageCommands,
-  applyFleet,
-];
+  ...fleetCommands,
+};
+
+export const commands: readonly CommandDefinition[] = Object.values(byName);

@@ -2,10 +2,9 @@
  * Deciders for the log's signers. The signers are part of the accept rule, not of the state, so the context provides them.
  * They change one at a time, and never so that a running replica could no longer write.
  */
-import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type CommandContext, type CommandPlan, defineCommand, type SigningView } from './definition.ts';
+import { type CommandContext, type CommandPlan, defineCommands, type SigningView } from './definition.ts';
 
 const signersMax = 16;
 
@@ -42,63 +41,48 @@ function change(context: CommandContext, signers: readonly string[]): CommandPla
   };
 }
 
-const addSigner = defineCommand({
-  name: 'signer.add',
-  method: 'POST',
-  path: '/signers',
-  summary: 'Accept the signatures of one more key; the first one signs a log that was not signed',
-  params: pathSchemas.none,
-  body: bodySchemas.addSigner,
-  roles: 'operator',
-  decide: (_db, { body }, context) => {
-    const publicKey = publicKeyOf(body.publicKey);
-    const { signers, own } = viewOf(context);
-    if (signers.includes(publicKey)) return { events: [] };
-    if (signers.length === 0 && publicKey !== own)
-      throw new CommandError(
-        'Conflict',
-        'the log is not signed, and its first signer must be the replica that runs this command',
-        {
-          next:
-            own === undefined
-              ? 'start this replica with HEADGATE_SIGNING_KEY and --allow-unsigned'
-              : `add the key of this replica first, ${fingerprintOf(own)}`,
-        },
-      );
-    if (signers.length >= signersMax)
-      throw new CommandError('Conflict', `a log has at most ${signersMax} signers`, {
-        next: 'remove one that is no longer needed first',
-      });
-    return change(context, [...signers, publicKey]);
+export const signerCommands = defineCommands({
+  'signer.add': {
+    decide: (_db, { body }, context) => {
+      const publicKey = publicKeyOf(body.publicKey);
+      const { signers, own } = viewOf(context);
+      if (signers.includes(publicKey)) return { events: [] };
+      if (signers.length === 0 && publicKey !== own)
+        throw new CommandError(
+          'Conflict',
+          'the log is not signed, and its first signer must be the replica that runs this command',
+          {
+            next:
+              own === undefined
+                ? 'start this replica with HEADGATE_SIGNING_KEY and --allow-unsigned'
+                : `add the key of this replica first, ${fingerprintOf(own)}`,
+          },
+        );
+      if (signers.length >= signersMax)
+        throw new CommandError('Conflict', `a log has at most ${signersMax} signers`, {
+          next: 'remove one that is no longer needed first',
+        });
+      return change(context, [...signers, publicKey]);
+    },
+    show: (_db, { body }) => {
+      const publicKey = publicKeyOf(body.publicKey);
+      return { fingerprint: fingerprintOf(publicKey), publicKey };
+    },
   },
-  show: (_db, { body }) => {
-    const publicKey = publicKeyOf(body.publicKey);
-    return { fingerprint: fingerprintOf(publicKey), publicKey };
+  'signer.remove': {
+    decide: (_db, { params: { fingerprint } }, context) => {
+      const { signers } = viewOf(context);
+      const left = signers.filter((signer) => fingerprintOf(signer) !== fingerprint);
+      if (left.length === signers.length)
+        throw new CommandError('NotFound', `the log has no signer ${fingerprint}`, {
+          next: 'headgate signer list shows what exists',
+        });
+      if (left.length === 0)
+        throw new CommandError('Conflict', 'this is the last signer, and a signed log stays signed', {
+          next: 'add another signer first: headgate signer add PUBLIC-KEY-FILE',
+        });
+      return change(context, left);
+    },
+    show: (_db, { params: { fingerprint } }) => ({ fingerprint }),
   },
 });
-
-const removeSigner = defineCommand({
-  name: 'signer.remove',
-  method: 'DELETE',
-  path: '/signers/:fingerprint',
-  summary: 'Stop accepting the signatures of a key',
-  params: pathSchemas.signer,
-  body: undefined,
-  roles: 'operator',
-  decide: (_db, { params: { fingerprint } }, context) => {
-    const { signers } = viewOf(context);
-    const left = signers.filter((signer) => fingerprintOf(signer) !== fingerprint);
-    if (left.length === signers.length)
-      throw new CommandError('NotFound', `the log has no signer ${fingerprint}`, {
-        next: 'headgate signer list shows what exists',
-      });
-    if (left.length === 0)
-      throw new CommandError('Conflict', 'this is the last signer, and a signed log stays signed', {
-        next: 'add another signer first: headgate signer add PUBLIC-KEY-FILE',
-      });
-    return change(context, left);
-  },
-  show: (_db, { params: { fingerprint } }) => ({ fingerprint }),
-});
-
-export const signerCommands = [addSigner, removeSigner];

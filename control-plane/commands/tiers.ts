@@ -2,7 +2,6 @@
  * Deciders for tiers and for the visitors' limits. The order of the tiers is their rank, lowest first; no two have the
  * same, so that "the next tier" has one meaning for all.
  */
-import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { overweightWarnings } from '../../schemas/overweight.ts';
@@ -17,7 +16,7 @@ import {
   listTiers,
 } from '../state/catalog.ts';
 import { organisationsOnTier } from '../state/tenants.ts';
-import { defineCommand } from './definition.ts';
+import { defineCommands } from './definition.ts';
 import { needModels, needTier, needUnused, sameData } from './preconditions.ts';
 
 type Selection = '*' | readonly string[];
@@ -33,95 +32,62 @@ export function visitorLimits({ total, ...limits }: NonNullable<Fleet['anonymous
   return { ...limits, models: selection(limits.models), ...(hasTotal && { total }) };
 }
 
-const setTier = defineCommand({
-  name: 'tier.set',
-  method: 'PUT',
-  path: '/tiers/:id',
-  summary: 'Set the limits and models of a tier; limits left out are unlimited',
-  params: pathSchemas.tier,
-  body: bodySchemas.setTier,
-  bodyKind: 'list',
-  roles: 'operator',
-  decide: (db, { params: { id }, body }) => {
-    const tiers = listTiers(db);
-    const before = tiers.find((tier) => tier.id === id);
-    const rank = body.rank ?? before?.rank ?? (tiers.at(-1)?.rank ?? -1) + 1;
-    const holder = tiers.find((tier) => tier.rank === rank && tier.id !== id);
-    if (holder)
-      throw new CommandError('Conflict', `rank ${rank} is the tier ${holder.id}'s`, {
-        next: 'choose another rank, or apply a fleet file, which orders all tiers at once',
-      });
-    if (rank > 1000) throw new CommandError('InvalidCommand', 'a rank is at most 1000');
-    needModels(db, body.models);
-    const after = { ...body, id, rank, models: selection(body.models) };
-    if (before && sameData(before, after)) return { events: [] };
-    return { events: [{ type: 'tier.set', data: after }] };
+export const tierCommands = defineCommands({
+  'tier.set': {
+    decide: (db, { params: { id }, body }) => {
+      const tiers = listTiers(db);
+      const before = tiers.find((tier) => tier.id === id);
+      const rank = body.rank ?? before?.rank ?? (tiers.at(-1)?.rank ?? -1) + 1;
+      const holder = tiers.find((tier) => tier.rank === rank && tier.id !== id);
+      if (holder)
+        throw new CommandError('Conflict', `rank ${rank} is the tier ${holder.id}'s`, {
+          next: 'choose another rank, or apply a fleet file, which orders all tiers at once',
+        });
+      if (rank > 1000) throw new CommandError('InvalidCommand', 'a rank is at most 1000');
+      needModels(db, body.models);
+      const after = { ...body, id, rank, models: selection(body.models) };
+      if (before && sameData(before, after)) return { events: [] };
+      return { events: [{ type: 'tier.set', data: after }] };
+    },
+    warnings: (db, { params: { id } }) =>
+      overweightWarnings(listOverweight(db).filter(({ tier }) => tier === id)),
+    show: (db, { params: { id } }) => findTier(db, id) ?? { id },
   },
-  warnings: (db, { params: { id } }) =>
-    overweightWarnings(listOverweight(db).filter(({ tier }) => tier === id)),
-  show: (db, { params: { id } }) => findTier(db, id) ?? { id },
-});
-
-const removeTier = defineCommand({
-  name: 'tier.delete',
-  method: 'DELETE',
-  path: '/tiers/:id',
-  summary: 'Remove a tier; forced, organisations on it are left without a plan',
-  params: pathSchemas.tier,
-  body: undefined,
-  roles: 'operator',
-  decide: (db, { params: { id } }, { force }) => {
-    needTier(db, id);
-    const users = organisationsOnTier(db, id);
-    needUnused(
-      `the tier ${id}`,
-      users.map((organisation) => organisation.id),
-      force,
-      'put these organisations on another tier first',
-    );
-    const clear = users.map(
-      ({ id: organisation, name, anchor }): KnownEvent => ({
-        type: 'organisation.set',
-        data: { id: organisation, name, tier: null, anchor },
-      }),
-    );
-    return { events: [...clear, { type: 'tier.removed', data: { id } }] };
+  'tier.delete': {
+    decide: (db, { params: { id } }, { force }) => {
+      needTier(db, id);
+      const users = organisationsOnTier(db, id);
+      needUnused(
+        `the tier ${id}`,
+        users.map((organisation) => organisation.id),
+        force,
+        'put these organisations on another tier first',
+      );
+      const clear = users.map(
+        ({ id: organisation, name, anchor }): KnownEvent => ({
+          type: 'organisation.set',
+          data: { id: organisation, name, tier: null, anchor },
+        }),
+      );
+      return { events: [...clear, { type: 'tier.removed', data: { id } }] };
+    },
+    show: (_db, { params: { id } }) => ({ id }),
   },
-  show: (_db, { params: { id } }) => ({ id }),
-});
-
-const setAnonymous = defineCommand({
-  name: 'anonymous.set',
-  method: 'PUT',
-  path: '/anonymous',
-  summary: 'Set the limits and models of visitors who have not signed in',
-  params: pathSchemas.none,
-  body: bodySchemas.setAnonymous,
-  bodyKind: 'list',
-  roles: 'operator',
-  decide: (db, { body }) => {
-    needModels(db, body.models);
-    const after = visitorLimits(body);
-    if (sameData(findAnonymous(db), after)) return { events: [] };
-    return { events: [{ type: 'anonymous.set', data: after }] };
+  'anonymous.set': {
+    decide: (db, { body }) => {
+      needModels(db, body.models);
+      const after = visitorLimits(body);
+      if (sameData(findAnonymous(db), after)) return { events: [] };
+      return { events: [{ type: 'anonymous.set', data: after }] };
+    },
+    warnings: (db) => overweightWarnings(listOverweight(db).filter(({ tier }) => tier === anonymousTierName)),
+    show: (db) => findAnonymous(db) ?? {},
   },
-  warnings: (db) => overweightWarnings(listOverweight(db).filter(({ tier }) => tier === anonymousTierName)),
-  show: (db) => findAnonymous(db) ?? {},
-});
-
-const setBounds = defineCommand({
-  name: 'bounds.set',
-  method: 'PUT',
-  path: '/bounds',
-  summary: 'Set what members may do; bounds left out have their defaults',
-  params: pathSchemas.none,
-  body: bodySchemas.setBounds,
-  roles: 'operator',
-  decide: (db, { body }) => {
-    if (sameData(findBoundsSet(db), body)) return { events: [] };
-    return { events: [{ type: 'bounds.set', data: body }] };
+  'bounds.set': {
+    decide: (db, { body }) => {
+      if (sameData(findBoundsSet(db), body)) return { events: [] };
+      return { events: [{ type: 'bounds.set', data: body }] };
+    },
+    show: findBounds,
   },
-  show: findBounds,
 });
-
-export const tierCommands = [setTier, removeTier, setAnonymous, setBounds];

@@ -3,10 +3,11 @@
  * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { readingRoles } from '../../schemas/admin-row.ts';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { builtFolder, type StaticAnswer, StaticFiles } from '../../shared/runtime/static-files.ts';
-import { type Actor, readingRoles, roleIn } from '../commands/authorise.ts';
+import { type Actor, roleIn } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { registerSharedRoutes } from '../server/app.ts';
 import { type AdminContext, actorOf } from '../server/context.ts';

@@ -4,8 +4,9 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
+import { readingRoles } from '../../schemas/admin-row.ts';
 import type { Commit } from '../../schemas/commit.ts';
-import { membershipsOf, readingRoles } from '../commands/authorise.ts';
+import { membershipsOf } from '../commands/authorise.ts';
 import type { AdminContext } from '../server/context.ts';
 import { eventsOf } from '../server/event-routes.ts';
 import { sessionOf } from './session-guard.ts';

@@ -5,13 +5,14 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import { managingRoles } from '../../schemas/admin-row.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
-import { type Actor, actorName, authorise, managingRoles, membershipsOf } from '../commands/authorise.ts';
+import { type Actor, actorName, authorise, membershipsOf } from '../commands/authorise.ts';
 import { checkOwners } from '../commands/ownership.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { AdminContext } from '../server/context.ts';

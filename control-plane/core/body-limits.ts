@@ -5,6 +5,7 @@
  * names and takes 480: 50 to parse, 250 to check, and the rest to compare with the state. Only the operator sends one, and the
  * worst body of that kind is parsed in 280.
  */
+import type { BodyKind } from '../../schemas/admin-row.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { JsonBounds } from '../../shared/runtime/json-scan.ts';
 
@@ -23,9 +24,7 @@ export const bodyLimits = {
   /** Lists of models: there are 10 000 at most. */
   list: { bytes: 1024 * KiB, json: { depth, names: 12_000, values: 25_000 } },
   fleet: { bytes: 8 * 1024 * KiB, json: { depth, names: 250_000, values: 500_000 } },
-} as const satisfies Readonly<Record<string, BodyLimit>>;
-
-export type BodyKind = keyof typeof bodyLimits;
+} as const satisfies Readonly<Record<BodyKind, BodyLimit>>;
 
 const MiB = 1024 * KiB;
 

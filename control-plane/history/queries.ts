@@ -1,5 +1,5 @@
 /** The questions that the history answers, each in one go. The first argument of each is the commit that must be folded. */
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { AdminResponse, StateReadName } from '../../schemas/admin.ts';
 import type { RowChange } from '../../schemas/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest } from '../../schemas/explanations.ts';
@@ -16,7 +16,7 @@ import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/ma
 import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
-import { type ReadQuery, stateReads } from './reads.ts';
+import { type ReadParams, type ReadQuery, stateReads } from './reads.ts';
 import { VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
 import { type HistoryCommit, pastState } from './tables.ts';
@@ -58,7 +58,7 @@ export interface HistoryQueries {
   past(seq: number): PastFacts;
   /** Of the state after the commit. */
   digests(seq: number): Readonly<Record<TableName, string>>;
-  read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead;
+  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery): PastRead;
   /** A decision on the state after the commit. */
   described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision;
   /** Throws CommandError NotFound. */
@@ -119,12 +119,11 @@ export class HistoryReader implements HistoryQueries {
     return this.#versions.digestsAt(seq);
   }
 
-  read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead {
-    const route = stateReads.find((each) => each.path === path);
-    if (!route) throw new CommandError('NotFound', `there is no read ${path}`);
+  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery): PastRead {
+    const { organisationOf, read } = stateReads[name];
     return this.#at(seq, ({ db }) => {
-      const organisation = route.organisationOf?.(db, { ...params }, query);
-      const found = route.read(db, { ...params }, query, (node) => node);
+      const organisation = organisationOf?.(db, params, query);
+      const found = read(db, params, query, (node) => node);
       const list = Array.isArray(found) ? new ListPage<unknown>(found) : found;
       return {
         organisation,

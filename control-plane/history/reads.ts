@@ -1,7 +1,5 @@
-/** All reads of the state: a table of paths and views, for the present and for the past. */
-import { z } from 'zod';
-import type { NodeResource } from '../../schemas/admin.ts';
-import { idSchema, modelIdSchema, stackIdSchema, tierIdSchema } from '../../schemas/names.ts';
+/** All reads of the state: the view of each, for the present and for the past. */
+import type { NodeResource, ParamsOf, StateReadName } from '../../schemas/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { exportFleet } from '../commands/fleet.ts';
 import {
@@ -26,120 +24,77 @@ import {
 /** What a read depends on in addition to the path. */
 export type ReadQuery = PageQuery;
 
-interface StateRead {
-  readonly path: string;
-  readonly summary: string;
-  readonly params?: z.ZodObject;
-  /** A list that takes `text`, `sort` and `after`. */
-  readonly isPaged?: true;
+interface StateRead<Params> {
   /** The organisation whose members may read it; undefined: operators only. */
-  organisationOf?(db: Database, params: Record<string, string>, query: ReadQuery): string | undefined;
+  organisationOf?(db: Database, params: Params, query: ReadQuery): string | undefined;
   /** A list, a resource, or undefined where it does not exist. `live` adds what an agent reported last. */
   read(
     db: Database,
-    params: Record<string, string>,
+    params: Params,
     query: ReadQuery,
     live: (node: NodeResource) => NodeResource,
   ): ListPage<unknown> | readonly unknown[] | object | undefined;
 }
 
-const byId = z.object({ id: idSchema });
-const own = (_db: Database, _params: Record<string, string>, query: ReadQuery): string | undefined =>
-  query.organisation;
-const id = (params: Record<string, string>): string => params['id'] ?? '';
+const own = (_db: Database, _params: unknown, query: ReadQuery): string | undefined => query.organisation;
 
-export const stateReads: readonly StateRead[] = [
-  {
-    path: '/organisations',
-    summary: 'List organisations',
-    isPaged: true,
+const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<Name>>> } = {
+  'organisation.list': {
     read: (db, _p, q) => listPage(db, organisationListing, { ...q, organisation: undefined }),
   },
-  {
-    path: '/organisations/:id',
-    summary: 'One organisation',
-    params: byId,
-    organisationOf: (_db, p) => id(p),
-    read: (db, p) => findOrganisation(db, id(p)),
+  'organisation.get': {
+    organisationOf: (_db, { id }) => id,
+    read: (db, { id }) => findOrganisation(db, id),
   },
-  {
-    path: '/members',
-    summary: 'List members',
-    isPaged: true,
+  'member.list': {
     organisationOf: own,
     read: (db, _p, q) => listPage(db, memberListing, q),
   },
-  { path: '/tiers', summary: 'List tiers, lowest first', read: (db, _p, q) => listTiers(db, q.limit) },
-  {
-    path: '/tiers/:id',
-    summary: 'One tier',
-    params: z.object({ id: tierIdSchema }),
-    read: (db, p) => findTier(db, id(p)),
+  'tier.list': { read: (db, _p, q) => listTiers(db, q.limit) },
+  'tier.get': {
+    read: (db, { id }) => findTier(db, id),
   },
-  { path: '/anonymous', summary: 'Limits of visitors', read: (db) => findAnonymous(db) },
-  { path: '/bounds', summary: 'What members may do', read: findBounds },
-  {
-    path: '/models',
-    summary: 'List the catalog',
-    isPaged: true,
+  'anonymous.get': { read: (db) => findAnonymous(db) },
+  'bounds.get': { read: findBounds },
+  'model.list': {
     read: (db, _p, q) => listPage(db, modelListing, { ...q, organisation: undefined }),
   },
-  {
-    path: '/models/:id',
-    summary: 'One model',
-    params: z.object({ id: modelIdSchema }),
-    read: (db, p) => findModel(db, id(p)),
+  'model.get': {
+    read: (db, { id }) => findModel(db, id),
   },
-  {
-    path: '/keys',
-    summary: 'List keys, without their values',
-    isPaged: true,
+  'key.list': {
     organisationOf: own,
     read: (db, _p, q) => listPage(db, keyListing, q),
   },
-  {
-    path: '/keys/:id',
-    summary: 'One key',
-    params: byId,
-    organisationOf: (db, p, q) => findKey(db, id(p), q.nowMs)?.organisation,
-    read: (db, p, q) => findKey(db, id(p), q.nowMs),
+  'key.get': {
+    organisationOf: (db, { id }, { nowMs }) => findKey(db, id, nowMs)?.organisation,
+    read: (db, { id }, { nowMs }) => findKey(db, id, nowMs),
   },
-  {
-    path: '/stacks',
-    summary: 'List stacks',
-    isPaged: true,
+  'stack.list': {
     organisationOf: own,
     read: (db, _p, q) => listPage(db, stackListing, q),
   },
-  {
-    path: '/stacks/:id',
-    summary: 'One stack',
-    params: z.object({ id: stackIdSchema }),
-    organisationOf: (db, p) => findStack(db, id(p))?.organisation,
-    read: (db, p) => findStack(db, id(p)),
+  'stack.get': {
+    organisationOf: (db, { id }) => findStack(db, id)?.organisation,
+    read: (db, { id }) => findStack(db, id),
   },
-  { path: '/pool', summary: 'The shared pool', read: (db) => findPool(db) },
-  {
-    path: '/nodes',
-    summary: 'List nodes',
-    isPaged: true,
+  'pool.get': { read: (db) => findPool(db) },
+  'node.list': {
     read: (db, _p, q, live) => listPage(db, nodeListing, { ...q, organisation: undefined }).map(live),
   },
-  {
-    path: '/nodes/:id',
-    summary: 'One node',
-    params: byId,
-    read: (db, p, _q, live) => {
-      const node = findNode(db, id(p));
+  'node.get': {
+    read: (db, { id }, _q, live) => {
+      const node = findNode(db, id);
       return node && live(node);
     },
   },
-  {
-    path: '/nodes/:id/tokens',
-    summary: 'Tokens of a node',
-    params: byId,
-    read: (db, p, q) => listTokens(db, id(p), q.limit),
+  'node-token.list': {
+    read: (db, { id }, { limit }) => listTokens(db, id, limit),
   },
-  { path: '/tokens/:id', summary: 'One token', params: byId, read: (db, p) => findToken(db, id(p)) },
-  { path: '/fleet', summary: 'The fleet file of this state', read: (db) => exportFleet(db) },
-];
+  'node-token.get': { read: (db, { id }) => findToken(db, id) },
+  'fleet.get': { read: (db) => exportFleet(db) },
+};
+
+/** What the path names, as its schema has parsed it. */
+export type ReadParams = Readonly<Record<string, string>>;
+export const stateReads: Readonly<Record<StateReadName, StateRead<ReadParams>>> = reads;

@@ -2,7 +2,6 @@
  * A commit taken back by one commit: the commands of its inverse, decided one after the other, each on the state that those
  * before it leave, and written together or not at all.
  */
-import { z } from 'zod';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { actorName } from '../commands/authorise.ts';
@@ -10,18 +9,9 @@ import { type CommandDefinition, defineCommand, parseInput, planCommand } from '
 import { commands } from '../commands/registry.ts';
 import { type CommitInverse, checkUnchanged, type UndoCommand } from './undo.ts';
 
-export const undoParamsSchema = z.object({ position: z.coerce.number().int().min(1) });
-
 /** Decided like any command on the state at the head, in one turn, so nothing is written between its decision and the append. */
 export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {
-  return defineCommand({
-    name: 'commit.undo',
-    method: 'POST',
-    path: '/events/:position/undo',
-    summary: 'Take a commit back, in one commit',
-    params: undoParamsSchema,
-    body: undefined,
-    roles: 'operator',
+  return defineCommand('commit.undo', {
     decide: (db, { params: { position } }, context) => {
       checkUnchanged(inverse, db, position);
       const { nowMs: atMs, actor } = context;

@@ -3,20 +3,12 @@
  * to start. Authentication and the role check run before anything else of a request is parsed.
  */
 import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
-import type { Role } from '../../schemas/names.ts';
+import type { Access, BodyKind } from '../../schemas/admin-row.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { type Actor, authorise, membershipsOf } from '../commands/authorise.ts';
-import type { BodyKind } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AdminContext, actorOf } from './context.ts';
-
-/**
- * `public`: everybody. `node`: a node with its token, which the route itself checks. `gateway`: gateways with their token,
- * and the operator. `operator`: the operator, not acting as a person. Roles: also persons who have one of them in some
- * organisation; the route itself checks the role in the organisation concerned.
- */
-export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,13 +1,13 @@
 /** What requests met in the last hour: refusals by type, of an organisation or of all, and which keys call its stacks how. */
-import type { FastifyInstance } from 'fastify';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { pathSchemas } from '../../schemas/commands.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
+import { readingRoles } from '../../schemas/admin-row.ts';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
-import { authorise, readingRoles } from '../commands/authorise.ts';
+import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { decisionLines } from '../gateways/ask-decisions.ts';
 import { findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf, parseQuery } from './context.ts';
+import { type AdminContext, actorOf } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
 
 const spanMs = 3600_000;
 /** A reading serves every page that asks meanwhile. */
@@ -22,7 +22,7 @@ const pieceMs = 20;
 const nobody = '';
 const refusalsListed = 100;
 
-type Answer = AdminResponse<'GET /organisations/:id/activity'>;
+type Answer = AnswerOf<'organisation.activity'>;
 type Caller = Answer['callers'][number];
 interface Activity {
   readonly refusals: Map<string, Answer['refusals'][number]>;
@@ -99,7 +99,9 @@ function recordIn(line: string): DecisionRecord | undefined {
   }
 }
 
-export function registerActivityRoute(app: FastifyInstance, context: AdminContext): void {
+export function activityHandlers(
+  context: AdminContext,
+): OperationHandlers<'organisation.activity' | 'activity.get'> {
   let last: Promise<Reading> | undefined;
   const forget = (): void => {
     last = undefined;
@@ -115,14 +117,8 @@ export function registerActivityRoute(app: FastifyInstance, context: AdminContex
     last ??= readOnce();
     return last;
   };
-  app.get(
-    '/organisations/:id/activity',
-    {
-      config: { access: readingRoles },
-      schema: { summary: 'Refusals and callers of stacks of an organisation in the last hour' },
-    },
-    async (request): Promise<Answer> => {
-      const { id } = parseQuery(pathSchemas.id, request.params);
+  return {
+    'organisation.activity': async ({ params: { id }, request }) => {
       const { db } = context.snapshot;
       authorise(db, actorOf(request), readingRoles, () => id);
       if (!findOrganisation(db, id)) throw new CommandError('NotFound', `there is no organisation ${id}`);
@@ -134,11 +130,7 @@ export function registerActivityRoute(app: FastifyInstance, context: AdminContex
         ...howFar(context, { sinceMs, unanswered, isPartial }),
       };
     },
-  );
-  app.get(
-    '/activity',
-    { config: { access: 'operator' }, schema: { summary: 'Refusals of the whole fleet in the last hour' } },
-    async (): Promise<AdminResponse<'GET /activity'>> => {
+    'activity.get': async () => {
       const { of, ...read } = await reading();
       const refusals = [...of].flatMap(([organisation, own]) =>
         [...own.refusals.values()].map((refusal) =>
@@ -147,7 +139,7 @@ export function registerActivityRoute(app: FastifyInstance, context: AdminContex
       );
       return { refusals: mostFirst(refusals).slice(0, refusalsListed), ...howFar(context, read) };
     },
-  );
+  };
 }
 
 function mostFirst<Counted extends { readonly requests: number }>(counted: Iterable<Counted>): Counted[] {

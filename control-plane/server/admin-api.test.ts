@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminStreams } from '../../schemas/admin.ts';
+import { adminOperations } from '../../schemas/admin.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { chat } from '../../test/support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
@@ -161,6 +161,6 @@ test('what was completed is exported one request a line, with the name of its ke
   expect(JSON.parse(text)).toMatchObject({
     ...{ organisation: 'birch', model: 'echo-small', draw: 'pool', key: id, keyName },
   });
-  expect(adminStreams['GET /usage/export'].line.parse(JSON.parse(text))).toEqual(JSON.parse(text));
+  expect(adminOperations['usage.export'].answer.parse(JSON.parse(text))).toEqual(JSON.parse(text));
   expect(text).not.toContain('private');
 });

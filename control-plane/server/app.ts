@@ -1,36 +1,43 @@
 /**
- * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
+ * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the table of operations; no policy here.
  * The API is for operators' networks: it listens on loopback unless configured otherwise, and refuses calls without the token.
  */
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createJsonSchemaTransform } from 'fastify-type-provider-zod';
+import { adminPrefix } from '../../schemas/admin-routes.ts';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
 import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
-import { registerActivityRoute } from './activity-route.ts';
+import { activityHandlers } from './activity-route.ts';
 import { boundOpenCalls } from './bound-calls.ts';
-import { registerCommandRoutes } from './command-routes.ts';
+import { addCommands, planHandlers } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
-import { registerCountersRoute } from './counters-route.ts';
-import { registerDoctorRoute } from './doctor-route.ts';
-import { registerEventRoutes, registerEventStream } from './event-routes.ts';
-import { registerExplainRoutes } from './explain-routes.ts';
-import { registerFleetRoutes } from './fleet-routes.ts';
-import { registerHistoryRoutes } from './history-routes.ts';
+import { counterHandlers } from './counters-route.ts';
+import { doctorHandlers } from './doctor-route.ts';
+import { eventHandlers, registerEventStream } from './event-routes.ts';
+import { decisionHandlers } from './explain-routes.ts';
+import { fleetHandlers } from './fleet-routes.ts';
+import { addUndo, historyHandlers } from './history-routes.ts';
 import { answerError, createHttpApp, type HttpListener } from './http-app.ts';
-import { registerLimitRoutes } from './limit-routes.ts';
-import { registerLinkRoutes } from './link-routes.ts';
-import { registerMeRoute } from './me-route.ts';
+import { limitHandlers } from './limit-routes.ts';
+import { linkHandlers } from './link-routes.ts';
+import { meHandlers } from './me-route.ts';
 import { registerNodeRoutes } from './node-routes.ts';
-import { registerReadRoutes } from './read-routes.ts';
-import { declareResponses } from './responses.ts';
-import { registerSignerRoutes } from './signer-routes.ts';
-import { registerSnapshotRoute } from './snapshot-route.ts';
-import { registerUsageRoutes } from './usage-routes.ts';
+import {
+  addHandlers,
+  type OperationHandlers,
+  type ProgramName,
+  refuseOthers,
+  type SharedName,
+} from './operations.ts';
+import { addReads } from './read-routes.ts';
+import { signerHandlers } from './signer-routes.ts';
+import { snapshotHandlers } from './snapshot-route.ts';
+import { usageHandlers } from './usage-routes.ts';
 
-const adminPrefix = '/admin/v1';
+const openApiVersion = '3.1.0';
 
 /** Without `additionalProperties: false` in responses: a client must accept fields of later versions. */
 const jsonSchemaTransform = createJsonSchemaTransform({
@@ -54,7 +61,7 @@ export async function createAdminApp(
   });
   await app.register(swagger, {
     openapi: {
-      openapi: '3.1.0',
+      openapi: openApiVersion,
       info: { title: 'Headgate admin API', version: '1' },
       components: { securitySchemes },
     },
@@ -65,7 +72,7 @@ export async function createAdminApp(
   });
   await app.register(websocket, { options: { maxPayload: nodeFrameBytesMax } });
   guardRoutes(app, context);
-  declareResponses(app, adminPrefix);
+  refuseOthers(app);
   app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request)));
   app.setNotFoundHandler((request, reply) =>
     answerError(
@@ -91,30 +98,37 @@ export async function createAdminApp(
 }
 
 function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
-  const document = { config: { access: 'public' }, schema: { summary: 'This document' } } as const;
-  routes.get('/openapi.json', document, () => routes.swagger());
+  const ofPrograms: OperationHandlers<Exclude<ProgramName, 'event.tail'>> = {
+    'document.get': () => ({ ...routes.swagger(), openapi: openApiVersion }),
+    ...snapshotHandlers(context),
+    ...counterHandlers(context),
+  };
   registerSharedRoutes(routes, context);
   registerEventStream(routes, context);
-  registerSnapshotRoute(routes, context);
-  registerCountersRoute(routes, context);
+  addHandlers(routes, ofPrograms);
 }
 
 /** The routes that the console has, too: what a request may do depends on its caller alone. */
 export function registerSharedRoutes(routes: FastifyInstance, context: AdminContext): void {
   boundOpenCalls(routes, context);
-  registerMeRoute(routes, context);
-  registerCommandRoutes(routes, context);
-  registerReadRoutes(routes, context);
-  registerEventRoutes(routes, context);
-  registerHistoryRoutes(routes, context);
-  registerDoctorRoute(routes, context);
-  registerExplainRoutes(routes, context);
-  registerFleetRoutes(routes, context);
-  registerSignerRoutes(routes, context);
-  registerUsageRoutes(routes, context);
-  registerLimitRoutes(routes, context);
-  registerLinkRoutes(routes, context);
-  registerActivityRoute(routes, context);
+  const handlers: OperationHandlers<SharedName> = {
+    ...meHandlers(context),
+    ...planHandlers(context),
+    ...eventHandlers(context),
+    ...historyHandlers(context),
+    ...doctorHandlers(context),
+    ...decisionHandlers(context),
+    ...fleetHandlers(context),
+    ...signerHandlers(context),
+    ...usageHandlers(context),
+    ...limitHandlers(context),
+    ...linkHandlers(context),
+    ...activityHandlers(context),
+  };
+  addHandlers(routes, handlers);
+  addCommands(routes, context);
+  addReads(routes, context);
+  addUndo(routes, context);
 }
 
 /** What the WebSocket library would refuse in no envelope, or wait for without end: a body is not read after an upgrade. */

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
+import type { OpenCall } from '../../schemas/admin-row.ts';
 import { statusTopic } from '../../schemas/status.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
@@ -10,7 +11,7 @@ import { startControlPlaneAlone, type TestControlPlane } from '../../test/suppor
 import { operatorToken } from '../../test/support/fleet.ts';
 import { publish, reportOf } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
-import { type OpenCall, OpenCalls, openCallBounds } from '../state/open-calls.ts';
+import { OpenCalls, openCallBounds } from '../state/open-calls.ts';
 
 const kinds = Object.keys(openCallBounds) as OpenCall[];
 

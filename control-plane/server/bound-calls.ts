@@ -1,7 +1,7 @@
 /** Counts each open call of an admin API or console against the bounds of its kind, until its client has the answer or leaves. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { OpenCall } from '../../schemas/admin-row.ts';
 import { callerName, membershipsOf } from '../commands/authorise.ts';
-import type { OpenCall } from '../state/open-calls.ts';
 import { type AdminContext, callerOf } from './context.ts';
 
 declare module 'fastify' {

@@ -1,16 +1,17 @@
-/** Routes of all commands, one a definition: from a request to the command writer, and from its result to an answer. */
+/** Routes of all commands: from a request to the command writer, and from its result to an answer. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { bodySchemas } from '../../schemas/commands.ts';
+import { commandQuerySchema } from '../../schemas/admin-row.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import type { CommandResult } from '../command-log/command-writer.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type AdminContext, actorOf, commandQuerySchema, parseQuery, viaOf } from './context.ts';
+import { type AdminContext, actorOf, parseQuery, viaOf } from './context.ts';
 import { poolTokens } from './live-counters.ts';
+import { addRoute, type OperationHandlers } from './operations.ts';
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
@@ -68,32 +69,16 @@ export async function runCommand(
   return { ...answer, ...statusFields[status], position };
 }
 
-export function registerCommandRoutes(app: FastifyInstance, context: AdminContext): void {
-  for (const definition of commands) {
-    app.route({
-      method: definition.method,
-      url: definition.path,
-      config: { access: definition.roles, body: definition.bodyKind ?? (definition.body ? 'small' : 'tiny') },
-      schema: {
-        summary: definition.summary,
-        operationId: definition.name,
-        params: definition.params,
-        querystring: commandQuerySchema,
-        ...(definition.body && { body: definition.body }),
-      },
-      // Parsed once, by parseInput, whose refusals name every fault.
-      validatorCompiler: () => (data: unknown) => ({ value: data }),
-      handler: (request) => runCommand(context, definition, request),
-    });
-  }
-  const diff = {
-    config: { access: 'operator', body: 'fleet' },
-    schema: { summary: 'What applying this fleet would change' },
-  } as const;
-  app.post('/fleet/diff', diff, (request) => {
-    const { db, seq } = context.snapshot;
-    const { fleet, prune } = parseQuery(bodySchemas.applyFleet, request.body);
-    const { changes } = diffFleet(db, fleet, { prune, nowMs: Date.now() });
-    return { changes, position: seq };
-  });
+export function addCommands(app: FastifyInstance, context: AdminContext): void {
+  for (const definition of commands)
+    addRoute(app, definition.name, (request) => runCommand(context, definition, request));
+}
+
+export function planHandlers({ snapshot }: AdminContext): OperationHandlers<'fleet.diff'> {
+  return {
+    'fleet.diff': ({ body: { fleet, prune } }) => {
+      const { changes } = diffFleet(snapshot.db, fleet, { prune, nowMs: Date.now() });
+      return { changes: [...changes], position: snapshot.seq };
+    },
+  };
 }

@@ -1,9 +1,9 @@
 /** What the routes of the admin API work with, and how a request's common parts are read. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
-import { z } from 'zod';
+import type { z } from 'zod';
+import type { readQuerySchema } from '../../schemas/admin-row.ts';
 import type { Commit, Via } from '../../schemas/commit.ts';
-import { idSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
@@ -98,31 +98,6 @@ export function viaOf(request: FastifyRequest): Via {
   if (caller) return caller.via;
   return request.headers['x-headgate-via'] === 'cli' ? 'cli' : 'api';
 }
-
-const flag = z.enum(['true', 'false']).optional();
-export const commandQuerySchema = z.object({
-  why: z.string().max(500).optional(),
-  force: flag,
-  dryRun: flag,
-});
-export const readQuerySchema = z.object({
-  /** The state after this commit, or at this time. */
-  at: z.string().min(1).max(40).optional(),
-  /** Wait until this commit is folded, so that a client reads its own writes. */
-  min: z.coerce.number().int().min(0).optional(),
-  limit: z.coerce.number().int().min(1).optional(),
-  organisation: idSchema.optional(),
-});
-/** Of a list that is read page after page. */
-export const pageQuerySchema = readQuerySchema.extend({
-  /** What a row must contain. */
-  text: z.string().max(200).optional(),
-  state: z.string().min(1).max(20).optional(),
-  /** A field of the answer; `-field`: the other way round. */
-  sort: z.string().min(1).max(40).optional(),
-  /** `next` of the page before. */
-  after: z.string().min(1).max(2000).optional(),
-});
 
 const waitForMinMs = 10_000;
 

@@ -2,9 +2,8 @@
 import { Readable } from 'node:stream';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyInstance } from 'fastify';
-import { z } from 'zod';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import type { ListedEvent } from '../../schemas/admin-history.ts';
+import type { AnswerOf, QueryOf } from '../../schemas/admin.ts';
+import { eventQuerySchema, type ListedEvent } from '../../schemas/admin-history.ts';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
@@ -12,26 +11,10 @@ import type { PastReader } from '../history/past.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
 import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { historyCut } from './history-routes.ts';
+import { type OperationHandlers, routeOptions } from './operations.ts';
 import { endWhenSilent } from './silent-sockets.ts';
 
-const subject = z.string().min(1).max(200).optional();
-const querySchema = z.object({
-  from: z.coerce.number().int().min(1).default(1),
-  to: z.coerce.number().int().min(1).optional(),
-  type: z.string().max(100).optional(),
-  limit: z.coerce.number().int().min(1).optional(),
-  /** Up to this moment, as `to`. */
-  at: z.string().min(1).max(40).optional(),
-  /** `desc`: from the newest end. */
-  order: z.enum(['asc', 'desc']).default('asc'),
-  organisation: subject,
-  key: subject,
-  stack: subject,
-  node: subject,
-  actor: subject,
-  text: z.string().min(1).max(200).optional(),
-});
-type EventQuery = z.output<typeof querySchema>;
+type EventQuery = QueryOf<'event.list'>;
 
 /** Events in one answer at most; `nextFrom` is the position to continue from. */
 const eventsPerAnswerMax = 10_000;
@@ -65,7 +48,7 @@ async function list(
   context: AdminContext,
   query: EventQuery,
   marks: ReadMarks,
-): Promise<AdminResponse<'GET /events'>> {
+): Promise<AnswerOf<'event.list'>> {
   const { snapshot, log } = context;
   const position = snapshot.seq;
   const to = Math.min(query.to ?? position, position);
@@ -89,7 +72,7 @@ async function search(
   context: AdminContext,
   query: EventQuery,
   reader: PastReader,
-): Promise<AdminResponse<'GET /events'>> {
+): Promise<AnswerOf<'event.list'>> {
   const { from, order, type, organisation, key, stack, node, actor, text } = query;
   const position = context.snapshot.seq;
   const { items, next, begin } = await context.past.ask(
@@ -178,38 +161,29 @@ async function* exportLines(context: AdminContext, from: number): AsyncIterable<
   }
 }
 
-export function registerEventRoutes(app: FastifyInstance, context: AdminContext): void {
+export function eventHandlers(context: AdminContext): OperationHandlers<'event.list' | 'log.export'> {
   const marks = new ReadMarks();
-  const config = { access: 'operator' } as const;
-  app.get(
-    '/events',
-    { config: { ...config, past: true }, schema: { summary: 'List events' } },
-    async (request, reply) => {
-      const query = parseQuery(querySchema, request.query);
+  return {
+    'event.list': async ({ query, request, reply }) => {
       const reader = pastReaderOf(request, reply);
       const end = query.at === undefined ? undefined : (await context.past.moment(query.at, reader)).seq;
       const bounded = { ...query, ...(end !== undefined && { to: Math.min(end, query.to ?? end) }) };
       const isSearch = query.order === 'desc' || filters.some((filter) => query[filter] !== undefined);
       return isSearch ? search(context, bounded, reader) : list(context, bounded, marks);
     },
-  );
-  app.get(
-    '/log',
-    { config: { ...config, opens: 'export' }, schema: { summary: 'Export the accepted records of the log' } },
-    (request, reply) => {
-      const { from } = parseQuery(querySchema, request.query);
-      return reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from)));
-    },
-  );
+    'log.export': ({ query: { from }, reply }) =>
+      reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from))),
+  };
 }
 
 /** The live tail for programs, over WebSocket; it needs the plugin. */
 export function registerEventStream(app: FastifyInstance, context: AdminContext): void {
+  const { url, config = {} } = routeOptions('event.tail');
   app.get(
-    '/events/stream',
+    url,
     {
       websocket: true,
-      config: { access: 'operator', opens: 'tail' },
+      config,
       schema: { hide: true },
       preValidation: (request, _reply, done) => {
         // A browser page of another site must not read the log with somebody's cookies or network position.
@@ -223,7 +197,7 @@ export function registerEventStream(app: FastifyInstance, context: AdminContext)
     (socket, request) => {
       context.drain.track(socket);
       endWhenSilent(socket);
-      stream(context, parseQuery(querySchema, request.query), socket).catch((error: unknown) =>
+      stream(context, parseQuery(eventQuerySchema, request.query), socket).catch((error: unknown) =>
         endTail(context, socket, error),
       );
     },

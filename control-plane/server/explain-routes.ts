@@ -1,13 +1,11 @@
 /** Routes of explanations and recorded decisions. A member asks about the own organisation only. */
 import { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { z } from 'zod';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
-import { type ExplainRequest, type Explanation, explainRequestSchema } from '../../schemas/explanations.ts';
-import { idSchema, modelIdSchema, stackIdSchema } from '../../schemas/names.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
+import { readingRoles } from '../../schemas/admin-row.ts';
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { ExplainRequest, Explanation } from '../../schemas/explanations.ts';
 import { questionOf } from '../../shared/decision/question.ts';
-import { type Actor, authorise, callerName, readingRoles } from '../commands/authorise.ts';
+import { type Actor, authorise, callerName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../explain/described.ts';
 import { eventsBetween } from '../explain/events-between.ts';
@@ -18,24 +16,10 @@ import { askDecision, type DecisionSources, decisionLines } from '../gateways/as
 import type { PastReader } from '../history/past.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 import { findKey } from '../state/tenants.ts';
-import { type AdminContext, actorOf, clientSignal, parseQuery, pastReaderOf } from './context.ts';
+import { type AdminContext, actorOf, clientSignal, pastReaderOf } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
+import type { AskedOf, OperationHandlers } from './operations.ts';
 
-const matrixQuerySchema = z.object({
-  organisation: idSchema,
-  host: z.union([z.literal('shared'), stackIdSchema]).optional(),
-  /** `next` of the page before. */
-  after: modelIdSchema.optional(),
-  at: z.string().min(1).max(40).optional(),
-});
-/** The moment may be in the address, as with each read of the past. */
-const explainQuerySchema = matrixQuerySchema.pick({ at: true });
-const decisionParamsSchema = z.object({ request: requestIdSchema });
-const decisionsQuerySchema = z.object({
-  /** ms since 1970; an hour ago where it is left out. */
-  since: z.coerce.number().min(0).optional(),
-  gateway: z.string().min(1).max(200).optional(),
-});
 const sinceMsDefault = 3600 * 1000;
 const sliceMs = 10;
 
@@ -65,7 +49,7 @@ async function recordedDecision(
   actor: Actor,
   request: string,
   client: AbortSignal,
-): Promise<AdminResponse<'GET /decisions/:request'>> {
+): Promise<AnswerOf<'decision.get'>> {
   const { decision, unanswered } = await context.turns.run(actor, client, () =>
     askDecision(context, request, client),
   );
@@ -115,10 +99,8 @@ async function decisionAt(
 
 async function answer(
   context: AdminContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
+  { query, body: ask, request, reply }: AskedOf<'decision.explain'>,
 ): Promise<Explanation> {
-  const ask = parseQuery(explainRequestSchema, request.body);
   const actor = actorOf(request);
   const reader = pastReaderOf(request, reply);
   const record = await recordOf(context, actor, ask, reader.client);
@@ -130,7 +112,7 @@ async function answer(
   };
   const explained = async (moment: Moment): Promise<Explanation> =>
     explain(explainer, await decisionAt(context, reader, ask, record, moment));
-  const { at = ask.at } = parseQuery(explainQuerySchema, request.query);
+  const { at = ask.at } = query;
   const now = await explained(at);
   if (ask.diff === undefined) return now;
   const other = await explained(ask.diff);
@@ -141,11 +123,9 @@ async function answer(
 
 async function matrix(
   context: AdminContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
+  { query: { at, ...asked }, request, reply }: AskedOf<'decision.matrix'>,
   turns: CallerQueue,
-): Promise<AdminResponse<'GET /explain/matrix'>> {
-  const { at, ...asked } = parseQuery(matrixQuerySchema, request.query);
+): Promise<AnswerOf<'decision.matrix'>> {
   const { organisation } = asked;
   const actor = actorOf(request);
   authorise(context.snapshot.db, actor, readingRoles, () => organisation);
@@ -188,47 +168,19 @@ async function* exported(
   yield `${JSON.stringify({ unanswered })}\n`;
 }
 
-export function registerExplainRoutes(app: FastifyInstance, context: AdminContext): void {
-  const config = { access: readingRoles, opens: 'question' } as const;
-  const ofPast = { ...config, past: true } as const;
+type DecisionName = 'decision.explain' | 'decision.matrix' | 'decision.get' | 'decision.export';
+
+export function decisionHandlers(context: AdminContext): OperationHandlers<DecisionName> {
   const matrixTurns = new CallerQueue({
     ...{ concurrencyMax: 1, waitersMax: 128, waitersPerCallerMax: 64, waitMs: 15_000 },
     what: 'questions about all models',
   });
-  app.route({
-    method: 'POST',
-    url: '/explain',
-    config: { ...ofPast, body: 'small' },
-    schema: { summary: 'Explain a decision, made or imagined', body: explainRequestSchema },
-    validatorCompiler: () => (data: unknown) => ({ value: data }),
-    handler: (request, reply) => answer(context, request, reply),
-  });
-  app.get(
-    '/explain/matrix',
-    { config: ofPast, schema: { summary: 'Each model at each host of an organisation' } },
-    (request, reply) => matrix(context, request, reply, matrixTurns),
-  );
-  app.get(
-    '/decisions/:request',
-    { config, schema: { summary: 'The recorded decision of a request' } },
-    (request, reply): Promise<AdminResponse<'GET /decisions/:request'>> => {
-      const params = parseQuery(decisionParamsSchema, request.params);
-      return recordedDecision(context, actorOf(request), params.request, clientSignal(reply));
-    },
-  );
-  app.get(
-    '/decisions',
-    {
-      config: { access: 'operator', opens: 'export' },
-      schema: { summary: 'Recorded decisions of all gateways, one a line' },
-    },
-    (request, reply) => {
-      const { since = Date.now() - sinceMsDefault, gateway } = parseQuery(
-        decisionsQuerySchema,
-        request.query,
-      );
-      const lines = exported(context, since, gateway);
-      return reply.type('application/x-ndjson').send(Readable.from(lines));
-    },
-  );
+  return {
+    'decision.explain': (asked) => answer(context, asked),
+    'decision.matrix': (asked) => matrix(context, asked, matrixTurns),
+    'decision.get': ({ params, request, reply }) =>
+      recordedDecision(context, actorOf(request), params.request, clientSignal(reply)),
+    'decision.export': ({ query: { since = Date.now() - sinceMsDefault, gateway }, reply }) =>
+      reply.type('application/x-ndjson').send(Readable.from(exported(context, since, gateway))),
+  };
 }

@@ -1,37 +1,27 @@
 /** Routes of the past: one commit, two moments compared, commits over time, and the inverse of a commit. */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { z } from 'zod';
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { FastifyInstance } from 'fastify';
+import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
 import { CommandError } from '../core/command-error.ts';
 import { namedMoment } from '../history/past.ts';
 import { keepMore } from '../history/trim.ts';
 import { checkUnchanged } from '../history/undo.ts';
-import { undoDefinition, undoParamsSchema } from '../history/undo-command.ts';
+import { undoDefinition } from '../history/undo-command.ts';
 import { commandIdOf, runCommand } from './command-routes.ts';
-import { type AdminContext, commandQuerySchema, parseQuery, pastReaderOf } from './context.ts';
+import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
+import { type AskedOf, addRoute, type OperationHandlers } from './operations.ts';
 
-const moment = z.string().min(1).max(40);
-const changesQuery = z.object({ from: moment, to: moment.optional() });
 const changesMax = 10_000;
-const timelineQuery = z.object({
-  from: moment.optional(),
-  to: moment.optional(),
-  buckets: z.coerce.number().int().min(1).max(500).default(60),
-});
 
 /** Throws NotFound for a commit that does not exist yet. */
-function positionOf({ snapshot }: AdminContext, request: FastifyRequest): number {
-  const { position } = parseQuery(undoParamsSchema, request.params);
+function known({ snapshot }: AdminContext, position: number): number {
   if (position <= snapshot.seq) return position;
   throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);
 }
 
 async function changes(
   context: AdminContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<AdminResponse<'GET /changes'>> {
-  const { from, to } = parseQuery(changesQuery, request.query);
+  { query: { from, to }, request, reply }: AskedOf<'changes.get'>,
+): Promise<AnswerOf<'changes.get'>> {
   const reader = pastReaderOf(request, reply);
   const position = context.snapshot.seq;
   const begin = (await context.past.moment(from, reader)).seq;
@@ -54,10 +44,8 @@ export function historyCut(begin: number | undefined) {
 
 async function timeline(
   context: AdminContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<AdminResponse<'GET /timeline'>> {
-  const { from, to, buckets } = parseQuery(timelineQuery, request.query);
+  { query: { from, to, buckets }, request, reply }: AskedOf<'timeline.get'>,
+): Promise<AnswerOf<'timeline.get'>> {
   const reader = pastReaderOf(request, reply);
   const { seq } = context.snapshot;
   const toMs = to === undefined ? Date.now() : await context.past.timeOf(to, reader);
@@ -73,36 +61,25 @@ async function timeline(
 }
 
 /** Takes a commit back. A repeat does not ask the history, which may be busy or cut by then. */
-async function undo(context: AdminContext, request: FastifyRequest, reply: FastifyReply): Promise<object> {
-  const of = positionOf(context, request);
-  const isRepeat = context.snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
-  const inverse = isRepeat
-    ? { commands: [], subjects: [] }
-    : await context.past.ask('inverse', [of], pastReaderOf(request, reply));
-  return runCommand(context, undoDefinition(context.snapshot, inverse), request);
+export function addUndo(app: FastifyInstance, context: AdminContext): void {
+  addRoute(app, 'commit.undo', async (request, reply) => {
+    const of = known(context, parseQuery(adminOperations['commit.undo'].params, request.params).position);
+    const isRepeat = context.snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
+    const inverse = isRepeat
+      ? { commands: [], subjects: [] }
+      : await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+    return runCommand(context, undoDefinition(context.snapshot, inverse), request);
+  });
 }
 
-export function registerHistoryRoutes(app: FastifyInstance, context: AdminContext): void {
-  const config = { access: 'operator', opens: 'question' } as const;
-  const one = { params: undoParamsSchema };
-  const validatorCompiler = () => (data: unknown) => ({ value: data });
-  app.route({
-    method: 'GET',
-    url: '/events/:position',
-    config,
-    schema: { summary: 'One commit, and what it did to each row', ...one },
-    validatorCompiler,
-    handler: async (request, reply) =>
-      context.past.ask('show', [positionOf(context, request)], pastReaderOf(request, reply)),
-  });
-  app.route({
-    method: 'GET',
-    url: '/events/:position/undo',
-    config,
-    schema: { summary: 'The command that takes a commit back', ...one },
-    validatorCompiler,
-    handler: async (request, reply): Promise<AdminResponse<'GET /events/:position/undo'>> => {
-      const of = positionOf(context, request);
+type HistoryName = 'commit.get' | 'commit.inverse' | 'changes.get' | 'timeline.get';
+
+export function historyHandlers(context: AdminContext): OperationHandlers<HistoryName> {
+  return {
+    'commit.get': async ({ params, request, reply }) =>
+      context.past.ask('show', [known(context, params.position)], pastReaderOf(request, reply)),
+    'commit.inverse': async ({ params, request, reply }) => {
+      const of = known(context, params.position);
       const inverse = await context.past.ask('inverse', [of], pastReaderOf(request, reply));
       const { db, seq: position } = context.snapshot;
       checkUnchanged(inverse, db, of);
@@ -111,34 +88,7 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };
     },
-  });
-  app.route({
-    method: 'POST',
-    url: '/events/:position/undo',
-    config: { ...config, body: 'tiny' },
-    schema: {
-      summary: 'Take a commit back, in one commit',
-      operationId: 'commit.undo',
-      ...one,
-      querystring: commandQuerySchema,
-    },
-    validatorCompiler,
-    handler: (request, reply) => undo(context, request, reply),
-  });
-  app.route({
-    method: 'GET',
-    url: '/changes',
-    config,
-    schema: { summary: 'Rows that differ between two moments', querystring: changesQuery },
-    validatorCompiler,
-    handler: (request, reply) => changes(context, request, reply),
-  });
-  app.route({
-    method: 'GET',
-    url: '/timeline',
-    config,
-    schema: { summary: 'Commits over time, by kind', querystring: timelineQuery },
-    validatorCompiler,
-    handler: (request, reply) => timeline(context, request, reply),
-  });
+    'changes.get': (asked) => changes(context, asked),
+    'timeline.get': (asked) => timeline(context, asked),
+  };
 }

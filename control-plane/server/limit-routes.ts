@@ -1,18 +1,19 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
-import type { FastifyInstance } from 'fastify';
 import type { LimitUse, Organisation } from '../../schemas/admin.ts';
+import { readingRoles } from '../../schemas/admin-row.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { periodOf } from '../../shared/usage/period.ts';
-import { authorise, readingRoles } from '../commands/authorise.ts';
+import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { GaugeUse } from '../gateways/fleet-gauges.ts';
 import { findAnonymous, findTier } from '../state/catalog.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
-import { type AdminContext, actorOf, parseQuery, readQuerySchema } from './context.ts';
+import { type AdminContext, actorOf } from './context.ts';
 import { poolTokensOf } from './live-counters.ts';
+import type { OperationHandlers } from './operations.ts';
 
 interface Use {
   readonly organisation: string | null;
@@ -144,33 +145,23 @@ function nearest({ requests, concurrency, tokens }: LimitUse): number {
   );
 }
 
-export function registerLimitRoutes(app: FastifyInstance, context: AdminContext): void {
+type LimitName = 'limits.list' | 'limits.visitors' | 'organisation.limits';
+
+export function limitHandlers(context: AdminContext): OperationHandlers<LimitName> {
   const { db } = context.snapshot;
-  app.get(
-    '/limits',
-    { config: { access: 'operator' }, schema: { summary: 'Use of all limits, who is nearest first' } },
-    (request) => {
-      const { limit } = parseQuery(readQuerySchema, request.query);
+  return {
+    'limits.list': ({ query: { limit } }) => {
       const nowMs = Date.now();
       const items = listOrganisations(db).map((organisation) => ofOrganisation(context, organisation, nowMs));
       items.sort((a, b) => nearest(b) - nearest(a));
       return { items: items.slice(0, limit), position: context.snapshot.seq };
     },
-  );
-  app.get(
-    '/limits/visitors',
-    { config: { access: 'operator' }, schema: { summary: 'Use of the limits of all visitors together' } },
-    () => ofVisitors(context, Date.now()),
-  );
-  app.get<{ Params: { id: string } }>(
-    '/organisations/:id/limits',
-    { config: { access: readingRoles }, schema: { summary: "Use of an organisation's limits" } },
-    (request) => {
-      const { id } = request.params;
+    'limits.visitors': () => ofVisitors(context, Date.now()),
+    'organisation.limits': ({ params: { id }, request }) => {
       authorise(db, actorOf(request), readingRoles, () => id);
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
       return ofOrganisation(context, organisation, Date.now());
     },
-  );
+  };
 }

@@ -1,33 +1,31 @@
-/** Who the caller is, and which commands are open to them: computed from the registry that decides it. */
-import type { FastifyInstance } from 'fastify';
-import type { AdminResponse } from '../../schemas/admin.ts';
+/** Who the caller is, and which commands are open to them: computed from the table that decides it. */
+import { adminOperations } from '../../schemas/admin.ts';
+import { type OperationName, operationNames, questions, routeOf } from '../../schemas/admin-routes.ts';
+import type { Access } from '../../schemas/admin-row.ts';
 import type { Role } from '../../schemas/names.ts';
-import { actorName, managingRoles, membershipsOf, readingRoles } from '../commands/authorise.ts';
-import { commands } from '../commands/registry.ts';
+import { actorName, membershipsOf } from '../commands/authorise.ts';
 import { findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
 
-/** Commands of routes outside the registry. */
-const furtherCommands: readonly { readonly name: string; readonly roles: 'operator' | readonly Role[] }[] = [
-  { name: 'member.link', roles: managingRoles },
-  { name: 'member.invite', roles: managingRoles },
-  { name: 'gateway.forget', roles: 'operator' },
-  { name: 'commit.undo', roles: 'operator' },
-];
+/** The last one is what every operator has. */
+const noCommands: readonly OperationName[] = [...questions, 'console.link'];
+const commandNames = operationNames.filter(
+  (name) => routeOf(name).method !== 'GET' && !noCommands.includes(name),
+);
 
 function commandsOf(role: Role | 'operator'): string[] {
-  return [...commands, ...furtherCommands]
-    .filter(({ roles }) => role === 'operator' || (roles !== 'operator' && roles.includes(role)))
-    .map(({ name }) => name)
+  return commandNames
+    .filter((name) => {
+      const { access }: { readonly access: Access } = adminOperations[name];
+      return role === 'operator' || access.includes(role);
+    })
     .sort();
 }
 
-export function registerMeRoute(app: FastifyInstance, { snapshot }: AdminContext): void {
-  const config = { access: readingRoles };
-  app.get(
-    '/me',
-    { config, schema: { summary: 'Who calls, and which commands they may give' } },
-    (request): AdminResponse<'GET /me'> => {
+export function meHandlers({ snapshot }: AdminContext): OperationHandlers<'me.get'> {
+  return {
+    'me.get': ({ request }) => {
       const caller = actorOf(request);
       const { person } = caller;
       const actor = actorName(caller);
@@ -42,5 +40,5 @@ export function registerMeRoute(app: FastifyInstance, { snapshot }: AdminContext
       }));
       return { operator: false, person, actor, organisations, commands: [], position };
     },
-  );
+  };
 }

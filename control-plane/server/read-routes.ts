@@ -1,71 +1,53 @@
 /** Routes of all reads of the state, in the present and in the past. Members see what belongs to their organisation. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { NodeResource } from '../../schemas/admin.ts';
-import { authorise, readingRoles } from '../commands/authorise.ts';
+import { adminOperations, type StateReadName } from '../../schemas/admin.ts';
+import type { OperationRow } from '../../schemas/admin-row.ts';
+import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { stateReads } from '../history/reads.ts';
+import { type ReadParams, stateReads } from '../history/reads.ts';
 import { ListPage } from '../state/list-page.ts';
-import {
-  type AdminContext,
-  actorOf,
-  foldedUpTo,
-  pageQuerySchema,
-  parseQuery,
-  pastReaderOf,
-  readQuerySchema,
-} from './context.ts';
+import { type AdminContext, actorOf, foldedUpTo, parseQuery, pastReaderOf } from './context.ts';
+import { addRoute } from './operations.ts';
 
-type StateRead = (typeof stateReads)[number];
+const names = Object.keys(stateReads) as StateReadName[];
 
-export function registerReadRoutes(app: FastifyInstance, context: AdminContext): void {
-  for (const route of stateReads) {
-    app.route({
-      method: 'GET',
-      url: route.path,
-      config: { access: route.organisationOf ? readingRoles : 'operator', past: true },
-      schema: {
-        summary: route.summary,
-        querystring: route.isPaged ? pageQuerySchema : readQuerySchema,
-        ...(route.params && { params: route.params }),
-      },
-      validatorCompiler: () => (data: unknown) => ({ value: data }),
-      handler: (request, reply) => answer(context, route, request, reply),
-    });
-  }
+export function addReads(app: FastifyInstance, context: AdminContext): void {
+  for (const name of names) addRoute(app, name, (request, reply) => answer(context, name, request, reply));
 }
 
 async function answer(
   context: AdminContext,
-  route: StateRead,
+  name: StateReadName,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<object> {
-  const { at, min, ...asked } = parseQuery(route.isPaged ? pageQuerySchema : readQuerySchema, request.query);
-  const params = (route.params ? parseQuery(route.params, request.params) : {}) as Record<string, string>;
+  const row: OperationRow = adminOperations[name];
+  const { at, min, ...asked } = parseQuery(adminOperations[name].query, request.query);
+  const params = (row.params ? parseQuery(row.params, request.params) : {}) as ReadParams;
   await foldedUpTo(context, min);
-  const roles = route.organisationOf ? readingRoles : 'operator';
   // The present role counts: a former member cannot read past states either.
   const authorised = (owner: () => string | undefined): void =>
-    authorise(context.snapshot.db, actorOf(request), roles, owner);
+    authorise(context.snapshot.db, actorOf(request), row.access, owner);
   if (at === undefined) {
+    const { organisationOf, read } = stateReads[name];
     const { db, seq } = context.snapshot;
     const query = { ...asked, nowMs: Date.now() };
-    authorised(() => route.organisationOf?.(db, params, query));
-    const found = route.read(db, params, query, (node: NodeResource) => context.live.with(node));
-    if (found === undefined) throw notFound(route);
+    authorised(() => organisationOf?.(db, params, query));
+    const found = read(db, params, query, (node) => context.live.with(node));
+    if (found === undefined) throw notFound(row);
     if (found instanceof ListPage) return { ...found, position: seq };
     return Array.isArray(found) ? { items: found, position: seq } : found;
   }
   const reader = pastReaderOf(request, reply);
   const { seq, nowMs } = await context.past.moment(at, reader);
-  const read = await context.past.ask('read', [seq, route.path, params, { ...asked, nowMs }], reader);
+  const read = await context.past.ask('read', [seq, name, params, { ...asked, nowMs }], reader);
   authorised(() => read.organisation);
-  if (read.found === undefined) throw notFound(route);
+  if (read.found === undefined) throw notFound(row);
   reply.type('application/json; charset=utf-8').serializer((text: unknown) => String(text));
   return reply.send(read.isList ? `${read.found.slice(0, -1)},"position":${seq}}` : read.found);
 }
 
-function notFound({ summary }: StateRead): CommandError {
+function notFound({ summary }: OperationRow): CommandError {
   return new CommandError(
     'NotFound',
     `there is no ${summary.toLowerCase().replace(/^one /, '')} under this id`,

@@ -1,9 +1,9 @@
 /** Reads of the signers of the log. */
-import type { FastifyInstance } from 'fastify';
-import type { AdminResponse, ReplicaStatus } from '../../schemas/admin.ts';
+import type { ReplicaStatus } from '../../schemas/admin.ts';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
 import { signingView } from '../command-log/log-signing.ts';
-import { type AdminContext, parseQuery, pastReaderOf, readQuerySchema, stateFor } from './context.ts';
+import { type AdminContext, pastReaderOf, stateFor } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
 
 /** The part of the status document about signatures. */
 export function signingStatus(
@@ -16,12 +16,9 @@ export function signingStatus(
   };
 }
 
-export function registerSignerRoutes(app: FastifyInstance, context: AdminContext): void {
-  app.get(
-    '/signers',
-    { config: { access: 'operator', past: true }, schema: { summary: 'List the signers of the log' } },
-    async (request, reply): Promise<AdminResponse<'GET /signers'>> => {
-      const query = parseQuery(readQuerySchema, request.query);
+export function signerHandlers(context: AdminContext): OperationHandlers<'signer.list'> {
+  return {
+    'signer.list': async ({ query, request, reply }) => {
       const state = await stateFor(context, query, pastReaderOf(request, reply));
       const { replicas } = signingView(context);
       const items = state.head.signers.map((publicKey) => {
@@ -31,5 +28,5 @@ export function registerSignerRoutes(app: FastifyInstance, context: AdminContext
       });
       return { items, position: state.seq };
     },
-  );
+  };
 }

@@ -1,12 +1,13 @@
 /** Serves the present state as one SQLite file, for gateways that start and for backups. */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { peerOf } from '../../shared/runtime/connections.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { type SnapshotCaller, SnapshotCopies, type SnapshotCopy } from '../state/snapshot-copies.ts';
 import { isOperator } from './access.ts';
 import type { AdminContext } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
 
 /** A download without progress for longer is ended: others wait for it. */
 const idleMsMax = 30_000;
@@ -15,19 +16,13 @@ const progressEveryMs = 5000;
 const sendMsMin = 60_000;
 const sendBytesPerMsMin = 256;
 
-export function registerSnapshotRoute(app: FastifyInstance, context: AdminContext): void {
+export function snapshotHandlers(context: AdminContext): OperationHandlers<'snapshot.get'> {
   const copies = new SnapshotCopies({
     state: context.snapshot.path,
     folder: join(context.dataDir, 'snapshot-copies'),
   });
-  app.get(
-    '/snapshot',
-    {
-      config: { access: 'gateway' },
-      exposeHeadRoute: false,
-      schema: { summary: 'Download the state as a SQLite file' },
-    },
-    async (request, reply) => {
+  return {
+    'snapshot.get': async ({ request, reply }) => {
       const client = new AbortController();
       reply.raw.once('close', () => client.abort());
       const copy = await copies.acquire(callerOf(request, context), client.signal).catch((error: unknown) => {
@@ -40,7 +35,7 @@ export function registerSnapshotRoute(app: FastifyInstance, context: AdminContex
       boundSending(stream, copy.bytes);
       return reply.headers(headersOf(copy)).type('application/vnd.sqlite3').send(stream);
     },
-  );
+  };
 }
 
 function callerOf(request: FastifyRequest, context: AdminContext): SnapshotCaller {

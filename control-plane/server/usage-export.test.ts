@@ -6,7 +6,8 @@ import type { UsageRow } from '../../schemas/usage.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { openUsageStore, type RequestQuery } from '../../shared/usage/usage-store.ts';
 import type { AdminContext } from './context.ts';
-import { registerUsageRoutes } from './usage-routes.ts';
+import { addHandlers } from './operations.ts';
+import { usageHandlers } from './usage-routes.ts';
 
 const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
 const store = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
@@ -38,7 +39,7 @@ beforeAll(async () => {
     0,
     rows.map((value, offset) => ({ offset, value: Buffer.from(JSON.stringify([value])), signature: null })),
   );
-  registerUsageRoutes(app, { snapshot: memorySnapshot(), usage } as unknown as AdminContext);
+  addHandlers(app, usageHandlers({ snapshot: memorySnapshot(), usage } as unknown as AdminContext));
   await app.listen({ host: '127.0.0.1', port: 0 });
   url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}/usage/export`;
 });

@@ -1,40 +1,26 @@
 /** Routes of usage: totals of an organisation in a period, and every completed request as a line for billing. */
 import { Readable } from 'node:stream';
-import type { FastifyInstance } from 'fastify';
-import { z } from 'zod';
-import type { AdminResponse, UsageTotals } from '../../schemas/admin.ts';
+import type { FastifyRequest } from 'fastify';
+import type { AnswerOf, QueryOf, UsageTotals } from '../../schemas/admin.ts';
+import { readingRoles } from '../../schemas/admin-row.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
-import { daySchema, idSchema } from '../../schemas/names.ts';
 import type { UsageLine, UsageRow } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/usage/period.ts';
-import { authorise, readingRoles } from '../commands/authorise.ts';
+import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findTier } from '../state/catalog.ts';
 import { listPage } from '../state/list-page.ts';
 import { findAdjustment, findKey, findOrganisation, keyListing } from '../state/tenants.ts';
-import { type AdminContext, actorOf, pageQuerySchema, parseQuery } from './context.ts';
+import { type AdminContext, actorOf } from './context.ts';
 import { keyActivityOf } from './key-activity.ts';
 import { poolTokensOf } from './live-counters.ts';
+import type { OperationHandlers } from './operations.ts';
 
-const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
-/** With a limit: of the keys that `GET /keys` has on the same page. */
-const keysQuerySchema = pageQuerySchema.omit({ at: true, min: true });
-const exportQuerySchema = z
-  .object({
-    organisation: idSchema.optional(),
-    /** First day of completion, inclusive, and last, exclusive. */
-    from: daySchema.optional(),
-    to: daySchema.optional(),
-  })
-  .refine(({ from, to }) => from === undefined || to === undefined || from < to, {
-    path: ['from'],
-    error: 'it must be before `to`, which is exclusive',
-  });
 /** Of an answer, the newest. */
 const periodsListed = 24;
 const rowsPerRead = 500;
 
-function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>): UsageTotals {
+function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals {
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
@@ -66,7 +52,7 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
 }
 
 /** The sums of the present UTC day and month. */
-function usageOfVisitors(context: AdminContext, nowMs: number): AdminResponse<'GET /usage/visitors'> {
+function usageOfVisitors(context: AdminContext, nowMs: number): AnswerOf<'usage.visitors'> {
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const month = `${today.slice(0, 7)}-01`;
   const days = context.usage.periods(visitorsSubject);
@@ -85,10 +71,7 @@ function usageOfVisitors(context: AdminContext, nowMs: number): AdminResponse<'G
 }
 
 /** Reads the rows of one organisation by its periods, so that no other organisation's rows are read. */
-async function* lines(
-  context: AdminContext,
-  query: z.output<typeof exportQuerySchema>,
-): AsyncIterable<string> {
+async function* lines(context: AdminContext, query: QueryOf<'usage.export'>): AsyncIterable<string> {
   const { organisation } = query;
   if (organisation === undefined) yield* linesOf(context, query, {});
   else
@@ -111,7 +94,7 @@ function linesWithNames({ snapshot }: AdminContext, slice: readonly { readonly r
 /** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
 async function* linesOf(
   context: AdminContext,
-  query: z.output<typeof exportQuerySchema>,
+  query: QueryOf<'usage.export'>,
   part: { readonly organisation?: string; readonly period?: string },
 ): AsyncIterable<string> {
   for (let afterId = 0; ; ) {
@@ -127,22 +110,26 @@ async function* linesOf(
   }
 }
 
-export function registerUsageRoutes(app: FastifyInstance, context: AdminContext): void {
+type UsageName = 'usage.get' | 'usage.keys' | 'usage.visitors' | 'usage.export';
+
+export function usageHandlers(context: AdminContext): OperationHandlers<UsageName> {
   const { db } = context.snapshot;
-  const config = { access: readingRoles };
-  app.get('/usage', { config, schema: { summary: 'Usage of an organisation in a period' } }, (request) => {
-    const query = parseQuery(usageQuerySchema, request.query);
-    authorise(db, actorOf(request), readingRoles, () => query.organisation);
-    return usage(context, query);
-  });
-  app.get(
-    '/usage/keys',
-    { config, schema: { summary: 'When each key was last used, and its requests of 24 hours' } },
-    async (request): Promise<AdminResponse<'GET /usage/keys'>> => {
-      const query = parseQuery(keysQuerySchema, request.query);
+  /** Of all organisations only the operator. */
+  const mayRead = (request: FastifyRequest, organisation: string | undefined): void =>
+    authorise(
+      db,
+      actorOf(request),
+      organisation === undefined ? 'operator' : readingRoles,
+      () => organisation,
+    );
+  return {
+    'usage.get': ({ query, request }) => {
+      mayRead(request, query.organisation);
+      return usage(context, query);
+    },
+    'usage.keys': async ({ query, request }) => {
       const { organisation, limit } = query;
-      const roles = organisation === undefined ? 'operator' : readingRoles;
-      authorise(db, actorOf(request), roles, () => organisation);
+      mayRead(request, organisation);
       const nowMs = Date.now();
       const items = await keyActivityOf(context.usage).of(organisation, nowMs);
       const position = context.snapshot.seq;
@@ -150,27 +137,10 @@ export function registerUsageRoutes(app: FastifyInstance, context: AdminContext)
       const page = new Set(listPage(db, keyListing, { ...query, nowMs }).items.map(({ id }) => id));
       return { items: items.filter(({ key }) => page.has(key)), position };
     },
-  );
-  app.get(
-    '/usage/visitors',
-    {
-      config: { access: 'operator' },
-      schema: { summary: 'Usage of all visitors together, today and this month' },
-    },
-    () => usageOfVisitors(context, Date.now()),
-  );
-  app.get(
-    '/usage/export',
-    { config: { ...config, opens: 'export' }, schema: { summary: 'Completed requests, one a line' } },
-    (request, reply) => {
-      const query = parseQuery(exportQuerySchema, request.query);
-      authorise(
-        db,
-        actorOf(request),
-        query.organisation === undefined ? 'operator' : readingRoles,
-        () => query.organisation,
-      );
+    'usage.visitors': () => usageOfVisitors(context, Date.now()),
+    'usage.export': ({ query, request, reply }) => {
+      mayRead(request, query.organisation);
       return reply.type('application/x-ndjson').send(Readable.from(lines(context, query)));
     },
-  );
+  };
 }

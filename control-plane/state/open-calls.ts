@@ -2,6 +2,7 @@
  * Calls that are open at once on this replica: streams, waits, questions, downloads. One table bounds them for each session,
  * person and organisation, so that none of these keeps others out, and for all together, of which a part is left to operators.
  */
+import type { OpenCall } from '../../schemas/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
 
 interface Bounds {
@@ -42,8 +43,7 @@ export const openCallBounds = {
     what: 'reads',
     ...{ perSession: 64, perPerson: 100, perOrganisation: 400, total: 2000, forOperators: 200 },
   },
-} as const satisfies Record<string, Bounds>;
-export type OpenCall = keyof typeof openCallBounds;
+} as const satisfies Record<OpenCall, Bounds>;
 
 interface Caller {
   /** Absent: an operator. */

@@ -3,11 +3,13 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Fastify from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminResponses, adminStreams } from '../../schemas/admin.ts';
+import { adminOperations } from '../../schemas/admin.ts';
+import { type OperationName, operationNames, routeOf } from '../../schemas/admin-routes.ts';
+import type { OperationRow } from '../../schemas/admin-row.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { startControlPlaneAlone } from '../../test/support/control-plane.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
-import { declareResponses } from './responses.ts';
+import { refuseOthers } from './operations.ts';
 
 let fleet: TestFleet;
 beforeAll(async () => {
@@ -15,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-const answered = new Set<string>();
+const answered = new Set<OperationName | undefined>();
 
 interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
@@ -37,7 +39,7 @@ async function call(
   });
   const answer = (await response.json()) as Record<string, unknown>;
   expect([method, path, response.status, response.ok ? '' : answer]).toEqual([method, path, 200, '']);
-  answered.add(checkAnswer(method, path, response.status, answer) ?? '');
+  answered.add(checkAnswer(method, path, response.status, answer));
   return answer;
 }
 
@@ -45,7 +47,7 @@ interface Document {
   readonly paths: Record<string, Record<string, { responses: Record<string, { content: object }> }>>;
 }
 
-test('the API document holds the answer of every route, and every answer of the table has a route', async () => {
+test('the API document holds every operation of the table with its answer, and no other', async () => {
   const { paths } = (await call('GET', '/openapi.json')) as unknown as Document;
   const documented = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, { responses }]) => {
@@ -55,8 +57,10 @@ test('the API document holds the answer of every route, and every answer of the 
       return `${method.toUpperCase()} ${name}`;
     }),
   );
-  const declared = [...Object.keys(adminResponses), ...Object.keys(adminStreams)];
-  expect(new Set(documented.filter((name) => !name.startsWith('HEAD ')))).toEqual(new Set(declared));
+  const declared = operationNames.filter((name) => name !== 'event.tail').map(routeOf);
+  expect(documented.filter((name) => !name.startsWith('HEAD ')).sort()).toEqual(
+    declared.map(({ method, path }) => `${method} ${path}`).sort(),
+  );
 });
 
 test('clients must send known fields only, and accept unknown ones', async () => {
@@ -66,11 +70,21 @@ test('clients must send known fields only, and accept unknown ones', async () =>
   expect(JSON.stringify(responses)).not.toContain('"additionalProperties":false');
 });
 
-test('a server with a route that does not declare what it answers does not start', () => {
+test('a server with a route that is no operation of the table does not start', () => {
   const app = Fastify();
-  declareResponses(app, '/admin/v1');
-  app.get('/admin/v1/status', () => ({}));
-  expect(() => app.get('/admin/v1/undeclared', () => ({}))).toThrow(/GET \/admin\/v1\/undeclared does not/);
+  refuseOthers(app);
+  app.get('/admin/v1/status', { config: { operation: 'status.get' } }, () => ({}));
+  expect(() => app.get('/admin/v1/other', () => ({}))).toThrow(/GET \/admin\/v1\/other is no operation/);
+});
+
+test('no two operations have one route, and each path has the parameters of its schema', () => {
+  const routes = operationNames.map((name) => Object.values(routeOf(name)).join(' '));
+  expect(new Set(routes).size).toBe(operationNames.length);
+  for (const name of operationNames) {
+    const { params }: OperationRow = adminOperations[name];
+    const named = [...routeOf(name).path.matchAll(/:([a-z]+)/g)].map(([, part]) => part);
+    expect([name, ...Object.keys(params?.shape ?? {})]).toEqual([name, ...named]);
+  }
 });
 
 async function callTenants(): Promise<void> {
@@ -217,15 +231,23 @@ test('what each route answers is what it declares, field by field', async () => 
   await callFleet();
   await callRemovals();
   await callSigners();
-  expect(answered).toEqual(new Set(Object.keys(adminResponses)));
+  const streams = [
+    'event.tail',
+    'log.export',
+    'decision.export',
+    'usage.export',
+    'counters.get',
+    'snapshot.get',
+  ];
+  expect([...answered].sort()).toEqual(operationNames.filter((name) => !streams.includes(name)).sort());
 });
 
 test('each line of an exported log is what the route declares', async () => {
   const headers = { authorization: `Bearer ${operatorToken}` };
   const response = await fetch(`${fleet.controlPlane.admin}/admin/v1/log`, { headers });
-  expect(response.headers.get('content-type')).toBe(adminStreams['GET /log'].mediaType);
+  expect(response.headers.get('content-type')).toBe(adminOperations['log.export'].mediaType);
   const lines = (await response.text()).trimEnd().split('\n');
   expect(lines.length).toBeGreaterThan(1);
   for (const line of lines.map((text) => JSON.parse(text)))
-    expect(adminStreams['GET /log'].line.parse(line)).toEqual(line);
+    expect(adminOperations['log.export'].answer.parse(line)).toEqual(line);
 });

@@ -1,0 +1,89 @@
+/** What an operation of the admin API declares in addition to its name and its route, and the queries that operations have in common. */
+import { z } from 'zod';
+import type { Role } from './names.ts';
+import { idSchema, roleSchema } from './names.ts';
+
+/**
+ * `public`: everybody. `node`: a node with its token, which the route itself checks. `gateway`: gateways with their token,
+ * and the operator. `operator`: the operator, not acting as a person. Roles: also persons who have one of them in some
+ * organisation; the route itself checks the role in the organisation concerned.
+ */
+export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
+/** How large a body may be. */
+export type BodyKind = 'tiny' | 'small' | 'list' | 'fleet';
+/** What an open call counts as. */
+export type OpenCall = 'read' | 'question' | 'export' | 'stream' | 'tail' | 'wait';
+
+export interface OperationRow {
+  readonly summary: string;
+  /** Who may call it. */
+  readonly access: Access;
+  /** Of the path; absent: it has no parameters. */
+  readonly params?: z.ZodObject;
+  readonly query?: z.ZodType;
+  readonly body?: z.ZodType;
+  /** Absent: `small` where there is a body, otherwise `tiny`. */
+  readonly bodyKind?: BodyKind;
+  /** Of a stream: one line of it; undefined where it has no lines. */
+  readonly answer: z.ZodType | undefined;
+  /** Of an answer that is a stream. */
+  readonly mediaType?: string;
+  /** Whether `at` names a moment of the past; every other operation refuses it. */
+  readonly past?: true;
+  /** Absent: a GET is a `read`, or a `question` where it names a moment. */
+  readonly opens?: OpenCall;
+}
+export type OperationRows = Readonly<Record<string, OperationRow>>;
+
+/** Roles that can create and revoke keys (Authentication 5). */
+export const keyRoles: readonly Role[] = ['owner', 'admin', 'approver', 'member'];
+/** Roles that manage stacks and members of their organisation. */
+export const managingRoles: readonly Role[] = ['owner', 'admin'];
+/** Roles that read what belongs to their organisation: all. */
+export const readingRoles: readonly Role[] = roleSchema.options;
+
+/** A number in a query. */
+export const numberInQuery = z.coerce.number<number>();
+/** A position, a time, or a time ago. */
+export const momentInQuery = z.string().min(1).max(40);
+
+const flag = z.enum(['true', 'false']).optional();
+export const commandQuerySchema = z.object({
+  why: z.string().max(500).optional(),
+  force: flag,
+  dryRun: flag,
+});
+export const readQuerySchema = z.object({
+  /** The state after this commit, or at this time. */
+  at: momentInQuery.optional(),
+  /** Wait until this commit is folded, so that a client reads its own writes. */
+  min: numberInQuery.int().min(0).optional(),
+  limit: numberInQuery.int().min(1).optional(),
+  organisation: idSchema.optional(),
+});
+/** Of a list that is read page after page. */
+export const pageQuerySchema = readQuerySchema.extend({
+  /** What a row must contain. */
+  text: z.string().max(200).optional(),
+  state: z.string().min(1).max(20).optional(),
+  /** A field of the answer; `-field`: the other way round. */
+  sort: z.string().min(1).max(40).optional(),
+  /** `next` of the page before. */
+  after: z.string().min(1).max(2000).optional(),
+});
+
+type Parts = Omit<OperationRow, 'access' | 'summary'>;
+
+export function operation<const Row extends Parts>(access: Access, summary: string, row: Row) {
+  return { access, summary, ...row };
+}
+
+/** Of the state, in the present and in the past. */
+export function read<const Row extends Parts>(access: Access, summary: string, row: Row) {
+  return { access, summary, query: readQuerySchema, past: true as const, ...row };
+}
+
+/** The same of a list that takes `text`, `sort` and `after`. */
+export function pages<const Row extends Parts>(access: Access, summary: string, row: Row) {
+  return { access, summary, query: pageQuerySchema, past: true as const, ...row };
+}
