@@ -5,11 +5,14 @@
  * Failures are AdminErrors.
  */
 import { randomUUID } from 'node:crypto';
+import type { AnswerOf, InputOf } from '../schemas/admin.ts';
+import { type AdminMethod, adminPrefix, type OperationName, questions } from '../schemas/admin-routes.ts';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import { AdminError, toAdminError } from './admin-error.ts';
-import type { AnswerAt, Resource } from './answers.ts';
+import type { Resource } from './answers.ts';
 import { resourcesIn } from './answers.ts';
+import { requestOf } from './call-path.ts';
 
 export interface AdminSettings {
   /** Base address, without a slash at its end. */
@@ -37,12 +40,14 @@ export interface ClientOptions {
   readonly timeoutMs?: number;
 }
 
-export type Method = 'GET' | WriteMethod;
-type WriteMethod = 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+/** Operations that need no input. */
+type PlainName = {
+  [Name in OperationName]: object extends InputOf<Name> ? Name : never;
+}[OperationName];
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
 interface Call {
-  readonly method: Method;
+  readonly method: AdminMethod;
   readonly path: string;
   readonly query: Query;
   readonly body?: unknown;
@@ -69,21 +74,44 @@ export class AdminClient {
     this.#signal = options.signal ?? new AbortController().signal;
   }
 
-  /** Reads a resource or a list. */
-  get<Path extends string>(
-    path: Path,
-    query: Query = {},
+  /** Calls an operation. An input has the parameters of its path, and the fields of its query or body. */
+  run<Name extends PlainName>(name: Name, input?: InputOf<Name>, timeoutMs?: number): Promise<AnswerOf<Name>>;
+  run<Name extends OperationName>(
+    name: Name,
+    input: InputOf<Name>,
     timeoutMs?: number,
-  ): Promise<AnswerAt<'GET', Path>> {
-    return this.#answer({ method: 'GET', path, query: { ...query, at: this.#options.at }, timeoutMs });
+  ): Promise<AnswerOf<Name>>;
+  run<Name extends OperationName>(
+    name: Name,
+    input: object = {},
+    timeoutMs?: number,
+  ): Promise<AnswerOf<Name>> {
+    return this.#answer(this.#callOf(name, input, timeoutMs));
   }
 
-  /** Sends a command. */
-  async write<M extends WriteMethod, Path extends string>(
-    method: M,
-    path: Path,
-    body?: unknown,
-  ): Promise<AnswerAt<M, Path>> {
+  /** The same where what the input has is not known before it is run. */
+  send(name: OperationName, input: object): Promise<Resource> {
+    return this.#answer(this.#callOf(name, input));
+  }
+
+  /** A call that is sent as text; a write is a command. */
+  protected text(method: AdminMethod, path: string, body?: unknown): Promise<Resource> {
+    const { at } = this.#options;
+    return this.#answer(
+      method === 'GET' ? { method, path, query: { at } } : this.#command(method, path, body),
+    );
+  }
+
+  #callOf(name: OperationName, input: object, timeoutMs?: number): Call {
+    const { method, path, rest } = requestOf(name, input);
+    const { at } = this.#options;
+    if (method === 'GET') return { method, path, query: { ...(rest as Query), at }, timeoutMs };
+    if (questions.some((question) => question === name))
+      return { method, path, query: { at }, body: rest, headers: { 'idempotency-key': randomUUID() } };
+    return this.#command(method, path, Object.keys(rest).length === 0 ? undefined : rest);
+  }
+
+  #command(method: AdminMethod, path: string, body: unknown): Call {
     const { at, ifAt, why, force, dryRun } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
@@ -97,22 +125,20 @@ export class AdminClient {
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
     const query = { why, force: force ? 'true' : undefined, dryRun: dryRun ? 'true' : undefined };
-    return this.#answer({ method, path, query, body, headers, ...(!dryRun && { commandId: id }) });
-  }
-
-  /** A read that needs a body. */
-  query<Path extends string>(path: Path, body: unknown): Promise<AnswerAt<'POST', Path>> {
-    const headers = { 'idempotency-key': randomUUID() };
-    return this.#answer({ method: 'POST', path, query: { at: this.#options.at }, body, headers });
+    return { method, path, query, body, headers, ...(!dryRun && { commandId: id }) };
   }
 
   /** A response to stream: `idleMs` bounds the wait for each chunk. */
-  async open(path: string, query: Query = {}, idleMs = timeoutMsDefault): Promise<OpenAnswer> {
+  async open<Name extends OperationName>(
+    name: Name,
+    input: InputOf<Name>,
+    idleMs = timeoutMsDefault,
+  ): Promise<OpenAnswer> {
     const idle = new AbortController();
     const timer = setTimeout(() => idle.abort(), idleMs);
     try {
       const response = await this.#fetch(
-        { method: 'GET', path, query: { ...query, at: this.#options.at } },
+        this.#callOf(name, input),
         AbortSignal.any([this.#signal, idle.signal]),
       );
       if (!response.ok) throw await this.#refusal(response);
@@ -163,7 +189,7 @@ export class AdminClient {
 
   #fetch(call: Call, signal: AbortSignal): Promise<Response> {
     const { admin, token } = this.settings;
-    const url = new URL(`${admin}/admin/v1${call.path}`);
+    const url = new URL(`${admin}${adminPrefix}${call.path}`);
     for (const [name, value] of Object.entries(call.query)) {
       if (value !== undefined) url.searchParams.set(name, String(value));
     }

@@ -11,7 +11,7 @@ const settleMs = 10_000;
 
 const { admin, pid, target, bare, end } = await startOnOneCore();
 const billed = async (): Promise<number> => {
-  const { requests } = await admin.get('/usage', { organisation: 'birch' });
+  const { requests } = await admin.run('usage.get', { organisation: 'birch' });
   return requests;
 };
 

@@ -1,43 +1,48 @@
 /** All admin commands: those that call a control plane, and those that read its files. */
 import type { Command } from 'commander';
 import { registerBackups } from './commands/backups.ts';
-import { registerCapacity } from './commands/capacity.ts';
-import { registerCatalog } from './commands/catalog.ts';
+import { pool, stacks } from './commands/capacity.ts';
+import { models, tiers } from './commands/catalog.ts';
 import { registerConsole } from './commands/console.ts';
 import { registerDecisions } from './commands/decisions.ts';
 import { registerDoctor } from './commands/doctor.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExplain } from './commands/explain.ts';
 import { registerFleet } from './commands/fleet.ts';
-import { registerGateways } from './commands/gateways.ts';
-import { registerKeys } from './commands/keys.ts';
-import { registerLimits } from './commands/limits.ts';
-import { registerNodes } from './commands/nodes.ts';
+import { gateways } from './commands/gateways.ts';
+import { keys } from './commands/keys.ts';
+import { limits } from './commands/limits.ts';
+import { nodes, registerTokens } from './commands/nodes.ts';
+import { addNoun, type NounRow } from './commands/operation-verbs.ts';
 import { registerReplay } from './commands/replay.ts';
-import { registerSigners } from './commands/signers.ts';
+import { signers } from './commands/signers.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
 import { registerStatus } from './commands/status.ts';
-import { registerTenants } from './commands/tenants.ts';
-import { registerUsage } from './commands/usage.ts';
+import { members, organisations } from './commands/tenants.ts';
+import { usage } from './commands/usage.ts';
 import { type Io, processIo } from './terminal/io.ts';
 
-const families = [
+type Family = (program: Command, io: Io) => void;
+const all =
+  (...rows: readonly NounRow[]): Family =>
+  (program, io) => {
+    for (const row of rows) addNoun(program, io, row);
+  };
+
+/** In the order of help. */
+const families: readonly Family[] = [
   registerFleet,
-  registerTenants,
-  registerCatalog,
-  registerKeys,
-  registerCapacity,
-  registerNodes,
-  registerGateways,
+  all(organisations, members, tiers, models, keys, stacks, pool, nodes),
+  registerTokens,
+  all(gateways),
   registerStatus,
   registerDoctor,
   registerConsole,
   registerEvents,
-  registerSigners,
+  all(signers),
   registerSnapshots,
   registerBackups,
-  registerUsage,
-  registerLimits,
+  all(usage, limits),
   registerReplay,
   registerExplain,
   registerDecisions,

@@ -116,6 +116,13 @@ const lists: Case[] = [
   },
 ];
 
+const limitUse = (organisation: string | null, tier: string) => ({
+  ...{ organisation, tier, gateways: [], position: 7 },
+  requests: { used: 1, limit: null, secondsLeft: null },
+  concurrency: { inFlight: null, limit: null },
+  tokens: { used: 5, limit: 9, refillsAt: '2026-12-01T00:00:00.000Z' },
+});
+
 const things: Case[] = [
   {
     line: 'org get acme',
@@ -161,14 +168,14 @@ const things: Case[] = [
   {
     line: 'limits show --org acme',
     call: 'GET /organisations/acme/limits',
-    resource: { organisation: 'acme', tier: 'Pro', tokens: { used: 5, limit: 9 } },
+    resource: limitUse('acme', 'Pro'),
     name: 'acme',
     table: 'Pro',
   },
   {
     line: 'limits show --visitors',
     call: 'GET /limits/visitors',
-    resource: { organisation: 'visitors', tier: 'anonymous' },
+    resource: limitUse(null, 'anonymous'),
     name: 'visitors',
     table: 'anonymous',
   },
@@ -180,6 +187,7 @@ const things: Case[] = [
       totalTokens: 9,
       requests: 2,
       models: [{ model: 'm1', totalTokens: 9 }],
+      ...{ period: '2026-11-01', periods: ['2026-11-01'], allowance: null, countedTokens: null },
     },
     name: 'acme',
     table: 'm1',

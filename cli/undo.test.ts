@@ -68,10 +68,3 @@ test('the preview says that what was added to an organisation or a stack goes to
   answerWith({ commands: [{ method: 'DELETE', path: '/organisations/acme/members/uma' }] });
   expect((await undo()).err).not.toContain(added);
 });
-
-test('a control plane of an earlier release answers with one command, without a list', async () => {
-  answerWith({ ...commands[0] });
-  const run = await undo('--yes');
-  expect(run).toMatchObject({ code: 0, out: `commit 7 taken back:\n  ${lines[0]}\n` });
-  expect(sent()).toMatchObject([commands[0]]);
-});

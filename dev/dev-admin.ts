@@ -1,8 +1,10 @@
 /** The calls that `headgate dev` makes to its own control plane, on top of the typed admin client. */
-import { AdminClient, type Method } from '../admin-client/admin-client.ts';
+import { AdminClient } from '../admin-client/admin-client.ts';
 import type { AnswerAt } from '../admin-client/answers.ts';
-import type { AdminResponse, LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
+import type { AnswerOf, LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
+import type { AdminMethod } from '../schemas/admin-routes.ts';
 import type { Fleet } from '../schemas/fleet.ts';
+import type { ExpiryChoice } from '../schemas/names.ts';
 
 /** A key or a token, with the value that is returned once. */
 export interface DevSecret {
@@ -19,66 +21,63 @@ export class DevAdmin extends AdminClient {
     super({ admin, token }, { attemptsMax: 1, timeoutMs });
   }
 
-  /** One call of the admin API, typed by its method and path. */
-  call<M extends Method, Path extends string>(
+  /** One call as text, typed by its method and path: for tests, which send what no typed call would. */
+  call<M extends AdminMethod, Path extends string>(
     method: M,
     path: Path,
     body?: unknown,
   ): Promise<AnswerAt<M, Path>> {
-    const answer: Promise<unknown> = method === 'GET' ? this.get(path) : this.write(method, path, body);
+    const answer: Promise<unknown> = this.text(method, path, body);
     return answer as Promise<AnswerAt<M, Path>>;
   }
 
   exportFleet(): Promise<Fleet> {
-    return this.get('/fleet');
+    return this.run('fleet.get');
   }
 
-  apply(fleet: Fleet): Promise<AdminResponse<'POST /fleet/apply'>> {
-    return this.write('POST', '/fleet/apply', { fleet });
+  apply(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
+    return this.run('fleet.apply', { fleet });
   }
 
   async organisations(): Promise<readonly Organisation[]> {
-    return (await this.get('/organisations')).items;
+    return (await this.run('organisation.list')).items;
   }
 
   async stacks(): Promise<readonly Stack[]> {
-    return (await this.get('/stacks')).items;
+    return (await this.run('stack.list')).items;
   }
 
   async nodes(): Promise<readonly LiveNodeResource[]> {
-    return (await this.get('/nodes')).items;
+    return (await this.run('node.list')).items;
   }
 
   async activeNodeTokens(node: string): Promise<readonly string[]> {
-    return activeIds((await this.get(`/nodes/${node}/tokens`)).items);
+    return activeIds((await this.run('node-token.list', { id: node })).items);
   }
 
   async createNodeToken(node: string): Promise<DevSecret> {
-    return withValue(await this.write('POST', `/nodes/${node}/tokens`));
+    return withValue(await this.run('node-token.create', { id: node }));
   }
 
   async activeKeys(): Promise<readonly string[]> {
-    return activeIds((await this.get('/keys')).items);
+    return activeIds((await this.run('key.list')).items);
   }
 
-  async createKey(organisation: string, name: string, expires = 'never'): Promise<DevSecret> {
-    return withValue(await this.write('POST', '/keys', { organisation, name, expires }));
+  async createKey(organisation: string, name: string, expires: ExpiryChoice = 'never'): Promise<DevSecret> {
+    return withValue(await this.run('key.create', { organisation, name, expires }));
   }
 
-  consoleLink(): Promise<AdminResponse<'POST /console/links'>> {
-    return this.write('POST', '/console/links');
+  consoleLink(): Promise<AnswerOf<'console.link'>> {
+    return this.run('console.link');
   }
 
   async position(): Promise<number> {
-    return (await this.get('/status')).position;
+    return (await this.run('status.get')).position;
   }
 
   /** Resolves once every gateway has the position in force, or after the time-out. */
-  confirmed(
-    position: number,
-    timeoutSeconds: number,
-  ): Promise<AdminResponse<'GET /confirmations/:position'>> {
-    return this.get(`/confirmations/${position}`, { timeoutSeconds });
+  confirmed(position: number, timeoutSeconds: number): Promise<AnswerOf<'confirmations.get'>> {
+    return this.run('confirmations.get', { position, timeoutSeconds });
   }
 }
 

@@ -6,6 +6,7 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { usingOption } from '../cli/processes/options.ts';
 import type { LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
+import { adminPrefix } from '../schemas/admin-routes.ts';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
 import { settingOf } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
@@ -93,7 +94,7 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
   const lines = ['', 'Headgate is ready.', ''];
   for (const { name, api, metrics } of gateways)
     lines.push(`  ${name.padEnd(12)}${api}   (health and metrics ${metrics})`);
-  lines.push(`  ${'admin'.padEnd(12)}${facts.admin}/admin/v1   (data in ${facts.dataDir})`);
+  lines.push(`  ${'admin'.padEnd(12)}${facts.admin}${adminPrefix}   (data in ${facts.dataDir})`);
   lines.push(`  ${'console'.padEnd(12)}${facts.console}   (headgate console open signs in)`);
   if (first?.play !== undefined) lines.push(`  ${'playground'.padEnd(12)}${first.play}   (for visitors)`);
   for (const { id, organisation: owner, url } of stacks)

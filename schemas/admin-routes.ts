@@ -104,13 +104,46 @@ type AdminRoutes = typeof adminRoutes;
 export type OperationName = keyof AdminRoutes;
 export type AdminMethod = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
+export type MethodOf<Name extends OperationName> =
+  AdminRoutes[Name] extends `${infer Method extends AdminMethod} ${string}` ? Method : never;
+
+type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infer Rest}`
+  ? Name | NamesIn<Rest>
+  : Path extends `${string}:${infer Name}`
+    ? Name
+    : never;
+/** The names of the parameters in the path of an operation. */
+export type PathNames<Name extends OperationName> = NamesIn<AdminRoutes[Name]>;
+
 export const operationNames = Object.keys(adminRoutes) as readonly OperationName[];
 
 /** Reads that need a body. */
 export const questions = ['fleet.diff', 'decision.explain'] as const satisfies OperationName[];
 
 /** The method of an operation, and its path with `:name` for parameters. */
-export function routeOf(name: OperationName): { readonly method: AdminMethod; readonly path: string } {
+export function routeOf<Name extends OperationName>(
+  name: Name,
+): { readonly method: MethodOf<Name>; readonly path: string } {
   const [method, path = ''] = adminRoutes[name].split(' ');
-  return { method: method as AdminMethod, path };
+  return { method: method as MethodOf<Name>, path };
+}
+
+/** The path of an operation with its parameters, and what of the input the path does not name. */
+export function partsOf(
+  name: OperationName,
+  input: object,
+): {
+  readonly path: string;
+  readonly params: Readonly<Record<string, string>>;
+  readonly rest: Readonly<Record<string, unknown>>;
+} {
+  const params: Record<string, string> = {};
+  const rest: Record<string, unknown> = { ...input };
+  const path = routeOf(name).path.replace(/:(\w+)/g, (_all, param: string) => {
+    const part = String(rest[param] ?? '');
+    delete rest[param];
+    params[param] = part;
+    return encodeURIComponent(part);
+  });
+  return { path, params, rest };
 }

@@ -27,7 +27,7 @@ import type {
   stackSchema,
   tierSchema,
 } from './admin-resources.ts';
-import type { AdminMethod, adminRoutes, OperationName } from './admin-routes.ts';
+import type { AdminMethod, adminRoutes, MethodOf, OperationName, PathNames } from './admin-routes.ts';
 import type { OperationRow } from './admin-row.ts';
 import { signInRows } from './admin-sign-in.ts';
 
@@ -49,6 +49,7 @@ export type StateReadName = keyof typeof readRows;
 type Of<Name extends OperationName, Part extends string> =
   Rows[Name] extends Record<Part, infer Schema extends z.ZodType> ? Schema : undefined;
 type Read<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined;
+type Given<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 
 /** The parts of a call as the server has parsed them; undefined: it has no such part. */
 export type ParamsOf<Name extends OperationName> = Read<Of<Name, 'params'>>;
@@ -56,6 +57,14 @@ export type QueryOf<Name extends OperationName> = Read<Of<Name, 'query'>>;
 export type BodyOf<Name extends OperationName> = Read<Of<Name, 'body'>>;
 /** Of a stream: one line. Where a command is repeated and its resource was removed since, only ids are in it. */
 export type AnswerOf<Name extends OperationName> = Read<Of<Name, 'answer'>>;
+
+/**
+ * What a client gives: the parameters of the path and the fields of the body or, where there is none, of the query. Options
+ * that all commands have (`why`, `force`) are those of the client.
+ */
+export type InputOf<Name extends OperationName> = {
+  readonly [Param in PathNames<Name>]: string | number;
+} & Readonly<MethodOf<Name> extends 'GET' ? Given<Of<Name, 'query'>> : Given<Of<Name, 'body'>>>;
 
 /** The answers by method and path. */
 type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: AnswerOf<Name> };

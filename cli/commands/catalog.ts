@@ -2,30 +2,21 @@
  * `headgate tier` and `headgate model`: the catalog of models, and the limits of each plan. `set` changes the given
  * options and keeps the rest. The limits of visitors are the tier `anonymous`.
  */
-import type { Command } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
-import type { Resource } from '../../admin-client/answers.ts';
+import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
 import { affinitySchema } from '../../schemas/names.ts';
-import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
-import type { Io } from '../terminal/io.ts';
-import { count, countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
+import { countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';
-import { route } from '../terminal/route.ts';
+import type { Session } from '../terminal/session.ts';
 import { someText } from '../terminal/text.ts';
-import { noun } from '../terminal/verbs.ts';
-import {
-  type ListOptions,
-  type PageOptions,
-  pageQuery,
-  printWriteResult,
-  showList,
-  showResource,
-  withPages,
-} from './answers.ts';
+import type { Noun } from '../terminal/verbs.ts';
+import { printWriteResult } from './answers.ts';
+import { limitField, list, type NounRow, pages, show, write } from './operation-verbs.ts';
 
-const tierView: View = {
+const anonymous = 'anonymous';
+const tierView: View<Partial<Tier> & Omit<Tier, 'id' | 'rank'>> = {
   columns: [
     column('ID', 'id'),
     column('RANK', 'rank'),
@@ -35,74 +26,90 @@ const tierView: View = {
     column('TOKENS/MONTH', 'monthlyTokens'),
     { heading: 'MODELS', cell: ({ models }) => someText(models), isLong: true },
   ],
-  name: (resource) => resource['id'] ?? anonymous,
+  name: ({ id = anonymous }) => id,
 };
-const modelView: View = {
+const modelView: View<Model> = {
   columns: [
     column('ID', 'id'),
     column('FAMILY', 'family'),
     column('WEIGHT', 'weight'),
     ageColumn('ADDED', 'added'),
   ],
-  name: (resource) => resource['id'],
+  name: ({ id }) => id,
 };
 
-const anonymous = 'anonymous';
-const tierPath = (id: string): string => (id === anonymous ? '/anonymous' : route`/tiers/${id}`);
-
+type Limit = number | 'none';
 interface TierOptions {
-  readonly rank?: number | 'none';
-  readonly requestsPerMinute?: number | 'none';
-  readonly concurrency?: number | 'none';
-  readonly contextTokens?: number | 'none';
-  readonly monthlyTokens?: number | 'none';
-  readonly freeTurns?: number | 'none';
-  readonly networkFactor?: number | 'none';
-  readonly totalRequestsPerMinute?: number | 'none';
-  readonly totalConcurrency?: number | 'none';
-  readonly totalTokensPerDay?: number | 'none';
-  readonly models?: '*' | readonly string[];
+  readonly rank?: Limit;
+  readonly requestsPerMinute?: Limit;
+  readonly concurrency?: Limit;
+  readonly contextTokens?: Limit;
+  readonly monthlyTokens?: Limit;
+  readonly freeTurns?: Limit;
+  readonly networkFactor?: Limit;
+  readonly totalRequestsPerMinute?: Limit;
+  readonly totalConcurrency?: Limit;
+  readonly totalTokensPerDay?: Limit;
+  readonly models?: '*' | string[];
 }
-const tierMembers = ['requestsPerMinute', 'concurrency', 'contextTokens', 'models'] as const;
-const tierOnlyMembers = ['rank', 'monthlyTokens'] as const;
-const visitorOnlyMembers = ['freeTurns', 'networkFactor'] as const;
-/** Limits of all visitors together, by their options. */
-const totalMembers = {
-  totalRequestsPerMinute: 'requestsPerMinute',
-  totalConcurrency: 'concurrency',
-  totalTokensPerDay: 'tokensPerDay',
-} as const;
-
 interface ModelOptions {
   readonly family?: string;
-  readonly affinity?: string;
+  readonly affinity?: Model['affinity'];
   readonly weight?: number;
   readonly added?: string;
 }
 
-export function registerCatalog(program: Command, io: Io): void {
-  registerTiers(program, io);
-  registerModels(program, io);
-}
+export const tiers: NounRow = {
+  noun: ['tier', 'plans: limits and included models', 'deployed', 'headgate tier list'],
+  verbs: [
+    list('tier.list', {
+      verb: ['list', 'list tiers, lowest first', 'headgate tier list'],
+      options: { limit: limitField },
+      view: tierView,
+    }),
+    (tier) =>
+      tier
+        .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
+        .action(async (session, _options, id) =>
+          session.out.resource(await tierNamed(await session.api(), id), tierView),
+        ),
+    setTier,
+    write('tier.delete', {
+      verb: ['delete <id>', 'delete a tier', 'headgate tier delete Starter --yes'],
+      confirm: ({ id }) => `delete the tier ${id}`,
+      done: 'deleted',
+    }),
+  ],
+};
 
-function registerTiers(program: Command, io: Io): void {
-  const tier = noun(
-    program,
-    io,
-    'tier',
-    'plans: limits and included models',
-    'deployed',
-    'headgate tier list',
-  );
-  tier
-    .verb('list', 'list tiers, lowest first', 'headgate tier list')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions>((session, { limit: most }) =>
-      showList(session, '/tiers', tierView, { limit: most }),
-    );
-  tier
-    .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
-    .action((session, _options, id) => showResource(session, tierPath(id), tierView));
+export const models: NounRow = {
+  noun: ['model', 'the catalog of models', 'deployed', 'headgate model list'],
+  verbs: [
+    pages('model.list', {
+      verb: ['list', 'list the catalog', 'headgate model list'],
+      view: modelView,
+    }),
+    show('model.get', {
+      verb: ['get <id>', 'show one model', 'headgate model get echo-small'],
+      view: modelView,
+    }),
+    (model) =>
+      model
+        .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
+        .option('--family <text>', 'model family')
+        .option('--weight <n>', 'number of requests that one request counts as', countIn(1, 1000))
+        .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinitySchema.options)
+        .option('--added <time>', 'time it was added, RFC 3339; now by default', time)
+        .action(modelSet),
+    write('model.delete', {
+      verb: ['delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes'],
+      confirm: ({ id }) => `delete the model ${id}`,
+      done: 'deleted',
+    }),
+  ],
+};
+
+function setTier(tier: Noun): void {
   tier
     .verb(
       'set <id>',
@@ -127,77 +134,72 @@ function registerTiers(program: Command, io: Io): void {
     .option('--models <ids>', 'included models, separated by commas, or *', selection)
     .action<TierOptions>(async (session, options, id) => {
       const api = await session.api();
-      const path = tierPath(id);
-      const members = [...tierMembers, ...(id === anonymous ? visitorOnlyMembers : tierOnlyMembers)];
-      const before = await present(api, path);
-      const body = merged(before, members, options as unknown as Resource);
-      if (id === anonymous) setTotal(body, before, options as unknown as Resource);
-      if (body['models'] === undefined)
+      const before = await present(tierNamed(api, id));
+      const ofAll = {
+        requestsPerMinute: kept(options.requestsPerMinute, before?.requestsPerMinute),
+        concurrency: kept(options.concurrency, before?.concurrency),
+        contextTokens: kept(options.contextTokens, before?.contextTokens),
+        models: options.models ?? before?.models,
+      };
+      if (ofAll.models === undefined)
         throw usageError('a new tier needs --models', 'headgate tier set --help');
-      await printWriteResult(session, await api.write('PUT', path, body), 'tier', id, 'set');
-    });
-  tier
-    .verb('delete <id>', 'delete a tier', 'headgate tier delete Starter --yes')
-    .action(async (session, _options, id) => {
-      await confirmDestructive(session, id, `delete the tier ${id}`);
-      const resource = await (await session.api()).write('DELETE', route`/tiers/${id}`);
-      await printWriteResult(session, resource, 'tier', id, 'deleted');
+      const answer =
+        id === anonymous
+          ? await api.send('anonymous.set', { ...ofAll, ...visitorLimits(options, before) })
+          : await api.send('tier.set', { id, ...ofAll, ...planLimits(options, before) });
+      await printWriteResult(session, answer, 'tier', id, 'set');
     });
 }
 
-function registerModels(program: Command, io: Io): void {
-  const model = noun(program, io, 'model', 'the catalog of models', 'deployed', 'headgate model list');
-  withPages(model.verb('list', 'list the catalog', 'headgate model list')).action<PageOptions>(
-    (session, page) => showList(session, '/models', modelView, pageQuery(page)),
-  );
-  model
-    .verb('get <id>', 'show one model', 'headgate model get echo-small')
-    .action((session, _options, id) => showResource(session, route`/models/${id}`, modelView));
-  model
-    .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
-    .option('--family <text>', 'model family')
-    .option('--weight <n>', 'number of requests that one request counts as', countIn(1, 1000))
-    .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinitySchema.options)
-    .option('--added <time>', 'time it was added, RFC 3339; now by default', time)
-    .action<ModelOptions>(async (session, options, id) => {
-      const api = await session.api();
-      const path = route`/models/${id}`;
-      const members = ['family', 'weight', 'affinity', 'added'];
-      const body = merged(await present(api, path), members, options as unknown as Resource);
-      if (body['family'] === undefined)
-        throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);
-      await printWriteResult(session, await api.write('PUT', path, body), 'model', id, 'set');
-    });
-  model
-    .verb('delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes')
-    .action(async (session, _options, id) => {
-      await confirmDestructive(session, id, `delete the model ${id}`);
-      const resource = await (await session.api()).write('DELETE', route`/models/${id}`);
-      await printWriteResult(session, resource, 'model', id, 'deleted');
-    });
+function planLimits({ rank, monthlyTokens }: TierOptions, before: Partial<Tier> = {}): object {
+  return { rank: kept(rank, before.rank), monthlyTokens: kept(monthlyTokens, before.monthlyTokens) };
 }
 
-/** The current resource, or an empty object if it does not exist. */
-async function present(api: AdminClient, path: string): Promise<Resource> {
+function visitorLimits(options: TierOptions, before: Partial<Anonymous> = {}): object {
+  const { freeTurns, networkFactor, total: all } = before;
+  const total = {
+    requestsPerMinute: kept(options.totalRequestsPerMinute, all?.requestsPerMinute),
+    concurrency: kept(options.totalConcurrency, all?.concurrency),
+    tokensPerDay: kept(options.totalTokensPerDay, all?.tokensPerDay),
+  };
+  return {
+    freeTurns: kept(options.freeTurns, freeTurns),
+    networkFactor: kept(options.networkFactor, networkFactor),
+    ...(Object.values(total).some((one) => one !== undefined) && { total }),
+  };
+}
+
+async function modelSet(session: Session, options: ModelOptions, id: string): Promise<void> {
+  const api = await session.api();
+  const before = await present(api.run('model.get', { id }));
+  const family = options.family ?? before?.family;
+  if (family === undefined)
+    throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);
+  const answer = await api.run('model.set', {
+    id,
+    family,
+    weight: options.weight ?? before?.weight,
+    affinity: options.affinity ?? before?.affinity,
+    added: options.added ?? before?.added,
+  });
+  await printWriteResult(session, answer, 'model', id, 'set');
+}
+
+function tierNamed(api: AdminClient, id: string): Promise<Partial<Tier & Anonymous> & Pick<Tier, 'models'>> {
+  return id === anonymous ? api.run('anonymous.get') : api.run('tier.get', { id });
+}
+
+/** The current resource, or undefined if it does not exist. */
+async function present<Found>(found: Promise<Found>): Promise<Found | undefined> {
   try {
-    return await api.get(path);
+    return await found;
   } catch (error) {
-    if (error instanceof AdminError && error.status === 404) return {};
+    if (error instanceof AdminError && error.status === 404) return undefined;
     throw error;
   }
 }
 
-function setTotal(body: Resource, before: Resource, options: Resource): void {
-  const given = Object.entries(totalMembers).map(([option, member]) => [member, options[option]]);
-  const present = (before['total'] ?? {}) as Resource;
-  const total = merged(present, Object.values(totalMembers), Object.fromEntries(given));
-  if (Object.keys(total).length > 0) Object.assign(body, { total });
-}
-
-/** The current members, overridden by the given options; `none` removes a member. */
-function merged(before: Resource, members: readonly string[], options: Resource): Resource {
-  const body = members.map((member) => [member, options[member] ?? before[member]] as const);
-  return Object.fromEntries(
-    body.filter(([, value]) => value !== 'none' && value !== undefined && value !== null),
-  );
+/** The given limit or else the present one; `none` removes it. */
+function kept(given: Limit | undefined, before: number | undefined): number | undefined {
+  return given === 'none' ? undefined : (given ?? before);
 }

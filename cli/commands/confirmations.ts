@@ -9,7 +9,6 @@ import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
-import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
@@ -103,9 +102,9 @@ async function pause({ signal }: Session, seconds: number): Promise<void> {
 }
 
 async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<WaitState> {
-  const path = route`/confirmations/${String(position)}`;
   const seconds = Math.round(timeoutSeconds * 1000) / 1000;
-  const answer = await api.get(path, { timeoutSeconds: seconds }, Math.ceil(seconds * 1000) + 10_000);
+  const waited = { position, timeoutSeconds: seconds };
+  const answer = await api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
   const gateways = resourcesIn(answer, 'gateways');
   return {
     complete: answer['complete'] === true,

@@ -14,7 +14,7 @@ export function registerConsole(program: Command, io: Io): void {
       'headgate console open -o json',
     )
     .action(async (session) => {
-      const link = await (await session.api()).write('POST', '/console/links');
+      const link = await (await session.api()).run('console.link');
       await showLink(session, link, (until) => `valid once, until ${until}`);
     });
 }

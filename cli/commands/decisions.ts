@@ -28,7 +28,7 @@ export function registerDecisions(program: Command, io: Io): void {
 
 async function exportDecisions(session: Session, { since, gateway }: Options): Promise<void> {
   const api = await session.api();
-  const { pieces } = await api.open('/decisions', { since: since ?? sinceMs('1h'), gateway }, idleMs);
+  const { pieces } = await api.open('decision.export', { since: since ?? sinceMs('1h'), gateway }, idleMs);
   let rest = '';
   const decoder = new TextDecoder();
   for await (const piece of pieces) {

@@ -1,6 +1,6 @@
 /** `headgate doctor`: what is wrong, with a code, the object and the next step. Quiet when all is well. */
 import { type Command, InvalidArgumentError } from 'commander';
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
@@ -86,8 +86,8 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   const probe = groups.includes('gateways') ? await probeStacks(session, options) : undefined;
   const probed = diagnose({ probe }, ['gateways']).checks;
   const others = options.pre ? [] : groups.filter((group) => group !== 'machine');
-  let answer: AdminResponse<'GET /doctor'> | undefined;
-  if (others.length > 0) answer = await (await session.api()).get('/doctor', { only: others.join(',') });
+  let answer: AnswerOf<'doctor.get'> | undefined;
+  if (others.length > 0) answer = await (await session.api()).run('doctor.get', { only: others.join(',') });
   const { checks, ok, warn, fail } = summarise([
     ...local,
     ...((answer?.checks ?? []) as CheckResult[]),

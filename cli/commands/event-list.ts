@@ -56,7 +56,7 @@ export async function allEvents(
   let query = firstPage(options);
   for (;;) {
     const left = limit - items.length;
-    const answer = await api.get('/events', { ...query, ...(left < pageMax && { limit: left }) }, 120_000);
+    const answer = await api.run('event.list', { ...query, ...(left < pageMax && { limit: left }) }, 120_000);
     items.push(...resourcesIn(answer, 'items'));
     const next = nextPage(query, answer);
     if (next === undefined || items.length >= limit) return { ...answer, items: items.slice(0, limit) };

@@ -69,7 +69,7 @@ export function registerEvents(program: Command, io: Io): void {
 }
 
 async function showCommit(session: Session, _options: unknown, text: string): Promise<void> {
-  const answer = await (await session.api()).get(`/events/${position(text)}`);
+  const answer = await (await session.api()).run('commit.get', { position: position(text) });
   const { at, by, why, command } = answer;
   const lines = [
     `${cellText(answer['position'])}  ${cellText(at)}  by ${cellText(by)}${why === undefined ? '' : ` (${cellText(why)})`}`,
@@ -84,7 +84,7 @@ async function exportLog(
   session: Session,
   { from, out }: { readonly from?: number; readonly out?: string },
 ): Promise<void> {
-  const { pieces } = await (await session.api()).open('/log', { from }, 120_000);
+  const { pieces } = await (await session.api()).open('log.export', { from }, 120_000);
   if (out === undefined) {
     for await (const piece of pieces) await writePiece(session.io.stdout, piece);
     return;

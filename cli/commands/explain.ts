@@ -50,7 +50,7 @@ async function run(session: Session, options: Options): Promise<void> {
   if (options.list) return list(session, options);
   const body = await question(session, options);
   const api = await session.api();
-  const explanation = explanationSchema.parse(await api.query('/explain', body));
+  const explanation = explanationSchema.parse(await api.send('decision.explain', body));
   await session.out.lines(
     explanationLines({ explanation, request: options.request, columns: session.out.columns }),
     explanation,
@@ -77,7 +77,7 @@ async function list(session: Session, { org }: Options): Promise<void> {
   const api = await session.api();
   const items: Resource[] = [];
   for (let after: string | undefined; ; ) {
-    const page = await api.get('/explain/matrix', { organisation: org, after });
+    const page = await api.run('decision.matrix', { organisation: org, after });
     items.push(...(page['items'] as Resource[]));
     if (typeof page['next'] !== 'string') return session.out.list({ ...page, items }, matrixView);
     after = page['next'];

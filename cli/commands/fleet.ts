@@ -58,7 +58,7 @@ export function registerFleet(program: Command, io: Io): void {
   verb(program, io, 'export', 'write the current fleet as a fleet file', [
     'headgate export > fleet.yaml',
   ]).action(async (session) => {
-    const fleet = await (await session.api()).get('/fleet');
+    const fleet = await (await session.api()).run('fleet.get');
     const { format } = session.defaultFormat('yaml');
     await session.defaultFormat(format === 'table' || format === 'name' ? 'yaml' : format).document(fleet);
   });
@@ -118,13 +118,11 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
   const body = { fleet, ...(prune && { prune }) };
   // Only --prune removes resources.
   if (prune && !session.globals.yes && !session.globals.dryRun) {
-    const removed = changesOf(await api.query('/fleet/diff', body)).filter(
-      ({ action }) => action === 'remove',
-    );
+    const removed = changesOf(await api.run('fleet.diff', body)).filter(({ action }) => action === 'remove');
     for (const { kind, id } of removed) session.note(`- ${kind} ${id}`);
     if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} resources`);
   }
-  const answer = await api.write('POST', '/fleet/apply', body);
+  const answer = await api.run('fleet.apply', body);
   noteWarnings(session, answer);
   const changes = changesOf(answer);
   if (changes.length === 0) return session.out.lines(['unchanged'], answer, 'unchanged');
@@ -146,7 +144,7 @@ async function diff(session: Session, { file, prune }: FleetFileOptions): Promis
   let answer: Resource;
   try {
     const fleet = await readFleet(session, file);
-    answer = await (await session.api()).query('/fleet/diff', { fleet, ...(prune && { prune }) });
+    answer = await (await session.api()).run('fleet.diff', { fleet, ...(prune && { prune }) });
   } catch (error) {
     throw withoutExitOne(error);
   }

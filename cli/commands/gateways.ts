@@ -1,41 +1,37 @@
 /** `headgate gateway`: the position of every gateway, and whether their states agree. */
 import { join, resolve } from 'node:path';
-import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
-import { confirmDestructive } from '../terminal/confirm.ts';
+import type { GatewayStatus } from '../../schemas/admin.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
-import type { Io } from '../terminal/io.ts';
 import { column, longColumn, type Severity, type View } from '../terminal/render.ts';
-import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
-import { noun } from '../terminal/verbs.ts';
-import { showList, showResource } from './answers.ts';
+import { list, type NounRow, run, show } from './operation-verbs.ts';
 
-const severities: Readonly<Record<string, Severity>> = {
+const severities: Readonly<Record<GatewayStatus['state'], Severity>> = {
   SYNCED: 'good',
   LAGGING: 'warn',
   STALE: 'bad',
   DIVERGED: 'bad',
 };
-const seconds = (member: string) => (resource: Resource) =>
-  typeof resource[member] === 'number' ? `${resource[member].toFixed(1)}s` : undefined;
+const secondsText = (seconds: number | null | undefined) =>
+  typeof seconds === 'number' ? `${seconds.toFixed(1)}s` : undefined;
 
-const gatewayView: View = {
+const gatewayView: View<GatewayStatus> = {
   columns: [
     column('NAME', 'name'),
-    { ...column('STATE', 'state'), severity: (resource) => severities[String(resource['state'])] },
+    { ...column('STATE', 'state'), severity: ({ state }) => severities[state] },
     column('APPLIED', 'applied'),
     column('LAG-EV', 'lagEvents'),
-    { heading: 'FRESH', cell: seconds('freshSeconds') },
+    { heading: 'FRESH', cell: ({ freshSeconds }) => secondsText(freshSeconds) },
     column('DIGEST', 'digest'),
-    { heading: 'SEEN', cell: seconds('seenSeconds') },
+    { heading: 'SEEN', cell: ({ seenSeconds }) => secondsText(seenSeconds) },
     column('WHEN-STALE', 'stalePolicy'),
     longColumn('HALTED', 'halted'),
     longColumn('CONFLICT', 'conflict'),
-    { heading: 'FORGOTTEN', cell: ({ forgotten }) => (forgotten === true ? 'yes' : undefined) },
+    { heading: 'FORGOTTEN', cell: ({ forgotten }) => (forgotten ? 'yes' : undefined) },
   ],
-  name: (resource) => resource['name'],
+  name: ({ name }) => name,
 };
 const verificationView: View = {
   columns: [
@@ -53,43 +49,46 @@ const verificationView: View = {
   name: (resource) => resource['name'],
 };
 
-export function registerGateways(program: Command, io: Io): void {
-  const gateway = noun(program, io, 'gateway', 'gateways', 'healthy', 'headgate gateway list');
-  gateway
-    .verb('list', 'list gateways with their position and freshness', 'headgate gateway list')
-    .action((session) => showList(session, '/gateways', gatewayView));
-  gateway
-    .verb('get <name>', 'show one gateway', 'headgate gateway get gw-1')
-    .action((session, _options, name) => showResource(session, route`/gateways/${name}`, gatewayView));
-  gateway
-    .verb(
-      'forget <name>',
-      'remove a gateway that no longer exists; one that still runs stays in the list, and revocations wait for it',
-      'headgate gateway forget gw-1 --yes',
-    )
-    .action(forgetGateway);
-  gateway
-    .verb(
-      'verify [name]',
-      "verify a gateway's state file on this machine against its digests",
-      'headgate gateway verify',
-      'headgate gateway verify gw-1 --data /var/lib/headgate/gw-1',
-    )
-    .option('--data <folder>', "the gateway's data folder; by default those of the context file")
-    .action<{ readonly data?: string }>(verifyGateways);
-}
-
-async function forgetGateway(session: Session, _options: unknown, name: string): Promise<void> {
-  await confirmDestructive(session, name, `forget the gateway ${name}`);
-  const api = await session.api();
-  const resource = await api.write('DELETE', route`/gateways/${name}`);
-  const done = session.globals.dryRun ? 'would be forgotten' : 'forgotten';
-  await session.out.lines([`gateway ${name} ${done}`], resource, name);
-  if (Number(resource['reporting'] ?? 0) > 0)
-    session.note(
-      `${name} reported in the last ten seconds: if it still runs it stays in the list and revocations wait for it, so stop it first`,
-    );
-}
+export const gateways: NounRow = {
+  noun: ['gateway', 'gateways', 'healthy', 'headgate gateway list'],
+  verbs: [
+    list('gateway.list', {
+      verb: ['list', 'list gateways with their position and freshness', 'headgate gateway list'],
+      view: gatewayView,
+    }),
+    show('gateway.get', {
+      verb: ['get <name>', 'show one gateway', 'headgate gateway get gw-1'],
+      view: gatewayView,
+    }),
+    run('gateway.forget', {
+      verb: [
+        'forget <name>',
+        'remove a gateway that no longer exists; one that still runs stays in the list, and revocations wait for it',
+        'headgate gateway forget gw-1 --yes',
+      ],
+      confirm: ({ name }) => `forget the gateway ${name}`,
+      print: async (session, answer) => {
+        const { name, reporting = 0 } = answer;
+        const done = session.globals.dryRun ? 'would be forgotten' : 'forgotten';
+        await session.out.lines([`gateway ${name} ${done}`], answer, name);
+        if (reporting > 0)
+          session.note(
+            `${name} reported in the last ten seconds: if it still runs it stays in the list and revocations wait for it, so stop it first`,
+          );
+      },
+    }),
+    (gateway) =>
+      gateway
+        .verb(
+          'verify [name]',
+          "verify a gateway's state file on this machine against its digests",
+          'headgate gateway verify',
+          'headgate gateway verify gw-1 --data /var/lib/headgate/gw-1',
+        )
+        .option('--data <folder>', "the gateway's data folder; by default those of the context file")
+        .action<{ readonly data?: string }>(verifyGateways),
+  ],
+};
 
 async function verifyGateways(
   session: Session,

@@ -1,29 +1,26 @@
 /** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
-import type { Command } from 'commander';
-import type { Query } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
-import type { Resource } from '../../admin-client/answers.ts';
-import { expiryChoiceSchema, keyStateSchema } from '../../schemas/names.ts';
-import { confirmDestructive } from '../terminal/confirm.ts';
-import type { Io } from '../terminal/io.ts';
+import type { ApiKey, InputOf } from '../../schemas/admin.ts';
+import { type ExpiryChoice, expiryChoiceSchema, keyStateSchema } from '../../schemas/names.ts';
 import { durationSeconds } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
-import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { ageText } from '../terminal/text.ts';
-import { type Noun, noun } from '../terminal/verbs.ts';
-import { outcome, type PageOptions, pageQuery, showList, withPages } from './answers.ts';
+import type { Noun } from '../terminal/verbs.ts';
+import { outcome } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
+import { choice, confirmed, type NounRow, pages, run, text } from './operation-verbs.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
-const keyView: View = {
+type KeyRow = ApiKey & Partial<Use>;
+const keyView: View<KeyRow> = {
   columns: [
     column('ID', 'id'),
     column('ORGANISATION', 'organisation'),
     longColumn('NAME', 'name'),
     {
       ...column('STATE', 'state'),
-      severity: (resource) => (resource['state'] === 'active' ? 'good' : 'warn'),
+      severity: ({ state }) => (state === 'active' ? 'good' : 'warn'),
     },
     ageColumn('EXPIRES', 'expiresAt', 'never'),
     ageColumn('AGE', 'createdAt'),
@@ -31,20 +28,20 @@ const keyView: View = {
     { heading: 'LAST-USED', cell: lastUsedText },
     column('REQUESTS-24H', 'requestsOfDay'),
   ],
-  name: (resource) => resource['id'],
+  name: ({ id }) => id,
 };
 
 interface Use {
   readonly lastUsedAt: string | null;
   readonly requestsOfDay: number;
 }
-type Uses = ReadonlyMap<unknown, Use>;
+type Uses = ReadonlyMap<string, Use>;
 
 /** What the console says of a key, too. Undefined for the past, and where usage cannot be read now: the keys can. */
-async function usesOf(session: Session, query: Query): Promise<Uses | undefined> {
+async function usesOf(session: Session, query: InputOf<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {
-    const { items } = await (await session.api()).get('/usage/keys', query);
+    const { items } = await (await session.api()).run('usage.keys', query);
     return new Map(items.map(({ key, lastUsedAt, requestsOfDay }) => [key, { lastUsedAt, requestsOfDay }]));
   } catch (error) {
     if (!(error instanceof AdminError) || error.type === 'Interrupted') throw error;
@@ -53,11 +50,11 @@ async function usesOf(session: Session, query: Query): Promise<Uses | undefined>
   }
 }
 
-function useIn(uses: Uses | undefined, { id }: Resource): Use | undefined {
+function useIn(uses: Uses | undefined, id: string): Use | undefined {
   return uses && (uses.get(id) ?? { lastUsedAt: null, requestsOfDay: 0 });
 }
 
-function lastUsedText({ lastUsedAt }: Resource): string {
+function lastUsedText({ lastUsedAt }: KeyRow): string {
   if (lastUsedAt === undefined) return '-';
   return lastUsedAt === null ? 'never' : ageText(lastUsedAt);
 }
@@ -65,45 +62,42 @@ function lastUsedText({ lastUsedAt }: Resource): string {
 interface CreateOptions {
   readonly org: string;
   readonly name: string;
-  readonly expires: string;
+  readonly expires: ExpiryChoice;
   readonly out?: string;
 }
 
-export function registerKeys(program: Command, io: Io): void {
-  const key = noun(program, io, 'key', 'API keys', 'deployed', 'headgate key list --org acme');
-  registerCreate(key);
-  withPages(
-    key
-      .verb(
+export const keys: NounRow = {
+  noun: ['key', 'API keys', 'deployed', 'headgate key list --org acme'],
+  verbs: [
+    registerCreate,
+    pages('key.list', {
+      verb: [
         'list',
         'list keys, without their values',
         'headgate key list --org acme',
         'headgate key list --text billing --sort=-createdAt --limit 20',
-      )
-      .option('--org <id>', 'only this organisation')
-      .choice('--state <state>', 'only keys in this state', keyStateSchema.options),
-  ).action<PageOptions & { readonly org?: string; readonly state?: string }>(
-    async (session, { org, state, ...page }) => {
-      const query = { organisation: org, state, ...pageQuery(page) };
-      const withUses = async (keys: readonly Resource[]): Promise<Resource[]> => {
-        const uses = keys.length === 0 ? undefined : await usesOf(session, query);
-        return keys.map((key) => ({ ...key, ...useIn(uses, key) }));
-      };
-      await showList(session, '/keys', keyView, query, withUses);
-    },
-  );
-  key
-    .verb('get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…')
-    .action(async (session, _options, id) => {
-      const key: Resource = await (await session.api()).get(route`/keys/${id}`);
-      const { organisation } = key;
-      const uses = await usesOf(session, { organisation: String(organisation) });
-      const use = useIn(uses, key);
-      const isNever = use?.lastUsedAt === null && session.out.format === 'table';
-      await session.out.resource({ ...key, ...use, ...(isNever && { lastUsedAt: 'never' }) }, keyView);
-    });
-  registerRevoke(key);
-}
+      ],
+      options: {
+        organisation: text('--org <id>', 'only this organisation'),
+        state: choice('--state <state>', 'only keys in this state', keyStateSchema.options),
+      },
+      view: keyView,
+      extend: async (session, listed, query) => {
+        const uses = listed.length === 0 ? undefined : await usesOf(session, query);
+        return listed.map((key) => ({ ...key, ...useIn(uses, String(key['id'])) }));
+      },
+    }),
+    run('key.get', {
+      verb: ['get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…'],
+      print: async (session, key) => {
+        const use = useIn(await usesOf(session, { organisation: key.organisation }), key.id);
+        const isNever = use?.lastUsedAt === null && session.out.format === 'table';
+        await session.out.resource({ ...key, ...use, ...(isNever && { lastUsedAt: 'never' }) }, keyView);
+      },
+    }),
+    registerRevoke,
+  ],
+};
 
 function registerCreate(key: Noun): void {
   key
@@ -120,10 +114,11 @@ function registerCreate(key: Noun): void {
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       const api = await session.api();
       const place = openSecretOutput(session, out);
-      const body = { organisation: org, name, expires };
-      const resource = await createSecret(place, () => api.write('POST', '/keys', body));
-      const id = String(resource['id']);
-      await showSecret(session, place, resource, {
+      const made = await createSecret(place, () =>
+        api.run('key.create', { organisation: org, name, expires }),
+      );
+      const { id } = made;
+      await showSecret(session, place, made, {
         summary: `key ${id} "${name}" of ${org}, expires: ${expires}`,
         revoke: `headgate key revoke ${id}`,
       });
@@ -141,9 +136,8 @@ function registerRevoke(key: Noun): void {
       durationSeconds(text),
     )
     .action<{ readonly wait?: number | true }>(async (session, { wait }, id) => {
-      const path = route`/keys/${id}/revoke`;
-      await confirmDestructive(session, id, `revoke the key ${id}`);
-      const resource = await (await session.api()).write('POST', path);
+      await confirmed(session, 'key.revoke', { id }, id, `revoke the key ${id}`);
+      const resource = await (await session.api()).run('key.revoke', { id });
       if (wait === undefined || session.globals.dryRun)
         return session.out.lines(
           [`key ${id} ${outcome(session.globals, resource, 'revoked')}`],

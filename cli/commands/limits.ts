@@ -1,50 +1,34 @@
 /** `headgate limits`: what organisations and visitors use of their limits now, over all gateways. */
-import type { Command } from 'commander';
-import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
+import type { LimitUse } from '../../schemas/admin.ts';
 import { usageError } from '../terminal/errors.ts';
-import type { Io } from '../terminal/io.ts';
-import { count } from '../terminal/options.ts';
 import { type Column, column, type View } from '../terminal/render.ts';
-import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { ageText, cellText, usedText } from '../terminal/text.ts';
-import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, showList } from './answers.ts';
+import { limitField, list, type NounRow } from './operation-verbs.ts';
 
-const part = (resource: Resource, name: string): Resource => (resource[name] ?? {}) as Resource;
-const requestsOf = (resource: Resource): string => {
-  const { used, limit } = part(resource, 'requests');
-  return usedText(used, limit);
-};
-const inFlightOf = (resource: Resource): string => {
-  const { inFlight, limit } = part(resource, 'concurrency');
-  return usedText(inFlight, limit);
-};
-const tokensOf = (resource: Resource): string => {
-  const { used, limit } = part(resource, 'tokens');
-  return usedText(used, limit);
-};
-const refillsAt = (resource: Resource): unknown => part(resource, 'tokens')['refillsAt'];
+const requestsOf = ({ requests: { used, limit } }: LimitUse): string => usedText(used, limit);
+const inFlightOf = ({ concurrency: { inFlight, limit } }: LimitUse): string => usedText(inFlight, limit);
+const tokensOf = ({ tokens: { used, limit } }: LimitUse): string => usedText(used, limit);
 
-const limitView: View = {
+const limitView: View<LimitUse> = {
   columns: [
     column('ORGANISATION', 'organisation'),
     column('TIER', 'tier'),
     { heading: 'REQUESTS', cell: requestsOf },
     { heading: 'IN-FLIGHT', cell: inFlightOf },
     { heading: 'ALLOWANCE-TOKENS', cell: tokensOf },
-    { heading: 'REFILLS', cell: (resource) => ageText(refillsAt(resource)) },
+    { heading: 'REFILLS', cell: ({ tokens }) => ageText(tokens.refillsAt) },
   ],
-  name: (resource) => resource['organisation'],
+  name: ({ organisation }) => organisation,
 };
-const gatewayColumns: readonly Column[] = [
+const gatewayColumns: readonly Column<LimitUse['gateways'][number]>[] = [
   column('GATEWAY', 'name'),
   column('REQUESTS', 'requests'),
   column('IN-FLIGHT', 'inFlight'),
   column('POOL-TOKENS', 'tokens'),
   {
     heading: 'PUBLISHED',
-    cell: ({ ageSeconds }) => (typeof ageSeconds === 'number' ? `${ageSeconds.toFixed(1)}s ago` : '-'),
+    cell: ({ ageSeconds }) => `${ageSeconds.toFixed(1)}s ago`,
   },
 ];
 
@@ -53,45 +37,45 @@ interface ShowOptions {
   readonly visitors?: true;
 }
 
-export function registerLimits(program: Command, io: Io): void {
-  const limits = noun(
-    program,
-    io,
-    'limits',
-    'what is used of limits now',
-    'healthy',
-    'headgate limits show --org acme',
-  );
-  limits
-    .verb(
-      'show',
-      'show what one organisation uses of its limits, by gateway',
-      'headgate limits show --org acme',
-    )
-    .option('--org <id>', 'the organisation')
-    .option('--visitors', 'all visitors together')
-    .action<ShowOptions>(show);
-  limits
-    .verb('list', 'list the use of all limits, who is nearest first', 'headgate limits list --limit 10')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions>((session, { limit }) => showList(session, '/limits', limitView, { limit }));
-}
+export const limits: NounRow = {
+  noun: ['limits', 'what is used of limits now', 'healthy', 'headgate limits show --org acme'],
+  verbs: [
+    (limit) =>
+      limit
+        .verb(
+          'show',
+          'show what one organisation uses of its limits, by gateway',
+          'headgate limits show --org acme',
+        )
+        .option('--org <id>', 'the organisation')
+        .option('--visitors', 'all visitors together')
+        .action<ShowOptions>(show),
+    list('limits.list', {
+      verb: ['list', 'list the use of all limits, who is nearest first', 'headgate limits list --limit 10'],
+      options: { limit: limitField },
+      view: limitView,
+    }),
+  ],
+};
 
 async function show(session: Session, { org, visitors }: ShowOptions): Promise<void> {
   if ((org === undefined) === (visitors === undefined))
     throw usageError('either --org or --visitors is given', 'headgate help limits show');
-  const path = org === undefined ? '/limits/visitors' : route`/organisations/${org}/limits`;
-  const use: Resource = await (await session.api()).get(path);
-  const { secondsLeft } = part(use, 'requests');
-  const left = typeof secondsLeft === 'number' ? `, ${secondsLeft}s left` : '';
+  const api = await session.api();
+  const use = await (org === undefined
+    ? api.run('limits.visitors')
+    : api.run('organisation.limits', { id: org }));
+  const { secondsLeft } = use.requests;
+  const { refillsAt } = use.tokens;
+  const left = secondsLeft === null ? '' : `, ${secondsLeft}s left`;
   const facts = [
     [org === undefined ? 'visitors' : 'organisation', org ?? 'all together'],
-    ['plan', cellText(use['tier'])],
+    ['plan', cellText(use.tier)],
     ['requests', `${requestsOf(use)} in this minute${left}`],
     ['in flight', inFlightOf(use)],
-    ['pool tokens', `${tokensOf(use)}, refills ${cellText(refillsAt(use))} (${ageText(refillsAt(use))})`],
+    ['pool tokens', `${tokensOf(use)}, refills ${cellText(refillsAt)} (${ageText(refillsAt)})`],
   ] as const;
-  const gateways = resourcesIn(use, 'gateways');
+  const { gateways } = use;
   await session.out.lines(
     [
       ...facts.map(([name, text]) => `${name.padEnd(14)}${text}`),

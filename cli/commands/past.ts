@@ -1,6 +1,6 @@
 /** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
-import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { Exit } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
@@ -10,7 +10,7 @@ import { eventOf } from './event-list.ts';
 
 /** Exit 0: the same; 1: something differs. */
 export async function diffMoments(session: Session, from: string, to: string | undefined): Promise<void> {
-  const answer = await (await session.api()).get('/changes', { from, to }, 120_000);
+  const answer = await (await session.api()).run('changes.get', { from, to }, 120_000);
   const items = answer.items as readonly Resource[];
   await session.out.lines(changeLines(items), answer, items.map(({ id }) => id).join(' '));
   const between = `between positions ${answer.from} and ${answer.to}`;
@@ -23,10 +23,10 @@ export async function diffMoments(session: Session, from: string, to: string | u
 export async function undo(session: Session, _options: unknown, text: string): Promise<void> {
   const of = position(text);
   const api = await session.api();
-  const inverse = await api.get(`/events/${of}/undo`);
-  const commands = commandsOf(inverse);
+  const inverse = await api.run('commit.inverse', { position: of });
+  const { commands } = inverse;
   if (!session.globals.yes && !session.globals.dryRun) {
-    const commit = await api.get(`/events/${of}`);
+    const commit = await api.run('commit.get', { position: of });
     const events = resourcesIn(commit, 'events').map(eventOf);
     const lines = [
       `to take back ${of}: ${cellText(commit['by'])} ${events.join(', ')}`,
@@ -39,29 +39,18 @@ export async function undo(session: Session, _options: unknown, text: string): P
     session.note(`nothing was changed; run it: headgate undo ${of} --yes`);
     return;
   }
-  const answer = await takeBack(api, of, inverse);
+  const answer = await api.run('commit.undo', { position: of });
   const would = session.globals.dryRun ? 'would be taken back' : 'taken back';
   const lines = commands.map((each) => `  ${commandLine(each)}`);
   await session.out.lines([`commit ${of} ${would}:`, ...lines], answer, of);
 }
 
-/** One command of the control plane; one of an earlier release has none, and gives what is to be sent in its place. */
-async function takeBack(api: AdminClient, of: number, inverse: Resource): Promise<Resource> {
-  if (Array.isArray(inverse['commands'])) return api.write('POST', `/events/${of}/undo`);
-  const { method, path, body } = inverse;
-  return (await api.write(method as 'POST', String(path), body)) as Resource;
-}
+type UndoCommand = AnswerOf<'commit.inverse'>['commands'][number];
 
-/** In their order; a control plane of an earlier release answers with one, without a list. */
-function commandsOf(inverse: Resource): Resource[] {
-  const commands = resourcesIn(inverse, 'commands');
-  return commands.length === 0 ? [inverse] : commands;
-}
+const removesOwner = ({ method, path }: UndoCommand): boolean =>
+  method === 'DELETE' && /^\/(?:organisations|stacks)\/[^/]+$/.test(path);
 
-const removesOwner = ({ method, path }: Resource): boolean =>
-  method === 'DELETE' && /^\/(?:organisations|stacks)\/[^/]+$/.test(String(path));
-
-function commandLine({ method, path, body }: Resource): string {
+function commandLine({ method, path, body }: UndoCommand): string {
   return `${cellText(method)} ${cellText(path)}${body === undefined ? '' : `  ${cellText(body)}`}`;
 }
 

@@ -139,7 +139,7 @@ function logOf(session: Session): AsyncIterable<readonly LogRecord[]> {
 }
 
 async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly LogRecord[]> {
-  const { pieces } = await (await session.presentApi()).open('/log', {}, 120_000);
+  const { pieces } = await (await session.presentApi()).open('log.export', {}, 120_000);
   const decoder = new TextDecoder();
   let rest = '';
   let number = 0;

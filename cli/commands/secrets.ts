@@ -36,7 +36,10 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
 }
 
 /** Runs the command that creates the secret, and deletes the file if it fails. */
-export async function createSecret(place: SecretOutput, make: () => Promise<Resource>): Promise<Resource> {
+export async function createSecret<Made extends Resource>(
+  place: SecretOutput,
+  make: () => Promise<Made>,
+): Promise<Made> {
   try {
     return await make();
   } catch (error) {

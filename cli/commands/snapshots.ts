@@ -40,7 +40,7 @@ export function registerSnapshots(program: Command, io: Io): void {
 /** The file appears complete and verified, or not at all. */
 async function save(session: Session, file: string): Promise<void> {
   const api = await session.api();
-  const { headers, pieces } = await api.open('/snapshot', {}, 120_000);
+  const { headers, pieces } = await api.open('snapshot.get', {}, 120_000);
   const path = resolve(session.io.cwd, file);
   const part = `${path}.${randomUUID().slice(0, 8)}.part`;
   try {

@@ -2,16 +2,16 @@
 import { type Command, Option } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
-import type { AdminResponse, GatewayStatus, LiveNodeResource } from '../../schemas/admin.ts';
+import type { AnswerOf, GatewayStatus, LiveNodeResource } from '../../schemas/admin.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import type { Io } from '../terminal/io.ts';
 import type { Line } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
 
-type Replica = AdminResponse<'GET /status'>;
-type Refused = AdminResponse<'GET /activity'>;
-type Findings = AdminResponse<'GET /doctor'>;
+type Replica = AnswerOf<'status.get'>;
+type Refused = AnswerOf<'activity.get'>;
+type Findings = AnswerOf<'doctor.get'>;
 /** What a person may know of: a part that could not be read says why. */
 type Known<Answer> = Answer | AdminError;
 
@@ -34,7 +34,7 @@ export function registerStatus(program: Command, io: Io): void {
 
 async function show(session: Session, { digests }: { readonly digests?: boolean }): Promise<void> {
   const api = await session.api();
-  const replica = await api.get('/status');
+  const replica = await api.run('status.get');
   const lines = session.out.format === 'table' ? await linesOf(session, api, replica) : [];
   await session.out.lines([...lines, ...(digests ? digestLines(replica) : [])], replica, replica.log);
 }
@@ -52,10 +52,10 @@ async function linesOf(session: Session, api: AdminClient, replica: Replica): Pr
   // The rest is of the present alone.
   if (session.globals.at !== undefined) return log;
   const [gateways, nodes, refused, findings] = await Promise.all([
-    known(api.get('/gateways')),
-    known(api.get('/nodes')),
-    known(api.get('/activity', {}, activityMs)),
-    known(api.get('/doctor')),
+    known(api.run('gateway.list')),
+    known(api.run('node.list')),
+    known(api.run('activity.get', {}, activityMs)),
+    known(api.run('doctor.get')),
   ]);
   return [
     ...log,

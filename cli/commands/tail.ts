@@ -7,6 +7,7 @@
 import WebSocket from 'ws';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
+import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
@@ -51,7 +52,7 @@ export async function tail(
     return;
   }
   // Also checks the token, because a refused upgrade has no readable error.
-  const status = await api.get('/status');
+  const status = await api.run('status.get');
   const follower = new EventTail(
     session,
     api,
@@ -183,7 +184,7 @@ class EventTail {
 
   #open(): WebSocket {
     const { admin, token } = this.#api.settings;
-    const url = new URL(`${admin.replace(/^http/, 'ws')}/admin/v1/events/stream`);
+    const url = new URL(`${admin.replace(/^http/, 'ws')}${adminPrefix}${routeOf('event.tail').path}`);
     url.searchParams.set('from', String(this.#from));
     if (this.#type !== undefined) url.searchParams.set('type', this.#type);
     return new WebSocket(url, {

@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from 'commander';
 import { ageUnits, dayMs, durationMs } from '../../schemas/durations.ts';
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
+import type { Place } from '../../schemas/names.ts';
 
 /** A position of the log: a whole number from 1. */
 export function position(text: string): number {
@@ -112,9 +113,9 @@ export function selection(text: string): '*' | string[] {
 }
 
 /** `pool`, `stack:ID` or `organisation:ID`. */
-export function place(text: string): { readonly kind: string; readonly id?: string } {
+export function place(text: string): Place {
   if (text === 'pool') return { kind: 'pool' };
-  const match = /^(stack|organisation):(.+)$/.exec(text);
-  if (!match) throw new InvalidArgumentError('It must be pool, stack:ID or organisation:ID.');
-  return { kind: match[1] as string, id: match[2] as string };
+  const [, kind, id = ''] = /^(stack|organisation):(.+)$/.exec(text) ?? [];
+  if (kind === 'stack' || kind === 'organisation') return { kind, id };
+  throw new InvalidArgumentError('It must be pool, stack:ID or organisation:ID.');
 }

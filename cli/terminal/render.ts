@@ -12,11 +12,11 @@ import { ageText, amountText, cellText, printableJson } from './text.ts';
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
 
-export interface Column {
+export interface Column<Row = Resource> {
   readonly heading: string;
-  cell(resource: Resource): unknown;
+  cell(row: Row): unknown;
   /** Decides the colour; the text alone must also distinguish the states. */
-  severity?(resource: Resource): Severity;
+  severity?(row: Row): Severity;
   /** Its text is cut where the table would be wider than a screen; JSON and the resource alone have it whole. */
   readonly isLong?: boolean;
 }
@@ -44,24 +44,28 @@ const plainMembers: ReadonlySet<string> = new Set([
 ]);
 
 /** How a kind of resource is printed. */
-export interface View {
-  readonly columns: readonly Column[];
+export interface View<Row = Resource> {
+  readonly columns: readonly Column<Row>[];
   /** The id, for `-o name`. */
-  name(resource: Resource): unknown;
+  name(row: Row): unknown;
 }
 
 /** A column that shows one member. */
-export function column(heading: string, member: string): Column {
-  return { heading, cell: (resource) => memberText(member, resource[member]) };
+export function column<Row = Resource>(heading: string, member: keyof Row & string): Column<Row> {
+  return { heading, cell: (row) => memberText(member, row[member]) };
 }
 
 /** The same, of texts that may be long. */
-export function longColumn(heading: string, member: string): Column {
-  return { ...column(heading, member), isLong: true };
+export function longColumn<Row = Resource>(heading: string, member: keyof Row & string): Column<Row> {
+  return { ...column<Row>(heading, member), isLong: true };
 }
 
 /** A column with the time since a moment, or until it. The resource alone has the moment. */
-export function ageColumn(heading: string, member: string, none = '-'): Column {
+export function ageColumn<Row = Resource>(
+  heading: string,
+  member: keyof Row & string,
+  none = '-',
+): Column<Row> {
   return { heading, cell: ({ [member]: at }) => (at === null || at === undefined ? none : ageText(at)) };
 }
 

@@ -291,13 +291,13 @@ describe('the session', () => {
     const { text } = await call({ method: 'POST', path, cookie: await as('olga'), body: {} });
     const link = String(JSON.parse(text).url).split('#')[1] ?? '';
     const [own, limited] = [await as('mia'), await signIn({ link })];
-    const before = (await plane.admin.get('/status', {})).position;
+    const before = (await plane.admin.call('GET', '/status', {})).position;
     const ends = Array.from({ length: 20 }, () =>
       call({ method: 'DELETE', path: '/api/session', cookie: limited, body: { everywhere: true } }),
     );
     for (const { status } of await Promise.all(ends)) expect([200, 401]).toContain(status);
     expect([(await me(limited)).status, (await me(own)).status]).toEqual([401, 200]);
-    expect((await plane.admin.get('/status', {})).position).toBe(before + 1);
+    expect((await plane.admin.call('GET', '/status', {})).position).toBe(before + 1);
   });
 
   test('who signs in and out without end loses older sessions of their own, and nobody else any', async () => {

@@ -12,6 +12,7 @@ import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type Dispatcher, request } from 'undici';
+import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { type Clock, systemClock } from '../../shared/runtime/retry.ts';
@@ -126,7 +127,7 @@ async function askUntilFree(
   const { silentMsMax = waits.snapshotPiece.ms, wholeMsMax = waits.snapshotWhole.ms } = options;
   const until = clock.now() + busyMsMax;
   for (;;) {
-    const answer = await request(`${base}/admin/v1/snapshot`, {
+    const answer = await request(`${base}${adminPrefix}${routeOf('snapshot.get').path}`, {
       headers: { authorization: `Bearer ${token}` },
       headersTimeout: headMsMax,
       bodyTimeout: silentMsMax,

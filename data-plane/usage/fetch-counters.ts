@@ -4,6 +4,7 @@
  * fetched, the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
+import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
 
@@ -36,7 +37,7 @@ async function fetchFrom(
 ): Promise<number | undefined> {
   // Loaded on use: most starts need it not, and it is a third of what this thread holds.
   const { request } = await import('undici');
-  const { statusCode, body } = await request(`${base}/admin/v1/counters`, {
+  const { statusCode, body } = await request(`${base}${adminPrefix}${routeOf('counters.get').path}`, {
     headers: { authorization: `Bearer ${token}` },
     headersTimeout: silentMsMax,
     bodyTimeout: silentMsMax,

@@ -233,7 +233,7 @@ export class ExplainedFleet extends ProcessFleet {
       const parts = { id: randomUUID(), at: new Date().toISOString(), by: 'operator', events };
       await log.append(composeCommit({ head: await headOf(log), ...parts }));
       await this.client.position();
-      const { items } = await this.client.get('/keys');
+      const { items } = await this.client.call('GET', '/keys');
       return items.some((key) => key.id === id);
     }, 30_000);
     await log.close();

@@ -117,7 +117,7 @@ test('a fleet serves, bills and confirms with the rights of the page alone', asy
   const admin = fleet.admin(plane);
   const { id, value } = await admin.createKey(organisation, 'one');
   await until(async () => (await statusWith(gateway.ready.api, value)) === 200, waitMs);
-  const usage = async () => JSON.stringify(await admin.get('/usage', { organisation }));
+  const usage = async () => JSON.stringify(await admin.run('usage.get', { organisation }));
   await until(async () => /"requests":[1-9]/.test(await usage()), waitMs);
   const env = { HEADGATE_ADMIN: plane.ready.admin };
   const revoked = await fleet.cli(['key', 'revoke', id, '--yes', '--wait'], env);

@@ -189,7 +189,7 @@ test.runIf(mounted)(
     const again = await startGateway();
     await vi.waitFor(
       async () => {
-        const { requests } = (await admin.get('/usage?organisation=acme')) as { requests: number };
+        const { requests } = (await admin.call('GET', '/usage?organisation=acme')) as { requests: number };
         expect(requests).toBe(answered);
       },
       { timeout: 30_000, interval: 100 },

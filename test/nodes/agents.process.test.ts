@@ -149,7 +149,7 @@ test.concurrent('an agent whose connections are cut takes no node down, and a to
   cable.cut();
   await place.withoutAgent();
   expect(await place.transitions(position)).toEqual([]);
-  await replica.admin.write('POST', `/tokens/${place.tokenId}/revoke`);
+  await replica.admin.call('POST', `/tokens/${place.tokenId}/revoke`);
   await place.everywhere(false);
   expect(await place.now()).toMatchObject({ reason: 'its token was revoked' });
 });

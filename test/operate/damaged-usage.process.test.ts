@@ -48,7 +48,7 @@ test('four bits: each row is named, and all else is answered', async () => {
 
   plane = await fleet.serve<Plane['ready']>('control-plane', 'cp');
   const admin = fleet.admin(plane);
-  const { items } = (await admin.get('/usage/keys?organisation=acme')) as {
+  const { items } = (await admin.call('GET', '/usage/keys?organisation=acme')) as {
     items: { requestsOfDay: number }[];
   };
   expect(items).toEqual([expect.objectContaining({ requestsOfDay: 4 })]);

@@ -113,7 +113,7 @@ test('HG2007, a history that cannot be opened; processes that are killed are fou
     await fleet.serve('gateway', 'gw-fencing', ['--decisions', 'off']),
   ];
   await until(async () => {
-    const { items } = await admin.get('/gateways');
+    const { items } = await admin.call('GET', '/gateways');
     return ['gw-serving', 'gw-fencing'].every((name) => items.some((one) => one.name === name));
   }, waitMs);
   await isFound;
@@ -246,7 +246,11 @@ describe('what other processes report is at fault:', () => {
   let n = 0;
   async function report(more: Partial<StatusReport>): Promise<void> {
     const status = await openLog(fleet.logUrl, { topic: statusTopic });
-    const own = (await admin.get('/status')) as { log: string; position: number; foldVersion: number };
+    const own = (await admin.call('GET', '/status')) as {
+      log: string;
+      position: number;
+      foldVersion: number;
+    };
     const { log, foldVersion, position } = own;
     const body = {
       ...ghost,
@@ -484,7 +488,7 @@ describe('the log or a file of a control plane is at fault:', () => {
   });
 
   test('HG2006, a checkpoint of rows that are others than these', async () => {
-    const { foldVersion } = (await admin.get('/status')) as { foldVersion: number };
+    const { foldVersion } = (await admin.call('GET', '/status')) as { foldVersion: number };
     const digests = Object.fromEntries(tableNames.map((name) => [name, 'f'.repeat(32)]));
     await append([{ type: 'checkpoint', v: 1, critical: false, data: { foldVersion, digests } }]);
     await found('HG2006 fail');

@@ -138,7 +138,7 @@ test.each(lines.filter((line) => !left(line)))('headgate %s', async (line) => {
     position: await fleet.admin.position(),
     fleet: await fleet.admin.exportFleet(),
   };
-  const gateways = (await fleet.admin.get('/gateways')) as { items: { forgotten?: true }[] };
+  const gateways = (await fleet.admin.call('GET', '/gateways')) as { items: { forgotten?: true }[] };
   for (const more of [[], ['-o', 'json']]) {
     const { code, out, err } = await cli([
       ...wordsOf(line),

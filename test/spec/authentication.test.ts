@@ -119,7 +119,7 @@ test.each([
   { expires: '30d', days: 30 },
   { expires: '90d', days: 90 },
   { expires: '1y', days: 366 },
-])(
+] as const)(
   'Authentication 4, Limits 6: a key with the choice $expires ends after its time, on the moment',
   async ({ expires, days }) => {
     const madeMs = clock.now();

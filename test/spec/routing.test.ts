@@ -1,8 +1,8 @@
 /** Specification, "Routing algorithm (shared host)" and its rules. Only the simulated nodes know who answered. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { Method } from '../../admin-client/admin-client.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import type { AdminMethod } from '../../schemas/admin-routes.ts';
 import { type Answer, call, chat, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { slashModel, specFleet, stackHost } from '../support/spec-fleet.ts';
@@ -26,7 +26,7 @@ afterEach(() => {
   for (const node of Object.values(fleet.nodes)) node.setBehaviour(healthy);
 });
 
-async function command(method: Method, path: string): Promise<void> {
+async function command(method: AdminMethod, path: string): Promise<void> {
   await fleet.admin.call(method, path);
   await fleet.settle();
 }

@@ -14,6 +14,7 @@ import { type DemoNodeId, demoFleet, demoNodes } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
+import type { ExpiryChoice } from '../../schemas/names.ts';
 
 /** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
@@ -52,7 +53,7 @@ export interface TestFleet {
   /** Port of gateway n on loopback. */
   port(gateway?: number): number;
   /** A new key's id and value. */
-  key(organisation: string, expires?: string): Promise<{ id: string; value: string }>;
+  key(organisation: string, expires?: ExpiryChoice): Promise<{ id: string; value: string }>;
   /** Waits until every gateway has everything commanded so far in force. */
   settle(): Promise<void>;
   /** Waits until the node is seen as wanted by the control plane and the gateways. */

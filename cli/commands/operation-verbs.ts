@@ -1,0 +1,252 @@
+/**
+ * Verbs as data: which operation of the admin API a verb runs, which fields of its input the operands and options give, and
+ * how the answer is printed. What a row names is checked against the operation's types.
+ */
+import type { Command } from 'commander';
+import type { Resource } from '../../admin-client/answers.ts';
+import { requestOf } from '../../admin-client/call-path.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
+import { type OperationName, routeOf } from '../../schemas/admin-routes.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import type { Io } from '../terminal/io.ts';
+import { count } from '../terminal/options.ts';
+import type { View } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { type groups, type Noun, noun, type Verb } from '../terminal/verbs.ts';
+import { printWriteResult, showList } from './answers.ts';
+
+/** A field of an input that an option gives. */
+export interface Field<Value> {
+  readonly flags: string;
+  declare(verb: Verb): Verb;
+  /** Of the value that commander has; undefined: it was not given. */
+  read(raw: unknown): Value | undefined;
+}
+
+type Need = 'required' | 'option';
+const asIs = <Value>(raw: unknown) => raw as Value | undefined;
+// With --no-… it is false, which another field of the same name reads.
+const textOf = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
+
+export function text(flags: string, summary: string, need: Need = 'option'): Field<string> {
+  return { flags, declare: (verb) => verb[need](flags, summary), read: textOf };
+}
+
+/** The same where an empty text counts as none. */
+export function someText(flags: string, summary: string): Field<string> {
+  return { ...text(flags, summary), read: (raw) => textOf(raw) || undefined };
+}
+
+export function parsed<Value>(
+  flags: string,
+  summary: string,
+  parse: (text: string) => Value,
+  need: Need = 'option',
+): Field<Value> {
+  return { flags, declare: (verb) => verb[need](flags, summary, parse), read: asIs<Value> };
+}
+
+export function choice<Value extends string>(
+  flags: string,
+  summary: string,
+  values: readonly Value[],
+  need: Need = 'option',
+): Field<Value> {
+  const isRequired = need === 'required';
+  return { flags, declare: (verb) => verb.choice(flags, summary, values, isRequired), read: asIs<Value> };
+}
+
+/** A flag without a value, which stands for one. */
+export function flag<Value>(flags: string, summary: string, value: Value): Field<Value> {
+  const given = !flags.startsWith('--no-');
+  return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };
+}
+
+export function repeated<Value>(
+  flags: string,
+  summary: string,
+  made: (texts: readonly string[]) => Value,
+): Field<Value> {
+  const read = (raw: unknown) => (raw === undefined ? undefined : made(raw as readonly string[]));
+  return { flags, declare: (verb) => verb.repeated(flags, summary), read };
+}
+
+type FieldsOf<Name extends OperationName> = {
+  readonly [Key in keyof InputOf<Name>]?: Field<InputOf<Name>[Key]> | readonly Field<InputOf<Name>[Key]>[];
+};
+
+type FieldRows = Readonly<Record<string, Field<unknown> | readonly Field<unknown>[] | undefined>>;
+
+interface OperationVerb<Name extends OperationName> {
+  /** With its operands as help shows them, what it does, and examples. */
+  readonly verb: readonly [signature: string, summary: string, ...examples: string[]];
+  /** The fields that the operands give; absent: the parameters of the path. */
+  readonly operands?: readonly (keyof InputOf<Name> & string)[];
+  /** What an operand may be. */
+  readonly allowed?: Readonly<Record<string, readonly string[]>>;
+  /** In the order of help. */
+  readonly options?: FieldsOf<Name>;
+  /** Fields that the verb stands for. */
+  readonly always?: Partial<InputOf<Name>>;
+}
+
+interface ListVerb<Name extends OperationName> extends OperationVerb<Name> {
+  readonly view: View;
+  /** What another call knows of its items. */
+  extend?(session: Session, items: readonly Resource[], input: InputOf<Name>): Promise<readonly Resource[]>;
+}
+
+interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
+  /** What the answer calls the resource; absent: the noun of the operation. */
+  readonly what?: string;
+  /** Absent: the last operand. */
+  id?(input: InputOf<Name>, answer: Resource): string;
+  readonly done: string | ((input: InputOf<Name>) => string);
+  /** Completes "type NAME to …"; absent: nothing is lost by it. */
+  confirm?(input: InputOf<Name>): string;
+  /** Throws a usage error where the input means nothing. */
+  check?(input: InputOf<Name>, session: Session): void;
+}
+
+interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
+  /** The same. */
+  confirm?(input: InputOf<Name>): string;
+  print(session: Session, answer: AnswerOf<Name>, input: InputOf<Name>): Promise<void>;
+}
+
+/** Adds a verb to its noun. */
+export type VerbRow = (noun: Noun) => void;
+export interface NounRow {
+  readonly noun: readonly [name: string, summary: string, group: keyof typeof groups, example: string];
+  readonly verbs: readonly VerbRow[];
+}
+
+export function addNoun(program: Command, io: Io, { noun: texts, verbs }: NounRow): void {
+  const made = noun(program, io, ...texts);
+  for (const add of verbs) add(made);
+}
+
+type Work<Name extends OperationName> = (
+  session: Session,
+  input: InputOf<Name>,
+  operands: readonly string[],
+) => Promise<void>;
+
+/** A verb whose input is what its row says. */
+function declared<Name extends OperationName>(
+  name: Name,
+  row: OperationVerb<Name>,
+  work: Work<Name>,
+  further: FieldRows = {},
+): VerbRow {
+  const options: FieldRows = row.options ?? {};
+  const fields = Object.entries({ ...options, ...further }).flatMap(([key, given = []]) =>
+    [given].flat().map((field) => ({ key, field })),
+  );
+  const inPath = [...routeOf(name).path.matchAll(/:(\w+)/g)].map(([, param = '']) => param);
+  const names: readonly string[] = row.operands ?? inPath;
+  return (to) => {
+    let verb = to.verb(...row.verb);
+    for (const { field } of fields) verb = field.declare(verb);
+    for (const [operand, values] of Object.entries(row.allowed ?? {})) verb.operand(operand, values);
+    verb.action<Readonly<Record<string, unknown>>>((session, options, ...operands) => {
+      const given = fields
+        .map(({ key, field }) => [key, field.read(options[attributeOf(field.flags)])] as const)
+        .filter(([, value]) => value !== undefined);
+      const positional = names.map((key, index) => [key, operands[index] ?? ''] as const);
+      const input = { ...Object.fromEntries([...positional, ...given]), ...row.always } as InputOf<Name>;
+      return work(session, input, operands);
+    });
+  };
+}
+
+/** The name under which commander keeps the value of a flag. */
+function attributeOf(flags: string): string {
+  const name = /--(?:no-)?([a-z-]+)/.exec(flags)?.[1] ?? '';
+  return name.replace(/-([a-z])/g, (_all, letter: string) => letter.toUpperCase());
+}
+
+/** Reads and prints one resource. */
+export function show<Name extends OperationName>(
+  name: Name,
+  row: OperationVerb<Name> & { readonly view: View },
+): VerbRow {
+  return declared(name, row, async (session, input) => {
+    const api = await session.api();
+    await session.out.resource(await api.send(name, input), row.view);
+  });
+}
+
+/** Reads and prints a list. */
+export function list<Name extends OperationName>(
+  name: Name,
+  row: ListVerb<Name>,
+  further: FieldRows = {},
+): VerbRow {
+  const { view, extend } = row;
+  return declared(
+    name,
+    row,
+    async (session, input) => {
+      const answer = await (await session.api()).send(name, input);
+      await showList(session, answer, view, extend && ((items) => extend(session, items, input)));
+    },
+    further,
+  );
+}
+
+/** The same, of a list that the control plane searches, sorts and gives page after page. */
+export function pages<Name extends PagedName>(name: Name, row: ListVerb<Name>): VerbRow {
+  return list(name, row, pageFields);
+}
+
+export const limitField = parsed('--limit <n>', 'maximum number of items', count);
+type PageInput = Pick<InputOf<'key.list'>, 'text' | 'sort' | 'limit' | 'after'>;
+type PagedName = {
+  [Name in OperationName]: InputOf<Name> extends PageInput
+    ? 'after' extends keyof InputOf<Name>
+      ? Name
+      : never
+    : never;
+}[OperationName];
+const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> } = {
+  text: text('--text <text>', 'only rows that contain it'),
+  sort: text('--sort <field>', 'order by a field of the JSON output; --sort=-FIELD reverses it'),
+  limit: limitField,
+  after: text('--after <cursor>', 'continue after an earlier page'),
+};
+
+/** Runs an operation, and prints its answer in a way of its own. */
+export function run<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
+  return declared(name, row, async (session, input, operands) => {
+    const what = row.confirm?.(input);
+    if (what !== undefined) await confirmed(session, name, input, operands.at(-1) ?? '', what);
+    await row.print(session, await (await session.api()).run(name, input), input);
+  });
+}
+
+/** Carries out a command, and prints what it did. */
+export function write<Name extends OperationName>(name: Name, row: WriteVerb<Name>): VerbRow {
+  return declared(name, row, async (session, input, operands) => {
+    row.check?.(input, session);
+    const named = operands.at(-1) ?? '';
+    const what = row.confirm?.(input);
+    if (what !== undefined) await confirmed(session, name, input, named, what);
+    const answer = await (await session.api()).send(name, input);
+    const done = typeof row.done === 'string' ? row.done : row.done(input);
+    const [noun = ''] = name.split('.');
+    await printWriteResult(session, answer, row.what ?? noun, row.id?.(input, answer) ?? named, done);
+  });
+}
+
+/** Whether the ids can be sent is known before anybody is asked. */
+export async function confirmed(
+  session: Session,
+  name: OperationName,
+  input: object,
+  id: string,
+  what: string,
+): Promise<void> {
+  requestOf(name, input);
+  await confirmDestructive(session, id, what);
+}
