@@ -4,19 +4,13 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { gatewayOptions } from '../cli/processes/gateway.ts';
 import type { Closers } from '../shared/runtime/closers.ts';
-import type { ConnectionLimits } from '../shared/runtime/connections.ts';
 import { environment } from '../shared/runtime/settings.ts';
 
-export interface GatewayPlan {
-  readonly name: string;
-  readonly dataDir: string;
-  readonly port: number;
-  readonly metricsPort: number;
-  readonly stackPorts: readonly string[];
-  /** No page for visitors where it is left out. */
-  readonly playPort: number | undefined;
-}
+type Value = string | number | true | readonly string[] | undefined;
+/** Options of a gateway, as texts where they are parsed. */
+type GatewayPlan = { readonly [Name in keyof typeof gatewayOptions]?: Value } & { readonly name: string };
 
 export interface RunningChild {
   readonly name: string;
@@ -31,18 +25,8 @@ export interface RunningChild {
 const startTimeoutMs = 120_000;
 const stopTimeoutMs = 10_000;
 
-export interface GatewayCommon {
-  readonly logUrl: string;
-  readonly controlPlane: string;
+interface Starting {
   readonly gatewayToken: string;
-  readonly nodeCredentials?: string | undefined;
-  readonly trustedSigners: readonly string[];
-  readonly bind: string;
-  readonly metricsBind: string;
-  readonly connections: Partial<ConnectionLimits>;
-  readonly consoleUrl: string;
-  readonly playHosts: readonly string[];
-  readonly trustedProxies: readonly string[];
   /** Called when a gateway ends without `stop`. */
   readonly onEnd: (name: string, how: string) => void;
 }
@@ -50,33 +34,13 @@ export interface GatewayCommon {
 /** Starts one gateway and resolves once it is ready; `closers` end it, also where it or another never is. */
 export async function startChild(
   plan: GatewayPlan,
-  common: GatewayCommon,
+  { gatewayToken, onEnd }: Starting,
   closers: Pick<Closers, 'add'>,
 ): Promise<RunningChild> {
-  const flags = [
-    ...flag('--log', common.logUrl),
-    ...flag('--data', plan.dataDir),
-    ...flag('--name', plan.name),
-    ...flag('--control-plane', common.controlPlane),
-    ...flag('--port', plan.port),
-    ...flag('--metrics-port', plan.metricsPort),
-    ...flag('--drain-delay', 0),
-    ...flag('--drain-timeout', 5),
-    ...flag('--bind', common.bind),
-    ...flag('--metrics-bind', common.metricsBind),
-    ...flag('--max-connections', common.connections.max),
-    ...flag('--max-connections-per-address', common.connections.perAddress),
-    ...flag('--play-port', plan.playPort),
-    ...flag('--console-url', common.consoleUrl),
-    ...common.playHosts.flatMap((host) => flag('--play-host', host)),
-    ...common.trustedProxies.flatMap((proxy) => flag('--trusted-proxies', proxy)),
-    ...flag('--node-credentials', common.nodeCredentials),
-    ...common.trustedSigners.flatMap((signer) => flag('--trust-signer', signer)),
-    ...plan.stackPorts.flatMap((stackPort) => flag('--stack-port', stackPort)),
-    // The control plane runs on this machine, whatever its address.
-    '--insecure-snapshots',
-  ];
-  const env = gatewayEnvironment(common.gatewayToken);
+  const flags = Object.entries(gatewayOptions).flatMap(([name, make]) =>
+    flag(make().long ?? '', plan[name as keyof typeof gatewayOptions]),
+  );
+  const env = gatewayEnvironment(gatewayToken);
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -90,7 +54,7 @@ export async function startChild(
   });
   const ready = await firstMessage(child, plan.name);
   child.once('exit', (code, signal) => {
-    if (!stopping) common.onEnd(plan.name, signal ?? `exit ${code}`);
+    if (!stopping) onEnd(plan.name, signal ?? `exit ${code}`);
   });
   return { ...ready, name: plan.name, pid: child.pid ?? 0 };
 }
@@ -118,9 +82,10 @@ function gatewayEnvironment(gatewayToken: string): NodeJS.ProcessEnv {
   return env;
 }
 
-/** A flag and its value, or nothing if there is no value. */
-function flag(name: string, value: string | number | undefined): string[] {
-  return value === undefined ? [] : [name, String(value)];
+/** A flag with each of its values, or nothing if there is none. */
+function flag(name: string, value: Value): string[] {
+  if (value === true) return [name];
+  return [value ?? []].flat().flatMap((each) => [name, String(each)]);
 }
 
 type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks' | 'play'>;

@@ -10,13 +10,14 @@ import {
   distinctGatewayToken,
   flag,
   isOn,
-  type ListenerOptions,
+  type OptionsOf,
   option,
   parseCount,
   parsePort,
   parseUrl,
   portOption,
   previousGatewayToken,
+  shared,
   usingOption,
 } from '../cli/processes/options.ts';
 import type { Closers } from '../shared/runtime/closers.ts';
@@ -27,27 +28,6 @@ import { persistentToken, protectedSettingOf, secretOf } from '../shared/runtime
 import { logLevel } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
-interface Options extends Omit<ListenerOptions, 'metricsPort'> {
-  readonly data: string;
-  readonly log?: string;
-  readonly gateways: number;
-  readonly fleet?: string;
-  readonly node: readonly string[];
-  readonly demo: boolean;
-  readonly adminPort?: number;
-  readonly metricsPort?: number;
-  readonly consolePort?: number;
-  readonly consoleHost: readonly string[];
-  readonly consoleUrl?: string;
-  readonly playPort?: number;
-  readonly playHost: readonly string[];
-  readonly trustedProxies: readonly string[];
-  readonly nodeCredentials?: string;
-  readonly readyFile?: string;
-  readonly trustSigner: readonly string[];
-  readonly allowUnsigned?: boolean;
-}
-
 const firstSimulatedPort = 9001;
 const portDefault = 8080;
 /** What other ports are with that one. */
@@ -57,49 +37,59 @@ const portsBetweenGateways = 10;
 const gatewaysMax = 100;
 const noDemo = '--no-demo';
 
-export function devCommand(program: Command): void {
-  const command = program
-    .command('dev')
-    .description('run the whole service: control plane, gateways, simulated nodes');
-  addOptions(command, [
-    option('--data <folder>', 'data folder').default('.headgate'),
-    option('--log <url>', 'control log; by default an embedded one in the data folder'),
-    option('--gateways <n>', 'number of gateways').argParser(parseGateways).default(2),
-    option('--fleet <file>', 'fleet file to apply instead of the demo fleet'),
-    option('--node <url>', 'inference server for the pool, instead of the simulated ones; may be repeated')
-      .argParser((url: string, before: readonly string[]) => [...before, parseUrl(url)])
-      .default([]),
-    flag(noDemo, 'start with an empty fleet'),
-    'bind',
-    portOption('--port <port>', 'port of the first gateway', portDefault),
-    option(
-      '--admin-port <port>',
-      'port of the admin API; that of --port and 1, or a free one with --port 0',
-    ).argParser(parsePort),
-    option(
-      '--console-port <port>',
-      'port of the console for people; that of --port and 2, or a free one with --port 0',
-    ).argParser(parsePort),
-    'consoleHost',
-    'consoleUrl',
-    option(
-      '--play-port <port>',
-      'port of the first gateway for visitors; that of --port and 3, or a free one with --port 0, where the fleet serves visitors',
-    ).argParser(parsePort),
-    'playHost',
-    'trustedProxies',
-    'metricsBind',
-    option(
-      '--metrics-port <port>',
-      'first port of the health and metrics listeners; that of --port and 1384, or free ones with --port 0',
-    ).argParser(parsePort),
+const parseNodes = (url: string, before: readonly string[] = []): string[] => [...before, parseUrl(url)];
+
+const devOptions = {
+  data: option('--data <folder>', 'data folder', { default: '.headgate' }),
+  log: option('--log <url>', 'control log; by default an embedded one in the data folder'),
+  gateways: option('--gateways <n>', 'number of gateways', { parse: parseGateways, default: 2 }),
+  fleet: option('--fleet <file>', 'fleet file to apply instead of the demo fleet'),
+  node: option(
+    '--node <url>',
+    'inference server for the pool, instead of the simulated ones; may be repeated',
+    { parse: parseNodes, default: [] },
+  ),
+  demo: flag(noDemo, 'start with an empty fleet'),
+  ...shared('bind'),
+  port: portOption('--port <port>', 'port of the first gateway', portDefault),
+  adminPort: option(
+    '--admin-port <port>',
+    'port of the admin API; that of --port and 1, or a free one with --port 0',
+    { parse: parsePort },
+  ),
+  consolePort: option(
+    '--console-port <port>',
+    'port of the console for people; that of --port and 2, or a free one with --port 0',
+    { parse: parsePort },
+  ),
+  ...shared('consoleHost', 'consoleUrl'),
+  playPort: option(
+    '--play-port <port>',
+    'port of the first gateway for visitors; that of --port and 3, or a free one with --port 0, where the fleet serves visitors',
+    { parse: parsePort },
+  ),
+  ...shared('playHost', 'trustedProxies', 'metricsBind'),
+  metricsPort: option(
+    '--metrics-port <port>',
+    'first port of the health and metrics listeners; that of --port and 1384, or free ones with --port 0',
+    { parse: parsePort },
+  ),
+  ...shared(
     'maxConnections',
     'maxConnectionsPerAddress',
     'nodeCredentials',
     'trustSigner',
     'allowUnsigned',
     'readyFile',
-  ]).action(run);
+  ),
+};
+type Options = OptionsOf<typeof devOptions>;
+
+export function devCommand(program: Command): void {
+  const command = program
+    .command('dev')
+    .description('run the whole service: control plane, gateways, simulated nodes');
+  addOptions(command, devOptions).action(run);
 }
 
 /** Ports that no option gives follow --port, so that a second fleet needs that option alone; where there is none so high, a free one. */
@@ -255,37 +245,45 @@ async function startGateways(
   const { startChild } = await import('./dev-gateways.ts');
   const numbered = (first: number, step: number, index: number): number =>
     first === 0 ? 0 : first + step * index;
-  const common = {
-    logUrl: base.logUrl,
-    controlPlane: base.admin,
-    gatewayToken: base.gatewayToken,
+  const { max, perAddress } = connectionLimitsOf(options, base.logger);
+  const ofAll = {
+    log: base.logUrl,
+    controlPlane: [base.admin],
     nodeCredentials: options.nodeCredentials,
-    trustedSigners: options.trustSigner,
+    trustSigner: options.trustSigner,
     bind: options.bind,
     metricsBind: options.metricsBind,
-    connections: connectionLimitsOf(options, base.logger),
+    maxConnections: max,
+    maxConnectionsPerAddress: perAddress,
     consoleUrl: options.consoleUrl ?? base.console,
-    playHosts: options.playHost,
+    playHost: options.playHost,
     trustedProxies: options.trustedProxies,
-    onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
+    ...{ drainDelay: 0, drainTimeout: 5 },
+    // The control plane runs on this machine, whatever its address.
+    insecureSnapshots: true as const,
   };
   const playDefault = visitors ? following(options.port, 'play') : undefined;
   const firstPlayPort = options.playPort ?? playDefault;
   const plans = Array.from({ length: options.gateways }, (_, index) => ({
     name: `gateway-${index + 1}`,
-    dataDir: join(base.dataDir, `gateway-${index + 1}`),
+    data: join(base.dataDir, `gateway-${index + 1}`),
     port: numbered(options.port, portsBetweenGateways, index),
     metricsPort: numbered(metricsPortOf(options), 1, index + 1),
     playPort: firstPlayPort === undefined ? undefined : numbered(firstPlayPort, portsBetweenGateways, index),
-    stackPorts: [] as string[],
+    stackPort: [] as string[],
   }));
   const planned = new Set(plans.flatMap(({ port, metricsPort, playPort }) => [port, metricsPort, playPort]));
   for (const [at, stack] of plans.length === 0 ? [] : stackIds.entries()) {
     const wanted = numbered(following(options.port, 'stack'), 1, at);
     const isFree = !planned.has(wanted) && (await canListen(options.bind, wanted));
-    plans[0]?.stackPorts.push(`${stack}=${isFree ? wanted : 0}`);
+    plans[0]?.stackPort.push(`${stack}=${isFree ? wanted : 0}`);
   }
-  return Promise.all(plans.map((plan) => startChild(plan, common, closers)));
+  const onEnd = (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`);
+  return Promise.all(
+    plans.map((plan) =>
+      startChild({ ...ofAll, ...plan }, { gatewayToken: base.gatewayToken, onEnd }, closers),
+    ),
+  );
 }
 
 /** No option chooses the ports of stacks: one that is taken is replaced by a free one. */

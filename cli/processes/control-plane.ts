@@ -11,32 +11,17 @@ import {
   connectionLimitsOf,
   distinctGatewayToken,
   isOn,
+  type OptionsOf,
   option,
   parsePort,
   parseUrl,
   portOption,
   previousGatewayToken,
   protectedOption,
-  type ReplicaOptions,
+  shared,
   usingOption,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
-
-interface Options extends ReplicaOptions {
-  readonly historyGigabytes: number;
-  readonly allowUnsigned?: boolean;
-  readonly acceptUnsignedUsage?: boolean;
-  readonly consolePort?: number;
-  readonly consoleHost: readonly string[];
-  readonly consoleUrl?: string;
-  readonly apiUrl?: string;
-  readonly stackDomain?: string;
-  readonly oidcIssuer?: string;
-  readonly oidcClientId?: string;
-  readonly oidcClientSecretFile?: string;
-  readonly oidcOperatorGroup?: string;
-  readonly gatewayTlsName?: string;
-}
 
 function parseGigabytes(text: string): number {
   const count = Number(text);
@@ -44,34 +29,37 @@ function parseGigabytes(text: string): number {
   return count;
 }
 
-export function controlPlaneCommand(program: Command): void {
-  const command = program.command('control-plane').description('run a control-plane replica');
-  addOptions(command, [
-    'log',
-    'data',
-    'name',
-    'bind',
-    portOption('--port <port>', 'port of the admin API', 8081),
-    option('--console-port <port>', 'port of the console for people; none is opened without it').argParser(
-      parsePort,
-    ),
-    'consoleHost',
-    'consoleUrl',
-    option('--api-url <url>', 'address of the shared host as clients reach it, for the console').argParser(
-      parseUrl,
-    ),
-    option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
-    protectedOption(
-      '--oidc-issuer <url>',
-      'identity provider by which people sign in to the console',
-      parseUrl,
-    ),
-    protectedOption('--oidc-client-id <id>', 'the console as the identity provider knows it'),
-    protectedOption('--oidc-client-secret-file <file>', 'file with the secret of that client'),
-    protectedOption('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),
-    option('--history-gigabytes <n>', 'size of history.db above which its oldest past is cut')
-      .argParser(parseGigabytes)
-      .default(8),
+const controlPlaneOptions = {
+  ...shared('log', 'data', 'name', 'bind'),
+  port: portOption('--port <port>', 'port of the admin API', 8081),
+  consolePort: option('--console-port <port>', 'port of the console for people; none is opened without it', {
+    parse: parsePort,
+  }),
+  ...shared('consoleHost', 'consoleUrl'),
+  apiUrl: option('--api-url <url>', 'address of the shared host as clients reach it, for the console', {
+    parse: parseUrl,
+  }),
+  stackDomain: option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
+  oidcIssuer: protectedOption(
+    '--oidc-issuer <url>',
+    'identity provider by which people sign in to the console',
+    { parse: parseUrl },
+  ),
+  oidcClientId: protectedOption('--oidc-client-id <id>', 'the console as the identity provider knows it'),
+  oidcClientSecretFile: protectedOption(
+    '--oidc-client-secret-file <file>',
+    'file with the secret of that client',
+  ),
+  oidcOperatorGroup: protectedOption(
+    '--oidc-operator-group <name>',
+    'who has it in the claim groups is an operator',
+  ),
+  historyGigabytes: option(
+    '--history-gigabytes <n>',
+    'size of history.db above which its oldest past is cut',
+    { parse: parseGigabytes, default: 8 },
+  ),
+  ...shared(
     'metricsBind',
     'metricsPort',
     'drainDelay',
@@ -84,12 +72,18 @@ export function controlPlaneCommand(program: Command): void {
     'acceptUnsignedUsage',
     'tlsCert',
     'tlsKey',
-    protectedOption(
-      '--gateway-tls-name <name>',
-      'name for which the certificates of gateways must be valid, instead of the host of their address',
-    ),
-    'readyFile',
-  ]).action(run);
+  ),
+  gatewayTlsName: protectedOption(
+    '--gateway-tls-name <name>',
+    'name for which the certificates of gateways must be valid, instead of the host of their address',
+  ),
+  ...shared('readyFile'),
+};
+type Options = OptionsOf<typeof controlPlaneOptions>;
+
+export function controlPlaneCommand(program: Command): void {
+  const command = program.command('control-plane').description('run a control-plane replica');
+  addOptions(command, controlPlaneOptions).action(run);
 }
 
 async function run(options: Options): Promise<void> {

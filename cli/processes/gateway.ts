@@ -11,38 +11,22 @@ import {
   distinctGatewayToken,
   insecureSnapshots,
   isOn,
+  type OptionsOf,
   option,
   parseAdvertised,
   parsePort,
   parseUrls,
   portOption,
-  type ReplicaOptions,
   secondsOption,
+  shared,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
+
+type StalePolicy = 'fence' | 'serve';
 
 interface StackPort {
   readonly stack: string;
   readonly port: number;
-}
-
-interface Options extends ReplicaOptions {
-  readonly controlPlane: readonly string[];
-  readonly sharedHost: string;
-  readonly stackDomain: string;
-  readonly stackPort: readonly StackPort[];
-  readonly whenStale: 'fence' | 'serve';
-  readonly connectTimeout: number;
-  readonly firstEventTimeout: number;
-  readonly idleTimeout: number;
-  readonly decisions: number;
-  readonly insecureSnapshots?: boolean;
-  readonly cacheSalt: 'on' | 'off';
-  readonly playPort?: number;
-  readonly playHost: readonly string[];
-  readonly consoleUrl?: string;
-  readonly trustedProxies: readonly string[];
-  readonly advertise?: string;
 }
 
 function stackPorts(value: string, before: readonly StackPort[] = []): StackPort[] {
@@ -63,60 +47,63 @@ function decisionsKept(text: string): number {
   return oneIn;
 }
 
+export const gatewayOptions = {
+  ...shared('log', 'data'),
+  controlPlane: option(
+    '--control-plane <url>',
+    'control plane to fetch a first snapshot from; may be repeated',
+    { parse: parseUrls, default: [] },
+  ),
+  ...shared('insecureSnapshots', 'trustSigner', 'name', 'bind'),
+  port: portOption('--port <port>', 'port of the API', 8080),
+  ...shared('metricsBind', 'metricsPort'),
+  advertise: option(
+    '--advertise <url|host>',
+    'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
+    { parse: parseAdvertised },
+  ),
+  ...shared('maxConnections', 'maxConnectionsPerAddress'),
+  sharedHost: option('--shared-host <names>', 'names of the shared host', { default: '127.0.0.1,localhost' }),
+  stackDomain: option('--stack-domain <name>', 'a stack has the host STACK.<name>', { default: 'localhost' }),
+  stackPort: option(
+    '--stack-port <stack=port>',
+    'port that serves one stack, whatever the host; may be repeated',
+    { parse: stackPorts, default: [] },
+  ),
+  playPort: option('--play-port <port>', 'port of the page for visitors; none where it is left out', {
+    parse: parsePort,
+  }),
+  ...shared('playHost', 'consoleUrl', 'trustedProxies'),
+  whenStale: option<StalePolicy>(
+    '--when-stale <policy>',
+    'whether to refuse or accept keys while freshness cannot be proven',
+    { choices: ['fence', 'serve'], default: 'fence' },
+  ),
+  ...shared('drainDelay', 'drainTimeout'),
+  connectTimeout: secondsOption('--connect-timeout <seconds>', 'deadline of a connection to a node', 2),
+  firstEventTimeout: secondsOption(
+    '--first-event-timeout <seconds>',
+    'deadline of the first event from a node',
+    300,
+  ),
+  idleTimeout: secondsOption('--idle-timeout <seconds>', 'maximum time between two events from a node', 60),
+  decisions: option(
+    '--decisions <all|N|off>',
+    'decisions kept for explanations: all, or of completed requests one in N',
+    { parse: decisionsKept, default: 1, shown: 'all' },
+  ),
+  cacheSalt: option<'on' | 'off'>(
+    '--cache-salt <on|off>',
+    'whether requests to the pool keep the prefix caches of tenants apart',
+    { choices: ['on', 'off'], default: 'on' },
+  ),
+  ...shared('nodeCredentials', 'tlsCert', 'tlsKey', 'readyFile'),
+};
+type Options = OptionsOf<typeof gatewayOptions>;
+
 export function gatewayCommand(program: Command): void {
   const command = program.command('gateway').description('run a gateway');
-  addOptions(command, [
-    'log',
-    'data',
-    option('--control-plane <url>', 'control plane to fetch a first snapshot from; may be repeated')
-      .argParser(parseUrls)
-      .default([]),
-    'insecureSnapshots',
-    'trustSigner',
-    'name',
-    'bind',
-    portOption('--port <port>', 'port of the API', 8080),
-    'metricsBind',
-    'metricsPort',
-    option(
-      '--advertise <url|host>',
-      'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
-    ).argParser(parseAdvertised),
-    'maxConnections',
-    'maxConnectionsPerAddress',
-    option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'),
-    option('--stack-domain <name>', 'a stack has the host STACK.<name>').default('localhost'),
-    option('--stack-port <stack=port>', 'port that serves one stack, whatever the host; may be repeated')
-      .argParser(stackPorts)
-      .default([]),
-    option('--play-port <port>', 'port of the page for visitors; none where it is left out').argParser(
-      parsePort,
-    ),
-    'playHost',
-    'consoleUrl',
-    'trustedProxies',
-    option('--when-stale <policy>', 'whether to refuse or accept keys while freshness cannot be proven')
-      .choices(['fence', 'serve'])
-      .default('fence'),
-    'drainDelay',
-    'drainTimeout',
-    secondsOption('--connect-timeout <seconds>', 'deadline of a connection to a node', 2),
-    secondsOption('--first-event-timeout <seconds>', 'deadline of the first event from a node', 300),
-    secondsOption('--idle-timeout <seconds>', 'maximum time between two events from a node', 60),
-    option(
-      '--decisions <all|N|off>',
-      'decisions kept for explanations: all, or of completed requests one in N',
-    )
-      .argParser(decisionsKept)
-      .default(1, 'all'),
-    option('--cache-salt <on|off>', 'whether requests to the pool keep the prefix caches of tenants apart')
-      .choices(['on', 'off'])
-      .default('on'),
-    'nodeCredentials',
-    'tlsCert',
-    'tlsKey',
-    'readyFile',
-  ]).action(run);
+  addOptions(command, gatewayOptions).action(run);
 }
 
 function playOf({ playPort: port, playHost: hosts, consoleUrl, trustedProxies }: Options) {

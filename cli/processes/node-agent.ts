@@ -5,50 +5,32 @@
 import type { Command } from 'commander';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';
-import {
-  addOptions,
-  type MetricsOptions,
-  option,
-  type ProcessOptions,
-  parseUrl,
-  parseUrls,
-} from './options.ts';
+import { addOptions, type OptionsOf, option, parseUrl, parseUrls, shared } from './options.ts';
 import { runProcess } from './run-process.ts';
 
-interface Options extends ProcessOptions, MetricsOptions {
-  readonly controlPlane: readonly string[];
-  readonly node: string;
-  readonly engine: string;
-  readonly credential?: string;
-  readonly nodeCredentials?: string;
-  readonly loadModels: 'all' | 'none';
-  readonly loraFolder?: string;
-  readonly drainTimeout: number;
-}
+const agentOptions = {
+  controlPlane: option('--control-plane <url>', 'control plane to report to; may be repeated', {
+    ...{ parse: parseUrls, isMandatory: true as const },
+  }),
+  node: option('--node <id>', 'id of the node', { isMandatory: true }),
+  engine: option('--engine <url>', 'URL of the inference server', { parse: parseUrl, isMandatory: true }),
+  credential: option('--credential <name>', 'name of the credential for the engine'),
+  ...shared('nodeCredentials'),
+  loadModels: option<'all' | 'none'>(
+    '--load-models <which>',
+    'whether to load the models installed for the node',
+    { choices: ['all', 'none'], default: 'all' },
+  ),
+  loraFolder: option('--lora-folder <folder>', 'folder in which vLLM finds adapters by name'),
+  ...shared('drainTimeout', 'metricsBind', 'metricsPort', 'tlsCert', 'tlsKey', 'readyFile'),
+};
+type Options = OptionsOf<typeof agentOptions>;
 
 export function nodeAgentCommand(program: Command): void {
   const command = program
     .command('node-agent')
     .description('run the agent of one node, next to its inference server');
-  addOptions(command, [
-    option('--control-plane <url>', 'control plane to report to; may be repeated')
-      .argParser(parseUrls)
-      .makeOptionMandatory(),
-    option('--node <id>', 'id of the node').makeOptionMandatory(),
-    option('--engine <url>', 'URL of the inference server').argParser(parseUrl).makeOptionMandatory(),
-    option('--credential <name>', 'name of the credential for the engine'),
-    'nodeCredentials',
-    option('--load-models <which>', 'whether to load the models installed for the node')
-      .choices(['all', 'none'])
-      .default('all'),
-    option('--lora-folder <folder>', 'folder in which vLLM finds adapters by name'),
-    'drainTimeout',
-    'metricsBind',
-    'metricsPort',
-    'tlsCert',
-    'tlsKey',
-    'readyFile',
-  ]).action(run);
+  addOptions(command, agentOptions).action(run);
 }
 
 async function run(options: Options): Promise<void> {

@@ -1,4 +1,4 @@
-/** The options that several processes share, in one table. Each has its HEADGATE_* variable. */
+/** The options of processes: how they are declared, and those that several share. Each has its HEADGATE_* variable. */
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -14,26 +14,75 @@ import { environment, settingOf } from '../../shared/runtime/settings.ts';
 import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
-/**
- * A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset.
- */
-export function option(flags: string, description: string): Option {
-  const made = new Option(flags, description);
-  const variable = variableOf(flags);
-  return environment[variable]?.trim() === '' ? made : made.env(variable);
+declare const kindOfValue: unique symbol;
+/** An option of a process, with the type of its value. Made on use, because an option reads its variable when it is made. */
+export type ProcessOption<Value> = (() => Option) & { readonly [kindOfValue]: Value };
+
+/** The values of a table of options, by the names that commander gives them. */
+export type OptionsOf<Table> = {
+  readonly [Name in keyof Table]: Table[Name] extends ProcessOption<infer Value> ? Value : never;
+};
+
+interface Given<Value> {
+  readonly default: Value;
+}
+interface Needed {
+  readonly isMandatory: true;
+}
+interface Details<Value> {
+  /** Of a repeatable option with what came before. */
+  parse?(text: string, before: Value | undefined): Value;
+  readonly choices?: readonly Value[];
+  readonly default?: Value;
+  /** What help says of the default. */
+  readonly shown?: string;
+  readonly isMandatory?: true;
+}
+/** Undefined where an option may be left out and has no default. */
+interface Declare {
+  <Value = string>(
+    flags: string,
+    description: string,
+    details: Details<Value> & (Given<Value> | Needed),
+  ): ProcessOption<Value>;
+  <Value = string>(
+    flags: string,
+    description: string,
+    details?: Details<Value>,
+  ): ProcessOption<Value | undefined>;
 }
 
-/** The same for what protects: the file of a secret or key, who is trusted, or how people sign in. A blank value is refused. */
-export function protectedOption<Value>(
-  flags: string,
-  description: string,
-  parse?: (text: string, before: Value | undefined) => Value,
-): Option {
-  return new Option(flags, description).env(variableOf(flags)).argParser<Value | string>((text, before) => {
-    const given = notBlank(text);
-    return parse === undefined ? given : parse(given, before as Value | undefined);
-  });
+function declare(
+  variable: (made: Option, flags: string) => Option,
+  check: (text: string) => string,
+): Declare {
+  return <Value>(flags: string, description: string, details: Details<Value> = {}) => {
+    const { parse, choices, default: value, shown, isMandatory = false } = details;
+    const make = (): Option => {
+      const made = variable(new Option(flags, description), flags);
+      if (choices) made.choices(choices.map(String));
+      else if (parse || check !== unchanged)
+        made.argParser<Value>((text, before) => {
+          const checked = check(text);
+          return parse ? parse(checked, before as Value | undefined) : (checked as Value);
+        });
+      if (value !== undefined) made.default(value, shown);
+      return made.makeOptionMandatory(isMandatory);
+    };
+    return make as ProcessOption<Value>;
+  };
 }
+
+const unchanged = (text: string): string => text;
+
+/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset. */
+export const option = declare((made, flags) => {
+  const variable = variableOf(flags);
+  return environment[variable]?.trim() === '' ? made : made.env(variable);
+}, unchanged);
+
+/** The same for what protects: the file of a secret or key, who is trusted, or how people sign in. A blank value is refused. */
+export const protectedOption = declare((made, flags) => made.env(variableOf(flags)), notBlank);
 
 function notBlank(text: string): string {
   if (text.trim() !== '') return text;
@@ -41,8 +90,9 @@ function notBlank(text: string): string {
 }
 
 /** A flag without a value. Its variable counts if it is `true` or `1`: see isOn. */
-export function flag(flags: string, description: string): Option {
-  return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
+export function flag(flags: string, description: string): ProcessOption<boolean | undefined> {
+  const make = (): Option => new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
+  return make as ProcessOption<boolean | undefined>;
 }
 
 /** Whether a flag is set, on the command line or by its variable. */
@@ -126,134 +176,115 @@ function parseProxies(value: string, before: readonly string[] = []): string[] {
   throw new InvalidArgumentError('It must be addresses or CIDR ranges, such as 10.0.0.0/8.');
 }
 
-export function portOption(flags: string, description: string, port: number): Option {
-  return option(flags, description).argParser(parsePort).default(port);
+export function portOption(flags: string, description: string, port: number): ProcessOption<number> {
+  return option(flags, description, { parse: parsePort, default: port });
 }
 
-export function secondsOption(flags: string, description: string, seconds: number): Option {
-  return option(flags, description).argParser(parseSeconds).default(seconds);
+export function secondsOption(flags: string, description: string, seconds: number): ProcessOption<number> {
+  return option(flags, description, { parse: parseSeconds, default: seconds });
 }
 
 export const allowUnsigned = '--allow-unsigned';
 export const acceptUnsignedUsage = '--accept-unsigned-usage';
 export const insecureSnapshots = '--insecure-snapshots';
 
-/** Built on use, because an option reads its variable when it is built. */
+/** Those that several processes have. */
 const common = {
-  log: () => option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory(),
-  data: () => option('--data <folder>', 'data folder; not shared with another process').makeOptionMandatory(),
-  name: () =>
-    option('--name <name>', 'name of this process, unique in the fleet')
-      .argParser(parseName)
-      .default(hostname(), 'the name of the host'),
-  bind: () => option('--bind <address>', 'address to listen on').default('127.0.0.1'),
-  metricsBind: () =>
-    option('--metrics-bind <address>', 'address of the health and metrics listener').default(loopback),
-  metricsPort: () => portOption('--metrics-port <port>', 'port of the health and metrics listener', 9464),
-  maxConnections: () =>
-    option('--max-connections <n>', 'maximum concurrent connections of each listener')
-      .argParser(parseAmount)
-      .default(connectionsMaxDefault),
-  maxConnectionsPerAddress: () =>
-    option(
-      '--max-connections-per-address <n>',
-      'maximum of these from one address; 90 % by default',
-    ).argParser(parseAmount),
-  drainDelay: () =>
-    secondsOption('--drain-delay <seconds>', 'time from failing readiness to refusing new connections', 5),
-  drainTimeout: () =>
-    secondsOption(
-      '--drain-timeout <seconds>',
-      'time that requests in flight have to finish at shutdown',
-      300,
-    ),
-  nodeCredentials: () =>
-    protectedOption('--node-credentials <folder>', 'folder with one file for each node credential'),
-  trustSigner: () =>
-    protectedOption(
-      '--trust-signer <key>',
-      'fingerprint, public key or PEM file; one of these must have signed the first record of the log; may be repeated',
-      parseList,
-    ).default([]),
-  allowUnsigned: () => flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
-  acceptUnsignedUsage: () =>
-    flag(
-      acceptUnsignedUsage,
-      'count usage without a MAC of the gateway token, of gateways that do not sign it',
-    ),
-  insecureSnapshots: () => flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
-  consoleHost: () =>
-    option(
-      '--console-host <name>',
-      'name by which browsers may ask for the console, in addition to localhost; may be repeated',
-    )
-      .argParser(parseList)
-      .default([]),
-  playHost: () =>
-    option(
-      '--play-host <name>',
-      'name by which browsers may ask for the page for visitors, in addition to localhost; may be repeated',
-    )
-      .argParser(parseList)
-      .default([]),
-  trustedProxies: () =>
-    protectedOption(
-      '--trusted-proxies <cidr>',
-      'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
-      parseProxies,
-    ).default([]),
-  consoleUrl: () =>
-    option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links').argParser(
-      parseUrl,
-    ),
-  tlsCert: () =>
-    protectedOption(
-      '--tls-cert <file>',
-      'certificate chain of every listener, PEM; read again once it changed',
-    ),
-  tlsKey: () => protectedOption('--tls-key <file>', 'private key of the certificate, PEM'),
-  readyFile: () => option('--ready-file <path>', 'JSON file to write once the process is ready'),
-} satisfies Record<string, () => Option>;
+  log: option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…', { isMandatory: true }),
+  data: option('--data <folder>', 'data folder; not shared with another process', { isMandatory: true }),
+  name: option('--name <name>', 'name of this process, unique in the fleet', {
+    ...{ parse: parseName, default: hostname(), shown: 'the name of the host' },
+  }),
+  bind: option('--bind <address>', 'address to listen on', { default: '127.0.0.1' }),
+  metricsBind: option('--metrics-bind <address>', 'address of the health and metrics listener', {
+    default: loopback,
+  }),
+  metricsPort: portOption('--metrics-port <port>', 'port of the health and metrics listener', 9464),
+  maxConnections: option('--max-connections <n>', 'maximum concurrent connections of each listener', {
+    ...{ parse: parseAmount, default: connectionsMaxDefault },
+  }),
+  maxConnectionsPerAddress: option(
+    '--max-connections-per-address <n>',
+    'maximum of these from one address; 90 % by default',
+    { parse: parseAmount },
+  ),
+  drainDelay: secondsOption(
+    '--drain-delay <seconds>',
+    'time from failing readiness to refusing new connections',
+    5,
+  ),
+  drainTimeout: secondsOption(
+    '--drain-timeout <seconds>',
+    'time that requests in flight have to finish at shutdown',
+    300,
+  ),
+  nodeCredentials: protectedOption(
+    '--node-credentials <folder>',
+    'folder with one file for each node credential',
+  ),
+  trustSigner: protectedOption(
+    '--trust-signer <key>',
+    'fingerprint, public key or PEM file; one of these must have signed the first record of the log; may be repeated',
+    { parse: parseList, default: [] },
+  ),
+  allowUnsigned: flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
+  acceptUnsignedUsage: flag(
+    acceptUnsignedUsage,
+    'count usage without a MAC of the gateway token, of gateways that do not sign it',
+  ),
+  insecureSnapshots: flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
+  consoleHost: option(
+    '--console-host <name>',
+    'name by which browsers may ask for the console, in addition to localhost; may be repeated',
+    { parse: parseList, default: [] },
+  ),
+  playHost: option(
+    '--play-host <name>',
+    'name by which browsers may ask for the page for visitors, in addition to localhost; may be repeated',
+    { parse: parseList, default: [] },
+  ),
+  trustedProxies: protectedOption(
+    '--trusted-proxies <cidr>',
+    'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
+    { parse: parseProxies, default: [] },
+  ),
+  consoleUrl: option(
+    '--console-url <url>',
+    'address of the console as browsers reach it, for sign-in links',
+    { parse: parseUrl },
+  ),
+  tlsCert: protectedOption(
+    '--tls-cert <file>',
+    'certificate chain of every listener, PEM; read again once it changed',
+  ),
+  tlsKey: protectedOption('--tls-key <file>', 'private key of the certificate, PEM'),
+  readyFile: option('--ready-file <path>', 'JSON file to write once the process is ready'),
+};
 
-/** Adds options in the order in which help lists them: names of the table above, or options of this process alone. */
-export function addOptions(command: Command, options: readonly (keyof typeof common | Option)[]): Command {
-  for (const one of options) command.addOption(typeof one === 'string' ? common[one]() : one);
+/** Some of these, for the table of a process. */
+export function shared<Name extends keyof typeof common>(
+  ...names: readonly Name[]
+): Pick<typeof common, Name> {
+  return Object.fromEntries(names.map((name) => [name, common[name]])) as Pick<typeof common, Name>;
+}
+
+/** Adds a table of options in the order in which help lists them. */
+export function addOptions(
+  command: Command,
+  table: Readonly<Record<string, ProcessOption<unknown>>>,
+): Command {
+  for (const [name, make] of Object.entries(table)) {
+    const made = make();
+    if (made.attributeName() !== name) throw new Error(`${made.flags} is not the option ${name}`);
+    command.addOption(made);
+  }
   return command;
 }
 
-export interface ConnectionOptions {
-  readonly maxConnections: number;
-  readonly maxConnectionsPerAddress?: number;
-}
-
-export interface MetricsOptions {
-  readonly metricsBind: string;
-  readonly metricsPort: number;
-}
-
-/** A process with an API listener. */
-export interface ListenerOptions extends ConnectionOptions, MetricsOptions {
-  readonly bind: string;
-  readonly port: number;
-}
-
-/** A process that follows the control log and stores its state in a data folder. */
-export interface ReplicaOptions extends ListenerOptions, ProcessOptions {
-  readonly log: string;
-  readonly data: string;
-  readonly name: string;
-  readonly drainDelay: number;
-  readonly drainTimeout: number;
-  readonly nodeCredentials?: string;
-  readonly trustSigner: readonly string[];
-}
-
+type CommonOptions = OptionsOf<typeof common>;
+type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsPerAddress'>;
 /** Options of every process but `headgate dev`. */
-export interface ProcessOptions {
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
-  readonly readyFile?: string;
-}
+export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFile'>;
 
 /** No more than this process may have open files: further ones are refused one by one, not by errors of all. */
 export function connectionLimitsOf(

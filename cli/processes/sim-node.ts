@@ -1,53 +1,53 @@
 /** `headgate sim-node`: a deterministic inference server for demos, tests and load. */
 import { dirname } from 'node:path';
 import type { Command } from 'commander';
+import type { Dialect } from '../../schemas/names.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import {
   addOptions,
   connectionLimitsOf,
-  type ListenerOptions,
+  type OptionsOf,
   option,
-  type ProcessOptions,
   parseCount,
   portOption,
+  shared,
   usingOption,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
 
-interface Options extends ProcessOptions, ListenerOptions {
-  readonly models: string;
-  readonly tokensPerSecond: number;
-  readonly behaviour?: string;
-  readonly dialect: 'vllm' | 'sglang' | 'llamacpp' | 'ollama';
-  readonly contextTokens: number;
-  readonly cacheTokens: number;
-  readonly promptTokensPerSecond: number;
-}
+const count = (flags: string, description: string, value: number) =>
+  option(flags, description, { parse: parseCount, default: value });
+
+const simOptions = {
+  ...shared('bind'),
+  port: portOption('--port <port>', 'port to listen on', 9001),
+  ...shared('metricsBind'),
+  metricsPort: portOption(
+    '--metrics-port <port>',
+    'port of the health and metrics listener; 0 for a free port',
+    0,
+  ),
+  ...shared('maxConnections', 'maxConnectionsPerAddress'),
+  models: option('--models <names>', 'models that it serves', { default: 'echo-small' }),
+  tokensPerSecond: count('--tokens-per-second <n>', 'speed of a stream; 0 for no limit', 200),
+  behaviour: option('--behaviour <file>', 'JSON file with faults to inject'),
+  dialect: option<Dialect>('--dialect <engine>', 'engine to simulate', {
+    ...{ choices: ['vllm', 'sglang', 'llamacpp', 'ollama'] as const, default: 'vllm' as const },
+  }),
+  contextTokens: count('--context-tokens <n>', 'context window', 131_072),
+  cacheTokens: count('--cache-tokens <n>', 'size of its prefix cache; 0 for none', 0),
+  promptTokensPerSecond: count(
+    '--prompt-tokens-per-second <n>',
+    'speed of reading a prompt that is not cached; 0 for no limit',
+    0,
+  ),
+  ...shared('tlsCert', 'tlsKey', 'readyFile'),
+};
+type Options = OptionsOf<typeof simOptions>;
 
 export function simNodeCommand(program: Command): void {
   const command = program.command('sim-node').description('run a simulated inference server');
-  addOptions(command, [
-    'bind',
-    portOption('--port <port>', 'port to listen on', 9001),
-    'metricsBind',
-    portOption('--metrics-port <port>', 'port of the health and metrics listener; 0 for a free port', 0),
-    'maxConnections',
-    'maxConnectionsPerAddress',
-    option('--models <names>', 'models that it serves').default('echo-small'),
-    option('--tokens-per-second <n>', 'speed of a stream; 0 for no limit').argParser(parseCount).default(200),
-    option('--behaviour <file>', 'JSON file with faults to inject'),
-    option('--dialect <engine>', 'engine to simulate')
-      .choices(['vllm', 'sglang', 'llamacpp', 'ollama'])
-      .default('vllm'),
-    option('--context-tokens <n>', 'context window').argParser(parseCount).default(131_072),
-    option('--cache-tokens <n>', 'size of its prefix cache; 0 for none').argParser(parseCount).default(0),
-    option('--prompt-tokens-per-second <n>', 'speed of reading a prompt that is not cached; 0 for no limit')
-      .argParser(parseCount)
-      .default(0),
-    'tlsCert',
-    'tlsKey',
-    'readyFile',
-  ]).action(run);
+  addOptions(command, simOptions).action(run);
 }
 
 async function run(options: Options): Promise<void> {
