@@ -11,7 +11,7 @@ import { stackCommands } from './stacks.ts';
 import { tierCommands } from './tiers.ts';
 import { usageCommands } from './usage.ts';
 
-const byName: Readonly<Record<CommandName, CommandDefinition>> = {
+export const commandsByName: Readonly<Record<CommandName, CommandDefinition>> = {
   ...organisationCommands,
   ...tierCommands,
   ...modelCommands,
@@ -23,4 +23,4 @@ const byName: Readonly<Record<CommandName, CommandDefinition>> = {
   ...fleetCommands,
 };
 
-export const commands: readonly CommandDefinition[] = Object.values(byName);
+export const commands: readonly CommandDefinition[] = Object.values(commandsByName);

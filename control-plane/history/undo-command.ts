@@ -2,11 +2,14 @@
  * A commit taken back by one commit: the commands of its inverse, decided one after the other, each on the state that those
  * before it leave, and written together or not at all.
  */
+import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
+import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
+import type { OperationRow } from '../../schemas/admin-row.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { actorName } from '../commands/authorise.ts';
 import { type CommandDefinition, defineCommand, parseInput, planCommand } from '../commands/definition.ts';
-import { commands } from '../commands/registry.ts';
+import { commandsByName } from '../commands/registry.ts';
 import { type CommitInverse, checkUnchanged, type UndoCommand } from './undo.ts';
 
 /** Decided like any command on the state at the head, in one turn, so nothing is written between its decision and the append. */
@@ -18,8 +21,9 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
       const events: KnownEvent[] = [];
       const steps = function* () {
         for (const command of inverse.commands) {
-          const { definition, params } = definitionOf(command);
-          const input = parseInput(definition, { params, body: command.body });
+          const definition = commandsByName[command.name];
+          const { params, rest } = partsOf(command.name, command.input);
+          const input = parseInput(definition, { params, body: rest });
           for (const event of planCommand(definition, db, input, context).events) {
             events.push(event);
             yield event;
@@ -28,34 +32,16 @@ export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): Comm
       };
       const commit = { seq: snapshot.seq + 1, atMs, by: actorName(actor) };
       snapshot.stateAt({ kind: 'previewed', events: steps(), context: commit }, () => undefined);
-      return { events, extra: { commands: inverse.commands } };
+      return { events, extra: { commands: inverse.commands.map(shownCommand) } };
     },
     show: (_db, { params: { position: of } }) => ({ of, commands: [] }),
   });
 }
 
-/** The command of the API with this method and path. */
-function definitionOf({ method, path }: UndoCommand): {
-  readonly definition: CommandDefinition;
-  readonly params: Readonly<Record<string, string>>;
-} {
-  for (const definition of commands) {
-    const params = definition.method === method ? paramsIn(definition.path, path) : undefined;
-    if (params !== undefined) return { definition, params };
-  }
-  throw new Error(`no command is ${method} ${path}`);
-}
-
-/** The `:name` parts of a pattern; undefined where the path is another one. */
-function paramsIn(pattern: string, path: string): Record<string, string> | undefined {
-  const given = path.split('/');
-  const wanted = pattern.split('/');
-  if (given.length !== wanted.length) return undefined;
-  const params: Record<string, string> = {};
-  for (const [index, part] of wanted.entries()) {
-    const value = given[index] ?? '';
-    if (part.startsWith(':')) params[part.slice(1)] = decodeURIComponent(value);
-    else if (part !== value) return undefined;
-  }
-  return params;
+/** A command as the API has it, for people. */
+export function shownCommand({ name, input }: UndoCommand): AnswerOf<'commit.undo'>['commands'][number] {
+  const { method } = routeOf(name);
+  const { path, rest } = partsOf(name, input);
+  const { body }: OperationRow = adminOperations[name];
+  return { method, path, ...(body && { body: rest }) };
 }

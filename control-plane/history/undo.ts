@@ -1,5 +1,12 @@
 /** The commands that take a commit back: where each of its events has an inverse, and nothing that it set has changed since. */
-import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events.ts';
+import type { CommandName, InputOf } from '../../schemas/admin.ts';
+import {
+  type EventData,
+  type EventTypeName,
+  type KnownEvent,
+  readEvent,
+  type StoredEvent,
+} from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findNode, findPool, findStack, findToken } from '../state/capacity.ts';
@@ -7,9 +14,8 @@ import { findAnonymous, findBoundsSet, findModel, findTier } from '../state/cata
 import { findKey, findMember, findOrganisation } from '../state/tenants.ts';
 
 export interface UndoCommand {
-  readonly method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  readonly path: string;
-  readonly body?: Record<string, unknown>;
+  readonly name: CommandName;
+  readonly input: object;
 }
 
 /**
@@ -23,24 +29,12 @@ export interface CommitInverse {
   readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
-interface Inverse {
+interface Inverse<Data> {
   /** What the event is about; it must be now as it was after the event. */
-  subject(db: Database): unknown;
+  subject(db: Database, data: Data): unknown;
   /** A text: why there is none. */
-  command(before: Database): UndoCommand | string;
+  command(before: Database, data: Data): UndoCommand | string;
 }
-
-const part = encodeURIComponent;
-const noReport = 'it is a report, which the next report replaces';
-const reasons: Readonly<Record<string, string>> = {
-  'organisation.removed': 'its keys, stacks and nodes went with it',
-  'stack.removed': 'its nodes and models went with it; apply the fleet file of the position before',
-  'key.revoked': 'a revoked key stays revoked; create another',
-  'node.token_revoked': 'a revoked token stays revoked; create another',
-  'usage.adjusted': 'adjust the usage again, by the opposite number',
-  'node.joined': noReport,
-  'node.health_changed': noReport,
-};
 
 /** Of the states around the commit. Throws CommandError Conflict, with the reason, where an event has no inverse. */
 export function inverseOfCommit(
@@ -82,181 +76,168 @@ function noInverse(position: number, reason: string, of?: StoredEvent): CommandE
   });
 }
 
+interface InverseOfEvent {
+  subject(db: Database): unknown;
+  command(before: Database): UndoCommand | string;
+}
+
 /** A text: why there is none. */
-function inverseOrReason(stored: StoredEvent): Inverse | string {
+function inverseOrReason(stored: StoredEvent): InverseOfEvent | string {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return 'this build does not know its event';
-  return inverseOf(read.event) ?? reasons[stored.type] ?? `${stored.type} cannot be taken back`;
+  const { type, data } = read.event;
+  const ofAll: Readonly<Record<EventTypeName, Inverse<KnownEvent['data']> | string | undefined>> = inverses;
+  const inverse = ofAll[type] ?? `${type} cannot be taken back`;
+  if (typeof inverse === 'string') return inverse;
+  return {
+    subject: (db) => inverse.subject(db, data),
+    command: (before) => inverse.command(before, data),
+  };
 }
 
-function inverseOf(event: KnownEvent): Inverse | undefined {
-  return (
-    inverseOfCapacity(event) ?? inverseOfNode(event) ?? inverseOfTenants(event) ?? inverseOfCatalog(event)
-  );
+function undo<Name extends CommandName>(name: Name, input: InputOf<Name>): UndoCommand {
+  return { name, input };
 }
 
-function inverseOfCapacity({ type, data }: KnownEvent): Inverse | undefined {
-  switch (type) {
-    case 'pool.model_installed':
-    case 'pool.model_uninstalled': {
-      const method = type === 'pool.model_installed' ? 'DELETE' : 'PUT';
-      return {
-        subject: (db) => findPool(db).models.includes(data.model),
-        command: () => ({ method, path: `/pool/models/${part(data.model)}` }),
-      };
-    }
-    case 'stack.model_installed':
-    case 'stack.model_uninstalled': {
-      const method = type === 'stack.model_installed' ? 'DELETE' : 'PUT';
-      return {
-        subject: (db) => findStack(db, data.stack)?.models.includes(data.model),
-        command: () => ({ method, path: `/stacks/${part(data.stack)}/models/${part(data.model)}` }),
-      };
-    }
-    case 'stack.surface_set':
-      return {
-        subject: (db) => findStack(db, data.id)?.surface,
-        command: (before) => ({
-          method: 'PUT',
-          path: `/stacks/${part(data.id)}/surface`,
-          body: { surface: findStack(before, data.id)?.surface },
-        }),
-      };
-    case 'stack.created':
-      return {
-        subject: (db) => findStack(db, data.id),
-        command: () => ({ method: 'DELETE', path: `/stacks/${part(data.id)}` }),
-      };
-    default:
-      return undefined;
-  }
+const noReport = 'it is a report, which the next report replaces';
+
+function installed(name: 'pool.install' | 'pool.uninstall'): Inverse<EventData<'pool.model_installed'>> {
+  return {
+    subject: (db, { model }) => findPool(db).models.includes(model),
+    command: (_before, { model }) => undo(name, { model }),
+  };
+}
+
+function installedOn(name: 'stack.install' | 'stack.uninstall'): Inverse<EventData<'stack.model_installed'>> {
+  return {
+    subject: (db, { stack, model }) => findStack(db, stack)?.models.includes(model),
+    command: (_before, { stack: id, model }) => undo(name, { id, model }),
+  };
+}
+
+function draining(name: 'node.drain' | 'node.undrain'): Inverse<{ readonly id: string }> {
+  return {
+    subject: (db, { id }) => findNode(db, id)?.drained,
+    command: (_before, { id }) => undo(name, { id }),
+  };
 }
 
 /** A node as it was registered. */
-function registration(db: Database, id: string): Record<string, unknown> | undefined {
+function registration(db: Database, id: string): InputOf<'node.register'> | undefined {
   const node = findNode(db, id);
   if (!node) return undefined;
   const { place, url, dialect, credential, models, agent } = node;
   return { id, place, url, dialect, credential, models, agent };
 }
 
-function inverseOfNode({ type, data }: KnownEvent): Inverse | undefined {
-  switch (type) {
-    case 'node.drained':
-    case 'node.undrained': {
-      const verb = type === 'node.drained' ? 'undrain' : 'drain';
-      return {
-        subject: (db) => findNode(db, data.id)?.drained,
-        command: () => ({ method: 'POST', path: `/nodes/${part(data.id)}/${verb}` }),
-      };
-    }
-    case 'node.registered':
-      return {
-        subject: (db) => registration(db, data.id),
-        command: (before) => {
-          const body = registration(before, data.id);
-          return body
-            ? { method: 'POST', path: '/nodes', body }
-            : { method: 'DELETE', path: `/nodes/${part(data.id)}` };
-        },
-      };
-    case 'node.removed':
-      return {
-        subject: (db) => registration(db, data.id),
-        command: (before) => {
-          const body = registration(before, data.id);
-          if (findNode(before, data.id)?.agent)
-            return 'the tokens of its agent went with it; register it again';
-          return body ? { method: 'POST', path: '/nodes', body } : 'there was no such node';
-        },
-      };
-    case 'node.token_created':
-      return {
-        subject: (db) => findToken(db, data.id)?.state,
-        command: () => ({ method: 'POST', path: `/tokens/${part(data.id)}/revoke` }),
-      };
-    default:
-      return undefined;
-  }
-}
+const member: Inverse<EventData<'member.removed'>> = {
+  subject: (db, { organisation, person }) => findMember(db, organisation, person),
+  command: (before, { organisation: id, person }) => {
+    const role = findMember(before, id, person)?.role;
+    return role ? undo('member.set', { id, person, role }) : undo('member.remove', { id, person });
+  },
+};
 
-function inverseOfTenants({ type, data }: KnownEvent): Inverse | undefined {
-  switch (type) {
-    case 'key.created':
-      return {
-        subject: (db) => findKey(db, data.id, 0)?.state,
-        command: () => ({ method: 'POST', path: `/keys/${part(data.id)}/revoke` }),
-      };
-    case 'organisation.set':
-      return {
-        subject: (db) => ({ ...findOrganisation(db, data.id), suspended: undefined }),
-        command: (before) => {
-          const was = findOrganisation(before, data.id);
-          const path = `/organisations/${part(data.id)}`;
-          if (!was) return { method: 'DELETE', path };
-          return { method: 'PATCH', path, body: { name: was.name, tier: was.tier, anchor: was.anchor } };
-        },
-      };
-    case 'organisation.suspended':
-      return {
-        subject: (db) => findOrganisation(db, data.id)?.suspended,
-        command: (before) => ({
-          method: 'PATCH',
-          path: `/organisations/${part(data.id)}`,
-          body: { suspended: findOrganisation(before, data.id)?.suspended ?? false },
-        }),
-      };
-    case 'member.set':
-    case 'member.removed':
-      return {
-        subject: (db) => findMember(db, data.organisation, data.person),
-        command: (before) => {
-          const was = findMember(before, data.organisation, data.person);
-          const path = `/organisations/${part(data.organisation)}/members/${part(data.person)}`;
-          return was ? { method: 'PUT', path, body: { role: was.role } } : { method: 'DELETE', path };
-        },
-      };
-    default:
-      return undefined;
-  }
-}
+const tier: Inverse<{ readonly id: string }> = {
+  subject: (db, { id }) => findTier(db, id),
+  command: (before, { id }) => {
+    const was = findTier(before, id);
+    return was ? undo('tier.set', was) : undo('tier.delete', { id });
+  },
+};
 
-function inverseOfCatalog({ type, data }: KnownEvent): Inverse | undefined {
-  switch (type) {
-    case 'tier.set':
-    case 'tier.removed':
-      return putOrDelete(`/tiers/${part(data.id)}`, (db) => findTier(db, data.id));
-    case 'model.set':
-    case 'model.removed':
-      return putOrDelete(`/models/${part(data.id)}`, (db) => findModel(db, data.id));
-    case 'anonymous.set':
-      return {
-        subject: findAnonymous,
-        command: (before) => {
-          const body = findAnonymous(before);
-          return body
-            ? { method: 'PUT', path: '/anonymous', body: { ...body } }
-            : 'visitors had no limits before, and cannot have none again';
-        },
-      };
-    case 'bounds.set':
-      return {
-        subject: findBoundsSet,
-        command: (before) => ({ method: 'PUT', path: '/bounds', body: { ...findBoundsSet(before) } }),
-      };
-    default:
-      return undefined;
-  }
-}
+const model: Inverse<{ readonly id: string }> = {
+  subject: (db, { id }) => findModel(db, id),
+  command: (before, { id }) => {
+    const was = findModel(before, id);
+    return was ? undo('model.set', was) : undo('model.delete', { id });
+  },
+};
 
-function putOrDelete(path: string, find: (db: Database) => object | undefined): Inverse {
-  return {
-    subject: find,
-    command: (before) => {
-      const was = find(before);
-      if (!was) return { method: 'DELETE', path };
-      const { id: _id, ...body } = was as { readonly id: string };
-      return { method: 'PUT', path, body };
+/** Of each event, or why there is none. */
+const inverses: {
+  readonly [Name in EventTypeName]: Inverse<EventData<Name>> | string | undefined;
+} = {
+  'log.created': undefined,
+  'log.signers_set': undefined,
+  checkpoint: undefined,
+  'session.ended': undefined,
+  no_op: undefined,
+  'node.joined': noReport,
+  'node.health_changed': noReport,
+  'pool.model_installed': installed('pool.uninstall'),
+  'pool.model_uninstalled': installed('pool.install'),
+  'stack.model_installed': installedOn('stack.uninstall'),
+  'stack.model_uninstalled': installedOn('stack.install'),
+  'stack.surface_set': {
+    subject: (db, { id }) => findStack(db, id)?.surface,
+    command: (before, { id }) => {
+      const surface = findStack(before, id)?.surface;
+      return surface ? undo('stack.set-surface', { id, surface }) : 'there was no such stack';
     },
-  };
-}
+  },
+  'stack.created': {
+    subject: (db, { id }) => findStack(db, id),
+    command: (_before, { id }) => undo('stack.delete', { id }),
+  },
+  'stack.removed': 'its nodes and models went with it; apply the fleet file of the position before',
+  'node.drained': draining('node.undrain'),
+  'node.undrained': draining('node.drain'),
+  'node.registered': {
+    subject: (db, { id }) => registration(db, id),
+    command: (before, { id }) => {
+      const was = registration(before, id);
+      return was ? undo('node.register', was) : undo('node.delete', { id });
+    },
+  },
+  'node.removed': {
+    subject: (db, { id }) => registration(db, id),
+    command: (before, { id }) => {
+      const was = registration(before, id);
+      if (was?.agent) return 'the tokens of its agent went with it; register it again';
+      return was ? undo('node.register', was) : 'there was no such node';
+    },
+  },
+  'node.token_created': {
+    subject: (db, { id }) => findToken(db, id)?.state,
+    command: (_before, { id }) => undo('node-token.revoke', { id }),
+  },
+  'node.token_revoked': 'a revoked token stays revoked; create another',
+  'key.created': {
+    subject: (db, { id }) => findKey(db, id, 0)?.state,
+    command: (_before, { id }) => undo('key.revoke', { id }),
+  },
+  'key.revoked': 'a revoked key stays revoked; create another',
+  'organisation.set': {
+    subject: (db, { id }) => ({ ...findOrganisation(db, id), suspended: undefined }),
+    command: (before, { id }) => {
+      const was = findOrganisation(before, id);
+      if (!was) return undo('organisation.delete', { id });
+      return undo('organisation.update', { id, name: was.name, tier: was.tier, anchor: was.anchor });
+    },
+  },
+  'organisation.suspended': {
+    subject: (db, { id }) => findOrganisation(db, id)?.suspended,
+    command: (before, { id }) =>
+      undo('organisation.update', { id, suspended: findOrganisation(before, id)?.suspended ?? false }),
+  },
+  'organisation.removed': 'its keys, stacks and nodes went with it',
+  'member.set': member,
+  'member.removed': member,
+  'tier.set': tier,
+  'tier.removed': tier,
+  'model.set': model,
+  'model.removed': model,
+  'anonymous.set': {
+    subject: findAnonymous,
+    command: (before) => {
+      const was = findAnonymous(before);
+      return was ? undo('anonymous.set', was) : 'visitors had no limits before, and cannot have none again';
+    },
+  },
+  'bounds.set': {
+    subject: findBoundsSet,
+    command: (before) => undo('bounds.set', { ...findBoundsSet(before) }),
+  },
+  'usage.adjusted': 'adjust the usage again, by the opposite number',
+};

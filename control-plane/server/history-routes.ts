@@ -5,7 +5,7 @@ import { CommandError } from '../core/command-error.ts';
 import { namedMoment } from '../history/past.ts';
 import { keepMore } from '../history/trim.ts';
 import { checkUnchanged } from '../history/undo.ts';
-import { undoDefinition } from '../history/undo-command.ts';
+import { shownCommand, undoDefinition } from '../history/undo-command.ts';
 import { commandIdOf, runCommand } from './command-routes.ts';
 import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { type AskedOf, addRoute, type OperationHandlers } from './operations.ts';
@@ -83,7 +83,7 @@ export function historyHandlers(context: AdminContext): OperationHandlers<Histor
       const inverse = await context.past.ask('inverse', [of], pastReaderOf(request, reply));
       const { db, seq: position } = context.snapshot;
       checkUnchanged(inverse, db, of);
-      const commands = [...inverse.commands];
+      const commands = inverse.commands.map(shownCommand);
       // An earlier CLI knows no list: of several commands it must not run one and say that all is done.
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };

@@ -265,8 +265,8 @@ export const explainMutations: readonly SuiteMutation[] = [
     [
       [
         'each command is decided on the state that those before it leave',
-        'return { events, extra: { commands: inverse.commands } };',
-        'return { events: events.slice(0, 1), extra: { commands: inverse.commands } };',
+        'return { events, extra: { commands: inverse.commands.map(shownCommand) } };',
+        'return { events: events.slice(0, 1), extra: { commands: inverse.commands.map(shownCommand) } };',
         'a commit of several events',
       ],
     ],
