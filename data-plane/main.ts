@@ -150,10 +150,6 @@ async function serve(
     ],
     metrics: registry,
     route: decisionRoute(journal, { token: settings.gatewayToken, incarnation: state.incarnation }),
-    beforeScrape: () => {
-      metrics.update();
-      telemetry.update();
-    },
   });
   closers.add(() => health.close());
   if (journal !== undefined) state.addresses.metrics = advertisedUrl(health.url, settings.advertise);

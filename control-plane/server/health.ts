@@ -60,7 +60,6 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
       return [...checks(settings).map((check) => ({ ...check, countsForReads })), settings.drain.check];
     },
     metrics: metrics.registry,
-    beforeScrape: () => metrics.update(),
   });
 }
 

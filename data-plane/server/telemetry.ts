@@ -2,10 +2,11 @@
  * What a gateway reports of its traffic: one access-log line and a few metric updates a request.
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Counter, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { AccessLog, Logger } from '../../shared/runtime/logger.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
 import { ClampedUsage } from './clamped-usage.ts';
@@ -56,11 +57,6 @@ export class Telemetry {
   readonly #durations: Distribution;
   readonly #firstTokens: Distribution;
   readonly #phases: PhaseMetrics;
-  readonly #streams: Gauge;
-  readonly #inFlight: Gauge;
-  readonly #outbox: Gauge;
-  readonly #bodyBytes: Gauge;
-  readonly #bodiesWaiting: Gauge;
 
   constructor(registry: Registry, accessLog: AccessLog, sources: TelemetrySources) {
     const registers = [registry];
@@ -110,31 +106,22 @@ export class Telemetry {
       registry,
     });
     this.#phases = new PhaseMetrics(registry);
-    this.#streams = new Gauge({ name: 'headgate_streams_open', help: 'streams being answered', registers });
-    this.#inFlight = new Gauge({
-      name: 'headgate_limiter_in_flight_units',
-      help: 'sum of the weights of requests in flight',
-      registers,
-    });
-    this.#outbox = new Gauge({ name: 'headgate_outbox_rows', help: 'usage rows not yet shipped', registers });
-    this.#bodyBytes = new Gauge({
-      name: 'headgate_request_body_bytes',
-      help: 'memory reserved for the bodies of requests, until a node has them',
-      registers,
-    });
-    this.#bodiesWaiting = new Gauge({
-      name: 'headgate_request_bodies_waiting',
-      help: 'bodies of requests that are not read until the share of their organisation has room',
-      registers,
-    });
-  }
-
-  update(): void {
-    this.#inFlight.set(this.#sources.inFlightUnits());
-    this.#streams.set(this.#sources.openStreams());
-    this.#outbox.set(this.#sources.outboxRows());
-    this.#bodyBytes.set(this.#sources.bodies.usedBytes);
-    this.#bodiesWaiting.set(this.#sources.bodies.waiting);
+    const metrics = new ObservedMetrics(registry);
+    metrics.gauge('headgate_streams_open', 'streams being answered', () => sources.openStreams());
+    metrics.gauge('headgate_limiter_in_flight_units', 'sum of the weights of requests in flight', () =>
+      sources.inFlightUnits(),
+    );
+    metrics.gauge('headgate_outbox_rows', 'usage rows not yet shipped', () => sources.outboxRows());
+    metrics.gauge(
+      'headgate_request_body_bytes',
+      'memory reserved for the bodies of requests, until a node has them',
+      () => sources.bodies.usedBytes,
+    );
+    metrics.gauge(
+      'headgate_request_bodies_waiting',
+      'bodies of requests that are not read until the share of their organisation has room',
+      () => sources.bodies.waiting,
+    );
   }
 
   /** Records one request at its end. */

@@ -30,8 +30,6 @@ export interface HealthOptions extends ListenAddress {
   readonly metrics: Registry;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
-  /** Called before each scrape to bring gauges up to date. */
-  readonly beforeScrape?: () => void;
   /** Answers further paths; resolves false for those that it does not know. */
   readonly route?: ((request: IncomingMessage, response: ServerResponse) => Promise<boolean>) | undefined;
 }
@@ -72,10 +70,9 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
  * The metrics, written once for all who ask in one turn of the event loop: it takes some milliseconds, and any number of requests
  * come at once.
  */
-function scraper({ metrics, beforeScrape }: HealthOptions): () => Promise<string> {
+function scraper({ metrics }: HealthOptions): () => Promise<string> {
   let text: Promise<string> | undefined;
   const written = async (): Promise<string> => {
-    beforeScrape?.();
     // What others name is in the values of labels, where the format has a backslash twice.
     const texts = await Promise.all(
       metrics.getMetricsAsArray().map(({ name }) => writtenAlone(metrics, name)),

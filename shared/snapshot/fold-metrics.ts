@@ -24,7 +24,6 @@ export class FoldMetrics {
   readonly #apply: Observations;
   readonly #propagation: Observations;
   readonly #quarantined: Counter;
-  #update: () => void = () => undefined;
 
   constructor() {
     const { registry } = this;
@@ -78,58 +77,39 @@ export class FoldMetrics {
     this.#quarantined.inc();
   }
 
-  /** Registers the gauges of a fold. To be called once. */
+  /** Registers what is read of a fold. To be called once. */
   watch(source: () => FoldSource): void {
-    const gauge = (name: string, help: string, value: (now: FoldSource) => number): (() => void) => {
-      const gauge = new Gauge({ name: `headgate_${name}`, help, registers: [this.registry] });
-      return () => gauge.set(value(source()));
-    };
-    const updates = [
-      gauge('fold_position', 'seq of the last commit folded', ({ snapshot }) => snapshot.seq),
-      gauge(
-        'fold_applied_offset',
-        'log offset behind the last record consumed',
-        ({ snapshot }) => snapshot.nextOffset,
-      ),
-      gauge('fold_head_offset', 'end of the log when it was last requested', ({ snapshot, replicator }) =>
-        Math.max(snapshot.nextOffset, replicator.endOffset),
-      ),
-      this.#skipped(source),
-      gauge(
-        'fold_lag_seconds',
-        'since the last proof of freshness, -1 before the first',
-        ({ replicator }) => {
-          const seconds = replicator.freshness.ageSeconds();
-          return Number.isFinite(seconds) ? seconds : -1;
-        },
-      ),
-      gauge('log_reachable', '1 while the control log answers', ({ replicator }) =>
-        Number(replicator.reachable),
-      ),
-      gauge('fold_halted', '1 while the fold has stopped, at an unknown event or on a fault', (now) =>
-        Number(now.snapshot.halt !== undefined || now.replicator.fault !== undefined),
-      ),
-    ];
-    this.#update = () => {
-      for (const update of updates) update();
-    };
-  }
-
-  /** Brings the gauges up to date; called before a scrape. */
-  update(): void {
-    this.#update();
-  }
-
-  /** Counts in the snapshot, which a gateway may replace: it then begins at 0, as a counter may. */
-  #skipped(source: () => FoldSource): () => void {
-    const counter = new Counter({
-      name: 'headgate_fold_skipped_total',
-      help: 'records that did not extend the chain',
-      registers: [this.registry],
-    });
-    return () => {
-      counter.reset();
-      counter.inc(source().snapshot.skipped);
-    };
+    const metrics = new ObservedMetrics(this.registry);
+    metrics.gauge('headgate_fold_position', 'seq of the last commit folded', () => source().snapshot.seq);
+    metrics.gauge(
+      'headgate_fold_applied_offset',
+      'log offset behind the last record consumed',
+      () => source().snapshot.nextOffset,
+    );
+    metrics.gauge('headgate_fold_head_offset', 'end of the log when it was last requested', () =>
+      Math.max(source().snapshot.nextOffset, source().replicator.endOffset),
+    );
+    // Counts in the snapshot, which a gateway may replace: it then begins at 0, as a counter may.
+    metrics.counter(
+      'headgate_fold_skipped_total',
+      'records that did not extend the chain',
+      () => source().snapshot.skipped,
+    );
+    metrics.gauge(
+      'headgate_fold_lag_seconds',
+      'since the last proof of freshness, -1 before the first',
+      () => {
+        const seconds = source().replicator.freshness.ageSeconds();
+        return Number.isFinite(seconds) ? seconds : -1;
+      },
+    );
+    metrics.gauge('headgate_log_reachable', '1 while the control log answers', () =>
+      Number(source().replicator.reachable),
+    );
+    metrics.gauge(
+      'headgate_fold_halted',
+      '1 while the fold has stopped, at an unknown event or on a fault',
+      () => Number(source().snapshot.halt !== undefined || source().replicator.fault !== undefined),
+    );
   }
 }
