@@ -2,6 +2,7 @@
  * A part of the process on a thread of its own, over messages. Node 20 runs no TypeScript on a thread, so from the sources the
  * same part runs on this thread, over the same messages.
  */
+import { basename } from 'node:path';
 import { MessageChannel, type MessagePort, type ResourceLimits, Worker } from 'node:worker_threads';
 import { within } from './retry.ts';
 
@@ -112,7 +113,7 @@ export function taskOnThread<Result>(
   });
   const thread = new WorkerThread<never, Result>({ ...rest, serve: () => undefined, onEvent });
   const ended = thread.ended.then(({ exitCode, error }) => {
-    throw error ?? new Error(`the thread of ${options.entry.pathname} ended with ${exitCode}`);
+    throw error ?? new Error(`the thread of ${basename(options.entry.pathname)} ended with ${exitCode}`);
   });
   return { result: Promise.race([posted, ended]), end: () => thread.terminate() };
 }
