@@ -11,6 +11,7 @@ import { type CommitDraft, CommitTooLarge, composeCommit, recordHash } from '../
 import { AppendUnknown, type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
+import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { type Actor, actorName } from '../commands/authorise.ts';
@@ -299,13 +300,14 @@ export class CommandWriter {
 
   async #appendUntilKnown(noOp: Buffer, deadline: number): Promise<void> {
     const { log, signer } = this.#options;
-    for (let waitMs = 20; performance.now() < deadline; waitMs = Math.min(waitMs * 2, 500)) {
+    const backoff = new Backoff({ minMs: 20, maxMs: 500 });
+    while (performance.now() < deadline) {
       try {
         await log.append(noOp, signer?.sign(noOp) ?? null);
         return;
       } catch (error) {
         if (!(error instanceof AppendUnknown) && !(error instanceof LogUnavailable)) throw error;
-        await new Promise((resolve) => setTimeout(resolve, Math.min(waitMs, remainingMs(deadline))));
+        await sleep(Math.min(backoff.nextMs(), remainingMs(deadline)));
       }
     }
   }

@@ -17,21 +17,11 @@ export class Waiters {
 
   /** Resolves once there were more than `seen` changes, or when `signal` aborts. */
   changedSince(seen: number, signal?: AbortSignal): Promise<void> {
-    // A signal that has already aborted calls no listener.
-    if (this.#changes !== seen || signal?.aborted) return Promise.resolve();
-    return new Promise((resolve) => {
-      const done = () => {
-        this.#waiting.delete(done);
-        signal?.removeEventListener('abort', done);
-        resolve();
-      };
-      this.#waiting.add(done);
-      signal?.addEventListener('abort', done);
-    });
+    return this.#changes === seen ? this.next(undefined, signal) : Promise.resolve();
   }
 
-  /** Resolves at the next change, after `timeoutMs`, or when `signal` aborts. */
-  next(timeoutMs: number, signal?: AbortSignal): Promise<void> {
+  /** Resolves at the next change, after `timeoutMs` where it is given, or when `signal` aborts. */
+  next(timeoutMs: number | undefined, signal?: AbortSignal): Promise<void> {
     // A signal that has already aborted calls no listener.
     if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
@@ -41,7 +31,7 @@ export class Waiters {
         signal?.removeEventListener('abort', done);
         resolve();
       };
-      const timer = setTimeout(done, Math.max(timeoutMs, 0));
+      const timer = timeoutMs === undefined ? undefined : setTimeout(done, Math.max(timeoutMs, 0));
       this.#waiting.add(done);
       signal?.addEventListener('abort', done);
     });
