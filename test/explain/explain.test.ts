@@ -5,358 +5,135 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
-import { type Answer, call, chat, chatBody } from '../support/api.ts';
+import { chat, chatBody } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
-import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
+import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
+import {
+  ask,
+  askOf,
+  becauseOf,
+  explained,
+  limit,
+  positionOf,
+  proveWays,
+  refused,
+  runFirst,
+  ways,
+} from './ways.ts';
 
 let fleet: TestFleet;
 let port: number;
-const keys: Record<string, { id: string; value: string }> = {};
+const keys: Record<string, string> = {};
 beforeAll(async () => {
   fleet = await startFleet({ fleet: specFleet });
   port = fleet.port();
-  for (const organisation of ['acme', 'birch', 'cedar']) keys[organisation] = await fleet.key(organisation);
-  await fleet.settle();
+  const { admin, settle } = fleet;
+  for (const organisation of ['acme', 'birch', 'cedar'])
+    keys[organisation] = (await fleet.key(organisation)).value;
+  await admin.call('PUT', `/stacks/${stacks.heron}/surface`, { surface: 'anthropic' });
+  await settle();
+  askOf({ admin, port, keys, cli, settle });
 });
 afterAll(() => fleet.close());
 
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
-const keyOf = (organisation: string): string => keys[organisation]?.value ?? '';
-
-async function explainRequest(
-  answer: Answer,
-  ...more: string[]
-): Promise<{ run: CliRun; found: Explanation }> {
-  const run = await cli('explain', '--request', answer.fields['x-request-id'] ?? '', '-o', 'json', ...more);
-  if (run.out === '') throw new Error(run.err);
-  return { run, found: explanationSchema.parse(JSON.parse(run.out)) };
-}
-
-/** What the answer says and what its explanation says are the same. */
-function expectSame(answer: Answer, { run, found }: { run: CliRun; found: Explanation }): void {
-  const refusal = answer.status === 200 ? undefined : JSON.parse(answer.content).error;
-  expect(found.verdict).toEqual(
-    refusal === undefined
-      ? { served: true, status: 200 }
-      : { served: false, status: answer.status, type: refusal.type, message: refusal.message },
-  );
-  expect(run.code).toBe(refusal === undefined ? 0 : 1);
-  expect(found.same).toBe(true);
-}
-
-/** The event that the decisive step names is in the log, at that position. */
-async function expectEvent(found: Explanation, type: string): Promise<void> {
-  const because = found.steps.find(({ step }) => step === found.decisive)?.because;
-  expect(because?.type).toBe(type);
-  const run = await cli(
-    'events',
-    'list',
-    '--from',
-    String(because?.position),
-    '--to',
-    String(because?.position),
-    '-o',
-    'jsonl',
-  );
-  expect(run.out).toContain(`"type":"${type}"`);
-}
+const keyOf = (organisation: string): string => keys[organisation] ?? '';
 
 let made = 0;
 /** An organisation with a tier of its own. */
 async function newcomer(limits: object): Promise<{ id: string; key: string; tier: string }> {
   const tier = `Tier-${++made}`;
   const id = `newcomer-${made}`;
-  await fleet.admin.call('PUT', `/tiers/${tier}`, { rank: 10 + made, models: ['echo-small'], ...limits });
+  await fleet.admin.call('PUT', `/tiers/${tier}`, { rank: 100 + made, models: ['echo-small'], ...limits });
   await fleet.admin.call('POST', '/organisations', { id, name: id, tier });
   const { value: key } = await fleet.key(id);
   await fleet.settle();
   return { id, key, tier };
 }
 
-/** Runs the first command, and gives what it printed. */
-async function runFirst(found: Explanation): Promise<string> {
-  const [first = ''] = found.would;
-  expect(first).toMatch(/^headgate /);
-  const run = await cli(...first.split(' ').slice(1), '--yes');
-  expect(run.err + run.out, first).not.toContain('error[');
-  await fleet.settle();
-  return run.out.trim();
-}
-
-interface Case {
-  readonly type: string;
-  readonly name: string;
-  /** Arranges the state and gives how the request is made, with a key in place of the own one. */
-  arrange(): Promise<(key?: string) => Promise<Answer>>;
-  readonly event: string;
-}
-
-const cases: readonly Case[] = [
-  {
-    ...{ type: 'Unauthorized', name: 'a revoked key', event: 'key.revoked' },
-    arrange: async () => {
-      const { id, value } = await fleet.key('cedar');
-      await fleet.admin.call('POST', `/keys/${id}/revoke`);
-      await fleet.settle();
-      return (key = value) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{ type: 'InferenceUnavailableError', name: 'drained nodes of the pool', event: 'node.drained' },
-    arrange: async () => {
-      await fleet.admin.call('POST', '/nodes/pool-1/drain');
-      await fleet.settle();
-      return (key = keyOf('cedar')) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{ type: 'ModelNotInPlanError', name: 'a model that the tier does not include', event: 'tier.set' },
-    arrange: async () => {
-      const { key: own } = await newcomer({ models: ['echo-idle'] });
-      return (key = own) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{ type: 'ModelNotInPlanError', name: 'a model that the lowest tier does not include' },
-    event: 'tier.set',
-    arrange: async () => {
-      const { key: own } = await newcomer({ models: ['echo-idle'] });
-      return (key = own) => chat({ port, key, model: 'echo-large' });
-    },
-  },
-  {
-    ...{ type: 'ModelNotInPlanError', name: 'a suspended organisation', event: 'organisation.suspended' },
-    arrange: async () => {
-      const { id, key: own } = await newcomer({});
-      await fleet.admin.call('PATCH', `/organisations/${id}`, { suspended: true });
-      await fleet.settle();
-      return (key = own) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{
-      type: 'DedicatedOnlyModelError',
-      name: 'a model taken from the pool',
-      event: 'pool.model_uninstalled',
-    },
-    arrange: async () => {
-      const { key: own } = await newcomer({ models: '*' });
-      await fleet.admin.call('DELETE', '/pool/models/echo-small');
-      await fleet.settle();
-      return (key = own) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{ type: 'TargetNotServingError', name: 'a stack with a drained node', event: 'node.drained' },
-    arrange: async () => {
-      await fleet.admin.call('POST', '/nodes/acme-s1/drain');
-      await fleet.settle();
-      return (key = keyOf('acme')) => chat({ port, key, host: stackHost('otter'), model: 'echo-large' });
-    },
-  },
-  {
-    ...{ type: 'TargetNotServingError', name: 'a stack without the model', event: 'stack.model_uninstalled' },
-    arrange: async () => {
-      await fleet.admin.call('DELETE', `/stacks/${stacks.otter}/models/echo-large`);
-      await fleet.settle();
-      return (key = keyOf('acme')) => chat({ port, key, host: stackHost('otter'), model: 'echo-large' });
-    },
-  },
-  {
-    ...{ type: 'UnsupportedShapeError', name: 'the other API style of a stack', event: 'stack.created' },
-    arrange:
-      async () =>
-      (key = keyOf('birch')) =>
-        call({
-          ...{ port, key, host: stackHost('heron'), method: 'POST', path: '/v1/messages' },
-          headers: { 'anthropic-version': '2023-06-01' },
-          body: { ...chatBody('echo-small'), max_tokens: 5 },
-        }),
-  },
-  {
-    ...{ type: 'InferenceUpsellError', name: 'an allowance that is used up', event: 'tier.set' },
-    arrange: async () => {
-      const { key: own } = await newcomer({ monthlyTokens: 1 });
-      expect((await chat({ port, key: own, model: 'echo-small' })).status).toBe(200);
-      return (key = own) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{ type: 'ContextWindowExceededError', name: 'a small context', event: 'tier.set' },
-    arrange: async () => {
-      const { key: own } = await newcomer({ contextTokens: 4 });
-      return (key = own) => chat({ port, key, model: 'echo-small', more: { max_tokens: 50 } });
-    },
-  },
-  {
-    ...{ type: 'InferenceRateLimitedError', name: 'too many requests', event: 'tier.set' },
-    arrange: async () => {
-      const { key: own } = await newcomer({ requestsPerMinute: 0 });
-      return (key = own) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-  {
-    ...{ type: 'InferenceConcurrencyLimitedError', name: 'too many in flight', event: 'tier.set' },
-    arrange: async () => {
-      const { key: own } = await newcomer({ concurrency: 0 });
-      return (key = own) => chat({ port, key, model: 'echo-small' });
-    },
-  },
-];
-
-describe('what is refused is explained by its event, and its first command turns it:', () => {
-  test.each(cases)('$type, $name', async ({ type, arrange, event }) => {
-    const send = await arrange();
-    const answer = await send();
-    expect(JSON.parse(answer.content).error?.type).toBe(type);
-    const explained = await explainRequest(answer);
-    expectSame(answer, explained);
-    await expectEvent(explained.found, event);
-    // After other plans, the tier without its limit.
-    if (/Context|Upsell|Limited/.test(type))
-      expect(explained.found.would.at(-1)).toMatch(/^headgate tier set Tier-\d+ --[a-z-]+ none$/);
-    const printed = await runFirst(explained.found);
-    const again = await send(type === 'Unauthorized' ? printed : undefined);
-    expect(again.status, again.content).toBe(200);
-    const after = await explainRequest(again);
-    expectSame(again, after);
-  });
+test('UnsupportedShapeError, the style that a stack was made with, and its first command turns it', async () => {
+  const [otter, heron] = [ways['chat at a stack'], ways['messages at a stack']];
+  const send = () =>
+    ask({ ...heron, organisation: otter.organisation, host: otter.host, model: otter.model });
+  const answer = await send();
+  refused(answer, 'UnsupportedShapeError');
+  const found = await explained(answer);
+  expect(becauseOf(found)?.type).toBe('stack.created');
+  await runFirst(found);
+  const again = await send();
+  expect(again.status, again.content).toBe(200);
+  await explained(again);
+  await positionOf(fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: 'openai' }));
 });
 
-describe('what is served, or refused for its own sake, is explained:', () => {
-  const anthropic = { 'anthropic-version': '2023-06-01' };
-  const body = chatBody('echo-large');
-  const sent: readonly (readonly [string, () => Promise<Answer>, string])[] = [
-    ['the pool', () => chat({ port, key: keyOf('cedar'), model: 'echo-small' }), 'nodes'],
-    ['an own node', () => chat({ port, key: keyOf('acme'), model: 'echo-small' }), 'own nodes'],
-    [
-      'a stack',
-      () => chat({ port, key: keyOf('acme'), host: stackHost('otter'), model: 'echo-large' }),
-      'nodes',
-    ],
-    [
-      'a stream',
-      () => chat({ port, key: keyOf('cedar'), model: 'echo-small', more: { stream: true } }),
-      'nodes',
-    ],
-    [
-      'headers that are too large',
-      () => chat({ port, key: keyOf('acme'), model: 'echo-small', headers: { a: 'a'.repeat(20_000) } }),
-      'http',
-    ],
-    ['a public listing', () => call({ port, method: 'GET', path: '/v1/models' }), 'listing'],
-    [
-      'embeddings',
-      () =>
-        call({
-          port,
-          key: keyOf('birch'),
-          method: 'POST',
-          path: '/v1/embeddings',
-          body: { model: 'echo-embed', input: 'a' },
-        }),
-      'nodes',
-    ],
-    ['no key', () => call({ port, method: 'POST', path: '/v1/chat/completions', body }), 'key'],
-    ['no key that is known', () => chat({ port, key: 'hg_0', model: 'echo-small' }), 'key'],
-    [
-      'an unknown path',
-      () => call({ port, key: keyOf('acme'), method: 'POST', path: '/v1/none', body }),
-      'path',
-    ],
-    [
-      'an unknown host',
-      () => chat({ port, key: keyOf('acme'), host: 'other.test', model: 'echo-small' }),
-      'host',
-    ],
-    [
-      'a foreign stack',
-      () => chat({ port, key: keyOf('cedar'), host: stackHost('otter'), model: 'echo-large' }),
-      'stack',
-    ],
-    [
-      'a missing stack',
-      () => chat({ port, key: keyOf('cedar'), host: stackHost('missing'), model: 'echo-large' }),
-      'stack',
-    ],
-    ['a model that nobody knows', () => chat({ port, key: keyOf('acme'), model: 'no-such-model' }), 'pool'],
-    [
-      'a body that cannot be carried',
-      () => chat({ port, key: keyOf('acme'), model: 'echo-small', more: { n: 'x' } }),
-      'shape',
-    ],
-    [
-      'messages on the shared host',
-      () =>
-        call({
-          port,
-          key: keyOf('acme'),
-          method: 'POST',
-          path: '/v1/messages',
-          headers: anthropic,
-          body: { ...body, max_tokens: 3 },
-        }),
-      'surface',
-    ],
-  ];
-  test.each(sent)('%s', async (_name, send, step) => {
-    const answer = await send();
-    const explained = await explainRequest(answer);
-    expectSame(answer, explained);
-    const { steps, verdict } = explained.found;
-    const wanted = verdict.served ? 'ok' : 'refused';
-    expect(steps.find((each) => each.step === step)).toMatchObject({ result: wanted });
-  });
-
-  test('a switched stack, with the key in x-api-key', async () => {
-    await fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: 'anthropic' });
-    await fleet.settle();
-    const answer = await call({
-      ...{ port, host: stackHost('otter'), method: 'POST', path: '/v1/messages' },
-      headers: { ...anthropic, 'x-api-key': keyOf('acme') },
-      body: { ...body, max_tokens: 3 },
-    });
-    expect(answer.status).toBe(200);
-    expectSame(answer, await explainRequest(answer));
-    const twoKeys = await call({
-      ...{ port, host: stackHost('otter'), method: 'POST', path: '/v1/messages', key: 'hg_1' },
-      headers: { ...anthropic, 'x-api-key': keyOf('acme') },
-      body: { ...body, max_tokens: 3 },
-    });
-    expect(twoKeys.status).toBe(401);
-    expectSame(twoKeys, await explainRequest(twoKeys));
-  });
-});
+proveWays('all');
 
 test('a change of the models of a tier alone is the event of its step', async () => {
   const { tier, key } = await newcomer({});
   const { position } = await fleet.admin.call('PUT', `/tiers/${tier}`, {
-    rank: 10 + made,
+    rank: 100 + made,
     models: ['echo-idle'],
   });
   await fleet.settle();
-  const { found } = await explainRequest(await chat({ port, key, model: 'echo-small' }));
+  const found = await explained(await chat({ port, key, model: 'echo-small' }));
   expect(found.steps.find(({ step }) => step === 'tier')?.because).toMatchObject({
     type: 'tier.set',
     position,
   });
 });
 
-test('a request that was not made finds the requests of the minute', async () => {
-  const { id, key } = await newcomer({ requestsPerMinute: 1 });
-  const ask = async () => {
-    await chat({ port, key, model: 'echo-small' });
-    const run = await cli('explain', '--org', id, '--model', 'echo-small', '-o', 'json');
-    return explanationSchema.parse(JSON.parse(run.out));
-  };
-  await until(async () => (await ask()).verdict.type === 'InferenceRateLimitedError', 60_000);
-  const { assumptions, steps } = await ask();
-  expect(assumptions.join()).toContain('as gateways published them');
-  expect(steps.find(({ step }) => step === 'requests')?.text).toBe('1 in this minute, of 1');
+describe('a request that was not made finds what is in use now:', () => {
+  const pool = ways['chat at the shared host'];
+  const what = ['explain', '--org', 'birch', '--model', 'echo-small', '-o', 'json'];
+  const asked = async (): Promise<Explanation> =>
+    explanationSchema.parse(JSON.parse((await cli(...what)).out));
+  const limitedTo = (limits: object) => limit({ ...pool, organisation: 'birch' }, limits);
+
+  test('requests of the minute, and how old the reports are', async () => {
+    await limitedTo({ requestsPerMinute: 1 });
+    const send = () => ask(pool, { organisation: 'birch' });
+    let found: Explanation | undefined;
+    await until(async () => {
+      // Again in the next minute, where one has begun meanwhile.
+      await send();
+      found = await asked();
+      return !found.verdict.served;
+    }, 60_000);
+    expect(found?.verdict).toMatchObject({ status: 429, type: 'InferenceRateLimitedError' });
+    expect(found?.steps.find(({ step }) => step === 'requests')).toMatchObject({
+      result: 'refused',
+      text: '1 in this minute, of 1',
+    });
+    expect(found?.assumptions.join()).toMatch(/as gateways published them, the oldest \d+\.\d s ago/);
+    expect(found?.would.length).toBeGreaterThan(0);
+  });
+
+  test('requests in flight, until they end', async () => {
+    await limitedTo({ concurrency: 1 });
+    const sim = fleet.nodes['pool-1'];
+    sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
+    const client = new AbortController();
+    const inFlight = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${keyOf('birch')}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody('echo-small')),
+      signal: client.signal,
+    }).catch(() => undefined);
+    await until(async () => (await asked()).verdict.type === 'InferenceConcurrencyLimitedError', 60_000);
+    const { items } = JSON.parse((await cli('explain', '--org', 'birch', '--list', '-o', 'json')).out) as {
+      items: { model: string; host: string; status: number }[];
+    };
+    expect(items.find(({ model, host }) => model === 'echo-small' && host === 'shared')?.status).toBe(429);
+    sim.setBehaviour(parseBehaviour({}));
+    client.abort();
+    await inFlight;
+    await until(async () => (await asked()).verdict.served, 60_000);
+  });
 });
 
 test('the step of the key names the key and its organisation, as they are called', async () => {
@@ -365,7 +142,7 @@ test('the step of the key names the key and its organisation, as they are called
   await fleet.admin.call('POST', '/organisations', { id, name: 'Acme Works', tier });
   const { id: keyId, value } = await fleet.admin.createKey(id, 'nightly batch');
   await fleet.settle();
-  const { found } = await explainRequest(await chat({ port, key: value, model: 'echo-small' }));
+  const found = await explained(await chat({ port, key: value, model: 'echo-small' }));
   const text = found.steps.find(({ step }) => step === 'key')?.text;
   expect(text).toContain(`nightly batch (${keyId}) of Acme Works (${id})`);
   const assumed = await cli('explain', '--org', id, '--model', 'echo-small', '-o', 'json');
@@ -448,6 +225,7 @@ test('a line of the journal is explained from stdin, and a person sees the own o
 });
 
 test('the matrix of an organisation agrees with the explanation of each of its cells', async () => {
+  await positionOf(fleet.admin.call('PATCH', '/organisations/birch', { tier: 'Pro' }));
   const run = await cli('explain', '--org', 'birch', '--list', '-o', 'json');
   expect(run.code).toBe(0);
   const { items } = JSON.parse(run.out) as {
@@ -514,7 +292,7 @@ describe('a past moment', () => {
     await fleet.settle();
     const answer = await chat({ port, key, model: 'echo-small' });
     const request = answer.fields['x-request-id'] ?? '';
-    const before = String((await explainRequest(answer)).found.at);
+    const before = String((await explained(answer)).at);
     await fleet.key(id);
     await fleet.settle();
     const rows = readFileSync('docs/explain.md', 'utf8').split('\n');

@@ -1,7 +1,6 @@
 /**
- * Every type of refusal and every kind of served request, made on the wire of running processes, through both API styles and
- * both kinds of hosts: by its `x-request-id`, `headgate explain` says the same status, type and message, names the event of the
- * log that made it so, and its first command turns the answer when it is run.
+ * Every type of refusal and every kind of served request is explained on running processes too: one of each of the table that
+ * explain.test.ts asks whole, and what only a process can show: what fails in it, streams that end early, and visitors.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -12,14 +11,29 @@ import { type DemoNodeId, demoNodes } from '../../dev/demo-fleet.ts';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
-import { type Answer, call, chatBody } from '../support/api.ts';
+import { call, chatBody } from '../support/api.ts';
 import { type GatewayProcess, operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { requestText } from '../support/raw-http.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
-import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
+import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
+import {
+  ask,
+  askOf,
+  becauseOf,
+  chat,
+  explained,
+  positionOf,
+  proveWays,
+  refused,
+  refusedStep,
+  runFirst,
+  seen,
+  served,
+  type Way,
+  ways,
+} from './ways.ts';
 
 const fleet = new ProcessFleet({ timeoutMs: 60_000 });
 const nodes = {} as Record<DemoNodeId, SimNode>;
@@ -61,6 +75,7 @@ beforeAll(async () => {
   for (const id of ['acme', 'birch', 'cedar']) keys[id] = (await admin.createKey(id, 'test')).value;
   await until(async () => (await admin.nodes()).every(({ up }) => up), 60_000);
   await settle();
+  askOf({ admin, port, keys, cli, settle });
 }, 180_000);
 afterAll(async () => {
   await fleet.close();
@@ -74,62 +89,6 @@ async function settle(): Promise<void> {
 
 const cli = (...argv: string[]): Promise<CliRun> =>
   runCli(argv, { env: { HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken } });
-
-/** A way to ask: an API style at a kind of host. */
-interface Way {
-  readonly organisation: string;
-  readonly model: string;
-  readonly host: string;
-  readonly path: string;
-  readonly stack?: string;
-  /** Whose drain ends the service. */
-  readonly node: string;
-  readonly sim: DemoNodeId;
-}
-
-const ways = {
-  'chat at the shared host': {
-    ...{ organisation: 'cedar', model: 'echo-small', host: '127.0.0.1', path: '/v1/chat/completions' },
-    ...{ node: 'pool-1', sim: 'pool-1' },
-  },
-  'chat at a stack': {
-    ...{ organisation: 'acme', model: 'echo-large', host: stackHost('otter'), path: '/v1/chat/completions' },
-    ...{ node: 'acme-s1', sim: 'acme-s1', stack: stacks.otter },
-  },
-  'messages at a stack': {
-    ...{ organisation: 'birch', model: 'echo-small', host: stackHost('heron'), path: '/v1/messages' },
-    ...{ node: 'birch-s1', sim: 'birch-s1', stack: stacks.heron },
-  },
-  'messages at the shared host': {
-    ...{ organisation: 'cedar', model: 'echo-small', host: '127.0.0.1', path: '/v1/messages' },
-    ...{ node: 'pool-1', sim: 'pool-1' },
-  },
-} as const satisfies Record<string, Way>;
-type WayName = keyof typeof ways;
-
-interface Asked {
-  readonly key?: string | undefined;
-  readonly more?: object;
-  readonly path?: string;
-  readonly host?: string;
-  /** null: none is sent. */
-  readonly body?: unknown;
-  readonly method?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-}
-
-function ask(way: Way, { key = keys[way.organisation], more, body, headers, ...parts }: Asked = {}) {
-  const isMessages = (parts.path ?? way.path).startsWith('/v1/messages');
-  const method = parts.method ?? 'POST';
-  return call({
-    ...{ port, host: way.host, path: way.path, key: key ?? '', ...parts, method },
-    headers: { ...(isMessages && { 'anthropic-version': '2023-06-01' }), ...headers },
-    ...(method === 'POST' &&
-      body !== null && {
-        body: body ?? { ...chatBody(way.model, isMessages ? { max_tokens: 9 } : {}), ...more },
-      }),
-  });
-}
 
 /** Begins a stream, and leaves once some of it has come. Gives its request id. */
 async function leftStream(way: Way): Promise<string> {
@@ -156,247 +115,9 @@ async function leftStream(way: Way): Promise<string> {
   return /^x-request-id: *(\S+)/im.exec(received)?.[1] ?? '';
 }
 
-async function explained(answer: Pick<Answer, 'status' | 'fields' | 'content'>): Promise<Explanation> {
-  const run = await cli('explain', '--request', answer.fields['x-request-id'] ?? '', '-o', 'json');
-  if (run.out === '') throw new Error(run.err);
-  const found = explanationSchema.parse(JSON.parse(run.out));
-  const refusal = answer.status === 200 ? undefined : JSON.parse(answer.content).error;
-  expect(found.verdict).toEqual(
-    refusal === undefined
-      ? { served: true, status: 200 }
-      : { served: false, status: answer.status, type: refusal.type, message: refusal.message },
-  );
-  expect([run.code, found.same]).toEqual([refusal === undefined ? 0 : 1, true]);
-  return found;
-}
+proveWays('one of each');
 
-const seen = new Set<RefusalType>();
-function refused(answer: Answer, type: RefusalType): void {
-  expect(JSON.parse(answer.content).error?.type, answer.content).toBe(type);
-  expect(answer.status).toBe(refusalKinds[type].status);
-  seen.add(type);
-}
-
-let made = 0;
-/** Puts the organisation of the way on a tier of its own with these limits; gives the position of the tier. */
-async function limit({ organisation }: Way, limits: object): Promise<number> {
-  const tier = `Limited-${++made}`;
-  const set = await admin.call('PUT', `/tiers/${tier}`, { rank: 10 + made, models: '*', ...limits });
-  await admin.call('PATCH', `/organisations/${organisation}`, { tier });
-  await settle();
-  return Number(set['position']);
-}
-
-const positionOf = async (answer: Promise<object>): Promise<number> => {
-  const { position } = (await answer) as { readonly position?: number };
-  await settle();
-  return position ?? 0;
-};
-
-/** The same request again, with another key where the first command made one. */
-type Send = (key?: string) => Promise<Answer>;
-
-interface Turned {
-  readonly type: RefusalType;
-  readonly name: string;
-  readonly at: readonly WayName[];
-  readonly event: string;
-  /** Gives the position of the commit that makes it so. */
-  arrange(way: Way): Promise<{ readonly position: number; readonly send: Send }>;
-}
-
-const [chat, stackChat, stackMessages, sharedMessages] = Object.keys(ways) as [
-  WayName,
-  WayName,
-  WayName,
-  WayName,
-];
-const served = [chat, stackChat, stackMessages];
-const stackWays = [stackChat, stackMessages];
-const own =
-  (way: Way, more?: object): Send =>
-  (key) =>
-    ask(way, { key, ...(more && { more }) });
-
-const turned: readonly Turned[] = [
-  {
-    ...{ type: 'Unauthorized', name: 'a revoked key', at: served, event: 'key.revoked' },
-    arrange: async (way) => {
-      const { id, value } = await admin.createKey(way.organisation, 'revoked');
-      const position = await positionOf(admin.call('POST', `/keys/${id}/revoke`));
-      return { position, send: (key = value) => ask(way, { key }) };
-    },
-  },
-  {
-    ...{ type: 'ModelNotInPlanError', name: 'a suspended organisation', at: served },
-    event: 'organisation.suspended',
-    arrange: async (way) => {
-      const path = `/organisations/${way.organisation}`;
-      return { position: await positionOf(admin.call('PATCH', path, { suspended: true })), send: own(way) };
-    },
-  },
-  {
-    ...{ type: 'ModelNotInPlanError', name: 'a tier without the model', at: [chat], event: 'tier.set' },
-    arrange: async (way) => ({ position: await limit(way, { models: ['echo-idle'] }), send: own(way) }),
-  },
-  {
-    ...{ type: 'ContextWindowExceededError', name: 'a small context', at: served, event: 'tier.set' },
-    arrange: async (way) => ({
-      position: await limit(way, { contextTokens: 4 }),
-      send: own(way, { max_tokens: 50 }),
-    }),
-  },
-  {
-    ...{ type: 'InferenceUpsellError', name: 'an allowance that is used up', at: [chat], event: 'tier.set' },
-    arrange: async (way) => {
-      expect((await ask(way)).status).toBe(200);
-      return { position: await limit(way, { monthlyTokens: 1 }), send: own(way) };
-    },
-  },
-  {
-    ...{ type: 'InferenceRateLimitedError', name: 'too many requests', at: served, event: 'tier.set' },
-    arrange: async (way) => ({ position: await limit(way, { requestsPerMinute: 0 }), send: own(way) }),
-  },
-  {
-    ...{ type: 'InferenceConcurrencyLimitedError', name: 'too many in flight', at: served },
-    event: 'tier.set',
-    arrange: async (way) => ({ position: await limit(way, { concurrency: 0 }), send: own(way) }),
-  },
-  {
-    ...{ type: 'InferenceUnavailableError', name: 'a drained pool', at: [chat], event: 'node.drained' },
-    arrange: async (way) => ({
-      position: await positionOf(admin.call('POST', `/nodes/${way.node}/drain`)),
-      send: own(way),
-    }),
-  },
-  {
-    ...{ type: 'TargetNotServingError', name: 'a drained stack', at: stackWays, event: 'node.drained' },
-    arrange: async (way) => ({
-      position: await positionOf(admin.call('POST', `/nodes/${way.node}/drain`)),
-      send: own(way),
-    }),
-  },
-  {
-    ...{ type: 'TargetNotServingError', name: 'a model that was uninstalled', at: stackWays },
-    event: 'stack.model_uninstalled',
-    arrange: async (way) => ({
-      position: await positionOf(admin.call('DELETE', `/stacks/${way.stack}/models/${way.model}`)),
-      send: own(way),
-    }),
-  },
-  {
-    ...{ type: 'DedicatedOnlyModelError', name: 'a model taken from the pool', at: [chat] },
-    event: 'pool.model_uninstalled',
-    arrange: async (way) => ({
-      position: await positionOf(admin.call('DELETE', `/pool/models/${way.model}`)),
-      send: own(way),
-    }),
-  },
-  {
-    ...{ type: 'UnsupportedShapeError', name: 'a stack of the other style', at: stackWays },
-    event: 'stack.surface_set',
-    arrange: async (way) => {
-      const surface = way.path === '/v1/messages' ? 'openai' : 'anthropic';
-      return {
-        position: await positionOf(admin.call('PUT', `/stacks/${way.stack}/surface`, { surface })),
-        send: own(way),
-      };
-    },
-  },
-];
-
-describe('what the state refuses is explained by its event, and the first command turns it:', () => {
-  const each = turned.flatMap((one) => one.at.map((way) => [one.type, one.name, way, one] as const));
-  test.each(each)('%s, %s, %s', async (type, _name, wayName, { arrange, event }) => {
-    const way: Way = ways[wayName];
-    const { position, send } = await arrange(way);
-    const answer = await send();
-    refused(answer, type);
-    const found = await explained(answer);
-    const because = found.steps.find(({ step }) => step === found.decisive)?.because;
-    expect(because).toMatchObject({ type: event, position });
-    const { events } = await admin.call('GET', `/events/${position}`);
-    expect((events as { type: string }[]).map((one) => one.type)).toContain(event);
-    const [first = ''] = found.would;
-    const run = await cli(...first.split(' ').slice(1), '--yes');
-    expect(run.err + run.out, first).not.toContain('error[');
-    await settle();
-    const again = await send(type === 'Unauthorized' ? run.out.trim() : undefined);
-    expect(again.status, `${first}: ${again.content}`).toBe(200);
-    await explained(again);
-  });
-});
-
-describe('what is refused for its own sake is explained by its step:', () => {
-  const noModel = { method: 'GET', path: '/v1/models/none' };
-  const huge = { 'content-type': 'application/json', 'content-length': String(33 * 1024 * 1024) };
-  const refusals: readonly (readonly [
-    RefusalType,
-    string,
-    readonly WayName[],
-    string,
-    (way: Way) => Asked,
-  ])[] = [
-    ['Unauthorized', 'no key', [chat, stackChat, stackMessages, sharedMessages], 'key', () => ({ key: '' })],
-    ['Unauthorized', 'an unknown key', served, 'key', () => ({ key: 'hg_0' })],
-    ['NotFoundError', 'no such path', served, 'path', () => ({ path: '/v1/none' })],
-    ['NotFoundError', 'no such host', [chat], 'host', () => ({ host: 'other.test' })],
-    ['UnsupportedShapeError', 'a bad body', served, 'shape', () => ({ body: '{"model":' })],
-    ['UnsupportedShapeError', 'messages', [sharedMessages], 'surface', () => ({})],
-    ['PayloadTooLargeError', 'a large body', served, 'shape', () => ({ headers: huge, body: null })],
-    ['PayloadTooLargeError', 'large headers', served, 'http', () => ({ headers: { a: 'a'.repeat(20_000) } })],
-    ['UnsupportedShapeError', 'bad HTTP', served, 'http', () => ({ method: 'GET?' })],
-    ['UnsupportedShapeError', 'an odd Expect', served, 'http', () => ({ headers: { expect: 'a-miracle' } })],
-    [
-      'UnsupportedShapeError',
-      'an encoded body',
-      served,
-      'shape',
-      () => ({ headers: { 'content-encoding': 'br' } }),
-    ],
-    [
-      'Unauthorized',
-      'two keys',
-      [stackMessages],
-      'key',
-      () => ({ key: 'hg_1', headers: { 'x-api-key': keys['birch'] ?? '' } }),
-    ],
-    ['DedicatedOnlyModelError', 'no such model in the list', [chat], 'listing', () => noModel],
-    ['TargetNotServingError', 'no such model in the list', stackWays, 'listing', () => noModel],
-    [
-      'DedicatedOnlyModelError',
-      'a model nobody knows',
-      [chat],
-      'pool',
-      (way) => ({
-        body: chatBody('no-such-model'),
-        key: keys[way.organisation],
-      }),
-    ],
-    ['TargetNotServingError', 'a foreign stack', [chat], 'stack', () => ({ host: stackHost('otter') })],
-    ['TargetNotServingError', 'a missing stack', [chat], 'stack', () => ({ host: stackHost('missing') })],
-    [
-      'TargetNotServingError',
-      'a foreign listing',
-      [chat],
-      'listing',
-      () => ({
-        ...{ host: stackHost('otter'), method: 'GET', path: '/v1/models' },
-      }),
-    ],
-  ];
-  const each = refusals.flatMap(([type, name, at, step, asked]) =>
-    at.map((way) => [type, name, way, step, asked] as const),
-  );
-  test.each(each)('%s, %s, %s', async (type, _name, wayName, step, asked) => {
-    const answer = await ask(ways[wayName], asked(ways[wayName]));
-    refused(answer, type);
-    const { steps, would } = await explained(answer);
-    const first = steps.find(({ result, step: name }) => result === 'refused' && name !== 'own nodes');
-    expect(first?.step).toBe(step);
-    if (type !== 'DedicatedOnlyModelError' || step === 'listing') expect(would).toEqual([]);
-  });
-
+describe('what fails while it is answered is explained by its last step:', () => {
   test.each(served)('a node that fails, %s', async (wayName) => {
     const way: Way = ways[wayName];
     const sim = nodes[way.sim];
@@ -425,15 +146,13 @@ describe('what is refused for its own sake is explained by its step:', () => {
 });
 
 describe('what the gateway cannot do is explained by its step:', () => {
-  const refusedStep = ({ steps }: Explanation): string | undefined =>
-    steps.find(({ result, step }) => result === 'refused' && step !== 'own nodes')?.step;
   const isServed = (way: Way): Promise<unknown> => until(async () => (await ask(way)).status === 200, 60_000);
 
   test.each(served)('a state that is too old, %s', async (wayName) => {
     const way: Way = ways[wayName];
     const answers = await during(
       '.clock',
-      async () => [await ask(way), await ask(way, { key: '' })] as const,
+      async () => [await ask(way), await ask(way, { key: null })] as const,
     );
     for (const [answer, type] of [
       [answers[0], 'InferenceUnavailableError'],
@@ -502,46 +221,6 @@ describe('a stream that ends early was served, and its record says who ended it:
     const answer = await streaming(way, { kind: 'cut' }, () => ask(way, { more: { stream: true } }));
     expect(answer.status, answer.content).toBe(200);
     await ended(answer.fields['x-request-id'] ?? '', 'ended by node');
-  });
-});
-
-describe('what is served is explained:', () => {
-  const list = { method: 'GET', path: '/v1/models' };
-  const embed = { path: '/v1/embeddings', body: { model: 'echo-embed', input: 'a' } };
-  const answers: readonly (readonly [string, WayName, string, Asked])[] = [
-    ['chat from the pool', chat, 'nodes', {}],
-    ['a stream from the pool', chat, 'nodes', { more: { stream: true } }],
-    ['chat from a stack', stackChat, 'nodes', {}],
-    ['a stream from a stack', stackChat, 'nodes', { more: { stream: true } }],
-    ['messages from a stack', stackMessages, 'nodes', {}],
-    ['a stream of messages', stackMessages, 'nodes', { more: { stream: true } }],
-    [
-      'counted tokens',
-      stackMessages,
-      'nodes',
-      { path: '/v1/messages/count_tokens', body: chatBody('echo-small') },
-    ],
-    ['embeddings from a stack', stackChat, 'nodes', embed],
-    ['a public list', chat, 'listing', { ...list, key: '' }],
-    ['a list of a stack', stackChat, 'listing', list],
-    ['a model', chat, 'listing', { ...list, path: '/v1/models/echo-large' }],
-  ];
-  test.each(answers)('%s', async (_name, wayName, step, asked) => {
-    const answer = await ask(ways[wayName], asked);
-    expect(answer.status, answer.content).toBe(200);
-    const { steps } = await explained(answer);
-    expect(steps.find((each) => each.step === step)).toMatchObject({ result: 'ok' });
-  });
-
-  test('chat from an own node, embeddings from the pool', async () => {
-    await admin.call('PATCH', '/organisations/acme', { tier: 'Platinum' });
-    await settle();
-    const own = await ask({ ...ways[chat], organisation: 'acme' });
-    const { steps } = await explained(own);
-    expect(steps.find(({ step }) => step === 'own nodes')).toMatchObject({ result: 'ok' });
-    const pooled = await ask({ ...ways[chat], organisation: 'acme' }, embed);
-    expect(pooled.status, pooled.content).toBe(200);
-    await explained(pooled);
   });
 });
 
@@ -650,13 +329,11 @@ describe('what a visitor of the playground asks is explained by the x-request-id
   test.each(itself)('%s, %s', async (type, _name, step, asked) => {
     const answer = await play(asked());
     refused(answer, type);
-    const { steps, would, assumptions } = await explained(answer);
-    expect(steps.find(({ result, step: name }) => result === 'refused' && name !== 'own nodes')?.step).toBe(
-      step,
-    );
+    const found = await explained(answer);
+    expect(refusedStep(found)).toBe(step);
     if (step !== 'http') return;
-    expect(would).toEqual([]);
-    expect(assumptions.join()).toContain('refused before it was read');
+    expect(found.would).toEqual([]);
+    expect(found.assumptions.join()).toContain('refused before it was read');
   });
 
   type Limited = readonly [RefusalType, step: string, limits: object, who: () => string];
@@ -673,69 +350,17 @@ describe('what a visitor of the playground asks is explained by the x-request-id
   ];
   test.each(byLimit)('%s, by %s, and the first command turns it', async (type, step, limits, who) => {
     const position = await limited(limits);
-    const ask = () => play({ cookie: who(), body: turn('echo-small', { max_tokens: 50 }) });
-    const answer = await ask();
+    const send = () => play({ cookie: who(), body: turn('echo-small', { max_tokens: 50 }) });
+    const answer = await send();
     refused(answer, type);
     const found = await explained(answer);
     expect(found.decisive).toBe(step);
-    const because = found.steps.find((one) => one.step === step)?.because;
-    expect(because).toMatchObject({ type: 'anonymous.set', position });
-    const [first = ''] = found.would;
-    const run = await cli(...first.split(' ').slice(1), '--yes');
-    expect(run.err + run.out, first).not.toContain('error[');
-    await settle();
-    const again = await ask();
-    expect(again.status, `${first}: ${again.content}`).toBe(200);
+    expect(becauseOf(found)).toMatchObject({ type: 'anonymous.set', position });
+    await runFirst(found);
+    const again = await send();
+    expect(again.status, `${found.would[0]}: ${again.content}`).toBe(200);
     await explained(again);
     await limited({});
-  });
-});
-
-describe('a request that was not made finds what is in use now:', () => {
-  const what = ['explain', '--org', 'birch', '--model', 'echo-small', '-o', 'json'];
-  const asked = async (): Promise<Explanation> =>
-    explanationSchema.parse(JSON.parse((await cli(...what)).out));
-  const limitedTo = (limits: object) => limit({ ...ways[chat], organisation: 'birch' }, limits);
-
-  test('requests of the minute, and how old the reports are', async () => {
-    await limitedTo({ requestsPerMinute: 1 });
-    const send = () => ask({ ...ways[chat], organisation: 'birch' });
-    let found: Explanation | undefined;
-    await until(async () => {
-      // Again in the next minute, where one has begun meanwhile.
-      await send();
-      found = await asked();
-      return !found.verdict.served;
-    }, 60_000);
-    expect(found?.verdict).toMatchObject({ status: 429, type: 'InferenceRateLimitedError' });
-    expect(found?.steps.find(({ step }) => step === 'requests')).toMatchObject({
-      result: 'refused',
-      text: '1 in this minute, of 1',
-    });
-    expect(found?.assumptions.join()).toMatch(/as gateways published them, the oldest \d+\.\d s ago/);
-    expect(found?.would.length).toBeGreaterThan(0);
-  });
-
-  test('requests in flight, until they end', async () => {
-    await limitedTo({ concurrency: 1 });
-    const sim = nodes['pool-1'];
-    sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
-    const client = new AbortController();
-    const inFlight = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${keys['birch']}`, 'content-type': 'application/json' },
-      body: JSON.stringify(chatBody('echo-small')),
-      signal: client.signal,
-    }).catch(() => undefined);
-    await until(async () => (await asked()).verdict.type === 'InferenceConcurrencyLimitedError', 60_000);
-    const { items } = JSON.parse((await cli('explain', '--org', 'birch', '--list', '-o', 'json')).out) as {
-      items: { model: string; host: string; status: number }[];
-    };
-    expect(items.find(({ model, host }) => model === 'echo-small' && host === 'shared')?.status).toBe(429);
-    sim.setBehaviour(parseBehaviour({}));
-    client.abort();
-    await inFlight;
-    await until(async () => (await asked()).verdict.served, 60_000);
   });
 });
 
@@ -764,7 +389,7 @@ describe('all that was recorded is decided again by a build:', () => {
 
   test('this build decides the same', async () => {
     const { path, lines } = await recorded();
-    expect(lines.length).toBeGreaterThan(80);
+    expect(lines.length).toBeGreaterThan(40);
     const run = await fleet.cli(['replay', 'decide', '--requests', path, '-o', 'json']);
     expect(JSON.parse(run.stdout)).toEqual({ decided: lines.length, differ: 0, outside: 0 });
     expect(run.code).toBe(0);
@@ -792,7 +417,7 @@ describe('all that was recorded is decided again by a build:', () => {
       .split('\n')
       .map((line) => JSON.parse(line) as Printed);
     const touched = lines.filter(({ reason }) => reason === 'revoked').map(({ req }) => req);
-    expect(touched.length).toBeGreaterThanOrEqual(3);
+    expect(touched.length).toBeGreaterThanOrEqual(1);
     expect(printed.at(-1), stderr).toMatchObject({ decided: lines.length, differ: touched.length });
     expect(
       printed
