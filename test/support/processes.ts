@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { scaledMs } from './budget.ts';
 
 /** Tests run from their sources, benches from what was built. */
 const built = import.meta.url.includes('/dist/test/')
@@ -56,7 +57,7 @@ export async function startProcess<Ready>(options: StartOptions): Promise<Starte
     stderr = (stderr + chunk.toString()).slice(-20_000);
   });
   const exited = once(child, 'exit');
-  const until = performance.now() + (options.timeoutMs ?? 30_000);
+  const until = performance.now() + scaledMs(options.timeoutMs ?? 30_000);
   while (!existsSync(readyFile)) {
     if (child.exitCode !== null || child.signalCode !== null)
       throw new Error(`${options.name} ended before it served: ${stderr}`);
