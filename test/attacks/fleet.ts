@@ -11,6 +11,7 @@ import {
   consoleCookie,
   type GatewayProcess,
   gatewayToken,
+  opened,
   type Plane,
   ProcessFleet,
 } from '../support/process-fleet.ts';
@@ -60,13 +61,7 @@ export class AttackFleet extends ProcessFleet {
 
   static async start(options: AttackFleetOptions): Promise<AttackFleet> {
     const fleet = new AttackFleet(options);
-    try {
-      await fleet.#open();
-      return fleet;
-    } catch (error) {
-      await fleet.close();
-      throw error;
-    }
+    return opened(fleet, () => fleet.#open());
   }
 
   get plane(): Plane {

@@ -12,7 +12,9 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Kafka } from '../kafka/broker.ts';
 import {
+  completion,
   type GatewayProcess,
+  metric,
   model,
   operatorToken,
   organisation,
@@ -141,12 +143,8 @@ export async function complete(
   onTrouble: (what: string) => void = () => undefined,
 ): Promise<number> {
   try {
-    const response = await fetch(`${gateway.ready.api}/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-      signal: AbortSignal.timeout(30_000),
-    });
+    const signal = AbortSignal.timeout(30_000);
+    const response = await completion(gateway.ready.api, key.value, {}, { signal });
     const text = await response.text();
     if (response.status !== 200) onTrouble(`${response.status} ${/"type":"(\w+)"/.exec(text)?.[1]}`);
     return response.status;
@@ -159,9 +157,7 @@ export async function complete(
 
 /** What a control plane or a gateway has folded, by its metrics and its health. */
 export async function foldedBy({ ready }: Plane | Gateway): Promise<Folded> {
-  const metrics = await (await fetch(`${ready.metrics}/metrics`)).text();
-  const metric = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(metrics)?.[1]);
-  const skipped = metric('headgate_fold_skipped_total');
+  const skipped = await metric({ ready }, 'headgate_fold_skipped_total');
   if ('admin' in ready) {
     const { body } = await call({ ready } as Plane, 'GET', '/status');
     return { position: Number(body['position']), digest: String(body['digest']), skipped };

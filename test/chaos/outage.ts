@@ -7,8 +7,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { rssMegabytes } from '../../bench/support/cpu.ts';
 import { startKafka } from '../kafka/broker.ts';
+import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
-import { ChaosFleet, complete, type Gateway, type Key } from './fleet.ts';
+import { ChaosFleet, complete, type Key } from './fleet.ts';
 import { Watch } from './watch.ts';
 
 export interface OutageOptions {
@@ -83,7 +84,10 @@ export async function outage(options: OutageOptions): Promise<OutageFigures> {
     const killedMs = performance.now();
     let provenMs = Number.NEGATIVE_INFINITY;
     while (performance.now() < killedMs + options.kafkaDownMs) {
-      provenMs = Math.max(provenMs, performance.now() - (await ageSeconds(fence)) * 1000);
+      provenMs = Math.max(
+        provenMs,
+        performance.now() - (await metric(fence, 'headgate_fold_lag_seconds')) * 1000,
+      );
       await pause(Math.min(1000, killedMs + options.kafkaDownMs - performance.now()));
     }
     say?.(
@@ -182,11 +186,6 @@ async function startCold(
   };
   await gateway.end('SIGKILL');
   return found;
-}
-
-async function ageSeconds({ ready }: Gateway): Promise<number> {
-  const metrics = await (await fetch(`${ready.metrics}/metrics`)).text();
-  return Number(/^headgate_fold_lag_seconds (\S+)$/m.exec(metrics)?.[1]);
 }
 
 function seconds(ms: number): number {

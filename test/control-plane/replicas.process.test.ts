@@ -2,53 +2,17 @@
 // Method: 1 000 commands that race for the same stack ids and keys, sent to three processes; one is killed with SIGKILL.
 // A command whose answer was lost is repeated elsewhere with its own Idempotency-Key, as the CLI does.
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { CommitReader } from '../../control-plane/state/commits.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 
-const token = 'replicas-test-operator-token';
 const commandsWanted = 1000;
 const replicas = 3;
 
-interface Ready {
-  readonly admin: string;
-}
-type Replica = Started<Ready>;
-
-const dir = mkdtempSync(join(tmpdir(), 'headgate-replicas-'));
-const logUrl = `sqlite:${join(dir, 'log')}`;
-const running: Replica[] = [];
-afterAll(async () => {
-  await Promise.all(running.map((replica) => replica.end('SIGKILL')));
-  rmSync(dir, { recursive: true, force: true });
-});
-
-async function start(index: number): Promise<Replica> {
-  const replica = await startProcess<Ready>({
-    dir,
-    name: `replica-${index}`,
-    args: [
-      'control-plane',
-      '--log',
-      logUrl,
-      '--data',
-      join(dir, `cp-${index}`),
-      '--name',
-      `cp-${index}`,
-      '--port',
-      '0',
-      '--metrics-port',
-      '0',
-    ],
-    env: { HEADGATE_OPERATOR_TOKEN: token },
-  });
-  running.push(replica);
-  return replica;
-}
+const replicasOf = new ProcessFleet();
+afterAll(() => replicasOf.close());
+const start = (index: number): Promise<Plane> => replicasOf.startPlane(`cp-${index}`);
 
 interface Answer {
   readonly status: number;
@@ -58,7 +22,11 @@ interface Answer {
 async function call(base: string, method: string, path: string, id: string, body?: unknown): Promise<Answer> {
   const response = await fetch(`${base}/admin/v1${path}`, {
     method,
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'idempotency-key': id },
+    headers: {
+      authorization: `Bearer ${operatorToken}`,
+      'content-type': 'application/json',
+      'idempotency-key': id,
+    },
     ...(body !== undefined && { body: JSON.stringify(body) }),
     signal: AbortSignal.timeout(30_000),
   });
@@ -68,7 +36,7 @@ async function call(base: string, method: string, path: string, id: string, body
 test('an acknowledged command is in the chain exactly once, a refused one never, and all snapshots are equal', async () => {
   const fleet = await Promise.all([0, 1, 2].map(start));
   const alive = new Set([0, 1, 2]);
-  const base = (index: number): string => (fleet[index] as Replica).ready.admin;
+  const base = (index: number): string => (fleet[index] as Plane).ready.admin;
   expect(
     (await call(base(0), 'POST', '/organisations', randomUUID(), { id: 'acme', name: 'Acme' })).status,
   ).toBe(200);
@@ -102,7 +70,7 @@ test('an acknowledged command is in the chain exactly once, a refused one never,
       const n = sent++;
       if (n === Math.floor(commandsWanted / 2)) {
         alive.delete(2);
-        await (fleet[2] as Replica).end('SIGKILL');
+        await (fleet[2] as Plane).end('SIGKILL');
       }
       const first = worker % replicas;
       if (n % 4 === 0) {
@@ -138,7 +106,7 @@ test('an acknowledged command is in the chain exactly once, a refused one never,
     new Set(statuses.map((status) => JSON.stringify([status['position'], status['digests']]))).size,
   ).toBe(1);
 
-  const log = await openLog(logUrl, { topic: 'headgate.control' });
+  const log = await openLog(replicasOf.logUrl, { topic: 'headgate.control' });
   const seen = new Map<string, number>();
   const stacks = new Map<string, number>();
   for await (const batch of new CommitReader(log, null).upTo(head)) {

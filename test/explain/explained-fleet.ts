@@ -12,9 +12,8 @@ import type { Fleet } from '../../schemas/fleet.ts';
 import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { scaledMs } from '../support/budget.ts';
 import { headOf } from '../support/log-head.ts';
-import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { type GatewayProcess, opened, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
 /** Streams of these are held: the node begins them and never ends them. */
@@ -145,14 +144,8 @@ export class ExplainedFleet extends ProcessFleet {
   readonly keys = new Map<string, TestKey>();
 
   static async begin(): Promise<ExplainedFleet> {
-    const fleet = new ExplainedFleet({ timeoutMs: scaledMs(60_000) });
-    try {
-      await fleet.#begin();
-    } catch (error) {
-      await fleet.close();
-      throw error;
-    }
-    return fleet;
+    const fleet = new ExplainedFleet({ timeoutMs: 60_000 });
+    return opened(fleet, () => fleet.#begin());
   }
 
   async #begin(): Promise<void> {
@@ -164,7 +157,7 @@ export class ExplainedFleet extends ProcessFleet {
     const first = await this.#node('first', firstModels, held);
     const failingUrl = await this.#node('failing', badModels, failing);
     const ownUrl = await this.#node('own', ownModels, held);
-    this.plane = await this.serve<Plane['ready']>('control-plane', 'plane');
+    this.plane = await this.startPlane();
     this.client = this.admin(this.plane);
     await this.client.apply(fleetOf(first, { 'pool-2': failingUrl, 'acme-1': ownUrl }));
     await this.client.call('PATCH', '/organisations/paused', { suspended: true });

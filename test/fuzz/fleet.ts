@@ -3,7 +3,7 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
-import { gatewayToken, operatorToken, ProcessFleet } from '../support/process-fleet.ts';
+import { gatewayToken, metric, opened, operatorToken, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { inspectable } from './inspect.ts';
 import { WatchedProcess } from './watched.ts';
@@ -60,13 +60,7 @@ export class FuzzFleet extends ProcessFleet {
 
   static async start(options: FleetOptions = {}): Promise<FuzzFleet> {
     const fleet = new FuzzFleet(options);
-    try {
-      await fleet.#start();
-      return fleet;
-    } catch (error) {
-      await fleet.close();
-      throw error;
-    }
+    return opened(fleet, () => fleet.#start());
   }
 
   get plane(): WatchedProcess<PlaneReady> {
@@ -98,12 +92,11 @@ export class FuzzFleet extends ProcessFleet {
   }
 
   /** One of the gateway's gauges now. */
-  async gauge(name: string): Promise<number> {
-    const text = await (await fetch(`${this.gateway.started.ready.metrics}/metrics`)).text();
-    return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
+  gauge(name: string): Promise<number> {
+    return metric(this.gateway.started, name);
   }
 
-  async startPlane(name: string): Promise<WatchedProcess<PlaneReady>> {
+  async watchPlane(name: string): Promise<WatchedProcess<PlaneReady>> {
     return this.#watch<PlaneReady>(
       name,
       ['control-plane', ...this.#common(name), '--console-port', '0'],
@@ -111,7 +104,7 @@ export class FuzzFleet extends ProcessFleet {
     );
   }
 
-  async startGateway(name: string, more: readonly string[] = []): Promise<WatchedProcess<GatewayReady>> {
+  async watchGateway(name: string, more: readonly string[] = []): Promise<WatchedProcess<GatewayReady>> {
     const args = [
       ...['gateway', ...this.#common(name), '--stack-domain', stackDomain, '--drain-delay', '0'],
       ...['--play-port', '0'],
@@ -125,19 +118,19 @@ export class FuzzFleet extends ProcessFleet {
 
   async #start(): Promise<void> {
     const { engine, agent, tls, agentNodes = [] } = this.#options;
-    this.#plane = await this.startPlane('control-plane');
+    this.#plane = await this.watchPlane('control-plane');
     const simArgs = ['--port', '0', '--models', models.join(','), '--tokens-per-second', '0'];
     const node = engine ?? (await this.#startEngine(simArgs));
     await this.operator.apply(fleetWith(node, agentNodes, agent === true));
     const { value } = await this.operator.createKey('acme', 'fuzz');
     this.#keyValue = value;
     this.secrets.add(value);
-    this.#gateway = await this.startGateway('gateway');
+    this.#gateway = await this.watchGateway('gateway');
     if (tls) {
       const file = (name: string): string => join(this.dir, name);
       for (const name of ['first.pem', 'first.key'])
         copyFileSync(join('test/fixtures/tls', name), file(name));
-      await this.startGateway('gateway-tls', [
+      await this.watchGateway('gateway-tls', [
         '--tls-cert',
         file('first.pem'),
         '--tls-key',

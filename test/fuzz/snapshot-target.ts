@@ -166,7 +166,7 @@ class SnapshotTarget implements RunningTarget {
     const folder = join(this.#fleet.dir, name);
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     writeFileSync(join(folder, 'state.db'), bytes);
-    const gateway = await this.#fleet.startGateway(name);
+    const gateway = await this.#fleet.watchGateway(name);
     try {
       // A gateway that reads from a wrong place looks right until a commit follows.
       const { value } = await this.#fleet.operator.createKey('acme', name);

@@ -3,9 +3,9 @@ import { cpSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import {
+  completion,
   type GatewayProcess,
   model,
-  operatorToken,
   organisation,
   type Plane,
   ProcessFleet,
@@ -16,11 +16,6 @@ import { until } from '../support/until.ts';
 const allowance = 3000;
 /** What may come above it: in flight when it runs out, and admitted by the other gateways until they have read of it. */
 const aboveMax = 600;
-
-interface Limits {
-  readonly tokens: { readonly used: number; readonly limit: number };
-  readonly gateways: readonly { readonly name: string; readonly tokens: number }[];
-}
 
 /** Two gateways, and a client that counts the tokens of each completion itself. */
 export class AllowanceFleet extends ProcessFleet {
@@ -35,22 +30,18 @@ export class AllowanceFleet extends ProcessFleet {
   static async startOn(logUrl?: string): Promise<AllowanceFleet> {
     const fleet = new AllowanceFleet(logUrl === undefined ? {} : { logUrl });
     const node = await fleet.simNode('node', '--models', model);
-    fleet.plane = await fleet.serve('control-plane', 'plane');
-    const document = smallFleet(node.ready.url) as { tiers: object[] };
-    document.tiers = [{ id: 'Wide', models: '*', monthlyTokens: allowance }];
+    fleet.plane = await fleet.startPlane();
     const admin = fleet.admin(fleet.plane);
-    await admin.apply(document as Parameters<typeof admin.apply>[0]);
-    const created = await fleet.json<{ value: string }>(
-      ...['key', 'create', '--org', organisation, '--name', 'k', '--expires', 'never'],
-    );
-    fleet.key = created.value;
+    const tiers = [{ id: 'Wide', models: '*' as const, monthlyTokens: allowance }];
+    await admin.apply({ ...smallFleet(node.ready.url), tiers });
+    fleet.key = (await admin.createKey(organisation, 'k')).value;
     for (const name of ['gateway-1', 'gateway-2']) await fleet.gateway(name);
     return fleet;
   }
 
   async gateway(name: string): Promise<void> {
     const flags = ['--control-plane', this.plane.ready.admin];
-    this.gateways.set(name, await this.serve<GatewayProcess['ready']>('gateway', name, flags));
+    this.gateways.set(name, await this.startGateway(name, { flags }));
   }
 
   /** The answer of the CLI as JSON. */
@@ -60,29 +51,19 @@ export class AllowanceFleet extends ProcessFleet {
     return JSON.parse(run.stdout) as Answer;
   }
 
-  /** The answer of the admin API, many times faster than a command line. */
-  async read<Answer>(path: string): Promise<Answer> {
-    const headers = { authorization: `Bearer ${operatorToken}` };
-    const response = await fetch(`${this.plane.ready.admin}/admin/v1${path}`, { headers });
-    return (await response.json()) as Answer;
+  limits() {
+    return this.admin(this.plane).call('GET', `/organisations/${organisation}/limits`);
   }
 
-  limits(): Promise<Limits> {
-    return this.read(`/organisations/${organisation}/limits`);
+  usage() {
+    return this.admin(this.plane).call('GET', `/usage?organisation=${organisation}`);
   }
 
   /** The status of one completion. */
   async complete(name: string): Promise<number> {
     const { api } = this.gateways.get(name)?.ready ?? { api: '' };
-    const response = await fetch(`${api}/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${this.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        model,
-        max_tokens: 20,
-        messages: [{ role: 'user', content: 'hello '.repeat(20) }],
-      }),
-    });
+    const messages = [{ role: 'user', content: 'hello '.repeat(20) }];
+    const response = await completion(api, this.key, { max_tokens: 20, messages });
     const body = (await response.json()) as { usage?: { total_tokens: number } };
     if (response.status === 200) this.tokens += body.usage?.total_tokens ?? 0;
     return response.status;
@@ -109,28 +90,19 @@ export class AllowanceFleet extends ProcessFleet {
 
   async adjust(tokens: number): Promise<void> {
     this.adjusted += tokens;
-    await this.json(
-      'usage',
-      'adjust',
-      '--org',
-      organisation,
-      '--tokens',
-      String(tokens),
-      '--why',
-      'for the test',
-    );
+    const words = ['usage', 'adjust', '--org', organisation, '--why', 'for the test'];
+    await this.json(...words, '--tokens', String(tokens));
   }
 
   /** What `usage show` has. */
   async billed(): Promise<number> {
-    return (await this.read<{ totalTokens: number }>(`/usage?organisation=${organisation}`)).totalTokens;
+    return (await this.usage()).totalTokens;
   }
 
   /** The client's own count = usage show = limits show. */
   async sumsAgree(): Promise<void> {
     await until(async () => {
-      const { totalTokens } = await this.read<{ totalTokens: number }>(`/usage?organisation=${organisation}`);
-      return totalTokens === this.tokens && (await this.limits()).tokens.used === this.tokens;
+      return (await this.billed()) === this.tokens && (await this.limits()).tokens.used === this.tokens;
     }, 30_000);
   }
 }

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { expect } from 'vitest';
-import { type GatewayProcess, model, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { type GatewayProcess, model, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
 /** Of each case, in bursts of organisations that no case has used. */
@@ -20,7 +20,7 @@ export class WideFleet extends ProcessFleet {
   readonly #unused = [...organisations];
 
   async begin(): Promise<void> {
-    const plane = await this.serve<Plane['ready']>('control-plane', 'plane');
+    const plane = await this.startPlane();
     const node = await this.simNode('node', '--models', model);
     const admin = this.admin(plane);
     await admin.apply({
@@ -37,9 +37,7 @@ export class WideFleet extends ProcessFleet {
     while (this.gateways.length < count) {
       const names = Array.from({ length: Math.min(4, count - this.gateways.length) }, (_, index) => index);
       const from = this.gateways.length;
-      const started = names.map((index) =>
-        this.serve<GatewayProcess['ready']>('gateway', `gateway-${from + index}`),
-      );
+      const started = names.map((index) => this.startGateway(`gateway-${from + index}`));
       this.gateways.push(...(await Promise.all(started)));
     }
     const last = organisations.at(-1) ?? '';
@@ -56,21 +54,12 @@ export class WideFleet extends ProcessFleet {
   /** Statuses of a cold burst of one organisation, all of it at one gateway or spread over all. */
   async burst(gateways: readonly GatewayProcess[], bytes: number): Promise<ReadonlyMap<number, number>> {
     const organisation = this.#unused.shift() ?? '';
+    const key = this.#keys.get(organisation) ?? '';
     const statuses = new Map<number, number>();
     const one = async ({ ready }: GatewayProcess): Promise<void> => {
-      const response = await fetch(`${ready.api}/chat/completions`, {
-        method: 'POST',
-        headers: {
-          authorization: `Bearer ${this.#keys.get(organisation)}`,
-          'content-type': 'application/json',
-        },
-        body: JSON.stringify({
-          ...{ model, max_tokens: 1 },
-          messages: [{ role: 'user', content: 'x '.repeat(bytes / 2) }],
-        }),
-      });
-      await response.text();
-      statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
+      const messages = [{ role: 'user', content: 'x '.repeat(bytes / 2) }];
+      const status = await statusWith(ready.api, key, { max_tokens: 1, messages });
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
     };
     await Promise.all(
       Array.from({ length: inBurst }, (_, index) => one(gateways[index % gateways.length] as GatewayProcess)),

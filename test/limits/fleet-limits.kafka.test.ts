@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { post, turnsOf } from '../play/page-calls.ts';
-import { type GatewayProcess, model } from '../support/process-fleet.ts';
+import { type GatewayProcess, metric, model } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { everyCase, LimitedFleet } from './fleet-limits.ts';
 
@@ -37,7 +37,7 @@ test('a visitor is answered, and counted, while Kafka is frozen', async () => {
   await until(async () => (await visitor()).status === 200);
   kafka.freeze(1);
   try {
-    await until(async () => (await fleet.metric(gateway, 'headgate_limit_feed_age_seconds')) > 2.1);
+    await until(async () => (await metric(gateway, 'headgate_limit_feed_age_seconds')) > 2.1);
     expect((await fetch(play)).status).toBe(200);
     const address = '203.0.113.2';
     const { cookie } = await post(new URL('/api/visitor', play), {}, { address });

@@ -9,7 +9,7 @@ import { expect } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { SimStats } from '../../dev/simulator/ledger.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
-import { type GatewayProcess, model, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { completion, type GatewayProcess, metric, model, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
 const minuteLimit = 30;
@@ -42,7 +42,7 @@ export class LimitedFleet extends ProcessFleet {
 
   async begin(gateways: number): Promise<void> {
     const organisations = [...this.#unused, ...slotted];
-    const plane = await this.serve<Plane['ready']>('control-plane', 'plane');
+    const plane = await this.startPlane();
     const node = await this.simNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
     this.#node = node.ready.url;
     const admin = this.admin(plane);
@@ -110,10 +110,10 @@ export class LimitedFleet extends ProcessFleet {
 
   gateway(
     name: string,
-    more: readonly string[] = [],
+    flags: readonly string[] = [],
     env: Readonly<Record<string, string>> = {},
   ): Promise<GatewayProcess> {
-    return this.serve<GatewayProcess['ready']>('gateway', name, more, env);
+    return this.startGateway(name, { flags, env });
   }
 
   async allowVisitors(): Promise<void> {
@@ -122,16 +122,11 @@ export class LimitedFleet extends ProcessFleet {
   }
 
   async knows({ ready }: GatewayProcess, organisation: string): Promise<boolean> {
-    const response = await fetch(`${ready.api}/models`, { headers: this.#headers(organisation) });
+    const response = await fetch(`${ready.api}/models`, {
+      headers: { authorization: `Bearer ${this.#keys.get(organisation)}` },
+    });
     await response.text();
     return response.status === 200;
-  }
-
-  #headers(organisation: string): Record<string, string> {
-    return {
-      authorization: `Bearer ${this.#keys.get(organisation)}`,
-      'content-type': 'application/json',
-    };
   }
 
   ask(
@@ -139,16 +134,10 @@ export class LimitedFleet extends ProcessFleet {
     organisation: string,
     { tokens = 1, stream = false, to = model, signal }: AskOptions = {},
   ): Promise<Response> {
-    return fetch(`${ready.api}/chat/completions`, {
-      method: 'POST',
-      headers: this.#headers(organisation),
-      body: JSON.stringify({
-        ...{ model: to, stream, max_tokens: tokens },
-        // The node says so many words, whatever else a request allows.
-        messages: [{ role: 'user', content: `say ${tokens} words` }],
-      }),
-      ...(signal && { signal }),
-    });
+    // The node says so many words, whatever else a request allows.
+    const messages = [{ role: 'user', content: `say ${tokens} words` }];
+    const body = { model: to, stream, max_tokens: tokens, messages };
+    return completion(ready.api, this.#keys.get(organisation) ?? '', body, signal && { signal });
   }
 
   /** Sends so many requests at once, spread over the gateways given, and counts the answers. */
@@ -190,7 +179,7 @@ export class LimitedFleet extends ProcessFleet {
     let isRunning = true;
     const watched = (async () => {
       while (isRunning) {
-        const ages = this.gateways.map((each) => this.metric(each, 'headgate_limit_feed_age_seconds'));
+        const ages = this.gateways.map((each) => metric(each, 'headgate_limit_feed_age_seconds'));
         ageMax = Math.max(ageMax, ...(await Promise.all(ages)));
         await pause(20);
       }
@@ -200,17 +189,6 @@ export class LimitedFleet extends ProcessFleet {
     });
     await watched;
     return this.gateways.length + (ageMax > cutOffSeconds ? limit : 0);
-  }
-
-  /** A metric of a gateway, its labels ignored. */
-  async metric({ ready }: GatewayProcess, name: string): Promise<number> {
-    const text = await (await fetch(`${ready.metrics}/metrics`)).text();
-    return Number(
-      text
-        .split('\n')
-        .find((line) => line.startsWith(`${name} `))
-        ?.split(' ')[1],
-    );
   }
 }
 
@@ -305,7 +283,7 @@ interface LogSwitch {
 async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   const share = minuteLimit / fleet.gateways.length;
   const ages = () =>
-    Promise.all(fleet.gateways.map((each) => fleet.metric(each, 'headgate_limit_feed_age_seconds')));
+    Promise.all(fleet.gateways.map((each) => metric(each, 'headgate_limit_feed_age_seconds')));
   log.leave();
   try {
     await until(async () => (await ages()).every((age) => age > 2.1));

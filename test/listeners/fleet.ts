@@ -74,9 +74,7 @@ export class ListenerFleet extends ProcessFleet {
     const tlsOf = this.#isMetered ? [[]] : [[], tlsFlags];
     const planes: Plane[] = [];
     for (const [at, tls] of tlsOf.entries())
-      planes.push(
-        await this.serve<Plane['ready']>('control-plane', `plane-${at}`, ['--console-port', '0', ...tls]),
-      );
+      planes.push(await this.startPlane(`plane-${at}`, { flags: ['--console-port', '0', ...tls] }));
     const nodes = await Promise.all(
       tlsOf.map((tls, at) =>
         this.start<Ready>(`node-${at}`, ['sim-node', '--port', '0', '--models', model, ...tls]),
@@ -96,9 +94,8 @@ export class ListenerFleet extends ProcessFleet {
     const agents: Started<Ready>[] = [];
     for (const [at, tls] of tlsOf.entries()) {
       const { value } = await admin.createNodeToken(`pool-${at}`);
-      const where = ['--control-plane', plane.ready.admin, '--engine', first, '--metrics-port', '0'];
-      const args = ['node-agent', '--node', `pool-${at}`, ...where, ...tls];
-      agents.push(await this.start<Ready>(`agent-${at}`, args, { HEADGATE_NODE_TOKEN: value }));
+      const of = { node: `pool-${at}`, token: value, engine: first, planes: [plane.ready.admin] };
+      agents.push(await this.startAgent({ ...of, flags: tls }));
     }
     const groups = { 'control plane': planes, gateway: gateways, node: nodes, agent: agents };
     for (const [process, kinds] of Object.entries(listenersOf))

@@ -11,19 +11,17 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Plane } from '../support/process-fleet.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import type { Started } from '../support/processes.ts';
 import { RevokingFleet } from '../support/revoking-fleet.ts';
 import { endsInOrder, health, isFaulted } from './clients.ts';
 
 let fleet: RevokingFleet;
 let engine: SimNode | undefined;
-const agents: Started<unknown>[] = [];
 const servers: { close(): unknown }[] = [];
 beforeEach(() => {
   fleet = new RevokingFleet();
 });
 afterEach(async () => {
-  for (const agent of agents.splice(0)) await agent.end('SIGKILL');
   for (const server of servers.splice(0)) server.close();
   await fleet.close();
   await engine?.close();
@@ -64,15 +62,7 @@ async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ met
     },
   } as unknown as Parameters<ReturnType<RevokingFleet['admin']>['apply']>[0]);
   const { value } = await fleet.admin(plane).createNodeToken('kept');
-  const agent = await startProcess<{ metrics: string }>({
-    ...{ dir: fleet.dir, name: 'agent' },
-    args: [
-      ...['node-agent', ...urls.flatMap((url) => ['--control-plane', url]), '--node', 'kept'],
-      ...['--engine', engine.url, '--metrics-port', '0'],
-    ],
-    env: { HEADGATE_NODE_TOKEN: value },
-  });
-  agents.push(agent);
+  const agent = await fleet.startAgent({ node: 'kept', token: value, engine: engine.url, planes: urls });
   return agent;
 }
 

@@ -3,40 +3,19 @@
  * with 1001, answers what is in flight, and ends with 0; what does not end is cut off in time.
  */
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { health, type Replica, rawTail } from './clients.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'headgate-drain-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
-const token = 'drain-test-operator-token';
-
-let dir: string;
-const running: Started<unknown>[] = [];
+let fleet: ProcessFleet;
 beforeEach(() => {
-  dir = mkdtempSync(join(root, 'case-'));
+  fleet = new ProcessFleet();
 });
-afterEach(async () => {
-  for (const one of running.splice(0)) await one.end('SIGKILL');
-});
+afterEach(() => fleet.close());
 
-async function start(drainDelay: string, drainTimeout: string): Promise<Started<Replica>> {
-  const started = await startProcess<Replica>({
-    ...{ dir, name: 'cp' },
-    args: [
-      ...['control-plane', '--log', `sqlite:${dir}/log`, '--data', join(dir, 'cp'), '--name', 'cp'],
-      ...['--port', '0', '--metrics-port', '0'],
-      ...['--drain-delay', drainDelay, '--drain-timeout', drainTimeout],
-    ],
-    env: { HEADGATE_OPERATOR_TOKEN: token },
-  });
-  running.push(started);
-  return started;
-}
+const start = (drainDelay: string, drainTimeout: string): Promise<Plane> =>
+  fleet.startPlane('cp', { flags: ['--drain-delay', drainDelay, '--drain-timeout', drainTimeout] });
 
 /** A request whose body has not come to its end. */
 async function halfSent(
@@ -53,20 +32,20 @@ async function halfSent(
   const answer = once(socket, 'close').then(() => text);
   await once(socket, 'connect');
   socket.write(
-    `POST /admin/v1/organisations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n` +
+    `POST /admin/v1/organisations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operatorToken}\r\n` +
       `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
   );
   return { socket, answer };
 }
 
 const status = (replica: Replica): Promise<number> =>
-  fetch(`${replica.admin}/admin/v1/status`, { headers: { authorization: `Bearer ${token}` } }).then(
+  fetch(`${replica.admin}/admin/v1/status`, { headers: { authorization: `Bearer ${operatorToken}` } }).then(
     (response) => response.status,
   );
 
 test('it fails its readiness, serves on for the delay, then ends tails and finishes what is in flight', async () => {
   const replica = await start('2', '60');
-  const tail = await rawTail(replica.ready, token);
+  const tail = await rawTail(replica.ready, operatorToken);
   const body = JSON.stringify({ id: 'acme', name: 'Acme' });
   const { socket, answer } = await halfSent(replica.ready, body);
   expect(await status(replica.ready)).toBe(200);
@@ -96,7 +75,7 @@ test('a request that never ends and a tail that never answers the close are cut 
   deaf.on('error', () => undefined);
   const upgraded = once(deaf, 'data');
   deaf.write(
-    `GET /admin/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nConnection: Upgrade\r\n` +
+    `GET /admin/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${operatorToken}\r\nConnection: Upgrade\r\n` +
       'Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
   );
   expect(String((await upgraded)[0])).toMatch(/^HTTP\/1\.1 101 /);

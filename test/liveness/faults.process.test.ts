@@ -4,51 +4,34 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { ProcessFleet } from '../support/process-fleet.ts';
+import type { Started } from '../support/processes.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'headgate-faults-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
 const preload = new URL('./fail-here.mjs', import.meta.url).href;
 const secret = 'hg_secret-that-a-request-brought';
 
-let dir: string;
-const running: Started<unknown>[] = [];
+let fleet: ProcessFleet;
 beforeEach(() => {
-  dir = mkdtempSync(join(root, 'case-'));
+  fleet = new ProcessFleet();
 });
-afterEach(async () => {
-  for (const one of running.splice(0)) await one.end('SIGKILL');
-});
+afterEach(() => fleet.close());
 
-const harmFile = (): string => join(dir, 'harm');
+const harmFile = (): string => join(fleet.dir, 'harm');
 
-async function start<Ready>(
-  kind: string,
-  thread: 'main' | 'worker',
-  ...more: string[]
-): Promise<Started<Ready>> {
-  const started = await startProcess<Ready>({
-    ...{ dir, name: kind },
-    args: [kind, ...more],
-    env: {
-      NODE_OPTIONS: `--import=${preload}`,
-      FAIL_FILE: harmFile(),
-      FAIL_THREAD: thread,
-      HEADGATE_OPERATOR_TOKEN: 'faults-operator-token',
-      HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node',
-    },
+function start<Ready>(kind: string, thread: 'main' | 'worker', ...more: string[]): Promise<Started<Ready>> {
+  return fleet.start<Ready>(kind, [kind, ...more], {
+    ...{ NODE_OPTIONS: `--import=${preload}`, FAIL_FILE: harmFile(), FAIL_THREAD: thread },
+    HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node',
+    // `dev` has a log of its own.
+    ...(kind === 'dev' && { HEADGATE_LOG: undefined }),
   });
-  running.push(started);
-  return started;
 }
 
 const member = (kind: string): string[] => [
-  ...['--log', `sqlite:${dir}/log`, '--data', join(dir, kind), '--name', kind],
-  ...['--port', '0', '--metrics-port', '0'],
+  ...['--data', join(fleet.dir, kind), '--name', kind, '--port', '0', '--metrics-port', '0'],
 ];
 const argsOf: Readonly<Record<string, () => string[]>> = {
   'control-plane': () => member('control-plane'),
@@ -144,7 +127,17 @@ test.each(['throw', 'reject'])(
     const dev = await start<{ gateways: { pid?: number }[] }>(
       'dev',
       'main',
-      ...['--data', join(dir, 'dev'), '--no-demo', '--gateways', '1', '--port', '0', '--admin-port', '0'],
+      ...[
+        '--data',
+        join(fleet.dir, 'dev'),
+        '--no-demo',
+        '--gateways',
+        '1',
+        '--port',
+        '0',
+        '--admin-port',
+        '0',
+      ],
       ...['--metrics-port', '0'],
     );
     writeFileSync(harmFile(), `dev ${harm}`);

@@ -7,9 +7,13 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import {
+  completion,
+  type GatewayProcess,
+  type More,
+  operatorToken,
+  ProcessFleet,
+} from '../support/process-fleet.ts';
 import { CliProcess, endsInOrder, health, isFaulted, type Replica, rawTail } from './clients.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'headgate-full-disk-'));
@@ -22,40 +26,22 @@ afterAll(() => {
   if (mounted) spawnSync('umount', ['-l', disk]);
   rmSync(root, { recursive: true, force: true });
 });
-const token = 'full-disk-operator-token';
 const filler = join(disk, 'filler');
 
+let fleet: ProcessFleet;
 let dir: string;
-let node: SimNode | undefined;
-const running: Started<unknown>[] = [];
 const commands: CliProcess[] = [];
 beforeEach(() => {
-  dir = mkdtempSync(join(root, 'case-'));
+  fleet = new ProcessFleet();
+  ({ dir } = fleet);
 });
 afterEach(async () => {
   for (const { child } of commands.splice(0)) child.kill('SIGKILL');
-  for (const one of running.splice(0)) await one.end('SIGKILL');
-  await node?.close();
+  await fleet.close();
   spawnSync('find', [disk, '-mindepth', '1', '-delete']);
 });
 
-async function start<Ready>(
-  kind: string,
-  log: string,
-  data: string,
-  ...more: string[]
-): Promise<Started<Ready>> {
-  const started = await startProcess<Ready>({
-    ...{ dir, name: kind },
-    args: [
-      ...[kind, '--log', `sqlite:${log}`, '--data', data, '--name', kind],
-      ...['--port', '0', '--metrics-port', '0', ...more],
-    ],
-    env: { HEADGATE_OPERATOR_TOKEN: token },
-  });
-  running.push(started);
-  return started;
-}
+const at = (log: string, data: string): More => ({ flags: ['--log', `sqlite:${log}`, '--data', data] });
 
 /** Leaves so much free on the disk, bytes. */
 function fill(left: number): void {
@@ -71,7 +57,7 @@ function fill(left: number): void {
 const post = (replica: Replica, path: string, body: object): Promise<Response> =>
   fetch(`${replica.admin}/admin/v1${path}`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(30_000),
   });
@@ -89,8 +75,8 @@ async function untilRefused(replica: Replica): Promise<{ status: number; error: 
 test.runIf(mounted)(
   'a control plane whose data folder is full says so, ends its tails with that reason, and ends',
   async () => {
-    const replica = await start<Replica>('control-plane', join(dir, 'log'), join(disk, 'cp'));
-    const tail = await rawTail(replica.ready, token);
+    const replica = await fleet.startPlane('cp', at(join(dir, 'log'), join(disk, 'cp')));
+    const tail = await rawTail(replica.ready, operatorToken);
     fill(0);
     // It is in the log, and could not be folded here.
     expect(await untilRefused(replica.ready)).toMatchObject({
@@ -112,8 +98,8 @@ test.runIf(mounted)(
 test.runIf(mounted)(
   'a control plane whose log is on a full disk refuses commands, keeps its tails, and continues once there is room',
   async () => {
-    const replica = await start<Replica>('control-plane', join(disk, 'log'), join(dir, 'cp'));
-    const tail = await rawTail(replica.ready, token);
+    const replica = await fleet.startPlane('cp', at(join(disk, 'log'), join(dir, 'cp')));
+    const tail = await rawTail(replica.ready, operatorToken);
     fill(0);
     const { status, error } = await untilRefused(replica.ready);
     expect([status, error['type']]).toEqual([503, 'LogUnavailable']);
@@ -130,43 +116,18 @@ test.runIf(mounted)(
   },
 );
 
-interface GatewayReady {
-  readonly api: string;
-  readonly metrics: string;
-}
-
 /** A gateway whose data folder is on the disk, a node, and a control plane elsewhere. */
-async function servedFromDisk(): Promise<{
-  admin: DevAdmin;
-  gateway: Started<GatewayReady>;
-  ask: (gateway: Started<GatewayReady>) => Promise<number>;
-}> {
-  node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
-  const replica = await start<Replica>('control-plane', join(dir, 'log'), join(dir, 'cp'));
-  const admin = new DevAdmin(replica.ready.admin, token);
-  await admin.apply({
-    version: 1,
-    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
-    tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
-    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
-    organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
-  });
-  const key = (await admin.createKey('acme', 'k')).value;
-  const gateway = await startGateway();
-  const ask = async ({ ready }: Started<GatewayReady>): Promise<number> => {
-    const response = await fetch(`${ready.api}/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-      signal: AbortSignal.timeout(30_000),
-    });
+async function servedFromDisk() {
+  const { admin, key, gateway } = await fleet.stand({ gateway: onDisk });
+  const signal = AbortSignal.timeout(120_000);
+  const ask = async ({ ready }: GatewayProcess): Promise<number> => {
+    const response = await completion(ready.api, key, {}, { signal });
     await response.text();
     return response.status;
   };
   return { admin, gateway, ask };
 }
-const startGateway = (): Promise<Started<GatewayReady>> =>
-  start('gateway', join(dir, 'log'), join(disk, 'gw'));
+const onDisk: More = { flags: ['--data', join(disk, 'gw')] };
 
 test.runIf(mounted)(
   'what a gateway answered on a full disk is billed, though it was killed before there was room',
@@ -186,7 +147,7 @@ test.runIf(mounted)(
     expect(answered).toBeGreaterThan(before);
     await gateway.end('SIGKILL');
     rmSync(filler);
-    const again = await startGateway();
+    const again = await fleet.startGateway('gateway-1', onDisk);
     await vi.waitFor(
       async () => {
         const { requests } = (await admin.call('GET', '/usage?organisation=acme')) as { requests: number };
@@ -223,9 +184,9 @@ test.runIf(mounted)(
 );
 
 test.runIf(mounted)('a restore onto a log whose disk is full ends at an interrupt', async () => {
-  const replica = await start<Replica>('control-plane', join(dir, 'log'), join(dir, 'cp'));
+  const replica = await fleet.startPlane('cp');
   const organisations = Array.from({ length: 1500 }, (_, n) => ({ id: `org-${n}`, name: 'n'.repeat(200) }));
-  await new DevAdmin(replica.ready.admin, token).apply({ version: 1, organisations });
+  await fleet.admin(replica).apply({ version: 1, organisations });
   await replica.end();
   fill(150_000);
   const restore = new CliProcess(['snapshot', 'restore', join(dir, 'cp', 'state.db'), '--new-log', '--yes'], {

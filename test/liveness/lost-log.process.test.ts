@@ -2,68 +2,40 @@
  * A control plane whose log is moved away, cut off, replaced or not to be folded stays a process that answers: health says
  * why, every long-lived client gets an end with a reason, and SIGTERM ends it.
  */
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { recordsOf } from '../support/commits.ts';
 import { headOf } from '../support/log-head.ts';
-import { type Started, startProcess } from '../support/processes.ts';
-import { CliProcess, endsInOrder, health, isFaulted, type Replica, rawTail } from './clients.ts';
+import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { CliProcess, endsInOrder, health, isFaulted, rawTail } from './clients.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'headgate-lost-log-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
-const token = 'lost-log-operator-token';
 const topic = 'headgate.control';
 
+let fleet: ProcessFleet;
 let dir: string;
-let replica: Started<Replica>;
-const running: Started<unknown>[] = [];
+let replica: Plane;
+let admin: DevAdmin;
 const commands: CliProcess[] = [];
 
-async function start<Ready>(kind: string, ...more: string[]): Promise<Started<Ready>> {
-  const started = await startProcess<Ready>({
-    ...{ dir, name: kind },
-    args: [kind, ...more, '--metrics-port', '0'],
-    env: { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node' },
-  });
-  running.push(started);
-  return started;
-}
-
-const member = (name: string): string[] => [
-  ...['--log', `sqlite:${dir}/log`, '--data', join(dir, name), '--name', name, '--port', '0'],
-];
-
 beforeEach(async () => {
-  dir = mkdtempSync(join(root, 'case-'));
-  replica = await start<Replica>('control-plane', ...member('cp'));
-  for (const id of ['acme', 'bolt', 'core']) await post('/organisations', { id, name: id });
+  fleet = new ProcessFleet();
+  ({ dir } = fleet);
+  replica = await fleet.startPlane('cp');
+  admin = fleet.admin(replica);
+  for (const id of ['acme', 'bolt', 'core']) await admin.call('POST', '/organisations', { id, name: id });
 });
 afterEach(async () => {
   for (const { child } of commands.splice(0)) child.kill('SIGKILL');
-  for (const one of running.splice(0)) await one.end('SIGKILL');
+  await fleet.close();
 });
 
-function call(path: string, init: RequestInit = {}): Promise<Response> {
-  return fetch(`${replica.ready.admin}/admin/v1${path}`, {
-    ...init,
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    signal: AbortSignal.timeout(30_000),
-  });
-}
-
-async function post(path: string, body: object): Promise<Record<string, unknown>> {
-  const response = await call(path, { method: 'POST', body: JSON.stringify(body) });
-  expect(response.status).toBe(200);
-  return (await response.json()) as Record<string, unknown>;
-}
-
 function cli(...args: string[]): CliProcess {
-  const one = new CliProcess(args, { HEADGATE_ADMIN: replica.ready.admin, HEADGATE_TOKEN: token });
+  const one = new CliProcess(args, { HEADGATE_ADMIN: replica.ready.admin, HEADGATE_TOKEN: operatorToken });
   commands.push(one);
   return one;
 }
@@ -111,7 +83,7 @@ const harms = [
 test.each(harms)(
   'with a log that is %s, health answers, each tail ends with the reason, and SIGTERM ends the replica',
   async (_, harm, reason) => {
-    const tails = await Promise.all([1, 2].map(() => rawTail(replica.ready, token)));
+    const tails = await Promise.all([1, 2].map(() => rawTail(replica.ready, operatorToken)));
     const tail = cli('events', 'tail', '--from', '1');
     await vi.waitFor(() => expect(tail.stdout).toContain('"core"'), { timeout: 20_000 });
     await harm();
@@ -122,7 +94,7 @@ test.each(harms)(
       expect(frames.map((text) => JSON.parse(text).data.id)).toContain('core');
     }
     await vi.waitFor(() => expect(tail.stderr).toMatch(reason), { timeout: 20_000 });
-    expect(tail.stderr).not.toContain(token);
+    expect(tail.stderr).not.toContain(operatorToken);
     expect(await tail.interrupt()).toBe(130);
     await endsInOrder(replica);
   },
@@ -131,7 +103,7 @@ test.each(harms)(
 test.each(harms)(
   'with a log that is %s, commands, reads that wait and downloads end with an answer',
   async (_, harm, reason) => {
-    const key = await post('/keys', { organisation: 'acme', name: 'k', expires: 'never' });
+    const key = await admin.call('POST', '/keys', { organisation: 'acme', name: 'k', expires: 'never' });
     const position = Number(key['position']);
     await harm();
     await isFaulted(replica.ready, reason);
@@ -139,7 +111,10 @@ test.each(harms)(
     expect(await revoke.exitCode()).toBe(7);
     expect(revoke.stderr).toMatch(/error\[LogUnavailable\]/);
     expect(revoke.stderr).toMatch(/ {2}next {2}\S/);
-    const waiting = await call(`/status?min=${position + 5}`);
+    const waiting = await fetch(`${replica.ready.admin}/admin/v1/status?min=${position + 5}`, {
+      headers: { authorization: `Bearer ${operatorToken}` },
+      signal: AbortSignal.timeout(30_000),
+    });
     const { error } = (await waiting.json()) as { error: { type: string; message: string; next: string } };
     expect([waiting.status, error.type]).toEqual([503, 'LogUnavailable']);
     expect(error.message).toMatch(reason);
@@ -155,7 +130,7 @@ test.each(harms)(
 test.each(harms)(
   'with a log that is %s, a gateway says why, and ends at SIGTERM',
   async (_, harm, reason) => {
-    const gateway = await start<{ metrics: string }>('gateway', ...member('gw'), '--drain-timeout', '1');
+    const gateway = await fleet.startGateway('gw', { flags: ['--drain-timeout', '1'] });
     await harm();
     await vi.waitFor(
       async () => expect((await health(gateway.ready.metrics, '/readyz?verbose')).text).toMatch(reason),

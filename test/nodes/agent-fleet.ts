@@ -16,12 +16,12 @@ export interface Replica {
 
 export class AgentFleet extends ProcessFleet {
   async controlPlane(name: string): Promise<Replica> {
-    const process = await this.serve<Plane['ready']>('control-plane', name);
+    const process = await this.startPlane(name);
     return { process, admin: this.admin(process) };
   }
 
   gateway(name: string, controlPlane: string): Promise<GatewayProcess> {
-    return this.serve('gateway', name, ['--control-plane', controlPlane]);
+    return this.startGateway(name, { flags: ['--control-plane', controlPlane] });
   }
 
   /** The agent of a node; its control planes are tried in this order of addresses. */
@@ -32,9 +32,7 @@ export class AgentFleet extends ProcessFleet {
     controlPlanes: readonly string[],
     ...more: string[]
   ): Promise<Started<{ metrics: string }>> {
-    const where = controlPlanes.flatMap((url) => ['--control-plane', url]);
-    const args = ['node-agent', '--node', node, '--engine', engine, ...where, '--metrics-port', '0', ...more];
-    return this.start(`agent-${node}`, args, { HEADGATE_NODE_TOKEN: token });
+    return this.startAgent({ node, token, engine, planes: controlPlanes, flags: more });
   }
 }
 

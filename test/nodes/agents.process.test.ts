@@ -5,6 +5,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
+import { completion } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { AgentFleet, Cable, eventsFrom, listedNode, lists, nodeToken, type Replica } from './agent-fleet.ts';
@@ -161,13 +162,9 @@ test.concurrent('an agent that receives SIGTERM takes its node out first, and wa
   await place.everywhere(true);
   const key = await replica.admin.createKey('acme', 'test');
   await replica.admin.confirmed(await replica.admin.position(), 10);
-  const answer = await fetch(`${gateways[0]!.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      ...{ model: place.model, stream: true, max_tokens: 200 },
-      messages: [{ role: 'user', content: 'say 100 words' }],
-    }),
+  const answer = await completion(gateways[0]!.ready.api, key.value, {
+    ...{ model: place.model, stream: true, max_tokens: 200 },
+    messages: [{ role: 'user', content: 'say 100 words' }],
   });
   expect(answer.status).toBe(200);
   await until(async () => (await place.now())?.inFlight === 1);

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
+import { statusWith } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica } from './agent-fleet.ts';
@@ -81,15 +82,7 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
   return { steady, flapping, agent };
 }
 
-async function ask(model: string): Promise<number> {
-  const answer = await fetch(`${gateway.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await answer.arrayBuffer();
-  return answer.status;
-}
+const ask = (model: string): Promise<number> => statusWith(gateway.ready.api, key, { model });
 
 /** Asks without a pause; `flip` is called each second, between two requests. */
 async function askWhile(

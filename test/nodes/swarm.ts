@@ -7,6 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { AgentFleet, eventsFrom, listedNodes, nodeToken, type Replica } from './agent-fleet.ts';
 
@@ -130,17 +131,13 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
     },
     joinedTwice: joined.length - new Set(joined).size,
     cpuShare: Math.round((used / options.quietSeconds) * 1000) / 1000,
-    rssBytes: await metric(survivor, 'process_resident_memory_bytes'),
+    rssBytes: await metric(survivor.process, 'process_resident_memory_bytes'),
   };
 }
 
 const position = ({ admin }: Replica): Promise<number> => admin.position();
-const cpuSeconds = (replica: Replica): Promise<number> => metric(replica, 'process_cpu_seconds_total');
-
-async function metric({ process }: Replica, name: string): Promise<number> {
-  const text = await (await fetch(`${process.ready.metrics}/metrics`)).text();
-  return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
-}
+const cpuSeconds = (replica: Replica): Promise<number> =>
+  metric(replica.process, 'process_cpu_seconds_total');
 
 /** Registers the nodes, and gives a token for each. */
 async function register({ admin }: Replica, nodes: readonly string[]): Promise<Map<string, string>> {

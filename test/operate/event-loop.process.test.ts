@@ -5,23 +5,18 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type GatewayProcess, ProcessFleet } from '../support/process-fleet.ts';
 
 const roundsMax = 4;
 const turnMsMax = 50;
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-turns-'));
-const turns = join(dir, 'turns');
-const token = 'operator-token-0001';
-const env = { HEADGATE_LOG: `sqlite:${join(dir, 'log')}`, HEADGATE_OPERATOR_TOKEN: token };
-const free = ['--port', '0', '--metrics-port', '0'];
+const fleet = new ProcessFleet();
+const turns = join(fleet.dir, 'turns');
 const worstNode = new URL('../support/worst-node.mjs', import.meta.url).pathname;
 const meter = new URL('../support/turn-meter.mjs', import.meta.url).href;
 const metered = { NODE_OPTIONS: `--import=${meter}`, HEADGATE_TEST_TURNS: turns };
@@ -30,8 +25,7 @@ const MiB = 1024 * 1024;
 /** A little under what a body may have. */
 const size = 32 * MiB - 1000;
 const figures: string[] = [];
-let controlPlane: Started<{ admin: string }>;
-let gateway: Started<{ api: string }>;
+let gateway: GatewayProcess;
 let node: ChildProcess;
 const keys: Record<string, string> = {};
 
@@ -39,15 +33,7 @@ beforeAll(async () => {
   node = spawn(process.execPath, [worstNode], { stdio: ['pipe', 'pipe', 'inherit'] });
   const [line] = (await once(node.stdout as Readable, 'data')) as [Buffer];
   const urls = JSON.parse(line.toString()) as Record<'plain' | 'worst', string>;
-  const start = <Ready>(name: string, kind: string, more = {}): Promise<Started<Ready>> =>
-    startProcess({
-      dir,
-      name,
-      args: [kind, '--data', join(dir, name), '--name', name, ...free],
-      env: { ...env, ...more },
-    });
-  controlPlane = await start('cp-1', 'control-plane');
-  const admin = new DevAdmin(controlPlane.ready.admin, token);
+  const admin = fleet.admin(await fleet.startPlane('cp-1'));
   const model = (id: string) => ({ id, family: 'echo', weight: 1 });
   await admin.apply({
     version: 1,
@@ -65,7 +51,7 @@ beforeAll(async () => {
       .concat({ id: 'small', name: 'small', tier: 'Small' }),
   });
   for (const id of ['heavy', 'light', 'small']) keys[id] = (await admin.createKey(id, 'k')).value;
-  gateway = await start('gw-1', 'gateway', metered);
+  gateway = await fleet.startGateway('gw-1', { env: metered });
   await vi.waitUntil(async () => (await ask('/chat/completions', chat('"hello"'), 'light')).status === 200, {
     timeout: 30_000,
     interval: 100,
@@ -73,10 +59,8 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   console.log(figures.join('\n'));
-  await gateway?.end();
-  await controlPlane?.end();
+  await fleet.close();
   node?.stdin?.end();
-  rmSync(dir, { recursive: true, force: true });
 });
 
 async function ask(

@@ -4,7 +4,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { model, organisation, ProcessFleet, smallFleet } from '../support/process-fleet.ts';
+import { model, ProcessFleet } from '../support/process-fleet.ts';
 import { binary } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
@@ -17,16 +17,15 @@ let adminUrl: string;
 let key: string;
 
 async function start() {
-  const plane = await fleet.serve<{ admin: string }>('control-plane', 'control-plane-1');
-  const node = await fleet.simNode('node', '--models', model);
-  adminUrl = plane.ready.admin;
-  const admin = fleet.admin(plane);
-  await admin.apply(smallFleet(node.ready.url));
-  ({ value: key } = await admin.createKey(organisation, 'test'));
-  const more = ['--control-plane', plane.ready.admin];
-  const started = await fleet.serve<{ api: string; metrics: string }>('gateway', 'gateway-1', more, {
-    HEADGATE_LOG_LEVEL: 'info',
+  const {
+    plane,
+    gateway: started,
+    key: ofOrganisation,
+  } = await fleet.stand({
+    gateway: { env: { HEADGATE_LOG_LEVEL: 'info' } },
   });
+  adminUrl = plane.ready.admin;
+  key = ofOrganisation;
   await until(async () => (await call(`${started.ready.api}/models`)).text.includes(model));
   return started;
 }

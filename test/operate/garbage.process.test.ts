@@ -5,27 +5,14 @@
  * property, a map that loses its last entry with each request (docs/performance.md).
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import {
-  type GatewayProcess,
-  model,
-  organisation,
-  type Plane,
-  ProcessFleet,
-  smallFleet,
-} from '../support/process-fleet.ts';
+import { type GatewayProcess, model, ProcessFleet } from '../support/process-fleet.ts';
 
 const fleet = new ProcessFleet({ env: { NODE_OPTIONS: '--max-semi-space-size=4' } });
 let gateway: GatewayProcess;
 let key: string;
 
 beforeAll(async () => {
-  const [plane, node] = await Promise.all([
-    fleet.serve<Plane['ready']>('control-plane', 'cp-1'),
-    fleet.simNode('node-1', '--models', model, '--tokens-per-second', '0'),
-  ]);
-  await fleet.admin(plane).apply(smallFleet(node.ready.url));
-  key = (await fleet.admin(plane).createKey(organisation, 'k')).value;
-  gateway = await fleet.serve('gateway', 'gw-1');
+  ({ gateway, key } = await fleet.stand());
 });
 afterAll(() => fleet.close());
 

@@ -1,55 +1,45 @@
 /** What Prometheus reads of a running control plane and gateway: the names that dashboards and alerts are made of. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import {
+  completion,
+  type GatewayProcess,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-metrics-'));
+const fleet = new ProcessFleet();
 const root = resolve(import.meta.dirname, '../..');
-const token = 'operator-token-0001';
-const env = { HEADGATE_LOG: `sqlite:${join(dir, 'log')}`, HEADGATE_OPERATOR_TOKEN: token };
-const free = ['--port', '0', '--metrics-port', '0'];
 let node: SimNode;
-let controlPlane: Started<{ admin: string; metrics: string }>;
-let gateway: Started<{ api: string; metrics: string }>;
+let controlPlane: Plane;
+let gateway: GatewayProcess;
 let admin: DevAdmin;
 let key: string;
 
 beforeAll(async () => {
   node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
-  const start = <Ready>(name: string, kind: string): Promise<Started<Ready>> =>
-    startProcess({ dir, name, args: [kind, '--data', join(dir, name), '--name', name, ...free], env });
-  controlPlane = await start('cp-1', 'control-plane');
-  admin = new DevAdmin(controlPlane.ready.admin, token);
+  controlPlane = await fleet.startPlane('cp-1');
+  admin = fleet.admin(controlPlane);
   await admin.apply({
-    version: 1,
-    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    ...smallFleet(node.url),
     tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
-    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
     organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
   });
   key = (await admin.createKey('acme', 'k')).value;
-  gateway = await start('gw-1', 'gateway');
+  gateway = await fleet.startGateway('gw-1');
 });
 afterAll(async () => {
-  await gateway?.end();
-  await controlPlane?.end();
+  await fleet.close();
   await node?.close();
-  rmSync(dir, { recursive: true, force: true });
 });
 
-async function ask(more: object, bearer = key): Promise<number> {
-  const response = await fetch(`${gateway.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }], ...more }),
-  });
-  await response.text();
-  return response.status;
-}
+const ask = (more: Readonly<Record<string, unknown>>, bearer = key): Promise<number> =>
+  statusWith(gateway.ready.api, bearer, more);
 
 /** Samples by name and labels as written. Fails on a line that is none. */
 async function scrape({ metrics }: { readonly metrics: string }): Promise<Map<string, number>> {
@@ -121,16 +111,7 @@ test('a gateway reports its requests: how many, how long, how many tokens, what 
 test('a stream shows as open while it lasts', async () => {
   node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'stall-after', afterEvents: 2 } }] });
   const leave = new AbortController();
-  const stream = await fetch(`${gateway.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      model: 'echo-small',
-      stream: true,
-      messages: [{ role: 'user', content: 'hello' }],
-    }),
-    signal: leave.signal,
-  });
+  const stream = await completion(gateway.ready.api, key, { stream: true }, { signal: leave.signal });
   expect(stream.status).toBe(200);
   expect((await scrape(gateway.ready)).get('headgate_streams_open')).toBe(1);
   leave.abort();

@@ -3,50 +3,33 @@
  * runs on. Keys, stacks and tiers are as they were, and nobody has to restart the gateway.
  */
 import { execFile } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import {
+  type GatewayProcess,
+  model,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
+import { binary, type Started } from '../support/processes.ts';
 
 const run = promisify(execFile);
-const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-const dir = mkdtempSync(join(tmpdir(), 'headgate-restore-'));
-const logFolder = join(dir, 'log');
-const operatorToken = 'operator-token-0001';
-const env = {
-  HEADGATE_LOG: `sqlite:${logFolder}`,
-  HEADGATE_OPERATOR_TOKEN: operatorToken,
-  HEADGATE_GATEWAY_TOKEN: 'gateway-token-0001',
-};
-const free = ['--port', '0', '--metrics-port', '0'];
-let node: SimNode;
-let controlPlane: Started<{ admin: string }>;
-let gateway: Started<{ api: string }>;
-
-const startControlPlane = (name: string) =>
-  startProcess<{ admin: string }>({
-    dir,
-    name,
-    args: ['control-plane', '--data', join(dir, name), '--name', name, ...free],
-    env,
-  });
+const fleet = new ProcessFleet();
+const { dir, logFolder } = fleet;
+let node: Started<{ readonly url: string }>;
+let controlPlane: Plane;
+let gateway: GatewayProcess;
 
 beforeAll(async () => {
-  node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
-  controlPlane = await startControlPlane('cp-1');
-  const args = ['gateway', '--data', join(dir, 'gw-1'), '--name', 'gw-1', '--when-stale', 'serve', ...free];
-  gateway = await startProcess({ dir, name: 'gw-1', args, env });
+  node = await fleet.simNode('node', '--models', model, '--tokens-per-second', '0');
+  controlPlane = await fleet.startPlane('cp-1');
+  gateway = await fleet.startGateway('gw-1', { flags: ['--when-stale', 'serve'] });
 });
-afterAll(async () => {
-  await gateway?.end();
-  await controlPlane?.end();
-  await node?.close();
-  rmSync(dir, { recursive: true, force: true });
-});
+afterAll(() => fleet.close());
 
 /** The commands under a heading of the operating guide. */
 function commandsUnder(heading: string): string {
@@ -65,28 +48,18 @@ async function bash(script: string, more: Record<string, string>): Promise<strin
   const path = `${bin}:${process.env['PATH']}`;
   const { stdout, stderr } = await run('bash', ['-euo', 'pipefail', '-c', script], {
     cwd: dir,
-    env: { ...process.env, ...env, ...more, PATH: path },
+    env: { ...process.env, ...fleet.env, ...more, PATH: path },
   });
   return stdout + stderr;
 }
 
-async function ask(key: string): Promise<number> {
-  const response = await fetch(`${gateway.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.status;
-}
+const ask = (key: string): Promise<number> => statusWith(gateway.ready.api, key);
 
 test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tiers are as they were, and the gateway follows by itself', async () => {
-  const admin = new DevAdmin(controlPlane.ready.admin, operatorToken);
+  const admin = fleet.admin(controlPlane);
   await admin.apply({
-    version: 1,
-    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    ...smallFleet(node.ready.url),
     tiers: [{ id: 'Platinum', requestsPerMinute: 6000, models: '*' }],
-    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
     organisations: [
       {
         id: 'acme',
@@ -96,7 +69,7 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
         stacks: [{ id: 'stk-amber-otter-9k2f', surface: 'anthropic', models: ['echo-small'] }],
       },
     ],
-  } as Parameters<DevAdmin['apply']>[0]);
+  });
   const kept = await admin.createKey('acme', 'kept');
   const revoked = await admin.createKey('acme', 'revoked');
   await admin.call('POST', `/keys/${revoked.id}/revoke`, {});
@@ -114,8 +87,8 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
   expect(output).toMatch(/restored as log log-\S+ at position \d+/);
   expect(await ask(kept.value)).toBe(200);
 
-  controlPlane = await startControlPlane('cp-1');
-  const again = new DevAdmin(controlPlane.ready.admin, operatorToken);
+  controlPlane = await fleet.startPlane('cp-1');
+  const again = fleet.admin(controlPlane);
   const after = await again.call('GET', '/status');
   expect(after.log).not.toBe(before.log);
   const same = ['tier', 'tier_model', 'model', 'organisation', 'member', 'api_key', 'stack', 'stack_model'];

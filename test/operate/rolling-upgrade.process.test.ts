@@ -4,11 +4,10 @@
  * with its last good state and reports that, and the new build continues.
  */
 
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { GatewayStatus } from '../../schemas/admin.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
@@ -16,22 +15,14 @@ import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { ProcessFleet } from '../support/process-fleet.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-rolling-'));
+const fleet = new ProcessFleet();
 const root = new URL('../../', import.meta.url).pathname;
-const operatorToken = 'operator-token-0001';
-const env = {
-  HEADGATE_LOG: `sqlite:${join(dir, 'log')}`,
-  HEADGATE_OPERATOR_TOKEN: operatorToken,
-  HEADGATE_GATEWAY_TOKEN: 'gateway-token-0001',
-};
-const free = ['--port', '0', '--metrics-port', '0'];
-const started: Started<unknown>[] = [];
 
 /** A build with the next version of the fold, which knows `model.praised` and, critical, `model.retired`. */
 function newerBuild(): string {
-  const to = join(dir, 'newer');
+  const to = join(fleet.dir, 'newer');
   for (const part of ['dist', 'package.json', 'schemas'])
     cpSync(join(root, part), join(to, part), { recursive: true });
   symlinkSync(join(root, 'node_modules'), join(to, 'node_modules'));
@@ -55,11 +46,9 @@ function newerBuild(): string {
   return join(to, 'dist/cli/headgate.js');
 }
 
-async function start<Ready>(name: string, args: readonly string[], binary?: string): Promise<Ready> {
-  const all = [...args, '--data', join(dir, name), '--name', name, ...free];
-  const process = await startProcess<Ready>({ dir, name, args: all, env, ...(binary && { binary }) });
-  started.push(process);
-  return process.ready;
+async function start<Ready>(name: string, args: readonly string[], build?: string): Promise<Ready> {
+  const own = ['--data', join(fleet.dir, name), '--name', name, '--port', '0', '--metrics-port', '0'];
+  return (await fleet.start<Ready>(name, [...args, ...own], {}, build)).ready;
 }
 
 let admin: DevAdmin;
@@ -68,21 +57,18 @@ let newGateway: string;
 beforeAll(async () => {
   const newer = newerBuild();
   const ready = await start<{ admin: string }>('cp-new', ['control-plane'], newer);
-  admin = new DevAdmin(ready.admin, operatorToken);
+  admin = fleet.admin({ ready });
   oldGateway = (await start<{ metrics: string }>('gw-old', ['gateway', '--control-plane', ready.admin]))
     .metrics;
   newGateway = (
     await start<{ metrics: string }>('gw-new', ['gateway', '--control-plane', ready.admin], newer)
   ).metrics;
 }, 120_000);
-afterAll(async () => {
-  for (const process of started.reverse()) await process.end();
-  rmSync(dir, { recursive: true, force: true });
-}, 60_000);
+afterAll(() => fleet.close(), 60_000);
 
 /** Appends one commit of an event as another build might write it. */
 async function append(event: StoredEvent): Promise<number> {
-  const log = await openLog(env.HEADGATE_LOG, { topic: 'headgate.control' });
+  const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const snapshot = memorySnapshot();
   try {
     for await (const records of batchesToEnd(log)) snapshot.apply(records);

@@ -11,7 +11,9 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
+  completion,
   type GatewayProcess,
+  metric,
   model,
   organisation,
   ProcessFleet,
@@ -147,18 +149,12 @@ interface Asked {
 }
 
 async function ask(gateway: GatewayProcess, asked: Asked): Promise<Response> {
-  const response = await fetch(`${gateway.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${asked.key}`,
-      'content-type': 'application/json',
-      ...(asked.traceparent && { traceparent: asked.traceparent }),
-    },
-    body: JSON.stringify({
-      model: asked.model ?? model,
-      messages: [{ role: 'user', content: asked.prompt ?? 'hello' }],
-    }),
-  });
+  const more = {
+    model: asked.model ?? model,
+    messages: [{ role: 'user', content: asked.prompt ?? 'hello' }],
+  };
+  const headers = asked.traceparent === undefined ? {} : { traceparent: asked.traceparent };
+  const response = await completion(gateway.ready.api, asked.key, more, { headers });
   await response.text();
   return response;
 }
@@ -245,12 +241,7 @@ test('without an endpoint the trace is passed as it came, a broken one not at al
 });
 
 test('a receiver that refuses is logged once per change and counted, and none of its words are needed', async () => {
-  const sample = async (outcome: string): Promise<number> => {
-    const text = await (await fetch(`${traced.ready.metrics}/metrics`)).text();
-    return Number(
-      new RegExp(`^headgate_trace_spans_total\\{outcome="${outcome}"\\} (\\d+)$`, 'm').exec(text)?.[1],
-    );
-  };
+  const sample = (outcome: string) => metric(traced, `headgate_trace_spans_total{outcome="${outcome}"}`);
   const lines = () =>
     traced
       .stderr()

@@ -9,6 +9,7 @@ import { usageTopic } from '../../schemas/usage.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import {
   type GatewayProcess,
+  metric,
   model,
   type Plane,
   ProcessFleet,
@@ -27,7 +28,7 @@ let key: string;
 
 async function serve(flags: readonly string[] = [], env: Record<string, string> = {}): Promise<void> {
   await plane?.end('SIGTERM');
-  plane = await fleet.serve<Plane['ready']>('control-plane', 'cp', flags, env);
+  plane = await fleet.startPlane('cp', { flags, env });
 }
 
 beforeAll(async () => {
@@ -44,10 +45,8 @@ afterAll(async () => {
 const requests = async (): Promise<number> =>
   Number((await fleet.admin(plane).call('GET', '/usage?organisation=acme'))['requests']);
 
-async function outcome(name: string): Promise<number> {
-  const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
-  return Number(new RegExp(`headgate_usage_rows_total\\{outcome="${name}"\\} (\\d+)`).exec(metrics)?.[1]);
-}
+const outcome = (name: string): Promise<number> =>
+  metric(plane, `headgate_usage_rows_total{outcome="${name}"}`);
 
 async function findings(): Promise<string[]> {
   const env = { HEADGATE_ADMIN: plane.ready.admin };

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { LimitedFleet } from '../limits/fleet-limits.ts';
-import { type GatewayProcess, model, type Plane, smallFleet } from '../support/process-fleet.ts';
+import { type GatewayProcess, metric, model, type Plane, smallFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { type Answered, errorOf, openCall, post, turnsOf, wholeAnswer } from './page-calls.ts';
 
@@ -24,7 +24,7 @@ let completed = 0;
 const address = '203.0.113.1';
 
 beforeAll(async () => {
-  plane = await fleet.serve<Plane['ready']>('control-plane', 'plane');
+  plane = await fleet.startPlane();
   const node = await fleet.simNode('node', '--models', model, '--tokens-per-second', '20');
   await fleet.admin(plane).apply(smallFleet(node.ready.url));
   const flags = ['--play-port', '0', '--trusted-proxies', '127.0.0.1', '--when-stale', 'serve'];
@@ -239,7 +239,7 @@ test('the page is served and answers while the control plane is dead and the log
   await plane.end('SIGKILL');
   renameSync(fleet.logFolder, join(fleet.dir, 'away-log'));
   for (const gateway of fleet.gateways)
-    await until(async () => (await fleet.metric(gateway, 'headgate_limit_feed_age_seconds')) > 2.1);
+    await until(async () => (await metric(gateway, 'headgate_limit_feed_age_seconds')) > 2.1);
   for (const gateway of [0, 1]) {
     const shown = await fetch(page(gateway, '/'));
     expect([shown.status, await shown.text()]).toEqual([200, expect.stringContaining('Playground')]);

@@ -6,9 +6,10 @@
 
 import { Agent } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
+import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { ask, type Seen } from './clients.ts';
-import { metric, type SoakFleet, type SoakGateway } from './fleet.ts';
+import type { SoakFleet, SoakGateway } from './fleet.ts';
 
 /** `short`: the streams fit into the drain time. `long`: they do not. `twice`: long ones, and a second signal. */
 export type DrainKind = 'short' | 'long' | 'twice';

@@ -12,7 +12,7 @@ import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
-import { type GatewayProcess, gatewayToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { type GatewayProcess, gatewayToken, opened, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
 
@@ -76,13 +76,7 @@ export class SoakFleet extends ProcessFleet {
   /** On an embedded log of its own, where none is given. */
   static async start(logUrl?: string): Promise<SoakFleet> {
     const fleet = new SoakFleet({ logUrl });
-    try {
-      await fleet.#open();
-      return fleet;
-    } catch (error) {
-      await fleet.close();
-      throw error;
-    }
+    return opened(fleet, () => fleet.#open());
   }
 
   /** A gateway with short time-outs towards the nodes. The same name means the same data folder. */
@@ -93,7 +87,7 @@ export class SoakFleet extends ProcessFleet {
 
   /** A further control plane, which folds the usage log from nothing. */
   async controlPlane(name: string): Promise<DevAdmin> {
-    return this.admin(await this.serve<Plane['ready']>('control-plane', name));
+    return this.admin(await this.startPlane(name));
   }
 
   /** What the control plane that has been there from the beginning says. */
@@ -181,12 +175,4 @@ export class SoakFleet extends ProcessFleet {
 
 function ignoreUnreachable(error: unknown): void {
   if (!(error instanceof TypeError)) throw error;
-}
-
-/** One metric of a gateway without labels. */
-export async function metric({ ready }: SoakGateway, name: string): Promise<number> {
-  const text = await (await fetch(`${ready.metrics}/metrics`)).text();
-  const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1];
-  if (value === undefined) throw new Error(`there is no metric ${name}`);
-  return Number(value);
 }

@@ -9,10 +9,11 @@ import { join } from 'node:path';
 import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
 import { readSpool } from '../../data-plane/usage/outbox-spool.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
+import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
 import { load, randomFrom, type Seen, wantedFrom } from './clients.ts';
-import { metric, type OrganisationTotals, type SoakFleet } from './fleet.ts';
+import type { OrganisationTotals, SoakFleet } from './fleet.ts';
 import { difference } from './mixed-load.ts';
 
 export interface KillsOptions {

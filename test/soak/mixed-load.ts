@@ -7,11 +7,12 @@
 import { readdirSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { rssMegabytes } from '../../bench/support/cpu.ts';
+import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
 import { ask, load, randomFrom, type Seen, wantedFrom } from './clients.ts';
 import { failNodes } from './faults.ts';
-import { metric, narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
+import { narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
 
 export interface MixedLoadOptions {
   readonly requests: number;

@@ -7,6 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
 import { binary, type Started, startProcess } from './processes.ts';
 
 export const operatorToken = 'process-fleet-operator-token';
@@ -19,6 +20,11 @@ export type GatewayProcess = Started<{
   readonly pid: number;
 }>;
 type Env = Readonly<Record<string, string | undefined>>;
+/** Further flags and variables of a process. */
+export interface More {
+  readonly flags?: readonly string[];
+  readonly env?: Env;
+}
 
 export interface ProcessFleetOptions {
   /** An embedded log in the fleet's folder where none is given. */
@@ -26,6 +32,22 @@ export interface ProcessFleetOptions {
   readonly env?: Env;
   /** Until a process serves. */
   readonly timeoutMs?: number;
+}
+
+export interface AgentOptions {
+  readonly node: string;
+  readonly token: string;
+  readonly engine: string;
+  readonly planes: readonly string[];
+  readonly flags?: readonly string[];
+}
+
+export interface StandOptions {
+  /** Made from the address of the node. */
+  readonly document?: (nodeUrl: string) => Fleet;
+  readonly node?: readonly string[];
+  readonly plane?: More;
+  readonly gateway?: More;
 }
 
 /** How a command line ended. */
@@ -66,19 +88,74 @@ export class ProcessFleet {
     return this.start(name, [kind, ...own, ...drain, ...more], env);
   }
 
+  startPlane(name = 'plane', { flags, env }: More = {}): Promise<Plane> {
+    return this.serve('control-plane', name, flags, env);
+  }
+
+  startGateway(name = 'gateway', { flags, env }: More = {}): Promise<GatewayProcess> {
+    return this.serve('gateway', name, flags, env);
+  }
+
+  /** The agent of a node; its control planes are tried in this order of addresses. */
+  startAgent({
+    node,
+    token,
+    engine,
+    planes,
+    flags = [],
+  }: AgentOptions): Promise<Started<{ metrics: string }>> {
+    const where = planes.flatMap((url) => ['--control-plane', url]);
+    const args = [
+      'node-agent',
+      '--node',
+      node,
+      '--engine',
+      engine,
+      ...where,
+      '--metrics-port',
+      '0',
+      ...flags,
+    ];
+    return this.start(`agent-${node}`, args, { HEADGATE_NODE_TOKEN: token });
+  }
+
+  /**
+   * One of each: a control plane, a simulated node, a gateway that follows the log, and a key of the organisation, which
+   * the gateway accepts once it has folded it. The document is the small fleet unless another is given.
+   */
+  async stand({
+    document = smallFleet,
+    node: nodeFlags = [],
+    plane: ofPlane,
+    gateway: ofGateway,
+  }: StandOptions = {}) {
+    const [plane, node] = await Promise.all([
+      this.startPlane('plane', ofPlane),
+      this.simNode('node', '--models', model, '--tokens-per-second', '0', ...nodeFlags),
+    ]);
+    const admin = this.admin(plane);
+    await admin.apply(document(node.ready.url));
+    const { value: key } = await admin.createKey(organisation, 'k');
+    return { plane, node, admin, key, gateway: await this.startGateway('gateway-1', ofGateway) };
+  }
+
   simNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
     return this.start(name, ['sim-node', '--port', '0', ...more]);
   }
 
-  admin({ ready }: Started<{ readonly admin: string }>): DevAdmin {
+  admin({ ready }: { readonly ready: { readonly admin: string } }): DevAdmin {
     return new DevAdmin(ready.admin, operatorToken);
   }
 
-  async start<Ready>(name: string, args: readonly string[], env: Env = {}): Promise<Started<Ready>> {
+  /** `build`: the command of another build. */
+  async start<Ready>(
+    name: string,
+    args: readonly string[],
+    env: Env = {},
+    build = binary,
+  ): Promise<Started<Ready>> {
     const started = await startProcess<Ready>({
-      dir: this.dir,
-      name,
-      args,
+      ...{ dir: this.dir, name, args, binary: build },
       env: { ...this.env, ...env },
       ...(this.#timeoutMs !== undefined && { timeoutMs: this.#timeoutMs }),
     });
@@ -109,6 +186,29 @@ export class ProcessFleet {
   }
 }
 
+/** The fleet once it is open; one that cannot be opened is closed. */
+export async function opened<Fleet extends ProcessFleet>(
+  fleet: Fleet,
+  open: () => Promise<void>,
+): Promise<Fleet> {
+  try {
+    await open();
+    return fleet;
+  } catch (error) {
+    await fleet.close();
+    throw error;
+  }
+}
+
+/** A series of a process, with its labels as they are written; not a number where it has none. */
+export async function metric(
+  { ready }: { readonly ready: { readonly metrics: string } },
+  series: string,
+): Promise<number> {
+  const lines = (await (await fetch(`${ready.metrics}/metrics`)).text()).split('\n');
+  return Number(lines.find((line) => line.startsWith(`${series} `))?.slice(series.length + 1));
+}
+
 /** The cookie of a session in a console, by a link that a call of the admin API makes. */
 export async function consoleCookie(
   admin: DevAdmin,
@@ -128,7 +228,7 @@ export const organisation = 'acme';
 export const model = 'echo-small';
 
 /** One organisation on a tier without limits, and the pool's one node with one model. */
-export function smallFleet(nodeUrl: string): Parameters<DevAdmin['apply']>[0] {
+export function smallFleet(nodeUrl: string): Fleet {
   return {
     version: 1,
     models: [{ id: model, family: 'echo', weight: 1 }],
@@ -138,13 +238,27 @@ export function smallFleet(nodeUrl: string): Parameters<DevAdmin['apply']>[0] {
   };
 }
 
-/** The status of one completion; without a node any other status than 401 means that the key was accepted. */
-export async function statusWith(api: string, key: string): Promise<number> {
-  const response = await fetch(`${api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
+/** One completion, as a client asks for it; `more` adds to its body or replaces what that has. */
+export function completion(
+  api: string,
+  key: string,
+  more: Readonly<Record<string, unknown>> = {},
+  init: Pick<RequestInit, 'signal'> & { readonly headers?: Readonly<Record<string, string>> } = {},
+): Promise<Response> {
+  return fetch(`${api}/chat/completions`, {
+    ...{ method: 'POST', ...init },
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...init.headers },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }], ...more }),
   });
+}
+
+/** Its status; without a node any other status than 401 means that the key was accepted. */
+export async function statusWith(
+  api: string,
+  key: string,
+  more: Readonly<Record<string, unknown>> = {},
+): Promise<number> {
+  const response = await completion(api, key, more);
   await response.text();
   return response.status;
 }
