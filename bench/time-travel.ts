@@ -14,7 +14,8 @@ import { pastState } from '../control-plane/history/tables.ts';
 import { explainRequestSchema } from '../schemas/explanations.ts';
 import type { Database } from '../shared/runtime/sqlite.ts';
 import { createLookup } from '../shared/snapshot/lookup.ts';
-import { ChainWriter, seededRandom } from '../test/support/commits.ts';
+import { ChainWriter } from '../test/support/commits.ts';
+import { seededRandom } from '../test/support/random.ts';
 import { longLog } from './support/long-log.ts';
 
 const { values } = parseArgs({

@@ -1,6 +1,7 @@
 /** The events of a long log: mostly keys, with people, organisations and the health of nodes. */
 import type { KnownEvent } from '../../schemas/events.ts';
-import { known, type Random, seededRandom, sha256 } from '../../test/support/commits.ts';
+import { known, sha256 } from '../../test/support/commits.ts';
+import { type Random, seededRandom } from '../../test/support/random.ts';
 
 const organisations = 1000;
 const nodes = 50;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { LocalCounters } from '../../data-plane/request/counters.ts';
-import { seededRandom } from '../../test/support/commits.ts';
+import { seededRandom } from '../../test/support/random.ts';
 import type { TierLimits } from '../snapshot/lookup.ts';
 import { type Counters, windowMs, windowStartMs } from './decide.ts';
 import { checkContext, checkLimits, type LimitFacts } from './limits.ts';

@@ -13,9 +13,9 @@ import {
   fleetHistory,
   known,
   randomEvent,
-  seededRandom,
   sha256,
 } from '../../test/support/commits.ts';
+import { seededRandom } from '../../test/support/random.ts';
 import { contextOf } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';

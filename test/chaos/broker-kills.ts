@@ -7,7 +7,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { dialWith } from '../../shared/log/kafka/client.ts';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
-import { randomFrom } from '../soak/clients.ts';
+import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
 import { audit, countsOf, stream } from './commands.ts';
 import { ChaosFleet, disagreements } from './fleet.ts';
@@ -61,7 +61,7 @@ async function run(
   const planes = [await fleet.plane('plane-1'), await fleet.plane('plane-2')];
   await fleet.furnish(planes[0]!);
   const gateways = [await fleet.gateway('gateway-1'), await fleet.gateway('gateway-2')];
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const startedMs = performance.now();
   const gapsMs: number[] = [];
   let done = 0;

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { randomFrom } from '../soak/clients.ts';
+import { seededRandom } from '../support/random.ts';
 import { type Answer, call, organisation, type Plane } from './fleet.ts';
 
 /** `done`: carried out, now or before. `refused` and `dropped` commands changed nothing. */
@@ -50,7 +50,7 @@ export async function stream(options: StreamOptions): Promise<Stream> {
   const keys: string[] = [];
   let commands = 0;
   const worker = async (number: number): Promise<void> => {
-    const random = randomFrom(options.seed * 1000 + number);
+    const random = seededRandom(options.seed * 1000 + number);
     while (options.shouldContinue()) {
       const wanted = wantedFrom(random, commands++, keys);
       const { answer, ...one } = await decide(options, wanted, { random, number, troubles });

@@ -11,8 +11,8 @@ import { composeCommit, recordHash } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { startKafka } from '../kafka/broker.ts';
 import type { Fate as AppendFate, Door } from '../kafka/door.ts';
-import { randomFrom } from '../soak/clients.ts';
 import { headOf } from '../support/log-head.ts';
+import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
 import { audit, countsOf, type Sent, stream } from './commands.ts';
 import { ChaosFleet, call, disagreements, type Gateway, organisation, type Plane } from './fleet.ts';
@@ -169,7 +169,7 @@ async function freezeInAppend(
 }
 
 async function freezeAtRandom({ planes, options }: Scene) {
-  const random = randomFrom(options.seed);
+  const random = seededRandom(options.seed);
   let freezing = true;
   const streaming = stream({
     planes: () => planes,
@@ -191,7 +191,7 @@ async function freezeAtRandom({ planes, options }: Scene) {
 /** Both control planes write, and a third of their appends go astray, until so many have. */
 async function meddle({ planes, doors, options }: Scene) {
   const { meddledAppends, say } = options;
-  const random = randomFrom(options.seed + 1);
+  const random = seededRandom(options.seed + 1);
   const meddled: Record<string, number> = {};
   let count = 0;
   const fateOf = (topic: string): AppendFate => {

@@ -10,9 +10,9 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { startKafka } from '../kafka/broker.ts';
 import type { Fate } from '../kafka/door.ts';
-import { randomFrom } from '../soak/clients.ts';
 import { SoakFleet } from '../soak/fleet.ts';
 import { type KillsFigures, kills } from '../soak/kills.ts';
+import { seededRandom } from '../support/random.ts';
 
 export interface UsageOptions {
   readonly kills: number;
@@ -40,7 +40,7 @@ export async function usage(options: UsageOptions): Promise<UsageFigures> {
   });
   try {
     const door = kafka.doors[0]!;
-    const random = randomFrom(options.seed + 1);
+    const random = seededRandom(options.seed + 1);
     let meddled = 0;
     door.onAppend = (topic) => {
       if (topic !== usageTopic || random() > 0.5) return 'pass';

@@ -21,6 +21,7 @@ import {
 import type { ControlLog, LogBatch, LogRecord, TailOptions } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../support/memory-log.ts';
+import { seededRandom } from '../support/random.ts';
 import type { OpenWriter, SimulatedCommand, SimulatedOutcome, SimulatedWriter } from './model-writer.ts';
 
 export interface SimulationOptions {
@@ -52,17 +53,6 @@ function newSigner(): Signer {
 }
 const ownSigners = Array.from({ length: writerCount }, newSigner);
 const outsider = newSigner();
-
-/** A number from 0 up to 1, the next of this seed's sequence (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 export async function simulate(options: SimulationOptions): Promise<SimulationResult> {
   const simulation = new Simulation(options);
@@ -96,7 +86,7 @@ class Simulation implements SimulationResult {
   constructor(options: SimulationOptions) {
     this.#options = options;
     this.#rules = options.rules ?? chainRules;
-    this.#random = randomOf(options.seed);
+    this.#random = seededRandom(options.seed);
     // Signatures are slow, so most runs do without.
     this.#signers = this.#chance(0.1) ? ownSigners.map((signer) => signer.publicKey) : [];
     this.#faultPercent = this.#pick([0, 20, 50, 80]);

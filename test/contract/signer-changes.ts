@@ -7,7 +7,7 @@ import { type StoredEvent, toStored } from '../../schemas/events.ts';
 import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
-import { type Random, seededRandom } from '../support/commits.ts';
+import { type Random, seededRandom } from '../support/random.ts';
 
 export function newSigner(): Signer {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');

@@ -4,6 +4,7 @@
  * it writes lower-case words; where only JSON is allowed it comes to an end; and offered tools, it calls one of them.
  * The same seed gives the same bytes. `tiny-gguf.ts` and `tiny-hf.ts` write it in the formats of the engines.
  */
+import { seededRandom } from '../support/random.ts';
 
 export interface Tensor {
   /** As the format of llama.cpp names it; `tiny-hf.ts` knows the other names. */
@@ -93,7 +94,7 @@ export function tinyModel(seed = 7): TinyModel {
   const tokens = [...bytes, ...mergedPairs.map((pair) => pair.join('')), ...pieces, ...addedTokens];
   const idOf = (token: string): number => tokens.indexOf(token);
   const added = Object.fromEntries(addedTokens.map((token) => [token, idOf(token)])) as TinyModel['added'];
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const embedding = matrix(random, tokens.length, sizes.embedding, 1);
   const output = matrix(random, tokens.length, sizes.embedding, 0.9);
   for (const [id, token] of tokens.entries()) {
@@ -165,15 +166,4 @@ function matrix(random: () => number, rows: number, columns: number, scale: numb
 
 function set({ data, columns }: Matrix, row: number, column: number, value: number): void {
   data[row * columns + column] = value;
-}
-
-/** Mulberry32: 0 to below 1. */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -2,7 +2,7 @@
  * Choices of a fuzz case. All of a case follows from the seed of the run and the number of the case, so that one case
  * can be repeated alone.
  */
-import { type Random, seededRandom } from '../support/commits.ts';
+import { type Random, seededRandom } from '../support/random.ts';
 
 /** Numbers at which code changes its mind. */
 const edgeNumbers: readonly number[] = [

@@ -1,4 +1,5 @@
 /** Simulated time: what happens when, in order, and the choices of a seed. Equal seeds give equal runs on all machines. */
+import { type Random, seededRandom } from '../support/random.ts';
 
 interface Item {
   readonly atMs: number;
@@ -48,18 +49,11 @@ export class Agenda {
 }
 
 export class Dice {
-  #state: number;
+  /** From 0 up to 1. */
+  readonly next: Random;
 
   constructor(seed: number) {
-    this.#state = (seed * 2654435761) >>> 0;
-  }
-
-  /** From 0 up to 1. */
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+    this.next = seededRandom(seed * 2654435761);
   }
 
   below(n: number): number {

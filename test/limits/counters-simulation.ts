@@ -9,7 +9,7 @@
 import { type CounterEntry, type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import { CounterState, counterKey, isCounted, type Sum } from '../../shared/limits/counters.ts';
 import { type CounterLedger, GatewayCounters } from '../../shared/limits/gateway-counters.ts';
-import { seededRandom } from '../support/commits.ts';
+import { seededRandom } from '../support/random.ts';
 
 export interface CountersSimulationOptions {
   readonly seed: number;

@@ -15,8 +15,8 @@ import { memorySnapshot, openOrRebuild } from '../../shared/snapshot/open-snapsh
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import { type SignerLog, signerLog, stepNames } from '../contract/signer-changes.ts';
 import { runs } from '../support/budget.ts';
-import { seededRandom } from '../support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../support/memory-log.ts';
+import { seededRandom } from '../support/random.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 

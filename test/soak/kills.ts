@@ -10,9 +10,10 @@ import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
 import { readSpool } from '../../data-plane/usage/outbox-spool.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { metric } from '../support/process-fleet.ts';
+import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
-import { load, randomFrom, type Seen, wantedFrom } from './clients.ts';
+import { load, type Seen, wantedFrom } from './clients.ts';
 import type { OrganisationTotals, SoakFleet } from './fleet.ts';
 import { difference } from './mixed-load.ts';
 
@@ -59,7 +60,7 @@ const lifeMsSpread = 600;
 export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<KillsFigures> {
   const rowsBefore = (await fleet.usageRows()).length;
   const finishedBefore = await fleet.finished();
-  const random = randomFrom(options.seed);
+  const random = seededRandom(options.seed);
   const lives = new Map<Seen, Life>();
   const seen: Seen[] = [];
   let inDeletedOutbox: ReadonlySet<string> = new Set();

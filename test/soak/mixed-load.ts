@@ -8,9 +8,10 @@ import { readdirSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { rssMegabytes } from '../../bench/support/cpu.ts';
 import { metric } from '../support/process-fleet.ts';
+import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
-import { ask, load, randomFrom, type Seen, wantedFrom } from './clients.ts';
+import { ask, load, type Seen, wantedFrom } from './clients.ts';
 import { failNodes } from './faults.ts';
 import { narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
 
@@ -45,7 +46,7 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const finishedBefore = await fleet.finished();
   const gateway = await fleet.gateway('mixed-load');
   const descriptorsBefore = descriptors(gateway);
-  const random = randomFrom(seed);
+  const random = seededRandom(seed);
   const rss: number[] = [];
   const started = performance.now();
   let done = 0;

@@ -14,6 +14,7 @@ import {
 import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
+import { type Random, seededRandom } from './random.ts';
 
 /** The moment of the commit with `seq` 0; each later commit is one second later. */
 export const firstMomentMs = Date.UTC(2026, 0, 1);
@@ -92,20 +93,6 @@ export function known<Name extends EventTypeName>(type: Name, data: EventData<Na
 /** SHA-256 of a text, as keys and tokens stand in the log. */
 export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
-}
-
-/** A number from 0 up to, not including, 1. */
-export type Random = () => number;
-
-/** A small generator of 32 bits of state (mulberry32); not for secrets. */
-export function seededRandom(seed: number): Random {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 function pick<Value>(random: Random, values: readonly Value[]): Value {

@@ -1,18 +1,13 @@
+import { seededRandom } from '../../../test/support/random.ts';
+
 /** Random numbers that a seed determines, so that every policy meets the same requests. */
 export class Random {
-  #state: number;
+  /** From 0 up to 1. */
+  readonly next: () => number;
 
   constructor(seed: number) {
-    this.#state = seed | 0;
+    this.next = seededRandom(seed);
   }
-
-  /** From 0 up to 1 (mulberry32). */
-  readonly next = (): number => {
-    this.#state = (this.#state + 0x6d2b_79f5) | 0;
-    let mix = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
-    mix = (mix + Math.imul(mix ^ (mix >>> 7), 61 | mix)) ^ mix;
-    return ((mix ^ (mix >>> 14)) >>> 0) / 2 ** 32;
-  };
 
   /** An integer from `from` to `to`, both included. */
   between(from: number, to: number): number {

@@ -1,0 +1,15 @@
+/** Random numbers that a seed determines, for simulations, histories, fuzz cases and soaks. Not for secrets. */
+
+/** A number from 0 up to, not including, 1. */
+export type Random = () => number;
+
+/** A small generator of 32 bits of state (mulberry32). */
+export function seededRandom(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
