@@ -5,10 +5,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { controlPlaneMessageSchema, parseFrame } from '../../schemas/node-messages.ts';
 import { agentPieces, serverFrames } from './agent-frames.ts';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { drawDelivery, exchange } from './exchange.ts';
 import { FuzzFleet } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { answerFault, readAnswers } from './raw-answers.ts';
 
 const nodeCount = 24;
@@ -29,17 +30,15 @@ export const agentTarget: Target = {
   },
 };
 
-class AgentTarget implements RunningTarget {
+class AgentTarget extends FleetTarget {
   readonly workers = 12;
-  readonly #fleet: FuzzFleet;
   readonly #tokens: ReadonlyMap<string, string>;
-  readonly #faults: string[] = [];
   readonly #watch: Promise<void>;
   #watching = true;
   #sessions = 0;
 
   constructor(fleet: FuzzFleet, tokens: ReadonlyMap<string, string>) {
-    this.#fleet = fleet;
+    super(fleet);
     this.#tokens = tokens;
     this.#watch = this.#watchHonest();
   }
@@ -47,7 +46,7 @@ class AgentTarget implements RunningTarget {
   async tryCase(draw: Draw, note: Note): Promise<string[]> {
     const [node, token] = draw.pick([...this.#tokens]);
     const pieces = agentPieces(draw, node, token);
-    const { hostname, port } = new URL(this.#fleet.plane.started.ready.admin);
+    const { hostname, port } = new URL(this.fleet.plane.started.ready.admin);
     const { end, pauseMs } = drawDelivery(draw, Buffer.from('x'));
     const leaves = end === 'reset' || end === 'destroy';
     const endAfter = leaves ? draw.below(pieces.length + 1) : pieces.length;
@@ -84,29 +83,20 @@ class AgentTarget implements RunningTarget {
   async #watchHonest(): Promise<void> {
     let down = 0;
     while (this.#watching) {
-      const nodes = await this.#fleet.operator.nodes().catch(() => undefined);
+      const nodes = await this.fleet.operator.nodes().catch(() => undefined);
       const isDown = nodes !== undefined && nodes.find(({ id }) => id === 'agent-1')?.up === false;
       down = isDown ? down + 1 : 0;
-      if (down === 2) this.#faults.push('an honest agent is down next to the hostile ones');
+      if (down === 2) this.found.push('an honest agent is down next to the hostile ones');
       await pause(watchEveryMs);
     }
   }
 
-  faults(): string[] {
-    return [...this.#fleet.faults(), ...this.#faults];
-  }
-  warmedUp(): Promise<void> {
-    return this.#fleet.warmedUp();
-  }
-  settle(): Promise<void> {
-    return this.#fleet.settle();
-  }
   figures(): Record<string, number> {
     return { sessions: this.#sessions };
   }
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     this.#watching = false;
     await this.#watch;
-    await this.#fleet.close();
+    await super.close();
   }
 }

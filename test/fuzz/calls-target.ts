@@ -3,15 +3,15 @@
  * schema, then mutated, by who may send it and by who may not. Each is answered, or refused in the listener's envelope.
  * Commands of the operator are dry runs, so that the fleet stays what it is.
  */
-import { Agent } from 'node:http';
 import { z } from 'zod';
 import { commands } from '../../control-plane/commands/registry.ts';
 import { post } from '../play/page-calls.ts';
 import { consoleCookie, operatorToken } from '../support/process-fleet.ts';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
 import { canary, FuzzFleet, models, stacks } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { bodyText } from './json-bodies.ts';
 import { type Json, jsonText, mutateJson } from './mutate.ts';
 import { answerFault, type ListenerKind } from './raw-answers.ts';
@@ -110,15 +110,13 @@ async function entrancesOf(fleet: FuzzFleet): Promise<Entrance[]> {
   ];
 }
 
-class CallsTarget implements RunningTarget {
+class CallsTarget extends FleetTarget {
   readonly workers = 6;
-  readonly #fleet: FuzzFleet;
   readonly #entrances: readonly Entrance[];
-  readonly #agent = new Agent({ keepAlive: true });
   #good = 0;
 
   constructor(fleet: FuzzFleet, entrances: readonly Entrance[]) {
-    this.#fleet = fleet;
+    super(fleet);
     this.#entrances = entrances;
   }
 
@@ -129,7 +127,7 @@ class CallsTarget implements RunningTarget {
     const body = make(draw);
     const headers = { ...own, 'content-type': 'application/json' };
     note(JSON.stringify({ kind, method, path, body }));
-    const answer = await ask({ url: `${base}${path}${query}`, method, headers, body, agent: this.#agent });
+    const answer = await ask({ url: `${base}${path}${query}`, method, headers, body, agent: this.agent });
     const { status } = answer;
     if (status === 0) return [`${kind} ${method} ${pattern}: no answer came`];
     if (status === 200) this.#good++;
@@ -142,22 +140,8 @@ class CallsTarget implements RunningTarget {
     return faults.map((one) => `${kind} ${method} ${pattern}: ${one}`);
   }
 
-  faults(): string[] {
-    return this.#fleet.faults();
-  }
-  warmedUp(): Promise<void> {
-    return this.#fleet.warmedUp();
-  }
-  async settle(): Promise<void> {
-    this.#agent.destroy();
-    await this.#fleet.settle();
-  }
   figures(): Record<string, number> {
     return { 'good answers': this.#good };
-  }
-  close(): Promise<void> {
-    this.#agent.destroy();
-    return this.#fleet.close();
   }
 }
 

@@ -2,10 +2,11 @@
 
 import type { ListenerName } from '../../shared/runtime/connections.ts';
 import { operatorToken } from '../support/process-fleet.ts';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { type Address, drawDelivery, exchange } from './exchange.ts';
 import { canary, engineUrl, FuzzFleet, type GatewayReady, type PlaneReady } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { connectionBytes } from './http-requests.ts';
 import { answerFault, type ListenerKind, readAnswers } from './raw-answers.ts';
 
@@ -22,22 +23,21 @@ export const httpTarget: Target = {
   },
 };
 
-class HttpTarget implements RunningTarget {
+class HttpTarget extends FleetTarget {
   readonly workers = 8;
-  readonly #fleet: FuzzFleet;
   readonly #listeners: readonly Listener[];
   #answers = 0;
   #late = 0;
 
   constructor(fleet: FuzzFleet) {
-    this.#fleet = fleet;
+    super(fleet);
     this.#listeners = listenersOf(fleet);
   }
 
   async tryCase(draw: Draw, note: Note): Promise<string[]> {
     const listener = draw.pick(this.#listeners);
     const { kind, name } = listener;
-    const bytes = connectionBytes(draw, kind, { key: this.#fleet.key, operator: operatorToken });
+    const bytes = connectionBytes(draw, kind, { key: this.fleet.key, operator: operatorToken });
     const delivery = drawDelivery(draw, bytes);
     // At times plain bytes go to a listener that speaks TLS, and the other way round.
     const address = draw.chance(0.03) ? { ...listener, tls: !listener.tls } : listener;
@@ -63,28 +63,16 @@ class HttpTarget implements RunningTarget {
   /** A path comes back in the envelope, but no body, key or token does. */
   #isLeak(body: string): boolean {
     const message = /"message":"((?:[^"\\]|\\.)*)"/.exec(body)?.[1] ?? '';
-    return [canary, operatorToken, this.#fleet.key].some((secret) => message.includes(secret));
+    return [canary, operatorToken, this.fleet.key].some((secret) => message.includes(secret));
   }
 
-  faults(): string[] {
-    return this.#fleet.faults();
-  }
-  warmedUp(): Promise<void> {
-    return this.#fleet.warmedUp();
-  }
-  settle(): Promise<void> {
-    return this.#fleet.settle();
-  }
   figures(): Record<string, number> {
-    const slowest = Math.max(...this.#fleet.processes.map(({ slowestHealthMs }) => slowestHealthMs));
+    const slowest = Math.max(...this.fleet.processes.map(({ slowestHealthMs }) => slowestHealthMs));
     return {
       answers: this.#answers,
       'connections without an end': this.#late,
       'ms slowest health': Math.round(slowest),
     };
-  }
-  close(): Promise<void> {
-    return this.#fleet.close();
   }
 }
 

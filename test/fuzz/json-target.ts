@@ -1,9 +1,9 @@
 /** JSON bodies to a gateway with a simulated node: each is answered well, or refused in the envelope. */
-import { Agent } from 'node:http';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
 import { canary, FuzzFleet, stacks } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { faultOf } from './good-answers.ts';
 import { bodyText, type OperationName, operations } from './json-bodies.ts';
 
@@ -12,22 +12,16 @@ export const jsonTarget: Target = {
   start: async () => new JsonTarget(await FuzzFleet.start()),
 };
 
-class JsonTarget implements RunningTarget {
+class JsonTarget extends FleetTarget {
   readonly workers = 6;
-  readonly #fleet: FuzzFleet;
-  readonly #agent = new Agent({ keepAlive: true });
   #good = 0;
-
-  constructor(fleet: FuzzFleet) {
-    this.#fleet = fleet;
-  }
 
   async tryCase(draw: Draw, note: Note): Promise<string[]> {
     const operation = draw.pick(Object.keys(operations) as OperationName[]);
     const body = bodyText(draw, operation);
     const headers = this.#headers(draw, operation);
     note(JSON.stringify({ operation, headers, body }));
-    const answer = await ask({ url: this.#url(operation), headers, body, agent: this.#agent });
+    const answer = await ask({ url: this.#url(operation), headers, body, agent: this.agent });
     if (answer.status === 200) this.#good++;
     if (answer.status === 0) return [`${operation}: no answer came`];
     const stream = answer.fields['content-type'] === 'text/event-stream';
@@ -54,7 +48,7 @@ class JsonTarget implements RunningTarget {
         ]),
       ],
     ]);
-    const headers = { 'content-type': type, authorization: `Bearer ${this.#fleet.key}` };
+    const headers = { 'content-type': type, authorization: `Bearer ${this.fleet.key}` };
     if (operation === 'chat' || operation === 'embeddings') return headers;
     const version = draw.weighted<string>([
       [8, '2023-06-01'],
@@ -65,27 +59,13 @@ class JsonTarget implements RunningTarget {
   }
 
   #url(operation: OperationName): string {
-    const { api, stacks: ports } = this.#fleet.gateway.started.ready;
+    const { api, stacks: ports } = this.fleet.gateway.started.ready;
     const isOpenai = operation === 'chat' || operation === 'embeddings';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
     return `${base.replace(/\/v1$/, '')}${operations[operation]}`;
   }
 
-  faults(): string[] {
-    return this.#fleet.faults();
-  }
-  warmedUp(): Promise<void> {
-    return this.#fleet.warmedUp();
-  }
-  async settle(): Promise<void> {
-    this.#agent.destroy();
-    await this.#fleet.settle();
-  }
   figures(): Record<string, number> {
     return { 'good answers': this.#good };
-  }
-  close(): Promise<void> {
-    this.#agent.destroy();
-    return this.#fleet.close();
   }
 }

@@ -11,9 +11,10 @@ import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { ChainWriter } from '../support/commits.ts';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { FuzzFleet } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { drawRecords, recordBytes, signatureOf } from './log-records.ts';
 
 /** One case in so many also writes to the real log; each costs a flush of the disk. */
@@ -29,18 +30,16 @@ export const logTarget: Target = {
   },
 };
 
-class LogTarget implements RunningTarget {
+class LogTarget extends FleetTarget {
   readonly workers = 1;
-  readonly #fleet: FuzzFleet;
   readonly #log: ControlLog;
   readonly #snapshot = memorySnapshot();
   readonly #replicator: Replicator;
-  readonly #faults: string[] = [];
   #written = 0;
   #accepted = 0;
 
   constructor(fleet: FuzzFleet, log: ControlLog) {
-    this.#fleet = fleet;
+    super(fleet);
     this.#log = log;
     this.#replicator = new Replicator({ snapshot: this.#snapshot, log });
     this.#replicator.start();
@@ -75,14 +74,7 @@ class LogTarget implements RunningTarget {
       : [`a reader stopped for good: ${this.#replicator.fault.message}`];
   }
 
-  faults(): string[] {
-    return [...this.#fleet.faults(), ...this.#faults];
-  }
-  warmedUp(): Promise<void> {
-    return this.#fleet.warmedUp();
-  }
-
-  async settle(): Promise<void> {
+  override async settle(): Promise<void> {
     const untilMs = performance.now() + standMs;
     for (;;) {
       await this.#replicator.caughtUp(30_000);
@@ -90,20 +82,18 @@ class LogTarget implements RunningTarget {
       const standing = await this.#standing().catch((error: Error) => [error.message]);
       if (standing.every((one) => one === wanted)) break;
       if (performance.now() > untilMs) {
-        this.#faults.push(
-          `the processes are at ${standing.join(' and ')}, a fold by the fuzzer at ${wanted}`,
-        );
+        this.found.push(`the processes are at ${standing.join(' and ')}, a fold by the fuzzer at ${wanted}`);
         break;
       }
       await pause(200);
     }
-    await this.#fleet.settle();
+    await super.settle();
   }
 
   /** Position and digest of the control plane and of the gateway. */
   async #standing(): Promise<string[]> {
-    const { position, digest } = await this.#fleet.operator.call('GET', '/status');
-    const health = await (await fetch(`${this.#fleet.gateway.started.ready.metrics}/readyz?verbose`)).text();
+    const { position, digest } = await this.fleet.operator.call('GET', '/status');
+    const health = await (await fetch(`${this.fleet.gateway.started.ready.metrics}/readyz?verbose`)).text();
     const [, at, of] = /fold at (\d+), digest (\w+)/.exec(health) ?? [];
     return [`${position} ${digest}`, `${at} ${of}`];
   }
@@ -112,11 +102,11 @@ class LogTarget implements RunningTarget {
     return { 'commits folded': this.#accepted, 'records in the real log': this.#written };
   }
 
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     await this.#replicator.stop();
     await this.#log.close();
     this.#snapshot.close();
-    await this.#fleet.close();
+    await super.close();
   }
 }
 

@@ -2,12 +2,12 @@
  * A hostile node behind a gateway: the client gets a refusal, a legal answer, or a connection that is destroyed, and
  * nothing of the node's errors; afterwards nothing is in flight.
  */
-import { Agent } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
 import { canary, FuzzFleet, models, stacks } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { faultOf } from './good-answers.ts';
 import { caseMark, HostileNode } from './hostile-node.ts';
 import { type OperationName, operations } from './json-bodies.ts';
@@ -40,19 +40,16 @@ export const nodeTarget: Target = {
   },
 };
 
-class NodeTarget implements RunningTarget {
+class NodeTarget extends FleetTarget {
   readonly workers = 24;
   readonly #node: HostileNode;
-  readonly #fleet: FuzzFleet;
-  readonly #agent = new Agent({ keepAlive: true });
-  readonly #faults: string[] = [];
   #serial = 0;
   #good = 0;
   #cut = 0;
 
   constructor(node: HostileNode, fleet: FuzzFleet) {
+    super(fleet);
     this.#node = node;
-    this.#fleet = fleet;
     fleet.secrets.add(nodeSecret);
   }
 
@@ -94,13 +91,13 @@ class NodeTarget implements RunningTarget {
     const limit = operation === 'messages' ? { max_tokens: 50 } : {};
     const options = { ...(stream && { stream }), ...(usage && { stream_options: { include_usage: true } }) };
     const body = JSON.stringify({ model, ...more, ...limit, ...options });
-    const { key, gateway } = this.#fleet;
+    const { key, gateway } = this.fleet;
     const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };
     const { api, stacks: ports } = gateway.started.ready;
     const isOpenai = operation === 'chat' || operation === 'embeddings';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
     const url = `${base.replace(/\/v1$/, '')}${operations[operation]}`;
-    const answer = await ask({ url, headers, body, agent: this.#agent, timeoutMs: leavesMs ?? 40_000 });
+    const answer = await ask({ url, headers, body, agent: this.agent, timeoutMs: leavesMs ?? 40_000 });
     if (answer.status === 200 && answer.whole) this.#good++;
     if (!answer.whole) this.#cut++;
     const faults: string[] = [];
@@ -115,36 +112,27 @@ class NodeTarget implements RunningTarget {
     return faults.map((one) => `${operation}${stream ? ' stream' : ''}: ${one}`);
   }
 
-  faults(): string[] {
-    return [...this.#fleet.faults(), ...this.#faults];
-  }
-
-  warmedUp(): Promise<void> {
-    return this.#fleet.warmedUp();
-  }
-
-  async settle(): Promise<void> {
-    this.#agent.destroy();
+  override async settle(): Promise<void> {
+    this.agent.destroy();
     const untilMs = performance.now() + restMs;
     for (const name of gauges) {
-      if (!this.#fleet.gateway.alive) break;
-      let value = await this.#fleet.gauge(name);
+      if (!this.fleet.gateway.alive) break;
+      let value = await this.fleet.gauge(name);
       while (value !== 0 && performance.now() < untilMs) {
         await pause(200);
-        value = await this.#fleet.gauge(name);
+        value = await this.fleet.gauge(name);
       }
-      if (value !== 0) this.#faults.push(`${name} is ${value} when nothing is under way`);
+      if (value !== 0) this.found.push(`${name} is ${value} when nothing is under way`);
     }
-    await this.#fleet.settle();
+    await super.settle();
   }
 
   figures(): Record<string, number> {
     return { 'requests at the node': this.#node.asked, 'good answers': this.#good, 'answers cut': this.#cut };
   }
 
-  async close(): Promise<void> {
-    this.#agent.destroy();
-    await this.#fleet.close();
+  override async close(): Promise<void> {
+    await super.close();
     await this.#node.close();
   }
 }

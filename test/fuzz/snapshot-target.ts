@@ -20,9 +20,10 @@ import { OtherFoldVersion, openExisting, openOrRebuild } from '../../shared/snap
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { gatewayToken, operatorToken } from '../support/process-fleet.ts';
-import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Note, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { FuzzFleet } from './fleet.ts';
+import { FleetTarget } from './fleet-target.ts';
 import { type SpoiltState, spoiltState } from './spoilt-state.ts';
 
 const realOdds = 1 / 30;
@@ -53,9 +54,8 @@ function positionOf({ db }: Snapshot): string {
   return JSON.stringify(db.prepare(`SELECT ${columns} FROM position`).get());
 }
 
-class SnapshotTarget implements RunningTarget {
+class SnapshotTarget extends FleetTarget {
   readonly workers = 6;
-  readonly #fleet: FuzzFleet;
   readonly #log: ControlLog;
   readonly #good: Buffer;
   readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
@@ -70,7 +70,7 @@ class SnapshotTarget implements RunningTarget {
   #refused = 0;
 
   constructor(fleet: FuzzFleet, log: ControlLog, good: Buffer) {
-    this.#fleet = fleet;
+    super(fleet);
     this.#log = log;
     this.#good = good;
     this.#goodPosition = this.#positionOfGood();
@@ -163,17 +163,17 @@ class SnapshotTarget implements RunningTarget {
 
   async #startOn({ bytes, isForged }: SpoiltState, name: string): Promise<string[]> {
     const untilMs = performance.now() + healMs;
-    const folder = join(this.#fleet.dir, name);
+    const folder = join(this.fleet.dir, name);
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     writeFileSync(join(folder, 'state.db'), bytes);
-    const gateway = await this.#fleet.watchGateway(name);
+    const gateway = await this.fleet.watchGateway(name);
     try {
       // A gateway that reads from a wrong place looks right until a commit follows.
-      const { value } = await this.#fleet.operator.createKey('acme', name);
-      this.#fleet.secrets.add(value);
+      const { value } = await this.fleet.operator.createKey('acme', name);
+      this.fleet.secrets.add(value);
       let standing = '';
       while (gateway.alive && performance.now() < untilMs) {
-        const { position, digest } = await this.#fleet.operator.call('GET', '/status');
+        const { position, digest } = await this.fleet.operator.call('GET', '/status');
         const health = await fetch(`${gateway.started.ready.metrics}/readyz?verbose`, {
           signal: AbortSignal.timeout(askMs),
         });
@@ -194,13 +194,10 @@ class SnapshotTarget implements RunningTarget {
     }
   }
 
-  faults(): string[] {
-    return this.#fleet.faults();
-  }
-  warmedUp(): Promise<void> {
+  override warmedUp(): Promise<void> {
     return Promise.resolve();
   }
-  settle(): Promise<void> {
+  override settle(): Promise<void> {
     return Promise.resolve();
   }
   figures(): Record<string, number> {
@@ -211,11 +208,11 @@ class SnapshotTarget implements RunningTarget {
       'logs refused for a forged position': this.#refused,
     };
   }
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     this.#server.closeAllConnections();
     this.#server.close();
     await this.#log.close();
-    await this.#fleet.close();
+    await super.close();
     rmSync(this.#dir, { recursive: true, force: true });
   }
 }
