@@ -2,40 +2,30 @@
  * The official Anthropic library for Python, before and after its second major version, and LangChain upon it, with their
  * defaults, against stacks that are switched to their API. They come from `node test/clients/install.mjs`.
  */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll } from 'vitest';
 import { type AnthropicPython, anthropicPython } from './anthropic-python-driver.ts';
 import { cached } from './cache.ts';
 import { langchainMessagesPython } from './langchain-messages-python-driver.ts';
-import { type Manners, proveMessagesClient, toStack, useMessagesFleet } from './messages-claims.ts';
+import {
+  type Manners,
+  official,
+  proveMessagesClient,
+  proveNoThread,
+  renewed,
+  useMessagesFleet,
+} from './messages-claims.ts';
 
-const at = useMessagesFleet();
+useMessagesFleet();
 
 const older: Manners = {
-  keyIn: 'x-api-key',
-  version: '2023-06-01',
+  ...official,
   errors: {
-    Unauthorized: 'AuthenticationError',
-    UnsupportedShapeError: 'BadRequestError',
-    ModelNotInPlanError: 'PermissionDeniedError',
-    TargetNotServingError: 'NotFoundError',
-    InferenceUpsellError: 'ConflictError',
+    ...official.errors,
     ContextWindowExceededError: 'RequestTooLargeError',
-    InternalError: 'InternalServerError',
-    InferenceUnavailableError: 'InternalServerError',
     'early end': 'RemoteProtocolError',
   },
-  backoffMs: 350,
 };
-const newer: Manners = {
-  ...older,
-  keyIn: 'authorization',
-  version: '2026-10-21',
-  errors: {
-    ...older.errors,
-    ContextWindowExceededError: 'ContentTooLargeError',
-    InferenceUnavailableError: 'ServiceUnavailableError',
-  },
-};
+const newer = renewed(older);
 
 /** LangChain has classes of its own, derived from the official ones. */
 const langchain: Manners = {
@@ -69,15 +59,7 @@ proveMessagesClient('LangChain (Python), anthropic', langchain, async () =>
   kept(await langchainMessagesPython(pythonOf('python-anthropic2'))),
 );
 
-let client: AnthropicPython;
-beforeAll(async () => {
-  client = await open('python-anthropic2');
-});
-
-test('Errors 2: the tool runner that keeps its conversation in a thread is answered with how to do without', async () => {
-  const ask = { ...toStack(), text: 'call weather with {"city":"Oslo"}', tools: 'auto' as const };
-  const error = await client.converseByThread(ask).catch((thrown: unknown) => thrown);
-  expect(client.failure(error)).toMatchObject({ name: 'BadRequestError', type: 'UnsupportedShapeError' });
-  expect((error as Error).message).toContain('set `thread: false` in the tool runner');
-  expect(at().wires.acme.sightings).toHaveLength(1);
-});
+proveNoThread(
+  () => open('python-anthropic2'),
+  (client, ask) => client.converseByThread(ask),
+);

@@ -4,40 +4,21 @@
  */
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type AnthropicClient, anthropicClient } from './anthropic-driver.ts';
-import { failing, type Manners, proveMessagesClient, toStack, useMessagesFleet } from './messages-claims.ts';
+import {
+  official,
+  proveMessagesClient,
+  proveNoThread,
+  renewed,
+  toStack,
+  useMessagesFleet,
+} from './messages-claims.ts';
+import { failing } from './wire.ts';
 
 const at = useMessagesFleet();
 
-const older: Manners = {
-  keyIn: 'x-api-key',
-  version: '2023-06-01',
-  errors: {
-    Unauthorized: 'AuthenticationError',
-    UnsupportedShapeError: 'BadRequestError',
-    ModelNotInPlanError: 'PermissionDeniedError',
-    TargetNotServingError: 'NotFoundError',
-    InferenceUpsellError: 'ConflictError',
-    ContextWindowExceededError: 'APIError',
-    InternalError: 'InternalServerError',
-    InferenceUnavailableError: 'InternalServerError',
-    'early end': 'AnthropicError',
-  },
-  backoffMs: 350,
-};
-const newer: Manners = {
-  ...older,
-  keyIn: 'authorization',
-  version: '2026-10-21',
-  errors: {
-    ...older.errors,
-    ContextWindowExceededError: 'ContentTooLargeError',
-    InferenceUnavailableError: 'ServiceUnavailableError',
-  },
-};
-
 const versions = [
-  { version: '0', manners: older },
-  { version: '1', manners: newer },
+  { version: '0', manners: official },
+  { version: '1', manners: renewed(official) },
 ] as const;
 
 for (const { version, manners } of versions)
@@ -93,15 +74,7 @@ describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) =>
   });
 });
 
-test('Errors 2: the tool runner that keeps its conversation in a thread is answered with how to do without', async () => {
-  const client = await anthropicClient('1');
-  const asked = client.converseByThread({
-    ...toStack(),
-    text: 'call weather with {"city":"Oslo"}',
-    tools: 'auto',
-  });
-  const error = await Promise.resolve(asked).catch((thrown: unknown) => thrown);
-  expect(client.failure(error)).toMatchObject({ name: 'BadRequestError', type: 'UnsupportedShapeError' });
-  expect((error as Error).message).toContain('set `thread: false` in the tool runner');
-  expect(at().wires.acme.sightings).toHaveLength(1);
-});
+proveNoThread(
+  () => anthropicClient('1'),
+  (client, ask) => client.converseByThread(ask),
+);

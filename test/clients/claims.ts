@@ -11,7 +11,7 @@ import { stackHost } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';
 import { type Client, type Failure, toolResult } from './client.ts';
 import { type ClientFleet, startClientFleet } from './client-fleet.ts';
-import type { Wire } from './wire.ts';
+import { failing, paths, pauses } from './wire.ts';
 
 /** In what a library differs from the official ones, because of how it is made. */
 export interface Manners {
@@ -232,22 +232,4 @@ function repeats(client: () => Client, { errors, backoffMs, ignoresRetryAfter }:
     expect(failure.name).toBe(errors['early end']);
     expect(at.shared.sightings).toHaveLength(1);
   });
-}
-
-async function failing(client: Client, call: Promise<unknown>): Promise<Failure> {
-  const outcome = await call.then(
-    () => undefined,
-    (error: unknown) => client.failure(error),
-  );
-  if (!outcome) throw new Error('the call did not fail');
-  return outcome;
-}
-
-function paths(wire: Wire): string[] {
-  return wire.sightings.map(({ method, path }) => `${method} ${path}`);
-}
-
-/** Between the requests on the wire, ms. */
-function pauses(wire: Wire): number[] {
-  return wire.sightings.slice(1).map(({ atMs }, index) => atMs - (wire.sightings[index]?.atMs ?? 0));
 }

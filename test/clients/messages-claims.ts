@@ -12,7 +12,7 @@ import { inferences, usageOf, usageReaches } from '../support/witness.ts';
 import { toolResult } from './client.ts';
 import type { Ask, MessagesClient } from './messages-client.ts';
 import { type MessagesFleet, type Owner, startMessagesFleet } from './messages-fleet.ts';
-import type { Wire } from './wire.ts';
+import { failing, paths, pauses, type Wire } from './wire.ts';
 
 export type TrappedType = Extract<
   RefusalType,
@@ -43,6 +43,34 @@ export interface Manners {
   readonly ignoresRetryAfter?: true;
   /** Rows of the translation that the library does not send as asked. */
   readonly omits?: readonly string[];
+}
+
+/** Of the official libraries before their change of generation. */
+export const official: Manners = {
+  keyIn: 'x-api-key',
+  version: '2023-06-01',
+  errors: {
+    Unauthorized: 'AuthenticationError',
+    UnsupportedShapeError: 'BadRequestError',
+    ModelNotInPlanError: 'PermissionDeniedError',
+    TargetNotServingError: 'NotFoundError',
+    InferenceUpsellError: 'ConflictError',
+    ContextWindowExceededError: 'APIError',
+    InternalError: 'InternalServerError',
+    InferenceUnavailableError: 'InternalServerError',
+    'early end': 'AnthropicError',
+  },
+  backoffMs: 350,
+};
+
+/** The same of a library after it. */
+export function renewed(older: Manners): Manners {
+  const errors = {
+    ...older.errors,
+    ContextWindowExceededError: 'ContentTooLargeError',
+    InferenceUnavailableError: 'ServiceUnavailableError',
+  };
+  return { ...older, keyIn: 'authorization', version: '2026-10-21', errors };
 }
 
 let clock: TestClock;
@@ -83,6 +111,21 @@ export function proveMessagesClient(
     conversations(() => client);
     refusals(() => client, manners);
     repeats(() => client, manners);
+  });
+}
+
+/** Registers the test of a tool runner that keeps its conversation in a thread. */
+export function proveNoThread<Client extends Pick<MessagesClient, 'failure'>>(
+  open: () => Promise<Client>,
+  converse: (client: Client, ask: Ask) => Promise<unknown>,
+): void {
+  test('Errors 2: the tool runner that keeps its conversation in a thread is answered with how to do without', async () => {
+    const client = await open();
+    const ask: Ask = { ...toStack(), text: 'call weather with {"city":"Oslo"}', tools: 'auto' };
+    const error = await Promise.resolve(converse(client, ask)).catch((thrown: unknown) => thrown);
+    expect(client.failure(error)).toMatchObject({ name: 'BadRequestError', type: 'UnsupportedShapeError' });
+    expect((error as Error).message).toContain('set `thread: false` in the tool runner');
+    expect(at.wires.acme.sightings).toHaveLength(1);
   });
 }
 
@@ -406,22 +449,4 @@ function repeats(client: () => MessagesClient, { errors, backoffMs, ignoresRetry
     await client().whole({ ...toStack('lone'), text: 'hello' });
     await usageReaches(at.fleet, 'lone', requests + 1);
   });
-}
-
-export async function failing(client: Pick<MessagesClient, 'failure'>, asked: Promise<unknown>) {
-  const outcome = await asked.then(
-    () => undefined,
-    (error: unknown) => client.failure(error),
-  );
-  if (!outcome) throw new Error('the call did not fail');
-  return outcome;
-}
-
-function paths(wire: Wire): string[] {
-  return wire.sightings.map(({ method, path }) => `${method} ${path.replace('?beta=true', '')}`);
-}
-
-/** Between the requests on the wire, ms. */
-function pauses(wire: Wire): number[] {
-  return wire.sightings.slice(1).map(({ atMs }, index) => atMs - (wire.sightings[index]?.atMs ?? 0));
 }

@@ -4,22 +4,14 @@
  */
 import { cachedModule } from './cache.ts';
 import { langchainMessages } from './langchain-messages-driver.ts';
-import { type Manners, proveMessagesClient, useMessagesFleet } from './messages-claims.ts';
+import { type Manners, official, proveMessagesClient, useMessagesFleet } from './messages-claims.ts';
 import { vercelMessages } from './vercel-messages-driver.ts';
 
 useMessagesFleet();
 
-const callErrors: Manners['errors'] = {
-  Unauthorized: 'AI_APICallError',
-  UnsupportedShapeError: 'AI_APICallError',
-  ModelNotInPlanError: 'AI_APICallError',
-  TargetNotServingError: 'AI_APICallError',
-  InferenceUpsellError: 'AI_APICallError',
-  ContextWindowExceededError: 'AI_APICallError',
-  InternalError: 'AI_APICallError',
-  InferenceUnavailableError: 'AI_APICallError',
-  'early end': 'AI_APICallError',
-};
+const callErrors = Object.fromEntries(
+  Object.keys(official.errors).map((type) => [type, 'AI_APICallError']),
+) as Manners['errors'];
 
 /** Knows one class of error, does not read `x-should-retry`, and repeats a 409 as it would a 503. */
 const vercel: Manners = {
@@ -46,19 +38,8 @@ proveMessagesClient('AI SDK 7, anthropic', vercel, () =>
 proveMessagesClient(
   'LangChain (JS), anthropic',
   {
-    keyIn: 'x-api-key',
-    version: '2023-06-01',
-    errors: {
-      Unauthorized: 'AuthenticationError',
-      UnsupportedShapeError: 'BadRequestError',
-      ModelNotInPlanError: 'PermissionDeniedError',
-      TargetNotServingError: 'NotFoundError',
-      InferenceUpsellError: 'ConflictError',
-      ContextWindowExceededError: 'APIError',
-      InternalError: 'InternalServerError',
-      InferenceUnavailableError: 'InternalServerError',
-      'early end': 'TypeError',
-    },
+    ...official,
+    errors: { ...official.errors, 'early end': 'TypeError' },
     backoffMs: 950,
     patient: true,
     ignoresRetryAfter: true,

@@ -25,6 +25,29 @@ export interface Wire {
   close(): Promise<void>;
 }
 
+/** What passed, without the mark that a library sets behind a path. */
+export function paths({ sightings }: Wire): string[] {
+  return sightings.map(({ method, path }) => `${method} ${path.replace('?beta=true', '')}`);
+}
+
+/** Between the requests on the wire, ms. */
+export function pauses({ sightings }: Wire): number[] {
+  return sightings.slice(1).map(({ atMs }, index) => atMs - (sightings[index]?.atMs ?? 0));
+}
+
+/** The failure of a call that must fail, as the library tells it. */
+export async function failing<Failure>(
+  client: { failure(error: unknown): Failure },
+  asked: Promise<unknown>,
+): Promise<Failure> {
+  const outcome = await asked.then(
+    () => undefined,
+    (error: unknown) => ({ failure: client.failure(error) }),
+  );
+  if (outcome === undefined) throw new Error('the call did not fail');
+  return outcome.failure;
+}
+
 // On a kept connection it follows the last body without a line break.
 const requestHead = /(GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH) (\S+) HTTP\/1\.[01]\r\n([\s\S]*?)\r\n\r\n/g;
 
