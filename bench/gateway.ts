@@ -6,11 +6,10 @@ import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { demoFleet } from '../dev/demo-fleet.ts';
-import { DevAdmin } from '../dev/dev-admin.ts';
 import { startProcess } from '../test/support/processes.ts';
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { atRate, percentile, saturate, streams, type Target } from './support/load.ts';
+import { body, serve, startScript, targetAt } from './support/served.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 5);
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
@@ -19,7 +18,6 @@ const warmUp = { requests: 40_000, secondsMax: 30 };
 const connections = 64;
 const rate = 1000;
 const streamIntervalMs = 25;
-const token = 'bench-operator-token-000001';
 const dir = mkdtempSync(join(tmpdir(), 'headgate-bench-'));
 const ended: (() => Promise<void> | void)[] = [];
 
@@ -28,15 +26,6 @@ interface Measurable {
   readonly target: Target;
   readonly pids: readonly number[];
 }
-
-/** A request of 1.1 KB. An answer of 60 words has half a KB; a stream of 240 has that many events, one word each. */
-const body = (stream: boolean, words: number): string =>
-  JSON.stringify({
-    model: 'echo-small',
-    max_tokens: words,
-    stream,
-    messages: [{ role: 'user', content: `say ${words} words like ${'words of some length '.repeat(48)}` }],
-  });
 
 async function node(tokensPerSecond: number): Promise<{ url: string; pid: number }> {
   const args = [
@@ -55,56 +44,6 @@ async function node(tokensPerSecond: number): Promise<{ url: string; pid: number
   });
   ended.push(() => started.end());
   return { url: started.ready.url, pid: started.ready.pid };
-}
-
-async function gateway(upstream: string, name: string): Promise<{ port: number; pid: number; key: string }> {
-  const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_LOG_LEVEL: 'info' };
-  const log = `sqlite:${join(dir, name, 'log')}`;
-  const common = ['--log', log, '--port', '0', '--metrics-port', '0'];
-  const plane = await startProcess<{ admin: string }>({
-    dir,
-    name: `cp-${name}`,
-    args: ['control-plane', ...common, '--data', join(dir, name, 'cp')],
-    env,
-  });
-  ended.push(() => plane.end('SIGKILL'));
-  const admin = new DevAdmin(plane.ready.admin, token);
-  const fleet = demoFleet({
-    'pool-1': upstream,
-    'acme-1': upstream,
-    'acme-s1': upstream,
-    'birch-s1': upstream,
-  });
-  await admin.apply({
-    ...fleet,
-    tiers: (fleet.tiers ?? []).map((tier) => ({ id: tier.id, models: tier.models })),
-  });
-  const { value } = await admin.createKey('birch', 'bench');
-  while (!(await admin.nodes()).every(({ up }) => up))
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  const started = await startProcess<{ api: string; pid: number }>({
-    dir,
-    name: `gw-${name}`,
-    args: ['gateway', ...common, '--data', join(dir, name, 'gw'), '--drain-delay', '0'],
-    env,
-  });
-  ended.push(() => started.end('SIGKILL'));
-  return { port: Number(new URL(started.ready.api).port), pid: started.ready.pid, key: value };
-}
-
-async function bareProxy(upstream: string): Promise<{ port: number; pid: number }> {
-  const child = spawn(
-    process.execPath,
-    [new URL('./support/bare-proxy.js', import.meta.url).pathname, upstream],
-    { stdio: ['ignore', 'pipe', 'inherit'] },
-  );
-  ended.push(() => {
-    child.kill('SIGKILL');
-  });
-  const port = await new Promise<number>((resolve) =>
-    child.stdout.once('data', (chunk: Buffer) => resolve(Number(chunk.toString()))),
-  );
-  return { port, pid: child.pid ?? 0 };
 }
 
 async function nginx(upstream: string, port: number): Promise<{ port: number; pids: number[] } | undefined> {
@@ -199,21 +138,16 @@ async function measureStreams({ name, target, pids }: Measurable, count: number)
   };
 }
 
+/** An answer of 60 words has half a KB; a stream of 240 has that many events, one word each. */
 async function lineUp(
   upstream: { url: string; pid: number },
-  name: string,
   nginxPort: number,
   text: string,
 ): Promise<Measurable[]> {
-  const target = (port: number, key?: string): Target => ({
-    port,
-    path: '/v1/chat/completions',
-    host: '127.0.0.1',
-    headers: key === undefined ? {} : { Authorization: `Bearer ${key}` },
-    body: text,
-  });
-  const ours = await gateway(upstream.url, name);
-  const bare = await bareProxy(upstream.url);
+  const target = (port: number, key?: string): Target => targetAt(port, text, key);
+  const ours = await serve(upstream.url);
+  const bare = await startScript('bare-proxy', [upstream.url]);
+  ended.push(ours.end, bare.stop);
   const web = await nginx(upstream.url, nginxPort);
   return [
     { name: 'direct', target: target(Number(new URL(upstream.url).port)), pids: [upstream.pid] },
@@ -227,9 +161,9 @@ const streamCounts = [200, 1000];
 
 try {
   const fast = await node(0);
-  await measure(await lineUp(fast, 'fast', 18_480, body(false, 60)));
+  await measure(await lineUp(fast, 18_480, body(60)));
   const paced = await node(1000 / streamIntervalMs);
-  for (const one of await lineUp(paced, 'paced', 18_481, body(true, 240))) {
+  for (const one of await lineUp(paced, 18_481, body(240, { stream: true }))) {
     if (one.name === 'direct') continue;
     await streams(one.target, 100, streamIntervalMs);
     for (const count of streamCounts) await measureStreams(one, count);

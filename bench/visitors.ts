@@ -12,6 +12,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { startProcess } from '../test/support/processes.ts';
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { Connection, percentile, requestBytes } from './support/load.ts';
+import { startScript } from './support/served.ts';
 
 interface Dev {
   readonly admin: string;
@@ -132,16 +133,6 @@ async function attack(
   return JSON.parse(text);
 }
 
-async function barePlayground(): Promise<{ readonly url: string; readonly stop: () => void }> {
-  const child = spawn(process.execPath, [scriptOf('bare-playground')], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const port = await new Promise<string>((resolve) =>
-    child.stdout.once('data', (chunk: Buffer) => resolve(String(chunk))),
-  );
-  return { url: `http://127.0.0.1:${port}`, stop: () => child.kill('SIGKILL') };
-}
-
 async function visitorTokens(): Promise<{ readonly used: number; readonly limit: number | null }> {
   const authorization = `Bearer ${dev.ready.operatorToken}`;
   const use = await fetch(`${dev.ready.admin}/admin/v1/limits/visitors`, { headers: { authorization } });
@@ -152,8 +143,8 @@ const plays = gateways.map(({ play }) => play);
 await paid('warm-up', seconds / 3);
 const calm = await paid('calm', seconds);
 // The same attack on processes that do nothing: what it costs paying callers is the machine's part.
-const bare = await Promise.all(gateways.map(barePlayground));
-const bareAttack = attack(bare.map(({ url }) => url));
+const bare = await Promise.all(gateways.map(() => startScript('bare-playground')));
+const bareAttack = attack(bare.map(({ port }) => `http://127.0.0.1:${port}`));
 const reference = await paid('reference', bareAttack);
 for (const { stop } of bare) stop();
 await paid('calm again', seconds);
