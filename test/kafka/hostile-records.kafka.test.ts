@@ -26,6 +26,7 @@ import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { signatureHeader } from '../../shared/log/kafka/record-batches.ts';
 import { readRecords } from '../contract/control-log.ts';
+import { checksIn, isFault } from '../support/checks.ts';
 import {
   type GatewayProcess,
   operatorToken,
@@ -140,11 +141,8 @@ function residentPeakBytes(pid: number): number {
 
 async function findings(): Promise<string[]> {
   const { out } = await runCli(['doctor', '--only', 'log,gateways', '-o', 'json'], { env: env() });
-  const { checks } = JSON.parse(out) as {
-    checks: { code: string; level: string; object?: string; text: string }[];
-  };
-  return checks
-    .filter(({ level }) => level !== 'ok')
+  return checksIn(out)
+    .filter(isFault)
     .map(({ code, object, text }) => `${code} ${object} ${text}`);
 }
 

@@ -15,6 +15,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { controlTopic } from '../../schemas/commit.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
+import { checksIn } from '../support/checks.ts';
 import {
   type GatewayProcess,
   model,
@@ -128,8 +129,9 @@ test('a fleet serves, bills and confirms with the rights of the page alone', asy
       ['doctor', '--only', 'log,control-planes,gateways,limits', '-o', 'json'],
       env,
     );
-    const { checks } = JSON.parse(stdout) as { checks: { level: string; code: string; text: string }[] };
-    found = checks.flatMap(({ level, code, text }) => (level === 'fail' ? [`${code} ${text}`] : [])).join();
+    found = checksIn(stdout)
+      .flatMap(({ level, code, text }) => (level === 'fail' ? [`${code} ${text}`] : []))
+      .join();
     return found === '';
   }, waitMs).catch((error: unknown) => {
     throw new Error(`${found}`, { cause: error });
@@ -140,8 +142,7 @@ test('a fleet serves, bills and confirms with the rights of the page alone', asy
 test('before a start, doctor finds the brokers and topics with the name of each plane, and not with a wrong password', async () => {
   const pre = async (more: object) => {
     const { stdout } = await fleet.cli(['doctor', '--pre', '-o', 'json'], { HEADGATE_ADMIN: '', ...more });
-    const { checks } = JSON.parse(stdout) as { checks: { level: string; code: string }[] };
-    return checks
+    return checksIn(stdout)
       .filter(({ code }) => code === 'HG2001' || code === 'HG2009')
       .map(({ code, level }) => `${code} ${level}`);
   };

@@ -3,6 +3,7 @@
  * for the name that it was given, or for the host of that address. The certificate is valid for localhost and 127.0.0.1.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { checksIn } from '../support/checks.ts';
 import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -51,8 +52,7 @@ test.each(planes)('%s reaches the gateways that it should', async (name, _flags,
   await until(async () => (await known()).length === gateways.length);
   await until(ask, 30_000).catch(() => expect(found).toEqual(expected));
   const { stdout } = await fleet.cli(['doctor', '--only', 'gateways', '-o', 'json'], env);
-  const { checks } = JSON.parse(stdout) as { checks: readonly { code: string; object?: string }[] };
-  const mute = checks.flatMap(({ code, object }) => (code === 'HG4013' ? (object ?? []) : []));
+  const mute = checksIn(stdout).flatMap(({ code, object }) => (code === 'HG4013' ? (object ?? []) : []));
   expect(mute).toEqual(expected.flatMap(([gateway, reached]) => (reached ? [] : [gateway])).sort());
 });
 

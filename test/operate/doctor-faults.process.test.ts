@@ -18,6 +18,7 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
+import { type Check, checksIn, faultsIn } from '../support/checks.ts';
 import { headOf } from '../support/log-head.ts';
 import {
   type GatewayProcess,
@@ -61,22 +62,8 @@ const doctorOf = ({ ready }: Plane, ...more: string[]): Promise<CliRun> =>
     env: { HEADGATE_ADMIN: ready.admin, HEADGATE_TOKEN: operatorToken },
   });
 
-interface Check {
-  readonly code: string;
-  readonly level: string;
-  readonly object?: string;
-  readonly text: string;
-  readonly next?: string;
-}
-const checksIn = (text: string): Check[] => (JSON.parse(text) as { readonly checks: Check[] }).checks;
-
 /** What it found, as `CODE level object`. */
-async function findings(of = plane): Promise<string[]> {
-  const { out } = await doctorOf(of, '-o', 'json');
-  return checksIn(out)
-    .filter(({ level }) => level !== 'ok')
-    .map(({ code, level, object }) => [code, level, object].filter(Boolean).join(' '));
-}
+const findings = async (of = plane): Promise<string[]> => faultsIn((await doctorOf(of, '-o', 'json')).out);
 
 const found = (finding: string, of?: Plane) =>
   until(async () => (await findings(of)).includes(finding), waitMs);
@@ -297,7 +284,7 @@ describe('the machine is at fault:', () => {
   }
   const own = { HEADGATE_ADMIN: '', HEADGATE_TOKEN: '' };
   /** The command itself. */
-  const pre = ({ limit = '', env = {}, program = binary }: PreOptions, ...more: string[]): Promise<Check[]> =>
+  const pre = ({ limit = '', env = {}, program = binary }: PreOptions, ...more: string[]): Promise<readonly Check[]> =>
     new Promise((resolve, reject) => {
       const line = `${limit} exec "$0" "$@"`;
       const argv = ['-c', line, process.execPath, program, 'doctor', '--pre', '-o', 'json', ...more];

@@ -2,6 +2,7 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Check, checksIn, isFault } from '../support/checks.ts';
 import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -18,23 +19,14 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fleet.close());
 
-interface Check {
-  readonly code: string;
-  readonly level: string;
-  readonly object?: string;
-  readonly text: string;
-}
-
-async function checks(args: readonly string[], env: Record<string, string> = {}): Promise<Check[]> {
+async function checks(args: readonly string[], env: Record<string, string> = {}): Promise<readonly Check[]> {
   const { stdout, stderr } = await fleet.cli(['doctor', '-o', 'json', ...args], env);
   if (stdout === '') throw new Error(stderr);
-  return (JSON.parse(stdout) as { checks: Check[] }).checks;
+  return checksIn(stdout);
 }
 
 const codes = (found: readonly Check[]) =>
-  found
-    .filter(({ level }) => level !== 'ok')
-    .map(({ code, object }) => [code, object].filter(Boolean).join(' '));
+  found.filter(isFault).map(({ code, object }) => [code, object].filter(Boolean).join(' '));
 
 test('a gateway whose reports have no MAC of the token is named by its own claim', async () => {
   const ask = () => checks(['--only', 'log'], { HEADGATE_ADMIN: plane.ready.admin });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
+import { checksIn, faultsIn } from '../support/checks.ts';
 import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
@@ -43,22 +44,11 @@ afterAll(async () => {
   await kafka?.stop();
 });
 
-interface Check {
-  readonly code: string;
-  readonly level: string;
-  readonly object?: string;
-  readonly next?: string;
-}
-
-async function checks({ ready }: Plane): Promise<Check[]> {
+async function doctor({ ready }: Plane): Promise<string> {
   const env = { HEADGATE_ADMIN: ready.admin, HEADGATE_TOKEN: operatorToken };
-  const { out } = await runCli(['doctor', '--only', 'log,control-planes', '-o', 'json'], { env });
-  return (JSON.parse(out) as { readonly checks: Check[] }).checks;
+  return (await runCli(['doctor', '--only', 'log,control-planes', '-o', 'json'], { env })).out;
 }
-const findings = async (of: Plane): Promise<string[]> =>
-  (await checks(of))
-    .filter(({ level }) => level !== 'ok')
-    .map(({ code, level, object }) => [code, level, object].filter(Boolean).join(' '));
+const findings = async (of: Plane): Promise<string[]> => faultsIn(await doctor(of));
 const found = (finding: string, of = plane) =>
   until(async () => (await findings(of)).includes(finding), waitMs);
 
@@ -76,7 +66,7 @@ test('HG2009: a topic whose setting was changed while processes run, with the co
     });
   await set('604800000');
   await found('HG2009 fail headgate.control');
-  const fault = (await checks(plane)).find(({ code }) => code === 'HG2009');
+  const fault = checksIn(await doctor(plane)).find(({ code }) => code === 'HG2009');
   expect(fault?.next).toContain('--entity-name headgate.control --add-config');
   await set('-1');
 });

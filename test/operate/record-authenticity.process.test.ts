@@ -12,6 +12,7 @@ import { usageTopic } from '../../schemas/usage.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { type Check, checksIn, isFault } from '../support/checks.ts';
 import {
   type GatewayProcess,
   gatewayToken,
@@ -151,17 +152,11 @@ async function append(topic: string, records: readonly (readonly [Buffer, Buffer
   await log.close();
 }
 
-interface Check {
-  readonly code: string;
-  readonly level: string;
-  readonly object?: string;
-  readonly text: string;
-}
 async function findings(): Promise<Check[]> {
   const { stdout } = await fleet.cli(['doctor', '--skip', 'machine', '-o', 'json'], {
     HEADGATE_ADMIN: plane.ready.admin,
   });
-  return (JSON.parse(stdout) as { checks: Check[] }).checks.filter(({ level }) => level !== 'ok');
+  return checksIn(stdout).filter(isFault);
 }
 
 test('a record without a valid MAC counts nowhere, on no topic, and doctor names the topic', async () => {

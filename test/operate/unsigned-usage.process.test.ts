@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { usageTopic } from '../../schemas/usage.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { checksIn, isFault } from '../support/checks.ts';
 import {
   type GatewayProcess,
   metric,
@@ -51,8 +52,9 @@ const outcome = (name: string): Promise<number> =>
 async function findings(): Promise<string[]> {
   const env = { HEADGATE_ADMIN: plane.ready.admin };
   const { stdout } = await fleet.cli(['doctor', '--skip', 'machine', '-o', 'json'], env);
-  const { checks } = JSON.parse(stdout) as { checks: { code: string; level: string }[] };
-  return checks.filter(({ level }) => level !== 'ok').map(({ code }) => code);
+  return checksIn(stdout)
+    .filter(isFault)
+    .map(({ code }) => code);
 }
 
 test('usage of a gateway with another token counts after a start with that token, and once', async () => {
