@@ -2,6 +2,7 @@
  * Starts one body worker, and wraps its messages and its exit. The heap of the worker is bounded, so that no body can
  * exhaust the memory of the process: a worker that reaches the bound exits alone.
  */
+import { errorCode } from '../../shared/runtime/error-code.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { serveJobs } from './worker.ts';
@@ -31,10 +32,7 @@ export const startWorker: StartWorker = ({ onResponse, onExit }) => {
     onEvent: onResponse,
     isRef: false,
   });
-  void thread.ended.then(({ error }) => {
-    const code = error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
-    onExit(code ?? error?.name ?? 'ended');
-  });
+  void thread.ended.then(({ error }) => onExit(errorCode(error) ?? error?.name ?? 'ended'));
   return {
     post: (request, transfer) => thread.post(request, transfer),
     terminate: () => void thread.terminate(),
