@@ -284,7 +284,10 @@ describe('the machine is at fault:', () => {
   }
   const own = { HEADGATE_ADMIN: '', HEADGATE_TOKEN: '' };
   /** The command itself. */
-  const pre = ({ limit = '', env = {}, program = binary }: PreOptions, ...more: string[]): Promise<readonly Check[]> =>
+  const pre = (
+    { limit = '', env = {}, program = binary }: PreOptions,
+    ...more: string[]
+  ): Promise<readonly Check[]> =>
     new Promise((resolve, reject) => {
       const line = `${limit} exec "$0" "$@"`;
       const argv = ['-c', line, process.execPath, program, 'doctor', '--pre', '-o', 'json', ...more];
