@@ -105,7 +105,7 @@ function requestOf(n: number): RequestRecord {
   return {
     request: { headers: { authorization: 'Bearer x' } },
     response: { statusCode: 200 },
-    ids: { requestId: mintRequestId(), anthropicPath: false },
+    ids: { requestId: mintRequestId(), surface: 'openai' },
     path: '/v1/chat/completions',
     startMs,
     at: { accepted, read, shaped, decided, sent, begun },

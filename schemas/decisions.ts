@@ -3,6 +3,7 @@
  * no prompt, no header and no key value is part of it, so a line can be shown and kept.
  */
 import { z } from 'zod';
+import { operationKinds } from './operations.ts';
 
 export const requestIdSchema = z.string().regex(/^req_[0-9a-f]{32}$/);
 
@@ -39,7 +40,7 @@ export const decisionRecordSchema = z.object({
   position: z.int().min(0),
   host: z.enum(['shared', 'stack', 'unknown']),
   stack: z.string().max(64).optional(),
-  operation: z.enum(['chat', 'embeddings', 'messages', 'count-tokens', 'models', 'model', 'unknown']),
+  operation: z.enum(operationKinds),
   /** Of the key. */
   organisation: z.string().max(64).optional(),
   key: z.string().max(64).optional(),

@@ -2,8 +2,7 @@
 import { z } from 'zod';
 import { decisionRecordSchema, requestIdSchema } from './decisions.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from './names.ts';
-
-const explainedPaths = ['chat', 'messages', 'embeddings', 'models'] as const;
+import { explainedKinds } from './operations.ts';
 
 const moment = z.union([z.int().min(1), z.string().min(1).max(40)]);
 
@@ -20,7 +19,7 @@ export const explainRequestSchema = z
     model: modelIdSchema.optional(),
     /** `shared`, or a stack. */
     host: z.union([z.literal('shared'), stackIdSchema]).default('shared'),
-    path: z.enum(explainedPaths).default('chat'),
+    path: z.enum(explainedKinds).default('chat'),
     promptTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).default(1),
     maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
     /** The state after this commit or at this time; for a record its own position unless it is given. */

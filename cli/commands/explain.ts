@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
 import { explanationSchema } from '../../schemas/explanations.ts';
+import { explainedKinds } from '../../schemas/operations.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { amount, moment } from '../terminal/options.ts';
@@ -40,7 +41,7 @@ export function registerExplain(program: Command, io: Io): void {
     .option('--prompt-tokens <n>', 'tokens of the prompt', amount)
     .option('--max-tokens <n>', 'tokens asked for', amount)
     .option('--diff <moment>', 'explain what changed since this position or time', moment)
-    .choice('--path <path>', 'kind of request', ['chat', 'messages', 'embeddings', 'models'])
+    .choice('--path <path>', 'kind of request', explainedKinds)
     .option('--list', 'each model at the shared host and at each stack of --org');
   command.command.helpGroup(groups.past);
   command.action<Options>(run);

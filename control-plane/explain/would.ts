@@ -6,6 +6,7 @@
 import type { Organisation } from '../../schemas/admin.ts';
 import { type EventData, type EventTypeName, type KnownEvent, toStored } from '../../schemas/events.ts';
 import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
+import { surfaceOfPath } from '../../schemas/operations.ts';
 import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
 import type { Step, StepName } from '../../shared/decision/step.ts';
 import { steps as rows } from '../../shared/decision/steps.ts';
@@ -123,7 +124,7 @@ function* nodeChanges({ db }: Snapshot, place: PlaceKey, model: string): Iterabl
 
 function* otherSurface({ facts: { fixed, path } }: Question): Iterable<Change> {
   if (fixed?.kind !== 'stack') return;
-  const surface = path.startsWith('/v1/messages') ? 'anthropic' : 'openai';
+  const surface = surfaceOfPath(path);
   const { stack: id } = fixed;
   yield change('stack.surface_set', { id, surface }, `headgate stack surface ${id} ${surface}`);
 }

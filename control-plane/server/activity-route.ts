@@ -2,6 +2,7 @@
 import type { AnswerOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
+import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { decisionLines } from '../gateways/ask-decisions.ts';
@@ -35,13 +36,6 @@ interface Reading {
   readonly isPartial: boolean;
 }
 
-const surfaces: Readonly<Record<string, Caller['surface']>> = {
-  chat: 'openai',
-  embeddings: 'openai',
-  messages: 'anthropic',
-  'count-tokens': 'anthropic',
-};
-
 function add(all: Map<string, Activity>, record: DecisionRecord): void {
   const { organisation = nobody, served, status, type = 'other', stack, key, operation, at } = record;
   const own = all.get(organisation) ?? { refusals: new Map(), callers: new Map() };
@@ -56,8 +50,10 @@ function add(all: Map<string, Activity>, record: DecisionRecord): void {
       lastRequest: isNewest ? record.req : before.lastRequest,
     });
   }
-  const surface = surfaces[operation];
-  if (stack === undefined || key === undefined || surface === undefined || organisation === nobody) return;
+  const { path, countsAs } = operations[operation];
+  const isCall = countsAs !== 'listing' && countsAs !== 'nothing';
+  if (stack === undefined || key === undefined || !isCall || organisation === nobody) return;
+  const surface = surfaceOfPath(path);
   const name = `${stack} ${surface} ${key}`;
   const requests = (own.callers.get(name)?.requests ?? 0) + 1;
   own.callers.set(name, { stack, surface, key, requests });

@@ -4,6 +4,7 @@
  * of a model that the state knows.
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { operationKinds, operations } from '../../schemas/operations.ts';
 import { type Cause, causeOf, causes, type Stage } from '../../shared/decision/causes.ts';
 import type { EarlyRefusal, Milestones, RequestRecord } from '../request/gateway.ts';
 import type { UseCells } from '../request/seen-counters.ts';
@@ -17,7 +18,6 @@ const reasonCharactersMax = 100;
 const version = 1;
 
 const hosts = ['shared', 'stack', 'unknown'] as const;
-const operations = ['chat', 'embeddings', 'messages', 'count-tokens', 'models', 'model', 'unknown'] as const;
 const faults: readonly Cause[] = ['missing', 'malformed', 'unknown', 'two different keys'];
 const stages: readonly Stage[] = ['admission', 'http', 'body', 'shape', 'usage', 'answer'];
 
@@ -53,7 +53,7 @@ export function compact(record: RequestRecord, moment: DecisionMoment): CompactD
     record.position ?? moment.position,
     hosts.indexOf(target?.kind ?? 'unknown'),
     target?.kind === 'stack' ? target.stack : null,
-    operations.indexOf(record.operation?.kind ?? 'unknown'),
+    operations[record.operation?.kind ?? 'unknown'].code,
   ];
   addCaller(cells, record);
   addAsked(cells, record, moment);
@@ -72,7 +72,7 @@ export function compactEarly(
     ...{ v: version, req: requestId.slice('req_'.length), at: nowMs, position },
     host: hosts.indexOf(target?.kind ?? 'unknown'),
     stack: target?.kind === 'stack' ? target.stack : null,
-    operation: operations.indexOf('unknown'),
+    operation: operations.unknown.code,
     ...{ key: refusal.keyId ?? null, header: 0, carried: 0, promptTokens: 0, counted: 0 },
     ...{ windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 },
     ...{ status: refusal.status, type: refusal.type, stage: stages.indexOf('http') },
@@ -198,7 +198,7 @@ export function expand(cells: CompactDecision, gateway: string): DecisionRecord 
   const cause = causeOf({ stage, type, reason } as Pick<DecisionRecord, 'stage' | 'type' | 'reason'>);
   const record = {
     ...{ v: 1, req: `req_${named.req}`, gateway, at, position, host: hosts[Number(named.host)], stack },
-    operation: operations[Number(named.operation)],
+    operation: operationKinds.find((kind) => operations[kind].code === named.operation),
     ...{ organisation, key, visitor, model, promptTokens, promptTokensLeast, maxTokens },
     header: key === undefined ? undefined : named.header === 1 ? 'x-api-key' : 'authorization',
     fault: named.fault === undefined ? undefined : faults[Number(named.fault)],

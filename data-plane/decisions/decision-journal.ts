@@ -3,6 +3,7 @@
  * no request waits for it or fails for it. Where the thread or its disk cannot follow, decisions are dropped and counted.
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { EarlyRefusal, RequestRecord } from '../request/gateway.ts';
@@ -236,8 +237,8 @@ export class DecisionJournal {
 function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKind | undefined {
   if (caller?.kind === 'key' || refusal?.keyId !== undefined) return undefined;
   if (caller?.kind === 'anonymous') {
-    const isListing = operation?.kind === 'models' || operation?.kind === 'model';
-    return refusal !== undefined || isListing ? 'visitor' : undefined;
+    const lists = operation !== undefined && isListing(operation);
+    return refusal !== undefined || lists ? 'visitor' : undefined;
   }
   // A fenced gateway refuses what carries no credential with 401, and all credentials alike with 503.
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';

@@ -6,6 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { daySeconds } from '../../schemas/durations.ts';
+import { operations } from '../../schemas/operations.ts';
 import { admit } from '../../shared/decision/admission.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -16,7 +17,7 @@ import { mintRequestId } from '../core/request-id.ts';
 import { readBody } from '../request/body.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { type Entry, handle, type Visitor } from '../request/handle.ts';
-import { pathOf, sendJson, sendRefusal } from '../request/http.ts';
+import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../request/http.ts';
 import { type Solved, solutionSchema } from './challenges.ts';
 import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
 import { addressOf } from './network.ts';
@@ -34,7 +35,6 @@ export interface PlayApiOptions {
 
 const shared: Target = { kind: 'shared' };
 const turnPath = /^\/api\/(?:stacks\/([a-z0-9-]{1,63})\/)?(chat|messages)$/;
-const operations = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
 
 export class PlayApi {
   readonly #options: PlayApiOptions;
@@ -74,7 +74,7 @@ export class PlayApi {
     if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
     const entry: Entry = {
       target: stack === undefined ? shared : { kind: 'stack', stack },
-      path: operations[operation as keyof typeof operations],
+      path: operations[operation as 'chat' | 'messages'].path,
       visitorAt: hasKey ? undefined : (nowMs) => this.#known(request, nowMs),
       bodyBytesMax,
       checkBody: hasKey ? checkTurn : checkVisitorsTurn,
@@ -131,7 +131,7 @@ export class PlayApi {
     const { gateway } = this.#options;
     const { lookup } = gateway;
     const head = {
-      ...{ host: undefined, fixed: shared, method: 'POST', path: operations.chat },
+      ...{ host: undefined, fixed: shared, method: 'POST', path: operations.chat.path },
       ...{ authorization: request.headers.authorization, xApiKey: undefined },
     };
     const admitted = admit(
@@ -202,8 +202,8 @@ export class PlayApi {
 
 const callSchema = z.object({ solution: solutionSchema });
 
-function ids() {
-  return { requestId: mintRequestId(), anthropicPath: false };
+function ids(): AnswerIds {
+  return { requestId: mintRequestId(), surface: 'openai' };
 }
 
 function tooManyVisitors(retryAfterSeconds: number): Refusal {

@@ -123,7 +123,7 @@ function callLimit(
 /** Returns the request's id. */
 function refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal, path: string): string {
   const requestId = mintRequestId();
-  sendRefusal(response, { requestId, anthropicPath: false }, refusal, path);
+  sendRefusal(response, { requestId, surface: 'openai' }, refusal, path);
   discardRest(request);
   return requestId;
 }

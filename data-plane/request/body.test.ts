@@ -15,6 +15,7 @@ import { readBody } from './body.ts';
 import { shapeBody } from './shape-body.ts';
 
 const MiB = 1024 * 1024;
+const bytesMax = 32 * MiB;
 const open: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
@@ -32,7 +33,7 @@ async function reading(
 ): Promise<{ port: number; next(): Promise<Read> }> {
   const results: Read[] = [];
   const server = createServer((request, response) => {
-    void readBody(request, budget.of('one'), undefined, { pace })
+    void readBody(request, budget.of('one'), undefined, { pace, bytesMax })
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();
@@ -144,7 +145,7 @@ test.each([
   const seen: number[] = [];
   const server = createServer((request, response) => {
     void (async () => {
-      const body = await readBody(request, budget.of('one'));
+      const body = await readBody(request, budget.of('one'), undefined, { bytesMax });
       const operation = { kind: 'chat' } as const;
       const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', response });
       seen.push(budget.usedBytes, bodyWorker.retainedTexts);
@@ -182,7 +183,7 @@ test.each([
   const seen: unknown[] = [];
   const server = createServer((request, response) => {
     void (async () => {
-      const body = await readBody(request, budget.of('one'));
+      const body = await readBody(request, budget.of('one'), undefined, { bytesMax });
       seen.push(body.bytes.length > length);
       try {
         await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', response });

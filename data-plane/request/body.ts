@@ -6,11 +6,9 @@ import { type Body, type BodyFault, type BodyPace, readWhole } from '../../share
 import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../core/memory-refusal.ts';
 
-const bodyBytesMaxDefault = 32 * 1024 * 1024;
-
 interface BodyOptions {
   readonly pace?: BodyPace | undefined;
-  readonly bytesMax?: number | undefined;
+  readonly bytesMax: number;
   readonly turnMsMax?: number | undefined;
 }
 
@@ -21,8 +19,8 @@ interface BodyOptions {
 export function readBody(
   request: IncomingMessage,
   memory: SharedBudget,
-  onWanted?: () => void,
-  { pace, bytesMax = bodyBytesMaxDefault, turnMsMax = waits.bodyTurn.ms }: BodyOptions = {},
+  onWanted: (() => void) | undefined,
+  { pace, bytesMax, turnMsMax = waits.bodyTurn.ms }: BodyOptions,
 ): Promise<Body> {
   const refusal = (fault: BodyFault): Refusal => bodyRefusal(fault, bytesMax);
   return readWhole(request, { memory, share: memory, turnMsMax, bytesMax, onWanted, pace, refusal });

@@ -4,6 +4,7 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import type { Capacity } from '../../schemas/usage.ts';
 import { type Admitted, type AdmittedInference, admit } from '../../shared/decision/admission.ts';
 import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
@@ -62,7 +63,7 @@ export async function handle(
   entry?: Entry,
 ): Promise<void> {
   const path = pathOf(request.url);
-  const ids = { requestId: mintRequestId(), anthropicPath: path.startsWith('/v1/messages') };
+  const ids = { requestId: mintRequestId(), surface: surfaceOfPath(path) };
   const trace = gateway.trace(request.headers['traceparent']);
   const record = new RequestRecord(response, ids, path, trace);
   gateway.begin();
@@ -114,7 +115,7 @@ async function pass(
   refuseEncoded(request);
   const owner = sharerOf(subjectOf(admitted.caller));
   const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response), {
-    bytesMax: entry?.bodyBytesMax,
+    bytesMax: entry?.bodyBytesMax ?? operations[operation.kind].bodyBytesMax,
   });
   checkOrRelease(body, entry);
   record.at.read = performance.now();

@@ -4,6 +4,7 @@
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Surface } from '../../schemas/names.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { httpFault } from '../../shared/runtime/http-fault.ts';
@@ -64,12 +65,13 @@ export function oneHeader(request: IncomingMessage, name: string): string | unde
 
 export interface AnswerIds {
   readonly requestId: string;
-  /** The Anthropic-style SDKs read `request-id`; sent by path, never by stack. */
-  readonly anthropicPath: boolean;
+  /** Of the path, never of the stack. */
+  readonly surface: Surface;
 }
 
-export function answerHeaders({ requestId, anthropicPath }: AnswerIds): Record<string, string> {
-  return anthropicPath
+/** The Anthropic-style SDKs read `request-id`. */
+export function answerHeaders({ requestId, surface }: AnswerIds): Record<string, string> {
+  return surface === 'anthropic'
     ? { 'x-request-id': requestId, 'request-id': requestId }
     : { 'x-request-id': requestId };
 }

@@ -82,7 +82,7 @@ const head = (length: number): string => `POST / HTTP/1.1\r\nHost: a\r\nContent-
 function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Promise<number> {
   const pace = { bytes: 80, ms: paceMs, ticker: new Ticker(20) };
   return listener((request, response) => {
-    readBody(request, budget.of('one'), undefined, { pace, turnMsMax }).catch(
+    readBody(request, budget.of('one'), undefined, { pace, turnMsMax, bytesMax: 32 * 1024 * 1024 }).catch(
       (refusal: { status: number }) => {
         response.writeHead(refusal.status, { connection: 'close' }).end();
       },

@@ -2,6 +2,7 @@
  * The spans of one request, from what its record has at its end: request → authenticate, shape, decide, node, with the names
  * of the semantic conventions for HTTP and GenAI. No prompt, no key and no text of the caller is in an attribute.
  */
+import { operations } from '../../schemas/operations.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 
 export interface PlannedSpan {
@@ -14,15 +15,6 @@ export interface PlannedSpan {
   readonly failed: boolean;
   readonly attributes: Readonly<Record<string, string | number | boolean>>;
 }
-
-const routes: Readonly<Record<string, string>> = {
-  chat: '/v1/chat/completions',
-  embeddings: '/v1/embeddings',
-  messages: '/v1/messages',
-  'count-tokens': '/v1/messages/count_tokens',
-  models: '/v1/models',
-  model: '/v1/models/{model}',
-};
 
 /** The request first. `isKnown`: other names of models are the caller's text. */
 export function spansOf(
@@ -56,7 +48,7 @@ function isPlaced({ decision }: RequestRecord): boolean {
 
 function requestSpan(record: RequestRecord, endMs: number): PlannedSpan {
   const { operation, refusal, request, response, outcome, target, caller, stream, startMs, trace } = record;
-  const route = routes[operation?.kind ?? ''];
+  const route = operations[operation?.kind ?? 'unknown'].path || undefined;
   // The parser lets only the methods of its own list through.
   const method = request.method ?? 'GET';
   const status = refusal?.status ?? response.statusCode;
@@ -88,7 +80,8 @@ function nodeSpan(
   { operation, model, outcome, refusal, decision, at }: RequestRecord,
   isKnown: (model: string) => boolean,
 ): Omit<PlannedSpan, 'id' | 'startMs' | 'endMs'> {
-  const name = operation?.kind === 'embeddings' ? 'embeddings' : 'chat';
+  const { countsAs } = operations[operation?.kind ?? 'unknown'];
+  const name = countsAs === 'embedding' ? 'embeddings' : 'chat';
   const shown = model !== undefined && isKnown(model) ? model : 'other';
   const usage = outcome?.kind === 'completed' ? outcome.usage : undefined;
   const placement = decision?.placement;

@@ -6,6 +6,7 @@
  * label of stack form names a stack whether or not one exists, and a path reveals nothing.
  */
 import { stackIdSchema } from '../../schemas/names.ts';
+import { type InferenceKind, operationKinds, operations } from '../../schemas/operations.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import {
   authenticate,
@@ -23,7 +24,7 @@ import {
   planReads,
   type RequestFacts,
 } from './decide.ts';
-import { type ListingOperation, listModels } from './model-listing.ts';
+import { isListing, type ListingOperation, listModels } from './model-listing.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
 import { refuse, type Trace } from './trace.ts';
@@ -56,28 +57,25 @@ function withoutPort(host: string): string {
   return name.endsWith('.') ? name.slice(0, -1) : name;
 }
 
-export type Operation =
-  | { readonly kind: 'chat' | 'embeddings' | 'messages' | 'count-tokens' | 'unknown' }
-  | ListingOperation;
-
-const posts = {
-  '/v1/chat/completions': { kind: 'chat' },
-  '/v1/embeddings': { kind: 'embeddings' },
-  '/v1/messages': { kind: 'messages' },
-  '/v1/messages/count_tokens': { kind: 'count-tokens' },
-} as const satisfies Record<string, Operation>;
+export type Operation = { readonly kind: InferenceKind | 'unknown' } | ListingOperation;
 
 const unknownOperation: Operation = { kind: 'unknown' };
+const known = new Map<string, Operation>(
+  operationKinds.flatMap((kind) => (kind === 'model' ? [] : [[operations[kind].path, { kind }]])),
+);
+const modelPath = operations.model.path.slice(0, -'{model}'.length);
 
 /** `path` is without its query. */
 export function resolveOperation(method: string, path: string): Operation {
-  if (method === 'POST')
-    return Object.hasOwn(posts, path) ? posts[path as keyof typeof posts] : unknownOperation;
-  if (method !== 'GET' && method !== 'HEAD') return unknownOperation;
-  if (path === '/v1/models') return { kind: 'models' };
-  if (!path.startsWith('/v1/models/') || path.length === '/v1/models/'.length) return unknownOperation;
+  const operation = known.get(path) ?? modelAt(path);
+  const isTaken = operations[operation.kind].method === (method === 'HEAD' ? 'GET' : method);
+  return isTaken ? operation : unknownOperation;
+}
+
+function modelAt(path: string): Operation {
+  if (!path.startsWith(modelPath) || path.length === modelPath.length) return unknownOperation;
   try {
-    return { kind: 'model', model: decodeURIComponent(path.slice('/v1/models/'.length)) };
+    return { kind: 'model', model: decodeURIComponent(path.slice(modelPath.length)) };
   } catch {
     return unknownOperation;
   }
@@ -134,15 +132,14 @@ export function admit(
   progress.caller = caller;
   if (operation.kind === 'unknown') throw new Refusal('no such path', 'There is nothing at this path.');
   trace?.add('path', 'ok', { operation: operation.kind });
-  if (operation.kind === 'models' || operation.kind === 'model')
-    return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
+  if (isListing(operation)) return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
   if (caller.kind === 'nobody') throw unauthorized('missing');
   return { kind: 'inference', target, operation, caller };
 }
 
 /** The model listing on the shared host is the one thing that needs no key (Authentication 7). */
 export function needsKey(target: Target, operation: Operation): boolean {
-  return target.kind === 'stack' || !(operation.kind === 'models' || operation.kind === 'model');
+  return target.kind === 'stack' || !isListing(operation);
 }
 
 function identify(
@@ -232,20 +229,15 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
 /** What the shape of an operation's body gives: the surface of its path, and what is asked for, nothing where nothing is generated. */
 function requestFacts({ target, operation, caller }: AdmittedInference, facts: AdmissionFacts): RequestFacts {
   const { model, promptTokens, promptTokensLeast } = facts;
-  const generates = operation.kind === 'chat' || operation.kind === 'messages';
+  const { surface, countsAs } = operations[operation.kind];
   return {
     target,
     caller,
     model,
     promptTokens,
     promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
-    surface: surfaceOf(operation),
-    maxTokens: generates ? facts.maxTokens : 0,
-    onlyCounts: operation.kind === 'count-tokens',
+    surface,
+    maxTokens: countsAs === 'generation' ? facts.maxTokens : 0,
+    onlyCounts: countsAs === 'count',
   };
-}
-
-function surfaceOf({ kind }: AdmittedInference['operation']): RequestFacts['surface'] {
-  if (kind === 'chat') return 'openai';
-  return kind === 'embeddings' ? 'any' : 'anthropic';
 }

@@ -7,6 +7,7 @@
  * names an organisation.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
+import { type OperationKind, operations } from '../../schemas/operations.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
 import { dedicatedOnly, notInPlan, type Target, targetNotServing, unavailable } from './route.ts';
@@ -14,6 +15,10 @@ import { dedicatedOnly, notInPlan, type Target, targetNotServing, unavailable } 
 export type ListingOperation =
   | { readonly kind: 'models' }
   | { readonly kind: 'model'; readonly model: string };
+
+export function isListing(operation: { readonly kind: OperationKind }): operation is ListingOperation {
+  return operations[operation.kind].countsAs === 'listing';
+}
 
 function placeOf(lookup: Lookup, target: Target, caller: Caller): PlaceKey {
   if (target.kind === 'shared') return 'pool';

@@ -1,5 +1,6 @@
 /** What is asked: a request as it might be made, or one that a gateway recorded. Becomes the facts of a decision. */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { operations } from '../../schemas/operations.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
@@ -23,15 +24,6 @@ export interface Decided {
 /** Names of hosts are a setting of each gateway; here a target is given instead. */
 const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
 
-const paths: Readonly<Record<DecisionRecord['operation'], readonly [method: string, path: string]>> = {
-  chat: ['POST', '/v1/chat/completions'],
-  embeddings: ['POST', '/v1/embeddings'],
-  messages: ['POST', '/v1/messages'],
-  'count-tokens': ['POST', '/v1/messages/count_tokens'],
-  models: ['GET', '/v1/models'],
-  model: ['GET', '/v1/models/'],
-  unknown: ['POST', '/'],
-};
 /** No model can have this id, so it decides as any name that nobody knows. */
 const unknownModel = '(unknown)';
 
@@ -60,12 +52,12 @@ interface Asked
 
 export function factsOf(asked: Asked): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential, ...rest } = asked;
-  const [method, path] = paths[operation];
+  const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
   return {
     ...rest,
     method,
-    path: operation === 'model' ? path + encodeURIComponent(model) : path,
+    path: path.replace('{model}', () => encodeURIComponent(model)),
     model,
     host: undefined,
     fixed: stack === undefined ? fixed : { kind: 'stack', stack },

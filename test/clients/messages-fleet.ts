@@ -144,7 +144,7 @@ async function openFront(port: number): Promise<Front> {
   const server = createServer((incoming, response) => {
     if (next.left === 0) return handOn(incoming, response, port);
     next.left -= 1;
-    const ids = { requestId: mintRequestId(), anthropicPath: true };
+    const ids = { requestId: mintRequestId(), surface: 'anthropic' } as const;
     incoming.resume().on('end', () => {
       sendRefusal(response, ids, refusalOf(next.type), '/v1/messages');
     });

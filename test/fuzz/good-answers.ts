@@ -1,13 +1,13 @@
 /** What a good answer of the gateway is, held as a strict client of each API would: whole JSON, or a legal stream. */
+import type { InferenceKind } from '../../schemas/operations.ts';
 import { readMessageEvents } from '../support/message-events.ts';
 import type { ClientAnswer } from './client.ts';
-import type { OperationName } from './json-bodies.ts';
 import { refusalFault } from './raw-answers.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface Expected {
-  readonly operation: OperationName;
+  readonly operation: InferenceKind;
   readonly stream: boolean;
 }
 
@@ -24,7 +24,7 @@ export function faultOf(answer: ClientAnswer, expected: Expected): string | unde
   return wholeFault(body, expected.operation);
 }
 
-function wholeFault(body: string, operation: OperationName): string | undefined {
+function wholeFault(body: string, operation: InferenceKind): string | undefined {
   try {
     const answer = JSON.parse(body) as Fields;
     const right = {
@@ -52,7 +52,7 @@ function hasNumber(answer: Fields, member: string): boolean {
 }
 
 /** A stream is legal frame by frame; where its body is whole it has its terminator, and where it was cut it has none. */
-function streamFault({ fields, body, whole }: ClientAnswer, operation: OperationName): string | undefined {
+function streamFault({ fields, body, whole }: ClientAnswer, operation: InferenceKind): string | undefined {
   if (fields['content-type'] !== 'text/event-stream') return `a stream of type ${fields['content-type']}`;
   // The last frame of a stream that was cut may be cut itself.
   const wire = whole ? body : body.slice(0, body.lastIndexOf('\n\n') + 2);

@@ -3,25 +3,19 @@ import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/
 import { toolSchema, turnSchema } from '../../schemas/anthropic-messages.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
 import { functionToolSchema, messageSchema } from '../../schemas/openai-messages.ts';
+import type { InferenceKind } from '../../schemas/operations.ts';
 import type { Draw } from './draw.ts';
 import { canary, models } from './fleet.ts';
 import { type Json, jsonText, mutateJson } from './mutate.ts';
 import { type Opaque, type SchemaDraw, valueFor } from './schema-draw.ts';
-
-export const operations = {
-  chat: '/v1/chat/completions',
-  embeddings: '/v1/embeddings',
-  messages: '/v1/messages',
-  'count-tokens': '/v1/messages/count_tokens',
-} as const;
-export type OperationName = keyof typeof operations;
 
 const schemas = {
   chat: chatRequestSchema,
   embeddings: embeddingsRequestSchema,
   messages: messagesRequestSchemas['2023-06-01'],
   'count-tokens': countTokensRequestSchema,
-} as const;
+} as const satisfies Record<InferenceKind, unknown>;
+export const inferenceKinds = Object.keys(schemas) as InferenceKind[];
 
 const promptText = (draw: Draw): string => `${canary} ${draw.text()}`;
 const jsonSchema = (draw: Draw): Json => ({
@@ -112,7 +106,7 @@ function turns(draw: Draw, odd: () => Json): Json {
 }
 
 /** A body that the schemas take, mostly. */
-function goodBody(draw: Draw, operation: OperationName): Json {
+function goodBody(draw: Draw, operation: InferenceKind): Json {
   const isChat = operation === 'chat' || operation === 'embeddings';
   const opaque = isChat ? openaiOpaque : anthropicOpaque;
   const from: SchemaDraw = { draw, opaque, optional: draw.chance(0.6) ? 0.06 : 0.3 };
@@ -123,7 +117,7 @@ function goodBody(draw: Draw, operation: OperationName): Json {
 }
 
 /** The text of a body, with what no schema would make in half of all cases. */
-export function bodyText(draw: Draw, operation: OperationName): string {
+export function bodyText(draw: Draw, operation: InferenceKind): string {
   let body = goodBody(draw, operation);
   if (draw.chance(0.5))
     for (let time = draw.between(1, 3); time > 0; time--) body = mutateJson(draw, body, 0.97);

@@ -1,11 +1,12 @@
 /** JSON bodies to a gateway with a simulated node: each is answered well, or refused in the envelope. */
+import { type InferenceKind, operations } from '../../schemas/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
 import { canary, FuzzFleet, stacks } from './fleet.ts';
 import { FleetTarget } from './fleet-target.ts';
 import { faultOf } from './good-answers.ts';
-import { bodyText, type OperationName, operations } from './json-bodies.ts';
+import { bodyText, inferenceKinds } from './json-bodies.ts';
 
 export const jsonTarget: Target = {
   name: 'json',
@@ -17,7 +18,7 @@ class JsonTarget extends FleetTarget {
   #good = 0;
 
   async tryCase(draw: Draw, note: Note): Promise<string[]> {
-    const operation = draw.pick(Object.keys(operations) as OperationName[]);
+    const operation = draw.pick(inferenceKinds);
     const body = bodyText(draw, operation);
     const headers = this.#headers(draw, operation);
     note(JSON.stringify({ operation, headers, body }));
@@ -34,7 +35,7 @@ class JsonTarget extends FleetTarget {
     return faults.map((one) => `${operation}: ${one}`);
   }
 
-  #headers(draw: Draw, operation: OperationName): Record<string, string> {
+  #headers(draw: Draw, operation: InferenceKind): Record<string, string> {
     const type = draw.weighted<string>([
       [30, 'application/json'],
       [2, 'application/json; charset=utf-8'],
@@ -58,11 +59,11 @@ class JsonTarget extends FleetTarget {
     return { ...headers, 'anthropic-version': version };
   }
 
-  #url(operation: OperationName): string {
+  #url(operation: InferenceKind): string {
     const { api, stacks: ports } = this.fleet.gateway.started.ready;
     const isOpenai = operation === 'chat' || operation === 'embeddings';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
-    return `${base.replace(/\/v1$/, '')}${operations[operation]}`;
+    return `${base.replace(/\/v1$/, '')}${operations[operation].path}`;
   }
 
   figures(): Record<string, number> {

@@ -2,16 +2,17 @@
  * What a hostile node answers: heads, streams and bodies by the grammar of engines, mutated at every level: the JSON of an
  * event, the lines of the stream, the framing of HTTP, the delivery of the bytes.
  */
+
+import type { InferenceKind } from '../../schemas/operations.ts';
 import { CalmDraw, type Draw } from './draw.ts';
 import type { NodePlan } from './hostile-node.ts';
-import type { OperationName } from './json-bodies.ts';
 import { anyJson, type Json, jsonText, mutateBytes, mutateJson } from './mutate.ts';
 
 /** Stands in errors and headers of a node; no client and no log may see it. */
 export const nodeSecret = 'node-secret-51e0aa97';
 
 export interface Wanted {
-  readonly operation: OperationName;
+  readonly operation: InferenceKind;
   readonly stream: boolean;
   readonly model: string;
 }

@@ -3,6 +3,7 @@
  * nothing of the node's errors; afterwards nothing is in flight.
  */
 import { setTimeout as pause } from 'node:timers/promises';
+import { type InferenceKind, operations } from '../../schemas/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
@@ -10,7 +11,6 @@ import { canary, FuzzFleet, models, stacks } from './fleet.ts';
 import { FleetTarget } from './fleet-target.ts';
 import { faultOf } from './good-answers.ts';
 import { caseMark, HostileNode } from './hostile-node.ts';
-import { type OperationName, operations } from './json-bodies.ts';
 import { drawNodePlan, nodeSecret } from './node-answers.ts';
 
 /** Gauges that count what is under way; each request releases what it took. */
@@ -18,7 +18,7 @@ const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as 
 const restMs = 20_000;
 
 interface Asked {
-  readonly operation: OperationName;
+  readonly operation: InferenceKind;
   readonly stream: boolean;
   readonly model: string;
   readonly usage: boolean;
@@ -54,7 +54,7 @@ class NodeTarget extends FleetTarget {
   }
 
   async tryCase(draw: Draw, note: Note): Promise<string[]> {
-    const operation = draw.weighted<OperationName>([
+    const operation = draw.weighted<InferenceKind>([
       [6, 'chat'],
       [4, 'messages'],
       [1, 'embeddings'],
@@ -96,7 +96,7 @@ class NodeTarget extends FleetTarget {
     const { api, stacks: ports } = gateway.started.ready;
     const isOpenai = operation === 'chat' || operation === 'embeddings';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
-    const url = `${base.replace(/\/v1$/, '')}${operations[operation]}`;
+    const url = `${base.replace(/\/v1$/, '')}${operations[operation].path}`;
     const answer = await ask({ url, headers, body, agent: this.agent, timeoutMs: leavesMs ?? 40_000 });
     if (answer.status === 200 && answer.whole) this.#good++;
     if (!answer.whole) this.#cut++;

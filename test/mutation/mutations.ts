@@ -30,13 +30,13 @@ const host: readonly Change[] = [
 const operation: readonly Change[] = [
   [
     'operation: a method that a path does not take is refused',
-    "if (method === 'POST')",
-    'if (Object.hasOwn(posts, path))',
+    'isTaken ? operation : unknownOperation',
+    'operation',
   ],
   [
     'operation: a model id is decoded',
-    "decodeURIComponent(path.slice('/v1/models/'.length))",
-    "path.slice('/v1/models/'.length)",
+    'decodeURIComponent(path.slice(modelPath.length))',
+    'path.slice(modelPath.length)',
   ],
 ];
 
@@ -110,22 +110,18 @@ const authenticate: readonly Change[] = [
 ];
 
 const admission: readonly Change[] = [
-  ['admission: everything on a stack host needs a key', "return target.kind === 'stack' || !(", 'return !('],
   [
-    'admission: the public listing needs none',
-    "!(operation.kind === 'models' || operation.kind === 'model')",
-    'true',
+    'admission: everything on a stack host needs a key',
+    "return target.kind === 'stack' || !isListing",
+    'return !isListing',
   ],
+  ['admission: the public listing needs none', '!isListing(operation)', 'true'],
   [
     'admission: one model of the public listing needs none',
-    "!(operation.kind === 'models' || operation.kind === 'model')",
+    '!isListing(operation)',
     "!(operation.kind === 'models')",
   ],
-  [
-    'admission: completions on the shared host need a key',
-    "!(operation.kind === 'models' || operation.kind === 'model')",
-    'false',
-  ],
+  ['admission: completions on the shared host need a key', '!isListing(operation)', 'false'],
   [
     'admission: an unknown path is refused',
     "if (operation.kind === 'unknown') throw",

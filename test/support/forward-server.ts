@@ -97,9 +97,9 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const server = createServer(async (request, response) => {
     const test = request.headers['x-test'];
     const tenant = request.headers['x-tenant'];
-    const ids = { requestId: 'req_test', anthropicPath: false };
+    const ids = { requestId: 'req_test', surface: 'openai' } as const;
     try {
-      const body = await readBody(request, budget.of('test'));
+      const body = await readBody(request, budget.of('test'), undefined, { bytesMax: 32 * 1024 * 1024 });
       const type = request.headers['content-type'];
       const shaped = shape(request.url ?? '/', body.bytes.whole(), type);
       body.release();

@@ -1,0 +1,41 @@
+/** The table of operations: what kept journals hold stays readable, and each row leads back to its own kind. */
+import { expect, test } from 'vitest';
+import { resolveOperation } from '../shared/decision/admission.ts';
+import { factsOf } from '../shared/decision/question.ts';
+import { explainedKinds, operationKinds, operations, surfaceOfPath } from './operations.ts';
+
+test('a code of the decision journal names one operation, and always the same', () => {
+  expect(Object.fromEntries(operationKinds.map((kind) => [operations[kind].code, kind]))).toMatchObject({
+    ...{
+      0: 'chat',
+      1: 'embeddings',
+      2: 'messages',
+      3: 'count-tokens',
+      4: 'models',
+      5: 'model',
+      6: 'unknown',
+    },
+  });
+  expect(new Set(operationKinds.map((kind) => operations[kind].code)).size).toBe(operationKinds.length);
+});
+
+test.each(operationKinds)('what is asked about %s is decided as a request for it', (operation) => {
+  const asked = {
+    operation,
+    host: 'shared',
+    model: 'team/a$&b',
+    promptTokens: 1,
+    maxTokens: undefined,
+  } as const;
+  const { method, path } = factsOf({ ...asked, credential: { fault: 'missing', carried: false } });
+  expect(resolveOperation(method, path)).toMatchObject({ kind: operation });
+});
+
+test('a path speaks the API of its row, and what no row names that of OpenAI unless it begins like one', () => {
+  for (const kind of operationKinds) {
+    const { path, surface } = operations[kind];
+    expect(surfaceOfPath(path)).toBe(surface === 'any' ? 'openai' : surface);
+  }
+  expect(surfaceOfPath('/v1/messages/batches')).toBe('anthropic');
+  expect(explainedKinds).toEqual(['chat', 'messages', 'embeddings', 'models']);
+});

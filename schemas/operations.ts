@@ -1,0 +1,55 @@
+/**
+ * The operations of the API, one row each. Admission, the decision journal, explanations, spans, the activity of an
+ * organisation and the playground derive from it what they know of an operation. Kinds are names in metrics and answers.
+ */
+import type { Surface } from './names.ts';
+
+interface OperationRow {
+  /** In the decision journals that gateways keep: never that of another operation. */
+  readonly code: number;
+  /** HEAD is asked like GET. */
+  readonly method: 'GET' | 'POST';
+  /** The route in spans. `{model}` is the rest of a path; nothing is at an empty one. */
+  readonly path: string;
+  /** Of the stacks that have it. */
+  readonly surface: Surface | 'any';
+  /** For the limits: a count of tokens has its own, a listing none. */
+  readonly countsAs: 'generation' | 'embedding' | 'count' | 'listing' | 'nothing';
+  readonly bodyBytesMax: number;
+  /** People may ask how it would be decided. */
+  readonly explained?: true;
+}
+
+const generation = { method: 'POST', countsAs: 'generation', bodyBytesMax: 32 * 1024 * 1024 } as const;
+const count = { ...generation, countsAs: 'count' } as const;
+const embedding = { ...generation, countsAs: 'embedding' } as const;
+const listing = { method: 'GET', countsAs: 'listing', bodyBytesMax: 0, surface: 'any' } as const;
+const nothing = { method: 'POST', countsAs: 'nothing', bodyBytesMax: 0, surface: 'any' } as const;
+
+export const operations = {
+  chat: { ...generation, code: 0, path: '/v1/chat/completions', surface: 'openai', explained: true },
+  messages: { ...generation, code: 2, path: '/v1/messages', surface: 'anthropic', explained: true },
+  'count-tokens': { ...count, code: 3, path: '/v1/messages/count_tokens', surface: 'anthropic' },
+  embeddings: { ...embedding, code: 1, path: '/v1/embeddings', surface: 'any', explained: true },
+  models: { ...listing, code: 4, path: '/v1/models', explained: true },
+  model: { ...listing, code: 5, path: '/v1/models/{model}' },
+  unknown: { ...nothing, code: 6, path: '' },
+} as const satisfies Record<string, OperationRow>;
+
+type Operations = typeof operations;
+export type OperationKind = keyof Operations;
+type KindsWith<Row> = {
+  [Kind in OperationKind]: Operations[Kind] extends Row ? Kind : never;
+}[OperationKind];
+/** What a node answers. */
+export type InferenceKind = KindsWith<{ countsAs: 'generation' | 'embedding' | 'count' }>;
+
+export const operationKinds = Object.keys(operations) as OperationKind[];
+export const explainedKinds = operationKinds.filter(
+  (kind): kind is KindsWith<{ explained: true }> => 'explained' in operations[kind],
+);
+
+/** The API that speaks at a path, also at one where nothing is: it says how an answer is headed, never who may have it. */
+export function surfaceOfPath(path: string): Surface {
+  return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
+}
