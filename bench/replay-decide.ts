@@ -103,8 +103,8 @@ function requestOf(n: number): RequestRecord {
   const startMs = performance.now();
   const [accepted, read, shaped, decided, sent, begun] = [1, 2, 3, 4, 5, 6].map((ms) => startMs + ms);
   return {
-    request: { headers: { authorization: 'Bearer x' } },
-    response: { statusCode: 200 },
+    keyHeader: 'authorization',
+    status: 200,
     ids: { requestId: mintRequestId(), surface: 'openai' },
     path: '/v1/chat/completions',
     startMs,

@@ -33,6 +33,7 @@ function inOrder(base, folder, names) {
 
 const dataPlane = inOrder(onTheRequestRoad, 'data-plane', [
   'core',
+  'http',
   'shape',
   'dialect',
   'answer',
@@ -75,9 +76,9 @@ const rooms = {
   'data-plane/snapshot': [...folded, 'shared/log'],
   'data-plane/limits': ['schemas', 'shared/runtime', 'shared/limits', 'shared/log'],
   'data-plane/request': [...onTheRequestRoad, ...Object.keys(dataPlane), 'data-plane/usage'],
-  'data-plane/server': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
-  'data-plane/play': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request', 'data-plane/server'],
-  'data-plane/decisions': [...onTheRequestRoad, 'data-plane/request', 'shared/status'],
+  'data-plane/server': [...onTheRequestRoad, 'data-plane/request'],
+  'data-plane/play': [...onTheRequestRoad, 'data-plane/core', 'data-plane/http', 'data-plane/request'],
+  'data-plane/decisions': [...onTheRequestRoad, 'data-plane/http', 'data-plane/request', 'shared/status'],
   'data-plane/tracing': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane': [
     ...onTheRequestRoad,

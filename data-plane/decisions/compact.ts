@@ -6,7 +6,8 @@
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { operationKinds, operations } from '../../schemas/operations.ts';
 import { type Cause, causeOf, causes, type Stage } from '../../shared/decision/causes.ts';
-import type { EarlyRefusal, Milestones, RequestRecord } from '../request/gateway.ts';
+import type { EarlyRefusal } from '../http/node-listener.ts';
+import type { Milestones, RequestRecord } from '../request/gateway.ts';
 import type { UseCells } from '../request/seen-counters.ts';
 
 export type CompactCell = string | number | null | UseCells;
@@ -106,12 +107,11 @@ function useOf(cell: CompactCell | undefined): object | undefined {
 
 function addCaller(cells: CompactCell[], record: RequestRecord): void {
   const { caller, refusal } = record;
-  const { headers } = record.request;
   const isKey = caller?.kind === 'key';
   cells.push(
     isKey ? caller.owner.organisation : null,
     isKey ? caller.owner.keyId : (refusal?.keyId ?? null),
-    headers.authorization === undefined && headers['x-api-key'] !== undefined ? 1 : 0,
+    record.keyHeader === 'x-api-key' ? 1 : 0,
     faultOf(record),
     refusal?.cause === 'fenced' ? 1 : 0,
     caller?.kind === 'anonymous' ? caller.visitor : null,
@@ -138,7 +138,7 @@ function addCounters(cells: CompactCell[], { seen }: RequestRecord): void {
 
 function addAnswer(cells: CompactCell[], record: RequestRecord): void {
   const { refusal, outcome } = record;
-  if (refusal === undefined) cells.push(record.response.statusCode, null, 0, null, null, null);
+  if (refusal === undefined) cells.push(record.status, null, 0, null, null, null);
   else
     cells.push(
       refusal.status,

@@ -39,8 +39,7 @@ function journalOf(oneIn = 1, more: Partial<DecisionJournalOptions> = {}): Decis
 /** As a request leaves it; one that was refused, or ended early, where that is given. */
 function requestOf(more: object = {}): RequestRecord {
   return {
-    request: { headers: {} },
-    response: { statusCode: 200 },
+    status: 200,
     ids: { requestId: mintRequestId() },
     at: {},
     startMs: performance.now(),

@@ -12,13 +12,13 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed } from '../../shared/decision/route.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
+import { NodeExchange as ClientExchange } from '../http/node-exchange.ts';
 import { shapeMessages } from '../shape/anthropic.ts';
 import { shapeChat } from '../shape/openai.ts';
 import { NodeLoad } from '../upstream/load.ts';
 import { NodeCall } from '../upstream/node-call.ts';
 import { NodePools, type Upstream } from '../upstream/node-pools.ts';
 import { type AttemptEvent, type AttemptState, transitions } from './attempt-states.ts';
-import { ClientResponse } from './client-response.ts';
 import { defaultForwardSettings, type Forwarded, type ForwardOutcome, forward } from './forward.ts';
 
 const runs = 500;
@@ -287,7 +287,7 @@ afterAll(async () => {
 interface ConnectedClient {
   readonly socket: ClientSocket;
   readonly response: ServerResponse;
-  readonly client: ClientResponse;
+  readonly client: ClientExchange;
 }
 
 async function connectedClient(): Promise<ConnectedClient> {
@@ -297,7 +297,7 @@ async function connectedClient(): Promise<ConnectedClient> {
     server.emit('connection', socket);
     socket.push('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
   });
-  return { socket, response, client: new ClientResponse(response, { headers: {} }) };
+  return { socket, response, client: new ClientExchange(response) };
 }
 
 type Ended =
@@ -321,6 +321,7 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     tier: 'Starter',
     maxTokensFor: () => 9,
     client,
+    fields: [],
     ids: { unique: 'test', createdSeconds: 1_800_000_000 },
     settings: defaultForwardSettings,
     pools,
@@ -369,7 +370,7 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     expect(socket.hasCleanEnd).toBe(true);
   } else if (!socket.hasLeft) expect(socket.hasCleanEnd).toBe(false);
   if (ended?.kind === 'refused') expect(state.writtenAtEnd).toBe(0);
-  if (ended?.kind === 'ended-early' && ended.by !== 'client') expect(client.started).toBe(true);
+  if (ended?.kind === 'ended-early' && ended.by !== 'client') expect(client.startedMs).toBeDefined();
   if (ended?.kind === 'ended-early' && ended.by === 'client') expect(socket.hasLeft).toBe(true);
   socket.destroy();
   await pools.close();
@@ -399,6 +400,7 @@ test.each([
     tier: 'Starter',
     maxTokensFor: () => 9,
     client,
+    fields: [],
     ids: { unique: 'test', createdSeconds: 1_800_000_000 },
     settings: defaultForwardSettings,
     pools,

@@ -10,12 +10,13 @@ import { SseReader } from '../answer/sse-reader.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
 import { NodeFailure, type NodeFailureKind } from '../core/node-failure.ts';
+import { jsonType } from '../http/answers.ts';
+import type { AnswerListener, ClientAnswer, Fields } from '../http/exchange.ts';
 import { ByteCollector, isEventStreamType, isJsonType } from '../upstream/byte-collector.ts';
 import type { NodeOutcome } from '../upstream/load.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import { type AttemptEvent, type AttemptState, type Next, transitions } from './attempt-states.ts';
-import type { ClientListener, ClientResponse } from './client-response.ts';
 import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 
 /** How long a node may take, and how much it may send. Connecting has a bound in the pools. */
@@ -68,7 +69,9 @@ export interface SurfaceStream {
 }
 
 export interface AttemptOptions {
-  readonly client: ClientResponse;
+  readonly client: ClientAnswer;
+  /** Of the client's answer, beside those of its kind. */
+  readonly fields: Fields;
   readonly pools: NodePools;
   /** Charged for what is held of the answer. */
   readonly memory: MemoryBudget;
@@ -82,10 +85,12 @@ export interface AttemptOptions {
 }
 
 const errorBytesMax = 64 * 1024;
+/** Proxies on the way to the client are to pass each event on at once. */
+const streamFields: Fields = ['cache-control', 'no-cache', 'x-accel-buffering', 'no'];
 
-export class Attempt implements CallReader, ClientListener {
+export class Attempt implements CallReader, AnswerListener {
   readonly #options: AttemptOptions;
-  readonly #client: ClientResponse;
+  readonly #client: ClientAnswer;
   readonly #call: NodeCall;
   readonly #whole: WholeAnswer | undefined;
   readonly #stream: SurfaceStream | undefined;
@@ -252,7 +257,8 @@ export class Attempt implements CallReader, ClientListener {
   }
 
   #deliverWhole({ body, usage }: RebuiltAnswer): void {
-    if (this.#step('whole') !== 'ignored') this.#deliver(usage, this.#client.answer(body));
+    if (this.#step('whole') === 'ignored') return;
+    this.#deliver(usage, this.#client.whole(200, jsonType, this.#options.fields, body));
   }
 
   #onEvent(data: string): void {
@@ -265,7 +271,8 @@ export class Attempt implements CallReader, ClientListener {
       this.#onStreamFailure(stream);
       return;
     }
-    if (this.#step('first-event') !== 'ignored') this.#client.startStream();
+    if (this.#step('first-event') !== 'ignored')
+      this.#client.start('text/event-stream', [...streamFields, ...this.#options.fields]);
     for (const frame of frames) this.#client.write(frame);
     if (state !== 'completed')
       this.#call.setDeadline(this.#options.bounds.betweenEventsMs, 'a further event');

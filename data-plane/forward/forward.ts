@@ -21,6 +21,7 @@ import type { Usage } from '../answer/usage.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { renderBody } from '../dialect/node-body.ts';
 import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
+import type { ClientAnswer, Fields } from '../http/exchange.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { BodyPieces } from '../upstream/body-pieces.ts';
@@ -34,7 +35,6 @@ import {
   type AttemptResult,
   type SurfaceStream,
 } from './attempt.ts';
-import type { ClientResponse } from './client-response.ts';
 import { WholeAnswer } from './whole-answer.ts';
 
 export interface ForwardSettings extends AnswerBounds {
@@ -62,7 +62,9 @@ export interface ForwardOptions {
   readonly tier: string;
   /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
   readonly maxTokensFor: (route: Route) => number;
-  readonly client: ClientResponse;
+  readonly client: ClientAnswer;
+  /** Of the client's answer, beside those of its kind. */
+  readonly fields: Fields;
   /** Of the answer; `unique` is the end of its id. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
   readonly settings: ForwardSettings;
@@ -103,7 +105,7 @@ export async function forward(options: ForwardOptions): Promise<ForwardOutcome> 
   try {
     return await search(options);
   } finally {
-    if (!options.client.started) options.client.release();
+    options.client.listen(undefined);
   }
 }
 
@@ -160,8 +162,8 @@ async function attempt(
   route: Route,
   body: NodeRequest['body'],
 ): Promise<AttemptResult> {
-  const { client, load, pools, settings, request, traceparent, onSent, onTaken } = options;
-  if (client.gone) return { kind: 'client-gone' };
+  const { client, fields, load, pools, settings, request, traceparent, onSent, onTaken } = options;
+  if (client.isGone) return { kind: 'client-gone' };
   const { node, url, credential } = route;
   const isStream = request.kind !== 'embeddings' && request.stream;
   const path = request.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
@@ -171,7 +173,10 @@ async function attempt(
   try {
     const memory = pools.answerBytes.of(options.owner);
     const answer = answerOf(options, route, memory);
-    const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onTaken });
+    const one = new Attempt({
+      ...{ client, fields, pools, memory, bounds: settings },
+      ...{ body: answer, onSent, onTaken },
+    });
     const isLastOnConnection = isStream && dialects[route.dialect].closesAfterStream;
     const result = await one.run({ url, path, body, accept, credential, traceparent, isLastOnConnection });
     outcome = nodeOutcomeOf(result);

@@ -2,17 +2,17 @@
  * The network of a client, for counting: an IPv4 address, or the 64 bits that an IPv6 customer has at least. Addresses in
  * which an IPv4 address is embedded count as that one. A text of it goes into a keyed hash, and nowhere else.
  */
-import type { IncomingMessage } from 'node:http';
 import { type BlockList, isIP, isIPv4 } from 'node:net';
+import type { Exchange } from '../http/exchange.ts';
 
 /** Forwarded addresses read at most; a longer header is no proxy's. */
 const hopsMax = 32;
 
 /** The address of a request's client. */
-export function addressOf({ socket, headers }: IncomingMessage, proxies: BlockList): string {
-  const forwarded = headers['x-forwarded-for'];
+export function addressOf({ peer, head }: Exchange, proxies: BlockList): string {
+  const forwarded = head.headers['x-forwarded-for'];
   const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
-  return clientAddress(socket.remoteAddress, text, proxies);
+  return clientAddress(peer, text, proxies);
 }
 
 /** The client's address: the last one in the chain that is no trusted proxy. */

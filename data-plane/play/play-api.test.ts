@@ -14,7 +14,9 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { type Answered, errorOf, post } from '../../test/play/page-calls.ts';
 import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import { until } from '../../test/support/until.ts';
-import type { EarlyRefusal, Gateway, RequestRecord } from '../request/gateway.ts';
+import { NodeExchange } from '../http/node-exchange.ts';
+import type { EarlyRefusal } from '../http/node-listener.ts';
+import type { Gateway, RequestRecord } from '../request/gateway.ts';
 import { Challenges } from './challenges.ts';
 import { PlayApi } from './play-api.ts';
 import { Visitors } from './visitors.ts';
@@ -28,9 +30,9 @@ test('a client that leaves before its body is whole was refused nothing', async 
   const options = { gateway, gatewayToken: 'token-a', proxies: proxyList([]), isTls: false };
   const api = new PlayApi({ ...options, consoleUrl: undefined });
   const server = createServer();
-  const handled = once(server, 'request').then(async ([request, response]) => {
+  const handled = once(server, 'request').then(async ([, response]) => {
     client.destroy();
-    await api.handle(request, response);
+    await api.handle(new NodeExchange(response));
     return response.destroyed;
   });
   server.listen(0, '127.0.0.1');
@@ -50,7 +52,9 @@ test('a client that leaves before its body is whole was refused nothing', async 
 async function serving(gateway: Gateway): Promise<{ readonly port: number; readonly close: () => void }> {
   const options = { gateway, gatewayToken: 'token-a', proxies: proxyList(['127.0.0.1']), isTls: false };
   const api = new PlayApi({ ...options, consoleUrl: undefined });
-  const server = createServer((request, response) => void api.handle(request, response));
+  const server = createServer((_request, response) => {
+    void api.handle(new NodeExchange(response));
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return { port: (server.address() as AddressInfo).port, close: () => server.close() };

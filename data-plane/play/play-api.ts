@@ -2,7 +2,6 @@
  * The calls of the playground's page: who the visitor is and what is left, what a key may use, and a turn of a conversation,
  * which goes the way of every request.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { daySeconds } from '../../schemas/durations.ts';
@@ -12,12 +11,13 @@ import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
-import { ClientGone, discardRest } from '../../shared/runtime/request-body.ts';
+import { ClientGone } from '../../shared/runtime/request-body.ts';
 import { mintRequestId } from '../core/request-id.ts';
-import { readBody } from '../request/body.ts';
+import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../http/answers.ts';
+import { readBody } from '../http/body.ts';
+import type { Exchange, HttpHead } from '../http/exchange.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { type Entry, handle, type Visitor } from '../request/handle.ts';
-import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../request/http.ts';
 import { type Solved, solutionSchema } from './challenges.ts';
 import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
 import { addressOf } from './network.ts';
@@ -48,62 +48,59 @@ export class PlayApi {
   }
 
   /** Answers a call under /api/; never rejects. */
-  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const path = pathOf(request.url);
-    response.setHeader('cache-control', 'no-store');
+  async handle(exchange: Exchange): Promise<void> {
+    const { method, url, headers } = exchange.head;
+    const path = pathOf(url);
+    exchange.answer.setField('cache-control', 'no-store');
     try {
-      if (request.method !== 'POST' || !isOwnCall('POST', request.headers) || !isJson(request.headers))
+      if (method !== 'POST' || !isOwnCall('POST', headers) || !isJson(headers))
         throw new Refusal('no such call', 'The playground has no such call.');
       const turn = turnPath.exec(path);
-      if (turn !== null) await this.#turn(request, response, turn);
-      else if (path === '/api/visitor') await this.#visitor(request, response);
-      else if (path === '/api/key') this.#key(request, response);
+      if (turn !== null) await this.#turn(exchange, turn);
+      else if (path === '/api/visitor') await this.#visitor(exchange);
+      else if (path === '/api/key') this.#key(exchange);
       else throw new Refusal('no such call', 'The playground has no such call.');
     } catch (error) {
-      this.#refuse(request, response, error, path);
+      this.#refuse(exchange, error, path);
     }
   }
 
   /** A turn is counted, limited, routed and metered as any request. */
-  async #turn(
-    request: IncomingMessage,
-    response: ServerResponse,
-    [, stack, operation]: RegExpExecArray,
-  ): Promise<void> {
-    const hasKey = request.headers.authorization !== undefined;
+  async #turn(exchange: Exchange, [, stack, operation]: RegExpExecArray): Promise<void> {
+    const hasKey = exchange.head.headers.authorization !== undefined;
     if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
     const entry: Entry = {
       target: stack === undefined ? shared : { kind: 'stack', stack },
       path: operations[operation as 'chat' | 'messages'].path,
-      visitorAt: hasKey ? undefined : (nowMs) => this.#known(request, nowMs),
+      visitorAt: hasKey ? undefined : (nowMs) => this.#known(exchange, nowMs),
       bodyBytesMax,
       checkBody: hasKey ? checkTurn : checkVisitorsTurn,
     };
-    await handle(this.#options.gateway, request, response, undefined, entry);
+    await handle(this.#options.gateway, exchange, undefined, entry);
   }
 
   /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
-  async #visitor(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const solved = await this.#solutionIn(request);
+  async #visitor(exchange: Exchange): Promise<void> {
+    const solved = await this.#solutionIn(exchange);
     // After the body, whose end the client decides.
     const nowMs = this.#options.gateway.now();
-    const known = this.#known(request, nowMs);
-    if (known !== undefined) return this.#sendState(response, known, nowMs);
-    const address = addressOf(request, this.#options.proxies);
+    const known = this.#known(exchange, nowMs);
+    if (known !== undefined) return this.#sendState(exchange, known, nowMs);
+    const address = addressOf(exchange, this.#options.proxies);
     const network = this.#visitors.network(address, nowMs);
     const admitted = await this.#newVisitors.admit({ network, address }, solved, nowMs);
     if (admitted.kind === 'refused') throw tooManyVisitors(admitted.retryAfterSeconds);
     if (admitted.kind === 'busy') throw tooManySolutions(admitted.retryAfterSeconds);
     if (admitted.kind === 'work')
-      return sendJson(response, ids(), 200, JSON.stringify({ work: admitted.challenge }));
+      return sendJson(exchange, ids(), JSON.stringify({ work: admitted.challenge }));
     const { cookie, id } = this.#visitors.mint(nowMs);
     const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${cookieDays * daySeconds}`;
-    response.setHeader('set-cookie', `${this.#cookieName(request)}=${cookie}; ${attributes}`);
-    return this.#sendState(response, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
+    exchange.answer.setField('set-cookie', `${this.#cookieName(exchange.head)}=${cookie}; ${attributes}`);
+    return this.#sendState(exchange, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
   }
 
   /** `nowMs`: the moment of whose month and day both subjects are. */
-  async #sendState(response: ServerResponse, { id, network }: Visitor, nowMs: number): Promise<void> {
+  async #sendState(exchange: Exchange, { id, network }: Visitor, nowMs: number): Promise<void> {
     const { gateway, consoleUrl } = this.#options;
     const { lookup, meter } = gateway;
     const tier = lookup.anonymousTier();
@@ -123,16 +120,16 @@ export class PlayApi {
       contextTokens: tier.contextTokens,
       console: consoleUrl,
     };
-    sendJson(response, ids(), 200, JSON.stringify(state));
+    sendJson(exchange, ids(), JSON.stringify(state));
   }
 
   /** What a key may use from here. */
-  #key(request: IncomingMessage, response: ServerResponse): void {
+  #key(exchange: Exchange): void {
     const { gateway } = this.#options;
     const { lookup } = gateway;
     const head = {
       ...{ host: undefined, fixed: shared, method: 'POST', path: operations.chat.path },
-      ...{ authorization: request.headers.authorization, xApiKey: undefined },
+      ...{ authorization: exchange.head.headers.authorization, xApiKey: undefined },
     };
     const admitted = admit(
       lookup,
@@ -150,13 +147,13 @@ export class PlayApi {
       models: lookup.listing(`stack:${id}`).map((model) => model.id),
     }));
     const models = [...new Set([...own, ...pool.map(({ id }) => id)])];
-    sendJson(response, ids(), 200, JSON.stringify({ organisation, models, stacks }));
-    discardRest(request);
+    sendJson(exchange, ids(), JSON.stringify({ organisation, models, stacks }));
+    exchange.discardBody();
   }
 
-  async #solutionIn(request: IncomingMessage): Promise<Solved | undefined> {
+  async #solutionIn(exchange: Exchange): Promise<Solved | undefined> {
     const memory = this.#options.gateway.bodies.of('playground');
-    const body = await readBody(request, memory, undefined, { bytesMax: 4096 });
+    const body = await readBody(exchange, memory, { bytesMax: 4096 });
     try {
       return callSchema.safeParse(JSON.parse(body.bytes.whole().toString('utf8'))).data?.solution;
     } catch {
@@ -167,36 +164,38 @@ export class PlayApi {
   }
 
   /** The visitor of a request's cookie at a moment. */
-  #known(request: IncomingMessage, nowMs: number): Visitor | undefined {
-    const name = `${this.#cookieName(request)}=`;
-    const found = (request.headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(name));
+  #known(exchange: Exchange, nowMs: number): Visitor | undefined {
+    const name = `${this.#cookieName(exchange.head)}=`;
+    const found = (exchange.head.headers.cookie ?? '')
+      .split(';')
+      .find((part) => part.trim().startsWith(name));
     const id = found && this.#visitors.open(found.trim().slice(name.length), nowMs);
     if (id === undefined) return undefined;
-    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(request, nowMs) };
+    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(exchange, nowMs) };
   }
 
-  #networkOf(request: IncomingMessage, nowMs: number): string {
-    return this.#visitors.network(addressOf(request, this.#options.proxies), nowMs);
+  #networkOf(exchange: Exchange, nowMs: number): string {
+    return this.#visitors.network(addressOf(exchange, this.#options.proxies), nowMs);
   }
 
-  #cookieName({ headers }: IncomingMessage): string {
+  #cookieName({ headers }: HttpHead): string {
     return `__Host-headgate-visitor-${portAsked(headers.host, this.#options.isTls)}`;
   }
 
-  #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, path: string): void {
+  #refuse(exchange: Exchange, error: unknown, path: string): void {
     if (error instanceof ClientGone) {
-      response.destroy();
+      exchange.abort();
       return;
     }
     const refusal =
       error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
-    if (!(error instanceof Refusal) && !response.destroyed && request.complete)
+    if (!(error instanceof Refusal) && !exchange.answer.isGone)
       this.#options.gateway.logger.error({ err: error }, 'a call of the playground failed');
     const answer = ids();
     const { requestId } = answer;
     this.#options.gateway.observeEarly({ requestId, refusal, target: shared });
-    sendRefusal(response, answer, refusal, path);
-    discardRest(request);
+    sendRefusal(exchange, answer, refusal, path);
+    exchange.discardBody();
   }
 }
 

@@ -2,20 +2,18 @@
  * The listener of the playground: the page and its calls, for browsers. It is an origin of its own, apart from the API, and
  * there is nothing behind it but the page, which says so, where the fleet serves no visitors.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
-import { discardRest } from '../../shared/runtime/request-body.ts';
 import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
+import { badHttp, pathOf, sendRefusal } from '../http/answers.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { type Listener, startListener } from '../http/node-listener.ts';
 import type { Gateway } from '../request/gateway.ts';
-import { badHttp, pathOf, sendRefusal } from '../request/http.ts';
-import { type Listener, startListener } from '../server/server.ts';
 import { CallBudget } from './call-budget.ts';
 import { addressOf, isProxy } from './network.ts';
 import { PlayApi } from './play-api.ts';
@@ -54,29 +52,25 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     proxies,
     consoleUrl: settings.consoleUrl?.replace(/\/+$/, ''),
   });
-  const handler = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
-    const path = pathOf(request.url);
+  const handler = async (exchange: Exchange): Promise<void> => {
+    const { url, headers } = exchange.head;
+    for (const [name, value] of Object.entries(securityHeaders)) exchange.answer.setField(name, value);
+    const path = pathOf(url);
     // Before anything that costs more.
-    if (!hasRoom(request, response, path)) return;
-    const bad = badHttp(request);
+    if (!hasRoom(exchange, path)) return;
+    const bad = badHttp(exchange);
     if (bad !== undefined) {
-      const requestId = refuse(request, response, bad, path);
+      const requestId = refuse(exchange, bad, path);
       return gateway.observeEarly({ requestId, refusal: bad, target: { kind: 'shared' } });
     }
-    if (!isOwnHost(request.headers.host, settings.hosts))
-      return sendText(
-        request,
-        response,
-        421,
-        'this playground does not answer to this name; see --play-host',
-      );
+    if (!isOwnHost(headers.host, settings.hosts))
+      return sendText(exchange, 421, 'this playground does not answer to this name; see --play-host');
     if (path.startsWith('/api/')) {
       // The page itself is shown all the same: it says that it is closed.
-      if (gateway.lookup.anonymousTier() === undefined) return void refuse(request, response, closed(), path);
-      return api.handle(request, response);
+      if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, closed(), path);
+      return api.handle(exchange);
     }
-    return sendFile(files, path, request, response);
+    return sendFile(files, path, exchange);
   };
   return startListener({
     ...{ host: bind, port: settings.port, handler, certificate, connections },
@@ -92,7 +86,7 @@ function callLimit(
   gateway: Gateway,
   proxies: ReturnType<typeof proxyList>,
   connections: Connections,
-): (request: IncomingMessage, response: ServerResponse, path: string) => boolean {
+): (exchange: Exchange, path: string) => boolean {
   const budgets = {
     visitors: new CallBudget(perSecond.visitors),
     keys: new CallBudget(perSecond.keys),
@@ -104,27 +98,24 @@ function callLimit(
     if (path === '/api/visitor' || authorization === undefined) return 'visitors';
     return carriesKey(gateway.lookup, authorization, gateway.now()) ? 'keys' : 'visitors';
   };
-  const ended = new WeakSet<Socket>();
-  return (request, response, path) => {
-    const { socket, headers } = request;
+  return (exchange, path) => {
     // What was sent ahead of its refusal is not read.
-    if (ended.has(socket)) return false;
-    const address = addressOf(request, proxies);
-    const budget = budgets[kindOf(path, headers.authorization)];
+    if (exchange.isLast) return false;
+    const address = addressOf(exchange, proxies);
+    const budget = budgets[kindOf(path, exchange.head.headers.authorization)];
     if (budget.tryAcquire(address, performance.now())) return true;
-    ended.add(socket);
     connections.refuseCall('play');
-    response.setHeader('connection', 'close');
-    refuse(request, response, busy(), path);
+    exchange.makeLast();
+    refuse(exchange, busy(), path);
     return false;
   };
 }
 
 /** Returns the request's id. */
-function refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal, path: string): string {
+function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
   const requestId = mintRequestId();
-  sendRefusal(response, { requestId, surface: 'openai' }, refusal, path);
-  discardRest(request);
+  sendRefusal(exchange, { requestId, surface: 'openai' }, refusal, path);
+  exchange.discardBody();
   return requestId;
 }
 
@@ -140,29 +131,20 @@ function busy(): Refusal {
   );
 }
 
-function sendFile(
-  files: StaticFiles,
-  path: string,
-  request: IncomingMessage,
-  response: ServerResponse,
-): void {
-  const isRead = request.method === 'GET' || request.method === 'HEAD';
-  const file = isRead ? files.find(path === '/' ? '/index.html' : path, request.headers) : undefined;
+function sendFile(files: StaticFiles, path: string, exchange: Exchange): void {
+  const { method, headers } = exchange.head;
+  const isRead = method === 'GET' || method === 'HEAD';
+  const file = isRead ? files.find(path === '/' ? '/index.html' : path, headers) : undefined;
   if (file === undefined) {
-    if (files.isBuilt) sendText(request, response, 404, 'not found');
-    else sendText(request, response, 503, 'the page was not built: npm run build');
+    if (files.isBuilt) sendText(exchange, 404, 'not found');
+    else sendText(exchange, 503, 'the page was not built: npm run build');
     return;
   }
-  response.writeHead(file.status, {
-    ...file.headers,
-    ...(file.body && { 'content-length': file.body.length }),
-  });
-  response.end(request.method === 'HEAD' ? undefined : file.body);
-  discardRest(request);
+  void exchange.answer.whole(file.status, undefined, Object.entries(file.headers).flat(), file.body);
+  exchange.discardBody();
 }
 
-function sendText(request: IncomingMessage, response: ServerResponse, status: number, text: string): void {
-  response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' });
-  response.end(`${text}\n`);
-  discardRest(request);
+function sendText(exchange: Exchange, status: number, text: string): void {
+  void exchange.answer.whole(status, 'text/plain; charset=utf-8', [], `${text}\n`);
+  exchange.discardBody();
 }

@@ -1,6 +1,5 @@
 /** What a request works with, and what is recorded of it. */
 
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HostNames, Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -13,21 +12,16 @@ import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { CacheSalts } from '../core/cache-salt.ts';
 import type { RequestTrace } from '../core/trace-context.ts';
 import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
+import type { AnswerIds } from '../http/answers.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { EarlyRefusal } from '../http/node-listener.ts';
 import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import type { Meter } from '../usage/meter.ts';
 import type { LocalCounters } from './counters.ts';
-import type { AnswerIds } from './http.ts';
 import type { SeenCounters } from './seen-counters.ts';
-
-/** A refusal that was answered before there was a request to handle: nothing is known of it but what is here. */
-export interface EarlyRefusal {
-  readonly requestId: string;
-  readonly refusal: Refusal;
-  readonly target?: Target | undefined;
-}
 
 export interface Gateway {
   readonly hosts: HostNames;
@@ -83,8 +77,10 @@ export class Milestones {
  * because an object that gets twelve more is reallocated four times.
  */
 export class RequestRecord {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
+  /** The parser lets only those of its own list through. */
+  readonly method: string;
+  /** The header that a key may be in. */
+  readonly keyHeader: 'authorization' | 'x-api-key';
   readonly ids: AnswerIds;
   readonly path: string;
   readonly startMs = performance.now();
@@ -111,11 +107,18 @@ export class RequestRecord {
   /** Tokens of the prompt as a node counted them. */
   promptCounted: number | undefined;
 
-  constructor(response: ServerResponse, ids: AnswerIds, path: string, trace: RequestTrace | undefined) {
-    this.request = response.req;
-    this.response = response;
+  constructor({ head }: Exchange, ids: AnswerIds, path: string, trace: RequestTrace | undefined) {
+    const { method = '', headers } = head;
+    this.method = method;
+    const isApiKey = headers.authorization === undefined && headers['x-api-key'] !== undefined;
+    this.keyHeader = isApiKey ? 'x-api-key' : 'authorization';
     this.ids = ids;
     this.path = path;
     this.trace = trace;
+  }
+
+  /** Of the answer, whether or not the client was there to read it. */
+  get status(): number {
+    return this.refusal?.status ?? 200;
   }
 }

@@ -3,7 +3,6 @@
  * This file holds all of its control flow; the phases next to it are small and never call each other.
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import type { Capacity } from '../../schemas/usage.ts';
 import { type Admitted, type AdmittedInference, admit } from '../../shared/decision/admission.ts';
@@ -12,26 +11,25 @@ import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed, nodeOfStackFailed, type Target } from '../../shared/decision/route.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import { type Body, ClientGone, discardRest } from '../../shared/runtime/request-body.ts';
+import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
-import { ClientResponse } from '../forward/client-response.ts';
 import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
-import { countTokensBody } from '../shape/anthropic.ts';
-import { leastTokensOf } from '../shape/outline.ts';
-import type { NodeChooser } from '../upstream/affinity.ts';
-import { readBody } from './body.ts';
-import { nodeChooser } from './choose-node.ts';
-import { type Gateway, RequestRecord } from './gateway.ts';
 import {
-  answerHeaders,
-  askForBody,
   badHttp,
   credentialHeader,
+  idFields,
   pathOf,
   refuseEncoded,
   sendJson,
   sendRefusal,
-} from './http.ts';
+} from '../http/answers.ts';
+import { readBody } from '../http/body.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { countTokensBody } from '../shape/anthropic.ts';
+import { leastTokensOf } from '../shape/outline.ts';
+import type { NodeChooser } from '../upstream/affinity.ts';
+import { nodeChooser } from './choose-node.ts';
+import { type Gateway, RequestRecord } from './gateway.ts';
 import { answerTokens, type Measured, measure, reserveOrWait } from './reserve.ts';
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
@@ -57,20 +55,20 @@ export interface Entry {
 /** Handles one request to its end; never rejects. */
 export async function handle(
   gateway: Gateway,
-  request: IncomingMessage,
-  response: ServerResponse,
+  exchange: Exchange,
   fixed: Target | undefined,
   entry?: Entry,
 ): Promise<void> {
-  const path = pathOf(request.url);
+  const { head } = exchange;
+  const path = pathOf(head.url);
   const ids = { requestId: mintRequestId(), surface: surfaceOfPath(path) };
-  const trace = gateway.trace(request.headers['traceparent']);
-  const record = new RequestRecord(response, ids, path, trace);
+  const trace = gateway.trace(head.headers['traceparent']);
+  const record = new RequestRecord(exchange, ids, path, trace);
   gateway.begin();
   try {
-    await pass(gateway, record, fixed, entry);
+    await pass(gateway, exchange, record, fixed, entry);
   } catch (error) {
-    refuse(gateway, record, error);
+    refuse(gateway, exchange, record, error);
   }
   gateway.observe(record);
 }
@@ -81,20 +79,20 @@ const acceptedMsMax = 1000;
 /** Everything up to the answer; throws a Refusal where there is one. */
 async function pass(
   gateway: Gateway,
+  exchange: Exchange,
   record: RequestRecord,
   fixed: Target | undefined,
   entry: Entry | undefined,
 ): Promise<void> {
-  const { request, response } = record;
-  const bad = badHttp(request);
+  const bad = badHttp(exchange);
   if (bad !== undefined) throw bad;
   const head = {
-    host: request.headers.host,
+    host: exchange.head.headers.host,
     fixed: entry?.target ?? fixed,
-    method: request.method ?? '',
+    method: record.method,
     path: entry?.path ?? record.path,
-    authorization: credentialHeader(request, 'authorization'),
-    xApiKey: credentialHeader(request, 'x-api-key'),
+    authorization: credentialHeader(exchange.head, 'authorization'),
+    xApiKey: credentialHeader(exchange.head, 'x-api-key'),
   };
   const admitAt = (nowMs: number): Admitted => {
     const visitor = visitorAt(entry, nowMs);
@@ -109,17 +107,17 @@ async function pass(
   if (admitted.kind === 'listing') {
     record.position = gateway.lookup.position();
     record.decidedMs = acceptedMs;
-    return sendJson(response, record.ids, 200, admitted.body);
+    return sendJson(exchange, record.ids, admitted.body);
   }
   const { operation } = admitted;
-  refuseEncoded(request);
+  refuseEncoded(exchange.head);
   const owner = sharerOf(subjectOf(admitted.caller));
-  const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response), {
+  const body = await readBody(exchange, gateway.bodies.of(owner), {
     bytesMax: entry?.bodyBytesMax ?? operations[operation.kind].bodyBytesMax,
   });
   checkOrRelease(body, entry);
   record.at.read = performance.now();
-  const shaping = shapeBody(gateway.bodyWorker, { operation, body, owner, response });
+  const shaping = shapeBody(gateway.bodyWorker, { operation, body, owner, exchange });
   const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {
@@ -133,7 +131,7 @@ async function pass(
     // A body may take minutes: meanwhile its key may be revoked or expire, and a visitor's month or day may end.
     const isOld = ageMs > acceptedMsMax || entry?.visitorAt !== undefined;
     const latest = isOld ? admitAt(nowMs) : admitted;
-    if (latest.kind === 'inference') await serve(gateway, record, latest, shapedBody);
+    if (latest.kind === 'inference') await serve(gateway, exchange, record, latest, shapedBody);
   } finally {
     shapedBody.release();
   }
@@ -159,6 +157,7 @@ function checkOrRelease(body: Body, entry: Entry | undefined): void {
 /** Limits, route, forward and meter of a shaped request. */
 async function serve(
   gateway: Gateway,
+  exchange: Exchange,
   record: RequestRecord,
   { target, caller }: AdmittedInference,
   { shaped, discard, release }: ShapedBody,
@@ -184,7 +183,7 @@ async function serve(
   record.seen = new SeenCounters(gateway.counters);
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
-  const reserved = reserveOrWait(gateway, facts, record.response, record.seen);
+  const reserved = reserveOrWait(gateway, facts, exchange, record.seen);
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   // A node may take seconds to count the prompt, and meanwhile the state changes.
   record.position = gateway.lookup.position();
@@ -200,8 +199,8 @@ async function serve(
     const measured = measuring instanceof Promise ? await measuring : measuring;
     noteDecision(record, decision);
     if (forwarded === undefined)
-      return sendJson(record.response, record.ids, 200, JSON.stringify(countTokensBody(measured.tokens)));
-    const outcome = await send(gateway, record, {
+      return sendJson(exchange, record.ids, JSON.stringify(countTokensBody(measured.tokens)));
+    const outcome = await send(gateway, exchange, record, {
       facts,
       forwarded,
       stream,
@@ -247,10 +246,11 @@ interface PlacedRequest {
 
 async function send(
   gateway: Gateway,
+  exchange: Exchange,
   record: RequestRecord,
   { facts, forwarded, stream, decision, measured, choose, cacheSalt, discard, release }: PlacedRequest,
 ): Promise<ForwardOutcome> {
-  const client = new ClientResponse(record.response, { headers: answerHeaders(record.ids) });
+  const { answer: client } = exchange;
   if (stream) gateway.streams.open++;
   try {
     return await forward({
@@ -259,6 +259,7 @@ async function send(
       tier: decision.tier.id,
       maxTokensFor: (route) => answerTokens(measured.budgetFor(route)),
       client,
+      fields: idFields(record.ids),
       onSent: () => {
         record.at.sent = performance.now();
         discard();
@@ -320,12 +321,12 @@ function meter(
   });
 }
 
-function refuse(gateway: Gateway, record: RequestRecord, error: unknown): void {
-  const { request, response, ids, path } = record;
+function refuse(gateway: Gateway, exchange: Exchange, record: RequestRecord, error: unknown): void {
+  const { ids, path } = record;
   record.decidedMs = gateway.now();
   if (error instanceof ClientGone) {
     record.outcome = { kind: 'ended-early', node: '', by: 'client', reason: error.message };
-    response.destroy();
+    exchange.abort();
     return;
   }
   if (!(error instanceof Refusal))
@@ -333,10 +334,10 @@ function refuse(gateway: Gateway, record: RequestRecord, error: unknown): void {
   const refusal =
     error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
   record.refusal = refusal;
-  if (response.headersSent) {
-    response.destroy();
+  if (exchange.answer.startedMs !== undefined) {
+    exchange.abort();
     return;
   }
-  sendRefusal(response, ids, refusal, path);
-  discardRest(request);
+  sendRefusal(exchange, ids, refusal, path);
+  exchange.discardBody();
 }

@@ -1,5 +1,3 @@
-import { IncomingMessage, ServerResponse } from 'node:http';
-import { Socket } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { visitorsSubject } from '../../schemas/limits.ts';
@@ -169,13 +167,13 @@ test('Limits 1: cancelled requests of visitors are as many as all visitors have 
     ...{ lookup: createLookup(db), counters, meter: { isFull: false } },
     ...{ fenced: () => false, now: none },
   } as unknown as Gateway;
-  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  const { signal: gone } = new AbortController();
   for (let n = 0; n < 4; n++) {
     const facts = {
       ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
       ...{ model: 'echo-small', surface: 'openai' as const, promptTokens: 1, maxTokens: 1 },
     };
-    const { decision, lease } = await reserveOrWait(gateway, facts, response);
+    const { decision, lease } = await reserveOrWait(gateway, facts, { gone });
     lease.cancel(decision.tier.requestsPerMinute);
     expect(counters.window(`visitor:v-${n}`, 0).used).toBe(0);
     expect(counters.window(visitorsSubject, 0).used).toBe(Math.max(0, n - 2));

@@ -3,7 +3,6 @@
  * the bounds do not decide whether it fits, and gives the answer its budget (Limits 3; design: Context). Limits come first,
  * so that the text of a request over its limits is not sent to a node. No tokeniser runs on the event loop.
  */
-import type { ServerResponse } from 'node:http';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import {
   type Counters,
@@ -18,6 +17,7 @@ import type { Placement } from '../../shared/decision/route.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
@@ -70,7 +70,7 @@ const roomTimeoutMs = waits.gatewayRoom.ms;
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
-  response: ServerResponse,
+  exchange: Pick<Exchange, 'gone'>,
   counters: Counters = gateway.counters,
 ): Reservation | Promise<Reservation> {
   try {
@@ -78,18 +78,16 @@ export function reserveOrWait(
   } catch (error) {
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
     const untilMs = performance.now() + roomTimeoutMs;
-    const gone = new AbortController();
-    const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone.signal);
+    const { gone } = exchange;
+    const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone);
     if (waiting === undefined) throw error;
-    return afterWait(gateway, facts, { response, counters, gone, untilMs, waiting });
+    return afterWait(gateway, facts, { counters, gone, untilMs, waiting });
   }
 }
 
 interface Wait {
-  readonly response: ServerResponse;
   readonly counters: Counters;
-  /** Aborted when the client leaves. */
-  readonly gone: AbortController;
+  readonly gone: AbortSignal;
   readonly untilMs: number;
   readonly waiting: Promise<boolean>;
 }
@@ -97,25 +95,19 @@ interface Wait {
 async function afterWait(
   gateway: Gateway,
   facts: RequestFacts,
-  { response, counters, gone, untilMs, waiting: first }: Wait,
+  { counters, gone, untilMs, waiting: first }: Wait,
 ): Promise<Reservation> {
-  const leave = (): void => gone.abort();
-  response.once('close', leave);
-  try {
-    let waiting: Promise<boolean> | undefined = first;
-    for (;;) {
-      await waiting;
-      if (gone.signal.aborted) throw new ClientGone('the client left while its request waited for a limit');
-      try {
-        return reserve(gateway, facts, counters);
-      } catch (error) {
-        if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
-        waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone.signal);
-        if (waiting === undefined) throw error;
-      }
+  let waiting: Promise<boolean> | undefined = first;
+  for (;;) {
+    await waiting;
+    if (gone.aborted) throw new ClientGone('the client left while its request waited for a limit');
+    try {
+      return reserve(gateway, facts, counters);
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
+      waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone);
+      if (waiting === undefined) throw error;
     }
-  } finally {
-    response.off('close', leave);
   }
 }
 

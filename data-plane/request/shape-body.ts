@@ -2,18 +2,18 @@
  * Parses and validates a request body: inline on the main thread where that is cheap, which depends on its bytes, names
  * and values; else on the body worker, which retains the text, so that the main thread never touches a large body.
  */
-import type { ServerResponse } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
-import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
+import type { Body } from '../../shared/runtime/request-body.ts';
 import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { readJsonText } from '../core/json-text.ts';
+import { oneHeader } from '../http/answers.ts';
+import type { Exchange, HttpHead } from '../http/exchange.ts';
 import { refuseOtherThanJson } from '../shape/openai.ts';
 import type { CountRequest, NodeTarget, WorkerText } from '../shape/outline.ts';
 import { type Shaped, type ShapeHeaders, shapeOperation } from '../shape/shape-operation.ts';
-import { oneHeader } from './http.ts';
 
 /** Inline shaping blocks the event loop for some 20 ms at most. */
 const inlineBytesMax = 256 * 1024;
@@ -25,8 +25,8 @@ export interface BodyToShape {
   readonly body: Body;
   /** The tenant that the queue schedules the work for. */
   readonly owner: string;
-  /** The response to the request. When it closes, its client has left. */
-  readonly response: ServerResponse;
+  /** Of the request. */
+  readonly exchange: Pick<Exchange, 'head' | 'gone'>;
 }
 
 export interface ShapedBody {
@@ -59,9 +59,9 @@ function nothingRetained(): void {
 }
 
 /** Undefined where it would block the event loop for too long. */
-function shapeInline({ operation, body, response }: BodyToShape): Shaped | undefined {
+function shapeInline({ operation, body, exchange }: BodyToShape): Shaped | undefined {
   if (body.bytes.length > inlineBytesMax) return undefined;
-  const headers = headersOf(response);
+  const headers = headersOf(exchange.head);
   refuseOtherThanJson(headers.contentType);
   const text = readJsonText(body.bytes.whole());
   const { names, values } = text.counts;
@@ -80,14 +80,10 @@ async function shapeOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise
 
 async function retainOnWorker(
   bodyWorker: BodyWorker,
-  { operation, body, owner, response }: BodyToShape,
+  { operation, body, owner, exchange }: BodyToShape,
 ): Promise<ShapedBody> {
-  const headers = headersOf(response);
-  const left = new AbortController();
-  const onClose = (): void => left.abort(new ClientGone('the client left before its answer'));
-  if (response.destroyed) onClose();
-  response.once('close', onClose);
-  const options: JobOptions = { owner, signal: left.signal };
+  const headers = headersOf(exchange.head);
+  const options: JobOptions = { owner, signal: exchange.gone };
   const blocks = body.bytes.detach();
   const { outline, textId, worker } = await bodyWorker.retain(
     { kind: 'shape', operation, headers, blocks },
@@ -97,7 +93,6 @@ async function retainOnWorker(
   const discard = (): void => {
     if (!isRetained) return;
     isRetained = false;
-    response.off('close', onClose);
     bodyWorker.discard(textId, worker);
   };
   return {
@@ -110,11 +105,11 @@ async function retainOnWorker(
   };
 }
 
-function headersOf({ req: request }: ServerResponse): ShapeHeaders {
+function headersOf(head: HttpHead): ShapeHeaders {
   return {
-    contentType: request.headers['content-type'],
-    version: oneHeader(request, 'anthropic-version'),
-    beta: oneHeader(request, 'anthropic-beta'),
+    contentType: head.headers['content-type'],
+    version: oneHeader(head, 'anthropic-version'),
+    beta: oneHeader(head, 'anthropic-beta'),
   };
 }
 

@@ -24,13 +24,13 @@ import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
-import { ClientResponse } from '../forward/client-response.ts';
-import { readBody } from '../request/body.ts';
+import { readBody } from '../http/body.ts';
+import { NodeExchange } from '../http/node-exchange.ts';
+import { startListener } from '../http/node-listener.ts';
 import { shapeChat } from '../shape/openai.ts';
 import { fetchSnapshot } from '../snapshot/fetch-snapshot.ts';
 import { createPromptCounter } from '../upstream/count-tokens.ts';
 import { NodePools } from '../upstream/node-pools.ts';
-import { startListener } from './server.ts';
 
 const open: (() => unknown)[] = [];
 afterEach(async () => {
@@ -68,7 +68,10 @@ class Client {
 async function listener(handler: RequestListener, timeouts: object = {}): Promise<number> {
   const started = await startListener({
     ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', timeouts },
-    handler: async (request, response) => void handler(request, response),
+    handler: async (exchange) => {
+      const { response } = exchange as NodeExchange;
+      handler(response.req, response);
+    },
     onRefusal: () => undefined,
     connections: new Connections({ registry: new Registry() }),
   });
@@ -81,12 +84,14 @@ const head = (length: number): string => `POST / HTTP/1.1\r\nHost: a\r\nContent-
 /** A listener that reads bodies as a gateway does, and closes after each answer. */
 function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Promise<number> {
   const pace = { bytes: 80, ms: paceMs, ticker: new Ticker(20) };
-  return listener((request, response) => {
-    readBody(request, budget.of('one'), undefined, { pace, turnMsMax, bytesMax: 32 * 1024 * 1024 }).catch(
-      (refusal: { status: number }) => {
-        response.writeHead(refusal.status, { connection: 'close' }).end();
-      },
-    );
+  return listener((_, response) => {
+    readBody(new NodeExchange(response), budget.of('one'), {
+      pace,
+      turnMsMax,
+      bytesMax: 32 * 1024 * 1024,
+    }).catch((refusal: { status: number }) => {
+      response.writeHead(refusal.status, { connection: 'close' }).end();
+    });
   });
 }
 
@@ -167,12 +172,14 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   },
   clientReads: async () => {
     let delivered: Promise<boolean> | undefined;
-    const port = await listener((_, response) => {
-      const client = new ClientResponse(response, { headers: {}, stallMs: 50 });
-      client.startStream();
+    const bounds = { stallMs: 50, lastBytesMs: 60_000 };
+    const server = createHttpServer((_, response) => {
+      const client = new NodeExchange(response, bounds);
+      client.start('text/event-stream', []);
       client.write('x'.repeat(30_000_000));
       delivered = client.end();
     });
+    const port = await portOf(server);
     const { socket } = new Client(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', false);
     await until(() => delivered !== undefined);
     const arrived = await delivered;
@@ -181,13 +188,15 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   },
   clientLastBytes: async () => {
     let answer: ServerResponse | undefined;
-    const port = await listener((_, response) => {
+    const bounds = { stallMs: 60_000, lastBytesMs: 50 };
+    const server = createHttpServer((_, response) => {
       answer = response;
-      const client = new ClientResponse(response, { headers: {}, lastBytesMs: 50 });
-      client.startStream();
+      const client = new NodeExchange(response, bounds);
+      client.start('text/event-stream', []);
       client.write('x'.repeat(30_000_000));
       client.destroy();
     });
+    const port = await portOf(server);
     new Client(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', false);
     await until(() => answer?.destroyed === true);
     return answer?.req.socket.destroyed;

@@ -13,8 +13,8 @@ const trace = {
 /** A request that a node answered, with what differs. */
 function spansWith(more: object): ReturnType<typeof spansOf> {
   const record = {
-    request: { method: 'POST' },
-    response: { statusCode: 200 },
+    method: 'POST',
+    status: 200,
     ids: { requestId: 'req-1' },
     path: '/v1/secret-path',
     startMs: 10,
@@ -78,7 +78,7 @@ test('a phase that did not end failed; what never began has no span', () => {
 });
 
 test.each<[object, boolean, unknown]>([
-  [{ refusal: new Refusal('fault', 'no') }, true, 'InternalError'],
+  [{ refusal: new Refusal('fault', 'no'), status: 500 }, true, 'InternalError'],
   [{ refusal: refusal() }, false, 'Unauthorized'],
   [{ outcome: { kind: 'ended-early', by: 'node', node: 'n' } }, true, 'aborted'],
 ])('%j fails the request: %s', (more, failed, errorType) => {

@@ -47,11 +47,8 @@ function isPlaced({ decision }: RequestRecord): boolean {
 }
 
 function requestSpan(record: RequestRecord, endMs: number): PlannedSpan {
-  const { operation, refusal, request, response, outcome, target, caller, stream, startMs, trace } = record;
+  const { operation, refusal, method, status, outcome, target, caller, stream, startMs, trace } = record;
   const route = operations[operation?.kind ?? 'unknown'].path || undefined;
-  // The parser lets only the methods of its own list through.
-  const method = request.method ?? 'GET';
-  const status = refusal?.status ?? response.statusCode;
   const errorType = refusal?.type ?? (outcome?.kind === 'ended-early' ? 'aborted' : undefined);
   return {
     name: route === undefined ? method : `${method} ${route}`,

@@ -48,7 +48,7 @@ export interface SimStats {
 }
 
 /** One request under way. Mutable: the server fills it in as it learns. */
-export interface Exchange {
+export interface LedgerEntry {
   readonly requestId: string;
   readonly path: string;
   model: string;
@@ -67,8 +67,8 @@ export class Ledger {
   readonly #tokens = { promptTokens: 0, completionTokens: 0 };
 
   /** Counts a request from here to the close of its response. `onClose` runs after it was counted as ended. */
-  begin(path: string, requestId: string, response: ServerResponse, onClose: () => void): Exchange {
-    const exchange: Exchange = {
+  begin(path: string, requestId: string, response: ServerResponse, onClose: () => void): LedgerEntry {
+    const exchange: LedgerEntry = {
       requestId,
       path,
       model: '',
@@ -110,7 +110,7 @@ export class Ledger {
     };
   }
 
-  #close(exchange: Exchange, written: boolean): void {
+  #close(exchange: LedgerEntry, written: boolean): void {
     const counts = this.#counts;
     counts.inFlight -= 1;
     if (exchange.fault) counts.faults += 1;
@@ -128,7 +128,7 @@ export class Ledger {
   }
 }
 
-function outcomeOf(exchange: Exchange, written: boolean): Outcome {
+function outcomeOf(exchange: LedgerEntry, written: boolean): Outcome {
   if (!exchange.ended) return 'aborted';
   if (exchange.fault) return 'spoilt';
   return written ? 'completed' : 'aborted';

@@ -16,7 +16,7 @@ import { emit } from './emission.ts';
 import { answerGet, answerPost, refuse, type SimEngine } from './engine.ts';
 import { distortionOf, spoil } from './faults.ts';
 import { guarded } from './guarded.ts';
-import { type Exchange, Ledger, type SimStats } from './ledger.ts';
+import { Ledger, type LedgerEntry, type SimStats } from './ledger.ts';
 import { answerLoad } from './load-answer.ts';
 import { isRecord } from './loose.ts';
 import { Pacer } from './pacer.ts';
@@ -200,7 +200,7 @@ export class SimServer {
     path: string,
     contentType: string,
     bytes: Buffer | undefined,
-    exchange: Exchange,
+    exchange: LedgerEntry,
     response: ServerResponse,
   ): void {
     const { dialect } = this.#engine;
@@ -232,7 +232,7 @@ export class SimServer {
     this.#send(plan, fault, exchange, response);
   }
 
-  #send(plan: Plan, fault: Fault | undefined, exchange: Exchange, response: ServerResponse): void {
+  #send(plan: Plan, fault: Fault | undefined, exchange: LedgerEntry, response: ServerResponse): void {
     exchange.fault = fault !== undefined && fault.kind !== 'latency';
     exchange.stream = plan.stream;
     exchange.work = plan.work;

@@ -45,8 +45,6 @@ export interface BodyBounds {
   readonly memory: MemoryBudget;
   /** The error that the fault is for the client of this listener. */
   readonly refusal: (fault: BodyFault) => Error;
-  /** Called once, unless the body is refused by its declared length alone. */
-  readonly onWanted?: (() => void) | undefined;
   readonly pace?: BodyPace | undefined;
   /** `memory` itself, where a body may be held back until it has room. */
   readonly share?: SharedBudget | undefined;
@@ -60,23 +58,55 @@ export interface Body {
   release(): void;
 }
 
-/** Rejects with the refusal of a fault, or with ClientGone. */
-export function readWhole(request: IncomingMessage, bounds: BodyBounds): Promise<Body> {
-  const declared = declaredLength(request);
-  const isTooLarge = declared > bounds.bytesMax && declared !== Number.POSITIVE_INFINITY;
+/** What takes a body as it comes. `onClose` comes last, also after the end. */
+export interface BodySink {
+  onPiece(piece: Buffer): void;
+  onEnd(): void;
+  onClose(): void;
+}
+
+export interface BodyFlow {
+  /** Nothing more is read until `letGo`; what was read already still comes. */
+  hold(): void;
+  letGo(): void;
+}
+
+/** A request whose body was not asked for yet. */
+export interface BodySource {
+  /** Infinite where the body comes in chunks. */
+  readonly declaredBytes: number;
+  /** Asks for the body. Nothing of it comes within this call. */
+  body(sink: BodySink): BodyFlow;
+}
+
+/** Rejects with the refusal of a fault, or with ClientGone. A body that its declared length refuses is not asked for. */
+export function readFrom(source: BodySource, bounds: BodyBounds): Promise<Body> {
+  const { declaredBytes } = source;
+  const isTooLarge = declaredBytes > bounds.bytesMax && declaredBytes !== Number.POSITIVE_INFINITY;
   if (isTooLarge) return Promise.reject(bounds.refusal('large'));
-  bounds.onWanted?.();
   return new Promise((resolve, reject) => {
-    const body = new IncomingBody(request, bounds, declared, resolve, reject);
-    // The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error.
-    request.on('data', (piece: Buffer) => body.onPiece(piece));
-    request.on('end', () => body.onEnd());
-    request.on('close', () => body.onClose());
+    new IncomingBody(bounds, declaredBytes, resolve, reject).readFrom(source);
   });
 }
 
-/** Infinite where the body comes in chunks. */
-function declaredLength({ headers }: IncomingMessage): number {
+export function readWhole(request: IncomingMessage, bounds: BodyBounds): Promise<Body> {
+  const body = (sink: BodySink): BodyFlow => pourBody(request, sink);
+  return readFrom({ declaredBytes: declaredLength(request), body }, bounds);
+}
+
+/** The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error. */
+export function pourBody(request: IncomingMessage, sink: BodySink): BodyFlow {
+  const turns = new Turns(request);
+  request.on('data', (piece: Buffer) => {
+    turns.count(piece.length);
+    sink.onPiece(piece);
+  });
+  request.on('end', () => sink.onEnd());
+  request.on('close', () => sink.onClose());
+  return turns;
+}
+
+export function declaredLength({ headers }: IncomingMessage): number {
   return Number(headers['content-length'] ?? Number.POSITIVE_INFINITY);
 }
 
@@ -85,9 +115,9 @@ export function discardRest(request: IncomingMessage, msMax: number = waits.clie
   if (request.complete) return;
   let bytes = 0;
   request.on('error', () => undefined);
-  const turns = new Turns();
+  const turns = new Turns(request);
   request.on('data', (chunk: Buffer) => {
-    turns.count(request, chunk.length);
+    turns.count(chunk.length);
     bytes += chunk.length;
     if (bytes > restBytesMax) request.destroy();
   });
@@ -101,17 +131,23 @@ export function discardRest(request: IncomingMessage, msMax: number = waits.clie
  * pieces by then, and they are taken as they come: while they waited, those of one byte would hold a hundred times the memory
  * of what was sent.
  */
-class Turns {
+class Turns implements BodyFlow {
+  readonly #request: IncomingMessage;
   #pieces = 0;
   #bytes = 0;
   #small = 0;
   #isHeld = false;
 
+  constructor(request: IncomingMessage) {
+    this.#request = request;
+  }
+
   /** Called for each piece. */
-  count(request: IncomingMessage, bytes: number): void {
+  count(bytes: number): void {
     this.#pieces += 1;
     this.#bytes += bytes;
     if (this.#pieces < piecesInTurnMax) return;
+    const request = this.#request;
     const { socket } = request;
     if (this.#bytes < this.#pieces * pieceBytesMin) this.#small += this.#pieces;
     if (this.#small >= smallPiecesMax) endInPieces(socket);
@@ -124,15 +160,14 @@ class Turns {
     });
   }
 
-  /** Nothing more is read until `letGo`; what was read already still comes. */
-  hold(request: IncomingMessage): void {
+  hold(): void {
     this.#isHeld = true;
-    stopReading(request);
+    stopReading(this.#request);
   }
 
-  letGo(request: IncomingMessage): void {
+  letGo(): void {
     this.#isHeld = false;
-    readOn(request);
+    readOn(this.#request);
   }
 }
 
@@ -180,17 +215,16 @@ function isOnBody(value: unknown): boolean {
 }
 
 /** Its pace is watched from its head on, so that one of which nothing comes is not waited for either. */
-class IncomingBody implements Body, Timed, HeldBody {
+class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly bytes: ChunkBuffer;
   /** Among those that the ticker asks. */
   index = -1;
-  readonly #request: IncomingMessage;
   readonly #bounds: BodyBounds;
   readonly #pace: BodyPace;
   readonly #resolve: (body: Body) => void;
   readonly #reject: (error: Error) => void;
-  readonly #turns = new Turns();
   readonly #bytesMax: number;
+  #flow: BodyFlow | undefined;
   #held = 0;
   /** Reserved already, beyond what is held. */
   #granted = 0;
@@ -204,14 +238,12 @@ class IncomingBody implements Body, Timed, HeldBody {
   #isWarned = false;
 
   constructor(
-    request: IncomingMessage,
     bounds: BodyBounds,
     declared: number,
     resolve: (body: Body) => void,
     reject: (error: Error) => void,
   ) {
     const { bytesMax, pace = slowestPace } = bounds;
-    this.#request = request;
     this.#bounds = bounds;
     this.#pace = pace;
     this.#resolve = resolve;
@@ -222,6 +254,10 @@ class IncomingBody implements Body, Timed, HeldBody {
     this.#judgedMs = pace.ticker.nowMs + pace.ms;
   }
 
+  readFrom(source: BodySource): void {
+    this.#flow = source.body(this);
+  }
+
   readonly release = (): void => {
     this.#bounds.memory.release(this.#held);
     this.#held = 0;
@@ -229,7 +265,6 @@ class IncomingBody implements Body, Timed, HeldBody {
   };
 
   onPiece(piece: Buffer): void {
-    this.#turns.count(this.#request, piece.length);
     if (this.#settled) return;
     const { bytesMax, memory } = this.#bounds;
     if (this.bytes.length + piece.length > bytesMax) this.#refuse('large');
@@ -298,14 +333,14 @@ class IncomingBody implements Body, Timed, HeldBody {
     this.#hadTurn = true;
     this.#turnByMs = this.#pace.ticker.nowMs + turnMsMax;
     this.bytes.growsFast = false;
-    this.#turns.hold(this.#request);
+    this.#flow?.hold();
     return share.wait(this);
   }
 
   #proceed(): void {
     this.#turnByMs = undefined;
     this.bytes.growsFast = true;
-    this.#turns.letGo(this.#request);
+    this.#flow?.letGo();
   }
 
   #refuse(fault: BodyFault): void {

@@ -6,7 +6,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
-import { sendRefusal } from '../../data-plane/request/http.ts';
+import { sendRefusal } from '../../data-plane/http/answers.ts';
+import { NodeExchange } from '../../data-plane/http/node-exchange.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import { causeNames, causes } from '../../shared/decision/causes.ts';
@@ -146,7 +147,7 @@ async function openFront(port: number): Promise<Front> {
     next.left -= 1;
     const ids = { requestId: mintRequestId(), surface: 'anthropic' } as const;
     incoming.resume().on('end', () => {
-      sendRefusal(response, ids, refusalOf(next.type), '/v1/messages');
+      sendRefusal(new NodeExchange(response), ids, refusalOf(next.type), '/v1/messages');
     });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -32,7 +32,7 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
     [
       'a client that left costs no node a request',
-      "if (client.gone) return { kind: 'client-gone' };",
+      "if (client.isGone) return { kind: 'client-gone' };",
       '',
       'left before anything was sent',
     ],

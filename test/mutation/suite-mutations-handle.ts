@@ -149,8 +149,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'limits are asked once it is known what the caller has used',
-      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reserved = reserveOrWait(gateway, facts, record.response, record.seen);\n",
-      "  const reserved = reserveOrWait(gateway, facts, record.response, record.seen);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
+      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reserved = reserveOrWait(gateway, facts, exchange, record.seen);\n",
+      "  const reserved = reserveOrWait(gateway, facts, exchange, record.seen);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
     ],
     [
       'a pinned request does not wait for what its caller has used',
@@ -192,7 +192,7 @@ export const handleMutations: readonly SuiteMutation[] = [
       'Errors 5, Errors 6, Errors 10: with 0',
     ],
   ]),
-  ...of('data-plane/request/http.ts', asErrors, [
+  ...of('data-plane/http/answers.ts', asErrors, [
     [
       'what must not be retried is marked so',
       "if (refusalKinds[refusal.type].retry === 'never')",
@@ -205,11 +205,6 @@ export const handleMutations: readonly SuiteMutation[] = [
       'if (refusal.retryAfterSeconds === -1)',
       'Errors 9: more requests',
     ],
-    [
-      'every answer has its request id',
-      '    ...answerHeaders(ids),\n',
-      '',
-      'Errors 1: a key that is not accepted',
-    ],
+    ['every answer has its request id', '[...idFields(ids)]', '[]', 'Errors 1: a key that is not accepted'],
   ]),
 ];

@@ -80,15 +80,15 @@ export const playMutations: readonly SuiteMutation[] = [
     'data-plane/play/start-play.ts',
     ['test/play/flood.test.ts'],
     [
-      ['calls are bounded', '!hasRoom(request, response, path)', 'false'],
+      ['calls are bounded', '!hasRoom(exchange, path)', 'false'],
       [
         'files are bounded',
-        '!hasRoom(request, response, path)',
-        "path.startsWith('/api/') && !hasRoom(request, response, path)",
+        '!hasRoom(exchange, path)',
+        "path.startsWith('/api/') && !hasRoom(exchange, path)",
       ],
       ['a new visitor has no key', "path === '/api/visitor' || ", ''],
       ['only a good key counts as one', 'carriesKey(gateway.lookup, authorization, gateway.now())', 'true'],
-      ['what was sent ahead of a refusal is not read', 'if (ended.has(socket)) return false;', ''],
+      ['what was sent ahead of a refusal is not read', 'if (exchange.isLast) return false;', ''],
     ],
   ),
   ...of(

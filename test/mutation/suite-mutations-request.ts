@@ -82,7 +82,7 @@ export const requestMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/runtime/request-body.ts',
-    ['data-plane/request/body.test.ts'],
+    ['data-plane/http/body.test.ts'],
     [
       [
         'a body that was read keeps its memory until its release',
@@ -124,7 +124,7 @@ export const requestMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/runtime/byte-budget.ts',
-    ['data-plane/request/body.test.ts'],
+    ['data-plane/http/body.test.ts'],
     [
       [
         'all owners together have no more than all',
@@ -137,7 +137,7 @@ export const requestMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/runtime/byte-budget.ts',
-    ['data-plane/request/held-bodies.test.ts'],
+    ['data-plane/http/held-bodies.test.ts'],
     [
       [
         'an owner has a share only',
@@ -177,7 +177,7 @@ export const requestMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/runtime/request-body.ts',
-    ['data-plane/request/held-bodies.test.ts'],
+    ['data-plane/http/held-bodies.test.ts'],
     [
       [
         'a connection whose body waits is not read',
@@ -203,8 +203,8 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/http.ts',
-    ['data-plane/request/body.test.ts'],
+    'data-plane/http/answers.ts',
+    ['data-plane/http/body.test.ts'],
     [
       [
         'an encoded body is refused',
@@ -264,11 +264,11 @@ export const requestMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'data-plane/request/handle.ts',
-    ['data-plane/request/body.test.ts'],
+    ['data-plane/http/body.test.ts'],
     [
       [
         'an encoded body is refused',
-        '  refuseEncoded(request);\n',
+        '  refuseEncoded(exchange.head);\n',
         '',
         'encoded body is refused by the name of the header: /v1/chat',
       ],

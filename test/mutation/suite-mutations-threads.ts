@@ -314,7 +314,7 @@ export const threadsMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'data-plane/request/shape-body.ts',
-    ['data-plane/request/body.test.ts'],
+    ['data-plane/http/body.test.ts'],
     [
       [
         'a large body is shaped on the worker',

@@ -5,7 +5,6 @@
 import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
-import { ClientResponse } from '../../data-plane/forward/client-response.ts';
 import {
   defaultForwardSettings,
   type Forwarded,
@@ -13,8 +12,9 @@ import {
   type ForwardSettings,
   forward,
 } from '../../data-plane/forward/forward.ts';
-import { readBody } from '../../data-plane/request/body.ts';
-import { sendRefusal } from '../../data-plane/request/http.ts';
+import { sendRefusal } from '../../data-plane/http/answers.ts';
+import { readBody } from '../../data-plane/http/body.ts';
+import { NodeExchange } from '../../data-plane/http/node-exchange.ts';
 import { shapeMessages } from '../../data-plane/shape/anthropic.ts';
 import { shapeChat, shapeEmbeddings } from '../../data-plane/shape/openai.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';
@@ -23,6 +23,7 @@ import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed } from '../../shared/decision/route.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 
 export type Ended =
@@ -79,7 +80,7 @@ function shape(path: string, bytes: Buffer, type: string | undefined): Forwarded
 
 /** A request is of the tenant that its `x-tenant` header names. */
 export async function startForwardServer(options: ForwardServerOptions): Promise<ForwardServer> {
-  const { candidates, credential = () => undefined, connectMs, stallMs } = options;
+  const { candidates, credential = () => undefined, connectMs, stallMs = waits.clientReads.ms } = options;
   const pools = new NodePools({ credential, tickMs: 10, ...(connectMs === undefined ? {} : { connectMs }) });
   const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
   const settings = { ...defaultForwardSettings, ...options.settings };
@@ -97,9 +98,10 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const server = createServer(async (request, response) => {
     const test = request.headers['x-test'];
     const tenant = request.headers['x-tenant'];
+    const exchange = new NodeExchange(response, { stallMs, lastBytesMs: waits.clientLastBytes.ms });
     const ids = { requestId: 'req_test', surface: 'openai' } as const;
     try {
-      const body = await readBody(request, budget.of('test'), undefined, { bytesMax: 32 * 1024 * 1024 });
+      const body = await readBody(exchange, budget.of('test'), { bytesMax: 32 * 1024 * 1024 });
       const type = request.headers['content-type'];
       const shaped = shape(request.url ?? '/', body.bytes.whole(), type);
       body.release();
@@ -110,10 +112,8 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           candidates: typeof candidates === 'function' ? candidates(shaped) : candidates,
           tier: 'Starter',
           maxTokensFor: () => options.maxTokens ?? 1000,
-          client: new ClientResponse(response, {
-            headers: { 'x-request-id': 'req_test' },
-            ...(stallMs === undefined ? {} : { stallMs }),
-          }),
+          client: exchange,
+          fields: ['x-request-id', 'req_test'],
           ids: { unique: 'test', createdSeconds: 1_800_000_000 },
           settings,
           pools,
@@ -131,7 +131,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
         record({ kind: 'fault', error }, test);
         return;
       }
-      sendRefusal(response, ids, error, request.url ?? '/');
+      sendRefusal(exchange, ids, error, request.url ?? '/');
       const { type, message, reason } = error;
       record({ kind: 'refused', type, message, reason }, test);
     }

@@ -7,6 +7,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
+import { NodeExchange } from '../../../data-plane/http/node-exchange.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
 import { Affinity } from '../../../data-plane/upstream/affinity.ts';
@@ -100,7 +101,9 @@ export async function serveLive(
     observed = record;
   };
   const gateway = gatewayOf(lookup, facts, { knowsUsage, observe });
-  const server = createServer((request, response) => void handle(gateway, request, response, undefined));
+  const server = createServer((_request, response) => {
+    void handle(gateway, new NodeExchange(response), undefined);
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { host, method, path, authorization, xApiKey } = facts;

@@ -11,8 +11,9 @@ import { chat, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
+import { shapeBody } from '../request/shape-body.ts';
 import { readBody } from './body.ts';
-import { shapeBody } from './shape-body.ts';
+import { NodeExchange } from './node-exchange.ts';
 
 const MiB = 1024 * 1024;
 const bytesMax = 32 * MiB;
@@ -32,8 +33,9 @@ async function reading(
   pace?: BodyPace,
 ): Promise<{ port: number; next(): Promise<Read> }> {
   const results: Read[] = [];
-  const server = createServer((request, response) => {
-    void readBody(request, budget.of('one'), undefined, { pace, bytesMax })
+  const server = createServer((_request, response) => {
+    const exchange = new NodeExchange(response);
+    void readBody(exchange, budget.of('one'), { pace, bytesMax })
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();
@@ -143,11 +145,12 @@ test.each([
   const bodyWorker = new BodyWorker();
   open.push(() => bodyWorker.close());
   const seen: number[] = [];
-  const server = createServer((request, response) => {
+  const server = createServer((_request, response) => {
+    const exchange = new NodeExchange(response);
     void (async () => {
-      const body = await readBody(request, budget.of('one'), undefined, { bytesMax });
+      const body = await readBody(exchange, budget.of('one'), { bytesMax });
       const operation = { kind: 'chat' } as const;
-      const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', response });
+      const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', exchange });
       seen.push(budget.usedBytes, bodyWorker.retainedTexts);
       release();
       release();
@@ -181,12 +184,13 @@ test.each([
   const bodyWorker = new BodyWorker();
   open.push(() => bodyWorker.close());
   const seen: unknown[] = [];
-  const server = createServer((request, response) => {
+  const server = createServer((_request, response) => {
+    const exchange = new NodeExchange(response);
     void (async () => {
-      const body = await readBody(request, budget.of('one'), undefined, { bytesMax });
+      const body = await readBody(exchange, budget.of('one'), { bytesMax });
       seen.push(body.bytes.length > length);
       try {
-        await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', response });
+        await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', exchange });
       } catch (error) {
         seen.push(error instanceof Refusal);
       }

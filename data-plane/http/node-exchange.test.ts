@@ -3,15 +3,16 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { until } from '../../test/support/until.ts';
-import { ClientResponse } from './client-response.ts';
+import type { Fields } from './exchange.ts';
+import { NodeExchange } from './node-exchange.ts';
 
 const closers: (() => void)[] = [];
 afterEach(() => {
   for (const close of closers.splice(0)) close();
 });
 
-interface Exchange {
-  readonly client: ClientResponse;
+interface Asked {
+  readonly client: NodeExchange;
   readonly response: ServerResponse;
   /** The client's end of the connection. */
   readonly socket: Socket;
@@ -22,7 +23,10 @@ interface Exchange {
 
 const get = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n';
 
-async function exchange(options: { stallMs?: number; lastBytesMs?: number } = {}): Promise<Exchange> {
+const fields: Fields = ['x-request-id', 'req_1'];
+const eventStream = 'text/event-stream';
+
+async function exchange(bounds: { stallMs?: number; lastBytesMs?: number } = {}): Promise<Asked> {
   const server = createServer({ keepAliveTimeout: 60_000 });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -50,14 +54,11 @@ async function exchange(options: { stallMs?: number; lastBytesMs?: number } = {}
   socket.on('error', () => undefined);
   socket.write(get);
   const [, response] = (await once(server, 'request')) as [unknown, ServerResponse];
-  const client = new ClientResponse(response, {
-    headers: { 'x-request-id': 'req_1' },
-    ...options,
-  });
+  const client = new NodeExchange(response, { stallMs: 60_000, lastBytesMs: 10_000, ...bounds });
   return { client, response, socket, writes: () => writes, received: () => received };
 }
 
-function eventsOf(client: ClientResponse): string[] {
+function eventsOf(client: NodeExchange): string[] {
   const events: string[] = [];
   client.listen({
     onGone: () => events.push('gone'),
@@ -69,7 +70,7 @@ function eventsOf(client: ClientResponse): string[] {
 
 test('a complete answer goes out in one write, head and body', async () => {
   const { client, writes, received } = await exchange();
-  expect(await client.answer('{"a":"é"}')).toBe(true);
+  expect(await client.whole(200, 'application/json', fields, '{"a":"é"}')).toBe(true);
   expect(writes()).toBe(1);
   await until(() => received().includes('{"a":"é"}'));
   expect(received()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
@@ -80,15 +81,13 @@ test('a complete answer goes out in one write, head and body', async () => {
 
 test('what a stream is given within one turn goes out in one write, with the head in the first', async () => {
   const { client, writes, received } = await exchange();
-  client.startStream();
+  client.start(eventStream, fields);
   for (const text of ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n']) client.write(text);
   await until(() => received().includes('data: 3'));
   expect(writes()).toBe(1);
   // One piece of 27 bytes, not three.
   expect(received()).toContain('\r\n\r\n1b\r\ndata: 1\n\ndata: 2\n\ndata: 3\n\n\r\n');
   expect(received()).toContain('content-type: text/event-stream\r\n');
-  expect(received()).toContain('cache-control: no-cache\r\n');
-  expect(received()).toContain('x-accel-buffering: no\r\n');
   expect(received()).toContain('x-request-id: req_1\r\n');
   client.write('data: 4\n\n');
   await until(() => received().includes('data: 4'));
@@ -97,16 +96,16 @@ test('what a stream is given within one turn goes out in one write, with the hea
 
 test('a clean end has the end of the body and says that it was handed over', async () => {
   const { client, received } = await exchange();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('data: 1\n\n');
   expect(await client.end()).toBe(true);
   await until(() => received().endsWith('0\r\n\r\n'));
-  expect(client.gone).toBe(false);
+  expect(client.isGone).toBe(false);
 });
 
 test('Events: an early end delivers what was written, then destroys the connection without the end of the body', async () => {
   const { client, socket, received } = await exchange();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('data: 1\n\n');
   client.destroy();
   await once(socket, 'close');
@@ -117,7 +116,7 @@ test('Events: an early end delivers what was written, then destroys the connecti
 test('an early end waits only so long for a client that does not read', async () => {
   const { client, response, socket } = await exchange({ lastBytesMs: 200 });
   socket.pause();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('x'.repeat(30_000_000));
   client.destroy();
   await new Promise((resolve) => setImmediate(resolve));
@@ -128,23 +127,23 @@ test('an early end waits only so long for a client that does not read', async ()
 test('a client that leaves is noticed at once, and nothing can be handed over then', async () => {
   const { client, socket } = await exchange();
   const events = eventsOf(client);
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('data: 1\n\n');
   socket.destroy();
-  await until(() => client.gone);
+  await until(() => client.isGone);
   expect(events).toEqual(['gone']);
   client.write('data: 2\n\n');
   expect(await client.end()).toBe(false);
-  expect(await client.answer('{}')).toBe(false);
+  expect(await client.whole(200, 'application/json', [], '{}')).toBe(false);
 });
 
 /** A second request on the same connection, whose answer waits for the first. */
-async function pipelined(first: Exchange): Promise<{ client: ClientResponse; accepted: Socket }> {
+async function pipelined(first: Asked): Promise<{ client: NodeExchange; accepted: Socket }> {
   const accepted = first.response.req.socket as Socket & { server: Server };
   const second = once(accepted.server, 'request');
   first.socket.write(get);
   const [, response] = (await second) as [unknown, ServerResponse];
-  return { client: new ClientResponse(response, { headers: {} }), accepted };
+  return { client: new NodeExchange(response), accepted };
 }
 
 test('a client that leaves before its turn on a pipelined connection is noticed too', async () => {
@@ -152,14 +151,14 @@ test('a client that leaves before its turn on a pipelined connection is noticed 
   const { client } = await pipelined(first);
   const events = eventsOf(client);
   first.socket.destroy();
-  await until(() => client.gone);
+  await until(() => client.isGone);
   expect(events).toEqual(['gone']);
 });
 
 test('an answer that never had its turn on a pipelined connection was not handed over', async () => {
   const first = await exchange();
   const { client } = await pipelined(first);
-  const handed = client.answer('{}');
+  const handed = client.whole(200, 'application/json', [], '{}');
   first.socket.destroy();
   expect(await handed).toBe(false);
 });
@@ -167,7 +166,7 @@ test('an answer that never had its turn on a pipelined connection was not handed
 test('an end that a client never read was not handed over', async () => {
   const { client, socket } = await exchange();
   socket.pause();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('x'.repeat(30_000_000));
   const handed = client.end();
   await new Promise((resolve) => setImmediate(resolve));
@@ -179,7 +178,7 @@ test('a slow reader blocks the stream, and is reported when it reads again', asy
   const { client, socket } = await exchange();
   const events = eventsOf(client);
   socket.pause();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('x'.repeat(30_000_000));
   await until(() => events.includes('blocked'));
   expect(events).toEqual(['blocked']);
@@ -192,14 +191,14 @@ test('a client that takes no byte for the whole stall time is cut off; one that 
   const { client, socket, received } = await exchange({ stallMs: 1000 });
   const events = eventsOf(client);
   socket.pause();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('x'.repeat(30_000_000));
   const reading = setInterval(() => socket.read(200_000), 20);
   await until(() => received().length > 15_000_000, 20_000);
   expect(events).toEqual(['blocked']);
   clearInterval(reading);
   socket.pause();
-  await until(() => client.gone, 10_000);
+  await until(() => client.isGone, 10_000);
   expect(events).toEqual(['blocked', 'gone']);
 }, 60_000);
 
@@ -207,10 +206,10 @@ test('a connection that is kept alive keeps no listener of an answer', async () 
   const { client, response, received, socket } = await exchange();
   const accepted = response.req.socket;
   const before = accepted.listenerCount('close');
-  new ClientResponse(response, { headers: {} }).release();
+  new NodeExchange(response);
   expect(accepted.listenerCount('close')).toBe(before);
   socket.pause();
-  client.startStream();
+  client.start(eventStream, fields);
   client.write('x'.repeat(30_000_000));
   const handed = client.end();
   await new Promise((resolve) => setImmediate(resolve));

@@ -8,6 +8,7 @@ import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { type Body, type BodyPace, ClientGone } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { readBody } from './body.ts';
+import { NodeExchange } from './node-exchange.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -34,7 +35,7 @@ class Reading {
     const server = createServer((request, response) => {
       const name = String(request.url).slice(1);
       const owner = String(request.headers['x-owner'] ?? 'one');
-      readBody(request, this.budget.of(owner), undefined, { pace, turnMsMax, bytesMax: MiB })
+      readBody(new NodeExchange(response), this.budget.of(owner), { pace, turnMsMax, bytesMax: MiB })
         .then((body) => this.whole.set(name, body))
         .catch((error: unknown) => this.ended.set(name, error))
         .finally(() => response.end());

@@ -14,15 +14,19 @@ import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { mintRequestId } from '../core/request-id.ts';
-import type { EarlyRefusal } from '../request/gateway.ts';
-import { pathOfRefused } from '../request/http.ts';
+import { pathOfRefused } from './answers.ts';
+import type { Exchange } from './exchange.ts';
+import { NodeExchange, owedOn } from './node-exchange.ts';
+
+/** A refusal that was answered before there was a request to handle: nothing is known of it but what is here. */
+export interface EarlyRefusal {
+  readonly requestId: string;
+  readonly refusal: Refusal;
+  readonly target?: Target | undefined;
+}
 
 /** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
-export type Handler = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  fixed: Target | undefined,
-) => Promise<void>;
+export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
@@ -81,9 +85,8 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
     const refusal = refuseGarbage(error, socket);
     if (refusal !== undefined) onRefusal({ ...refusal, target: fixed });
   };
-  const listener = (request: IncomingMessage, response: ServerResponse): void => {
-    owe(request, response);
-    handler(request, response, fixed).catch(() => response.destroy());
+  const listener = (_request: IncomingMessage, response: ServerResponse): void => {
+    handler(new NodeExchange(response), fixed).catch(() => response.destroy());
   };
   const timeouts = { ...clientTimeouts, ...options.timeouts };
   const server = createHttpServer(
@@ -122,36 +125,16 @@ interface ParserError extends Error {
   readonly rawPacket?: Buffer;
 }
 
-const owed = Symbol('answers that are owed on a connection');
-
-/** Answers that are owed, in the order of their requests: a refusal must not be taken for one of them. */
-interface OwingSocket extends Socket {
-  [owed]?: ServerResponse[];
-}
-
-/** An answer that has ended is dropped at once, so that an idle connection keeps nothing of its last request. */
-function owe({ socket }: { readonly socket: OwingSocket }, response: ServerResponse): void {
-  const answers = socket[owed];
-  if (answers === undefined) socket[owed] = [response];
-  else answers.push(response);
-  response.on('close', onAnswerClose);
-}
-
-function onAnswerClose(this: ServerResponse): void {
-  const answers = (this.req.socket as OwingSocket)[owed];
-  const index = answers?.indexOf(this) ?? -1;
-  if (index >= 0) answers?.splice(index, 1);
-}
-
 /** The last answer owed to a request that came whole. */
-function lastOfWhole(socket: OwingSocket): ServerResponse | undefined {
-  return socket[owed]?.findLast(({ req }) => req.complete);
+function lastOfWhole(socket: Socket): ServerResponse | undefined {
+  return owedOn(socket).findLast(({ response }) => response.req.complete)?.response;
 }
 
 /** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
-function isFree(socket: OwingSocket): boolean {
-  const [first, second] = socket[owed] ?? [];
-  return first === undefined || (second === undefined && !first.headersSent && !first.req.complete);
+function isFree(socket: Socket): boolean {
+  const [first, second] = owedOn(socket);
+  if (first === undefined) return true;
+  return second === undefined && !first.response.headersSent && !first.response.req.complete;
 }
 
 /**

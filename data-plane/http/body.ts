@@ -1,8 +1,13 @@
 /** Reads a request's body whole, and refuses it in the words of a gateway. */
-import type { IncomingMessage } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
-import { type Body, type BodyFault, type BodyPace, readWhole } from '../../shared/runtime/request-body.ts';
+import {
+  type Body,
+  type BodyFault,
+  type BodyPace,
+  type BodySource,
+  readFrom,
+} from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { memoryRefusal } from '../core/memory-refusal.ts';
 
@@ -14,16 +19,15 @@ interface BodyOptions {
 
 /**
  * Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out, the body's turn did not come in
- * time, or it comes too slowly, or ClientGone. `onWanted` is called once, unless the body is refused by its declared length alone.
+ * time, or it comes too slowly, or ClientGone.
  */
 export function readBody(
-  request: IncomingMessage,
+  source: BodySource,
   memory: SharedBudget,
-  onWanted: (() => void) | undefined,
   { pace, bytesMax, turnMsMax = waits.bodyTurn.ms }: BodyOptions,
 ): Promise<Body> {
   const refusal = (fault: BodyFault): Refusal => bodyRefusal(fault, bytesMax);
-  return readWhole(request, { memory, share: memory, turnMsMax, bytesMax, onWanted, pace, refusal });
+  return readFrom(source, { memory, share: memory, turnMsMax, bytesMax, pace, refusal });
 }
 
 function bodyRefusal(fault: BodyFault, bytesMax: number): Refusal {

@@ -1,0 +1,82 @@
+/**
+ * What is read from the head of a request, and the answers that are not forwarded: listings and refusals. The one place where a
+ * refusal becomes bytes, so that refusals which must be identical are identical.
+ */
+import type { Surface } from '../../schemas/names.ts';
+import { refusalKinds } from '../../schemas/refusals.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { headerBytesMax } from '../../shared/runtime/http-server.ts';
+import type { Exchange, Fields, HttpHead } from './exchange.ts';
+
+/** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
+export function refuseEncoded({ headers }: HttpHead): void {
+  const encoding = headers['content-encoding']?.trim().toLowerCase();
+  if (encoding === undefined || encoding === '' || encoding === 'identity') return;
+  throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body as it is');
+}
+
+/** The refusal of HTTP that could be read in two ways. */
+export function badHttp({ fault }: Exchange): Refusal | undefined {
+  return fault === undefined ? undefined : new Refusal('bad http', fault);
+}
+
+/** Without its query. Of the absolute form, which is refused, the path that its envelope names. */
+export function pathOf(target: string | undefined): string {
+  const url = target?.replace(/^https?:\/\/[^/?]*/i, '');
+  if (!url?.startsWith('/')) return '/';
+  const query = url.indexOf('?');
+  return query === -1 ? url : url.slice(0, query);
+}
+
+const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
+
+/** The path of what the parser refused, where its first bytes are a request line. */
+export function pathOfRefused(packet: Buffer | undefined): string {
+  // The headers of a request have at most so many bytes, and so has its first line.
+  return pathOf(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
+}
+
+/**
+ * A header that may have a key. One that is empty counts as absent; of more than one, none is chosen: their values together are no
+ * key, so the request is refused as one with a wrong key.
+ */
+export function credentialHeader({ rawHeaders }: HttpHead, name: string): string | undefined {
+  let found: string | undefined;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() !== name) continue;
+    const value = rawHeaders[i + 1]?.trim() ?? '';
+    if (value !== '') found = found === undefined ? value : `${found}, ${value}`;
+  }
+  return found;
+}
+
+export function oneHeader({ headers }: HttpHead, name: string): string | undefined {
+  const value = headers[name];
+  return Array.isArray(value) ? value.join(', ') : value;
+}
+
+export interface AnswerIds {
+  readonly requestId: string;
+  /** Of the path, never of the stack. */
+  readonly surface: Surface;
+}
+
+/** The Anthropic-style SDKs read `request-id`. */
+export function idFields({ requestId, surface }: AnswerIds): Fields {
+  const id = ['x-request-id', requestId];
+  return surface === 'anthropic' ? [...id, 'request-id', requestId] : id;
+}
+
+export const jsonType = 'application/json';
+
+export function sendJson({ answer }: Exchange, ids: AnswerIds, body: string): void {
+  void answer.whole(200, jsonType, idFields(ids), body);
+}
+
+/** `path` is the request's path without its query. Nothing is sent where an answer has begun. */
+export function sendRefusal({ answer }: Exchange, ids: AnswerIds, refusal: Refusal, path: string): void {
+  const fields = [...idFields(ids)];
+  if (refusalKinds[refusal.type].retry === 'never') fields.push('x-should-retry', 'false');
+  if (refusal.retryAfterSeconds !== undefined) fields.push('retry-after', String(refusal.retryAfterSeconds));
+  void answer.whole(refusal.status, jsonType, fields, JSON.stringify(refusal.envelope(path)));
+}
