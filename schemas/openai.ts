@@ -5,37 +5,14 @@
  * Whether the node that routing chose can honour a carried field is decided later, by its dialect.
  */
 import { z } from 'zod';
+import { chatFieldsShape } from './chat-fields.ts';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 import { functionToolSchema, messageSchema, toolChoiceSchema } from './openai-messages.ts';
-
-export const reasoningEfforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
-export type ReasoningEffort = (typeof reasoningEfforts)[number];
 
 /** A model is named by any short text; whether it exists is routing's answer, not the shape's. */
 const modelSchema = z.string().min(1).max(200);
 const tokensSchema = z.int().min(1);
 const hintText = z.string();
-
-const responseFormatSchema = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('text') }),
-  z.strictObject({ type: z.literal('json_object') }),
-  z.strictObject({
-    type: z.literal('json_schema'),
-    json_schema: z.strictObject({
-      name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -'),
-      description: carried(z.string()),
-      schema: carried(freeObject),
-      strict: carried(z.boolean()),
-    }),
-  }),
-]);
-
-function isLogitBias(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
-  return Object.entries(value).every(
-    ([id, bias]) => /^\d{1,9}$/.test(id) && typeof bias === 'number' && Math.abs(bias) <= 100,
-  );
-}
 
 function isTokenList(value: unknown): boolean {
   if (!Array.isArray(value) || value.length === 0 || value.length > entriesMax) return false;
@@ -46,8 +23,6 @@ function isListOfTokenLists(value: unknown): boolean {
   if (!Array.isArray(value) || value.length === 0 || value.length > entriesMax) return false;
   return value.every(isTokenList);
 }
-
-const stopText = z.string().min(1);
 
 export const chatRequestSchema = z.strictObject({
   model: modelSchema,
@@ -61,23 +36,10 @@ export const chatRequestSchema = z.strictObject({
   ),
   max_completion_tokens: carried(tokensSchema),
   max_tokens: carried(tokensSchema),
-  temperature: carried(z.number().min(0).max(2)),
-  top_p: carried(z.number().min(0).max(1)),
-  frequency_penalty: carried(z.number().min(-2).max(2)),
-  presence_penalty: carried(z.number().min(-2).max(2)),
-  stop: carried(z.union([stopText, list(stopText, 4)])),
-  seed: carried(z.int()),
-  n: carried(z.int().min(1).max(128)),
-  logprobs: carried(z.boolean()),
-  top_logprobs: carried(z.int().min(0).max(20)),
-  logit_bias: carried(
-    z.custom<Readonly<Record<string, number>>>(isLogitBias, 'must map token ids to -100 … 100'),
-  ),
-  response_format: carried(responseFormatSchema),
+  ...chatFieldsShape,
   tools: carried(list(functionToolSchema, 128)),
   tool_choice: carried(toolChoiceSchema),
   parallel_tool_calls: carried(z.boolean()),
-  reasoning_effort: carried(z.enum(reasoningEfforts)),
 
   user: noOp(hintText),
   safety_identifier: noOp(hintText),

@@ -67,7 +67,7 @@ function chatOutline({
     ...rest,
     leastTokens: leastChatTokens(body),
     prefixes: prefixesOf(body, cacheKey),
-    needPaths: { ...images, ...rest.needPaths },
+    paths: { ...images, ...rest.paths },
     body: {
       ...(logprobs === undefined ? {} : { logprobs }),
       ...(format === undefined ? {} : { response_format: { type: format.type } }),

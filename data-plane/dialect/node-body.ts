@@ -4,13 +4,15 @@
  * set, no nulls, usage always requested. What the engine would ignore is refused by name, and the refusal reveals nothing
  * of engine or place.
  */
+import type { ChatSettings } from '../../schemas/chat-fields.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import type { DialectTable, NodeBody } from '../../shared/engines/dialect.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { tokenCountRequest } from '../../shared/engines/node-answers.ts';
-import type { ChatBody, ChatNeed, ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
+import type { ChatBody, ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
 import type { AnyChat, AnyEmbeddings, CountRequest, NodeTarget } from '../shape/outline.ts';
 import { shapeRefusal } from '../shape/validate.ts';
 
@@ -77,20 +79,34 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
   const body: Record<string, unknown> = {};
   // Assigned one by one: a spread of what is left of an object costs more than all else here.
   for (const name of Object.keys(request.body) as (keyof ChatBody)[])
-    if (name !== 'messages' && name !== 'tools' && name !== 'tool_choice') body[name] = request.body[name];
+    if (name !== 'messages' && name !== 'tools' && name !== 'tool_choice')
+      addSetting(body, name, request, table.name);
   body['model'] = servedName;
   body['messages'] = messages.map((message) => nodeMessage(message, table));
   body['max_tokens'] = maxTokens;
   if (table.takesMaxCompletionTokens) body['max_completion_tokens'] = maxTokens;
   body['stream'] = request.stream;
   if (request.stream) body['stream_options'] = streamOptions(request, table);
-  if (request.choices > 1) body['n'] = request.choices;
   if (tools !== undefined) Object.assign(body, toolFields(tools, tool_choice, table));
   if (table.takesSingleToolCall && request.needs.includes('single_tool_call'))
     body['parallel_tool_calls'] = false;
   if (request.needs.includes('prefill')) Object.assign(body, table.prefill);
   if (table.takesCacheSalt && target.cacheSalt !== undefined) body['cache_salt'] = target.cacheSalt;
-  return Object.assign(body, engineFields(request, table));
+  return body;
+}
+
+/** Throws UnsupportedShapeError where the engine does not honour the setting, or not this value. */
+function addSetting(
+  nodeBody: Record<string, unknown>,
+  field: keyof ChatSettings,
+  { body, paths }: ChatRequest,
+  dialect: Dialect,
+): void {
+  const value = body[field];
+  const grant = chatFieldGrants[field][dialect];
+  if (grant === undefined || grant.values?.includes(value) === false)
+    throw notForThisModel(paths?.[field] ?? [field]);
+  nodeBody[grant.name ?? field] = value;
 }
 
 function streamOptions({ usageAtStart }: ChatRequest, table: DialectTable): NodeBody {
@@ -100,38 +116,21 @@ function streamOptions({ usageAtStart }: ChatRequest, table: DialectTable): Node
 
 type Path = readonly PropertyKey[];
 
-/** For each feature, the path of the field that the dialect cannot carry; undefined where it can. */
-const ungranted: Readonly<
-  Record<ChatNeed, (request: ChatRequest, table: DialectTable, target: NodeTarget) => Path | undefined>
-> = {
-  images: ({ body }, table, { seesImages }) =>
-    table.refusesUnseenImages || seesImages === true ? undefined : pathOfImage(body),
-  logit_bias: (_, table) => (table.takesLogitBias ? undefined : ['logit_bias']),
-  many_choices: (_, table) => (table.takesManyChoices ? undefined : ['n']),
-  prefill: ({ body }, table) =>
-    table.prefill === undefined ? ['messages', body.messages.length - 1] : undefined,
-  reasoning_effort: ({ body: { reasoning_effort: effort } }, table) =>
-    effort === undefined || table.reasoningEfforts.includes(effort) ? undefined : ['reasoning_effort'],
-  tool_choice: ({ body }, table) => (takesChoice(body.tool_choice, table) ? undefined : ['tool_choice']),
-  single_tool_call: () => undefined,
-  thinking_budget: (_, table) => (table.thinkingBudgetField === undefined ? ['thinking'] : undefined),
-  tools: () => undefined,
-  top_k: (_, table) => (table.takesTopK ? undefined : ['top_k']),
-};
-
-function refuseUngranted(request: ChatRequest, table: DialectTable, target: NodeTarget): void {
-  for (const need of request.needs) {
-    const path = ungranted[need](request, table, target);
-    if (path !== undefined) throw notForThisModel(request.needPaths?.[need] ?? path);
-  }
-  for (const name of table.takesPenalties ? [] : (['frequency_penalty', 'presence_penalty'] as const)) {
-    // Nothing is lost of one that is 0.
-    if ((request.body[name] ?? 0) !== 0) throw notForThisModel([name]);
-  }
+/** Throws UnsupportedShapeError for what is no setting. */
+function refuseUngranted(
+  { body, needs, paths }: ChatRequest,
+  table: DialectTable,
+  { seesImages }: NodeTarget,
+): void {
+  if (needs.includes('images') && !table.refusesUnseenImages && seesImages !== true)
+    throw notForThisModel(paths?.images ?? pathOfImage(body));
+  if (needs.includes('prefill') && table.prefill === undefined)
+    throw notForThisModel(paths?.prefill ?? ['messages', body.messages.length - 1]);
+  if (!takesChoice(body.tool_choice, table)) throw notForThisModel(['tool_choice']);
 }
 
 function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boolean {
-  if (choice === undefined) return true;
+  if (choice === undefined || choice === 'auto') return true;
   return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
 }
 
@@ -183,21 +182,6 @@ function toolFields(
   return {
     tools: tools.filter((tool) => tool.function.name === choice.function.name),
     tool_choice: 'required',
-  };
-}
-
-/** Fields that only some engines have; the dialect has granted them. */
-function engineFields(
-  { topK, thinkingBudgetTokens }: ChatRequest,
-  table: DialectTable,
-): NodeBody | undefined {
-  const { thinkingBudgetField } = table;
-  if (topK === undefined && thinkingBudgetTokens === undefined) return undefined;
-  return {
-    ...(topK === undefined ? {} : { top_k: topK }),
-    ...(thinkingBudgetTokens === undefined || thinkingBudgetField === undefined
-      ? {}
-      : { [thinkingBudgetField]: thinkingBudgetTokens }),
   };
 }
 

@@ -23,16 +23,15 @@ export function inabilityRefusal(request: Request, dialect: Dialect, error: unkn
 function pathOf(inability: Inability, request: Request): Path {
   if (request.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
   const chat = request.kind === 'messages' ? request.chat : request;
-  const { body, needPaths = {} } = chat;
+  const { body, paths = {} } = chat;
   switch (inability) {
     case 'images':
-      return needPaths.images ?? (chat.workerText === undefined ? pathOfImage(chat.body) : ['messages']);
-    case 'schema': {
+      return paths.images ?? (chat.workerText === undefined ? pathOfImage(chat.body) : ['messages']);
+    case 'schema':
       if (body.response_format?.type !== 'json_schema') return ['tools'];
-      return request.kind === 'messages' ? ['output_config', 'format'] : ['response_format'];
-    }
+      return paths.response_format ?? ['response_format'];
     case 'thinking':
-      return needPaths.reasoning_effort ?? ['reasoning_effort'];
+      return paths.reasoning_effort ?? ['reasoning_effort'];
     case 'dimensions':
       return ['model'];
     default:

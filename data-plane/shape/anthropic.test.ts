@@ -59,7 +59,11 @@ test('the least request is a chat of one choice with a limit', () => {
       maxTokens: 50,
       choices: 1,
       needs: [],
-      needPaths: {},
+      paths: {
+        reasoning_effort: ['output_config', 'effort'],
+        response_format: ['output_config', 'format'],
+        thinking_budget: ['thinking', 'budget_tokens'],
+      },
       body: { messages: [user] },
       promptBytes: 2 + 32 + 512,
       likelyTokens: 9,

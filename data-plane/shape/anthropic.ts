@@ -12,7 +12,7 @@ import {
   type PromptFields,
 } from '../../schemas/anthropic.ts';
 import type { AnthropicTool } from '../../schemas/anthropic-messages.ts';
-import type { ReasoningEffort } from '../../schemas/openai.ts';
+import type { ReasoningEffort } from '../../schemas/chat-fields.ts';
 import type { FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
 import type { JsonText } from '../core/json-text.ts';
 import { type Path, toChatMessages } from './anthropic-conversation.ts';
@@ -100,6 +100,12 @@ function versionOf({ version }: AnthropicHeaders): AnthropicVersion {
 
 type Sampling = Partial<Omit<MessagesFields, keyof PromptFields>>;
 
+/** Where this API has what a chat completion has elsewhere. */
+const fixedPaths = {
+  response_format: ['output_config', 'format'],
+  thinking_budget: ['thinking', 'budget_tokens'],
+};
+
 function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
   const { messages, imagePath, prefillPath } = toChatMessages(prompt.system, prompt.messages);
   const { temperature, top_p, top_k, stop_sequences: stop, max_tokens: maxTokens } = sampling;
@@ -118,17 +124,14 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     tools: prompt.tools?.map(functionTool),
     tool_choice: choice,
     reasoning_effort: effort,
+    top_k,
+    thinking_budget: budgetTokens,
   });
-  const needPaths: Partial<Record<ChatNeed, Path>> = {
-    ...(imagePath && { images: imagePath }),
-    ...(prefillPath && { prefill: prefillPath }),
-    ...(effort !== undefined && { reasoning_effort: effortPath }),
-    ...(budgetTokens !== undefined && { thinking_budget: ['thinking', 'budget_tokens'] }),
-    ...(prompt.tools && { tools: ['tools'] }),
-    ...(callsOneAtATime(prompt) && { single_tool_call: ['tool_choice', 'disable_parallel_tool_use'] }),
-    ...(choice !== undefined && choice !== 'auto' && { tool_choice: ['tool_choice'] }),
-    ...(top_k !== undefined && { top_k: ['top_k'] }),
-  };
+  const needs: ChatNeed[] = [];
+  if (imagePath !== undefined) needs.push('images');
+  if (prefillPath !== undefined) needs.push('prefill');
+  if (prompt.tools !== undefined) needs.push('tools');
+  if (callsOneAtATime(prompt)) needs.push('single_tool_call');
   return {
     kind: 'chat',
     model: prompt.model,
@@ -137,11 +140,14 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     ...(sampling.stream === true ? { usageAtStart: true as const } : {}),
     maxTokens,
     choices: 1,
-    needs: Object.keys(needPaths) as ChatNeed[],
-    needPaths,
+    needs,
+    paths: {
+      ...fixedPaths,
+      reasoning_effort: effortPath,
+      ...(imagePath && { images: imagePath }),
+      ...(prefillPath && { prefill: prefillPath }),
+    },
     body,
-    ...(top_k === undefined ? {} : { topK: top_k }),
-    ...(budgetTokens === undefined ? {} : { thinkingBudgetTokens: budgetTokens }),
     ...chatPromptSize(body),
   };
 }

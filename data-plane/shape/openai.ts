@@ -3,6 +3,7 @@
  * Decided by path alone, never by stack or organisation, so that it reveals nothing of either.
  * What comes out holds only fields that a node may be sent, each checked; no-ops and empty values are gone.
  */
+import { type ChatField, type ChatSettings, chatFields } from '../../schemas/chat-fields.ts';
 import {
   type ChatFields,
   chatRequestSchema,
@@ -15,38 +16,11 @@ import { plainChatFields } from './plain-chat.ts';
 import { chatPromptSize, embeddingsPromptSize, type PromptSize } from './prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from './validate.ts';
 
-/** Features that engines differ on; a dialect honours, maps or refuses each. */
-export type ChatNeed =
-  | 'images'
-  | 'logit_bias'
-  | 'many_choices'
-  | 'prefill'
-  | 'reasoning_effort'
-  | 'single_tool_call'
-  | 'thinking_budget'
-  | 'tool_choice'
-  | 'tools'
-  | 'top_k';
+/** What a chat needs of its node beyond settings; a dialect honours, maps or refuses each. */
+export type ChatNeed = 'images' | 'prefill' | 'single_tool_call' | 'tools';
 
-/** Fields that reach a node much as they came. */
-const bodyFields = [
-  'messages',
-  'temperature',
-  'top_p',
-  'frequency_penalty',
-  'presence_penalty',
-  'stop',
-  'seed',
-  'logprobs',
-  'top_logprobs',
-  'logit_bias',
-  'response_format',
-  'tools',
-  'tool_choice',
-  'reasoning_effort',
-] as const;
-
-export type ChatBody = Readonly<Pick<ChatFields, (typeof bodyFields)[number]>>;
+/** What a node is told in the words of the chat completion's shape, much as it came. */
+export type ChatBody = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'tool_choice'>> & ChatSettings;
 
 export interface ChatRequest extends PromptSize {
   readonly kind: 'chat';
@@ -59,8 +33,8 @@ export interface ChatRequest extends PromptSize {
   /** Answers wanted (`n`). */
   readonly choices: number;
   readonly needs: readonly ChatNeed[];
-  /** Where the caller's own body, if it is of another shape, has the field of a need. */
-  readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
+  /** Where the caller's own body has these, if that is another place than in a chat completion. */
+  readonly paths?: Readonly<Partial<Record<ChatNeed | keyof ChatBody, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
   /** What the client says prompts have in common. */
   readonly cacheKey?: string;
@@ -70,9 +44,6 @@ export interface ChatRequest extends PromptSize {
   readonly workerText?: undefined;
   /** The answer begins with the tokens of the prompt, where the engine can report them then. */
   readonly usageAtStart?: true;
-  /** Settings that this shape does not know, but some engines do. */
-  readonly topK?: number;
-  readonly thinkingBudgetTokens?: number;
 }
 
 export interface EmbeddingsRequest extends PromptSize {
@@ -89,8 +60,9 @@ export interface EmbeddingsRequest extends PromptSize {
   readonly workerText?: undefined;
 }
 
-const chatFields = new PresentFields(chatRequestSchema);
-const embeddingsFields = new PresentFields(embeddingsRequestSchema);
+const chatSchema = new PresentFields(chatRequestSchema);
+const settings: readonly [string, ChatField][] = Object.entries(chatFields);
+const embeddingsSchema = new PresentFields(embeddingsRequestSchema);
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeChat(raw: Buffer | JsonText, contentType: string | undefined): ChatRequest {
@@ -118,14 +90,14 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
 function chatFieldsOf(value: Record<string, unknown>): ChatFields {
   const plain = plainChatFields(value);
   if (plain !== undefined) return plain;
-  const parsed = chatFields.safeParse(value);
+  const parsed = chatSchema.safeParse(value);
   if (!parsed.success) throw refusalOf(parsed.error);
   return parsed.data;
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeEmbeddings(raw: Buffer | JsonText, contentType: string | undefined): EmbeddingsRequest {
-  const parsed = embeddingsFields.safeParse(parseBody(raw, contentType));
+  const parsed = embeddingsSchema.safeParse(parseBody(raw, contentType));
   if (!parsed.success) throw refusalOf(parsed.error);
   const { model, input, encoding_format, dimensions } = parsed.data;
   const first = typeof input === 'string' ? input : input[0];
@@ -197,26 +169,25 @@ function refuseToolContradictions({ tools, tool_choice: choice }: ChatFields): v
 }
 
 function carriedFields(fields: ChatFields): ChatBody {
-  const body: Record<string, unknown> = {};
-  for (const name of bodyFields) {
+  const given: Readonly<Record<string, unknown>> = fields;
+  const body: Record<string, unknown> = { messages: fields.messages };
+  for (const [name, { unsaid }] of settings)
+    if (given[name] !== undefined && given[name] !== unsaid) body[name] = given[name];
+  if (fields.tools !== undefined) {
+    body['tools'] = fields.tools;
     // Without tools there is nothing to choose from; engines refuse even the default then.
-    if (name === 'tool_choice' && fields.tools === undefined) continue;
-    if (fields[name] !== undefined) body[name] = fields[name];
+    if (fields.tool_choice !== undefined) body['tool_choice'] = fields.tool_choice;
   }
-  return body as ChatBody;
+  return body as unknown as ChatBody;
 }
 
 function needsOf(fields: ChatFields): ChatNeed[] {
   const needs: ChatNeed[] = [];
   if (fields.messages.some(hasImage)) needs.push('images');
-  if (fields.logit_bias !== undefined) needs.push('logit_bias');
-  if (fields.n !== undefined && fields.n > 1) needs.push('many_choices');
   if (fields.messages[fields.messages.length - 1]?.role === 'assistant') needs.push('prefill');
-  if (fields.reasoning_effort !== undefined) needs.push('reasoning_effort');
   if (fields.tools !== undefined) {
     needs.push('tools');
     if (fields.parallel_tool_calls === false) needs.push('single_tool_call');
-    if (fields.tool_choice !== undefined && fields.tool_choice !== 'auto') needs.push('tool_choice');
   }
   return needs;
 }

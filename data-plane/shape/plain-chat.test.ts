@@ -1,8 +1,10 @@
 /** What is recognised without the schema has exactly the fields that the schema would give it. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { type ChatField, chatFields } from '../../schemas/chat-fields.ts';
 import { chatRequestSchema } from '../../schemas/openai.ts';
 import { runs } from '../../test/support/budget.ts';
+import { chatExamples } from '../../test/support/chat-examples.ts';
 import { plainChatFields } from './plain-chat.ts';
 
 const text = fc.string({ maxLength: 8 });
@@ -18,6 +20,23 @@ const message = oddly(
     { requiredKeys: ['role', 'content'] },
   ),
 );
+/** What the shape allows, and near it. */
+const setting = (values: readonly unknown[]): fc.Arbitrary<unknown> =>
+  oddly(
+    fc.oneof(
+      { weight: 12, arbitrary: fc.constantFrom(...values) },
+      { weight: 1, arbitrary: fc.double({ min: -3, max: 3 }) },
+      { weight: 1, arbitrary: fc.integer() },
+      { weight: 1, arbitrary: text },
+    ),
+  );
+const fields: readonly [string, ChatField][] = Object.entries(chatFields);
+const settingsWhere = (isPlain: boolean): Record<string, fc.Arbitrary<unknown>> =>
+  Object.fromEntries(
+    fields
+      .filter(([, field]) => (field.isPlain !== undefined) === isPlain)
+      .map(([name]) => [name, setting(chatExamples[name as keyof typeof chatExamples])]),
+  );
 const body = fc.record(
   {
     model: oddly(fc.string({ minLength: 1, maxLength: 202 })),
@@ -26,18 +45,13 @@ const body = fc.record(
     stream_options: oddly(fc.record({ include_usage: oddly(fc.boolean()) })),
     max_tokens: oddly(fc.integer({ min: -1, max: 9 })),
     max_completion_tokens: oddly(fc.integer({ min: 0, max: 99 })),
-    temperature: oddly(fc.double({ min: -0.1, max: 2.1 })),
-    top_p: oddly(fc.double({ min: -0.1, max: 1.1 })),
-    frequency_penalty: oddly(fc.integer({ min: -3, max: 3 })),
-    presence_penalty: oddly(fc.integer({ min: -3, max: 3 })),
-    seed: oddly(fc.maxSafeInteger()),
-    stop: oddly(text),
-    logprobs: oddly(fc.boolean()),
+    ...settingsWhere(true),
   },
   { requiredKeys: ['model', 'messages'] },
 );
 const extra = fc.oneof(
   { weight: 8, arbitrary: fc.constant({}) },
+  { weight: 1, arbitrary: fc.record(settingsWhere(false)) },
   { weight: 1, arbitrary: fc.record({ user: text }) },
   { weight: 1, arbitrary: fc.record({ unknown: text }) },
 );

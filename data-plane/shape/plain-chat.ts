@@ -3,6 +3,7 @@
  * has the same fields as the schema's output (`plain-chat.test.ts` compares the two); anything else is left to the schema,
  * which alone refuses. A schema costs ten times as much, most of it in short-lived objects.
  */
+import { type ChatField, chatFields } from '../../schemas/chat-fields.ts';
 import type { ChatFields } from '../../schemas/openai.ts';
 
 type Message = ChatFields['messages'][number];
@@ -14,42 +15,24 @@ const modelLengthMax = 200;
 export function plainChatFields(body: Readonly<Record<string, unknown>>): ChatFields | undefined {
   if (!Object.hasOwn(body, 'model')) return undefined;
   for (const name of Object.keys(body))
-    if (name !== 'messages' && !isPlain(name, body[name])) return undefined;
+    if (name !== 'messages' && plainValues.get(name)?.(body[name]) !== true) return undefined;
   const messages = plainMessages(body['messages']);
   return messages && ({ ...body, messages } as unknown as ChatFields);
 }
 
-function isPlain(name: string, value: unknown): boolean {
-  switch (name) {
-    case 'model':
-      return typeof value === 'string' && value.length > 0 && value.length <= modelLengthMax;
-    case 'stream':
-    case 'logprobs':
-      return typeof value === 'boolean';
-    case 'stream_options':
-      return isUsageOption(value);
-    case 'max_tokens':
-    case 'max_completion_tokens':
-      return Number.isSafeInteger(value) && (value as number) >= 1;
-    case 'temperature':
-      return isWithin(value, 0, 2);
-    case 'top_p':
-      return isWithin(value, 0, 1);
-    case 'frequency_penalty':
-    case 'presence_penalty':
-      return isWithin(value, -2, 2);
-    case 'seed':
-      return Number.isSafeInteger(value);
-    case 'stop':
-      return typeof value === 'string' && value.length > 0;
-    default:
-      return false;
-  }
-}
+const isTokens = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 1;
 
-function isWithin(value: unknown, least: number, most: number): boolean {
-  return typeof value === 'number' && value >= least && value <= most;
-}
+const settings: readonly [string, ChatField][] = Object.entries(chatFields);
+
+/** Which values of a field need no schema; of the settings, and of what the gateway itself reads. */
+const plainValues = new Map<string, ChatField['isPlain']>([
+  ...settings.map(([name, { isPlain }]) => [name, isPlain] as const),
+  ['model', (value) => typeof value === 'string' && value.length > 0 && value.length <= modelLengthMax],
+  ['stream', (value) => typeof value === 'boolean'],
+  ['stream_options', isUsageOption],
+  ['max_tokens', isTokens],
+  ['max_completion_tokens', isTokens],
+]);
 
 function isUsageOption(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;

@@ -62,7 +62,7 @@ test('embeddings are not counted', async () => {
 
 test('a request that the dialect cannot carry is not counted; refusing it is the matter of forwarding', async () => {
   const node = await sim('llamacpp');
-  const two = { ...shaped, choices: 2, needs: ['many_choices'] as const };
+  const two = { ...shaped, body: { ...shaped.body, n: 2 } };
   expect(
     await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect: 'llamacpp' }), two),
   ).toBeUndefined();

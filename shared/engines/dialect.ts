@@ -1,10 +1,9 @@
 /**
- * The properties of an engine: one table each, read by the functions next to it.
- * A field that a table does not grant is refused by name, never dropped: engines ignore fields that they do not know.
+ * The properties of an engine: one table each, read by the functions next to it. The settings of a chat that it takes are in
+ * chat-fields.ts. What neither grants is refused by name, never dropped: engines ignore fields that they do not know.
  * The facts are those of the captured frames in test/fixtures/captures and of the sources of the engines.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import type { ReasoningEffort } from '../../schemas/openai.ts';
 
 /** A body for a node, as JSON. */
 export type NodeBody = Readonly<Record<string, unknown>>;
@@ -40,15 +39,6 @@ export interface DialectTable {
   readonly takesMaxCompletionTokens: boolean;
   /** The field of a message with the reasoning of the model. */
   readonly reasoningField: 'reasoning' | 'reasoning_content';
-  readonly reasoningEfforts: readonly ReasoningEffort[];
-  /** Its field for a limit of reasoning tokens; undefined where it has none. */
-  readonly thinkingBudgetField: 'thinking_token_budget' | 'thinking_budget_tokens' | undefined;
-  /** Accepts `top_k` in addition to the fields of the shape. */
-  readonly takesTopK: boolean;
-  readonly takesLogitBias: boolean;
-  readonly takesManyChoices: boolean;
-  /** Applies `frequency_penalty` and `presence_penalty` on every model. */
-  readonly takesPenalties: boolean;
   /** Counts the prompt in the first chunk of a stream, where `continuous_usage_stats` asks for usage on every chunk. */
   readonly reportsUsageAtStart: boolean;
   /** Returns an error for an image on a model without vision. Otherwise only models known to have it are sent images. */

@@ -3,7 +3,6 @@
  * It counts the usage of one choice only, takes a named tool as none, ignores `dimensions`, and continues a last
  * message of the assistant by itself.
  */
-import { reasoningEfforts } from '../../schemas/openai.ts';
 import type { DialectTable } from './dialect.ts';
 
 export const llamacpp: DialectTable = {
@@ -27,12 +26,6 @@ export const llamacpp: DialectTable = {
   },
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning_content',
-  reasoningEfforts,
-  thinkingBudgetField: 'thinking_budget_tokens',
-  takesTopK: true,
-  takesLogitBias: true,
-  takesManyChoices: false,
-  takesPenalties: true,
   reportsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],

@@ -1,7 +1,6 @@
 /**
  * Ollama, by its OpenAI-compatible routes. It refuses nothing: too long a prompt is cut, an image for a model without
  * vision is dropped, and without `max_tokens` it does not end. So most that differs is refused here, before it is sent.
- * Penalties are taken by its runner of llama.cpp models only; the one that newer models run in has no such setting.
  * When its runner dies, it sends one empty chunk without a model and ends the body cleanly.
  */
 import type { DialectTable } from './dialect.ts';
@@ -16,12 +15,6 @@ export const ollama: DialectTable = {
   inabilities: { schema: /invalid JSON schema in format/, thinking: /does not support thinking/ },
   takesMaxCompletionTokens: false,
   reasoningField: 'reasoning',
-  reasoningEfforts: ['none', 'low', 'medium', 'high'],
-  thinkingBudgetField: undefined,
-  takesTopK: false,
-  takesLogitBias: false,
-  takesManyChoices: false,
-  takesPenalties: false,
   reportsUsageAtStart: false,
   refusesUnseenImages: false,
   toolChoices: ['auto'],

@@ -2,7 +2,6 @@
  * SGLang. Honours nearly the whole shape, but answers 400 to a null, and takes a named tool as "some tool".
  * Its errors are flat objects with `object: "error"`; in a stream they are nested, and `[DONE]` follows.
  */
-import { reasoningEfforts } from '../../schemas/openai.ts';
 import type { DialectTable } from './dialect.ts';
 
 export const sglang: DialectTable = {
@@ -23,12 +22,6 @@ export const sglang: DialectTable = {
   },
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning_content',
-  reasoningEfforts,
-  thinkingBudgetField: undefined,
-  takesTopK: true,
-  takesLogitBias: true,
-  takesManyChoices: true,
-  takesPenalties: true,
   reportsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],

@@ -3,7 +3,6 @@
  * It answers a fault after the status line with an error frame and then `[DONE]`, and a request that it aborted
  * with the finish reason `abort`; after a signal to stop it freezes with its socket open.
  */
-import { reasoningEfforts } from '../../schemas/openai.ts';
 import type { DialectTable } from './dialect.ts';
 
 export const vllm: DialectTable = {
@@ -24,12 +23,6 @@ export const vllm: DialectTable = {
   },
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning',
-  reasoningEfforts,
-  thinkingBudgetField: 'thinking_token_budget',
-  takesTopK: true,
-  takesLogitBias: true,
-  takesManyChoices: true,
-  takesPenalties: true,
   reportsUsageAtStart: true,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],

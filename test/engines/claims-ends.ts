@@ -1,7 +1,7 @@
 /** Claims about early ends: the client that leaves, the engine that is killed or stopped by SIGTERM. None of them is billed. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import { dialects } from '../../shared/engines/dialects.ts';
+import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import { type Bench, refusalFrom, turn } from './bench.ts';
 import type { Claim } from './claims.ts';
 import { tinyModel } from './tiny-model.ts';
@@ -22,7 +22,7 @@ async function begin(bench: Bench): Promise<Begun> {
     max_tokens: windowTokens,
     temperature: 1,
     // Where the engine can be kept from ending by itself, it is.
-    ...(dialects[dialect].takesLogitBias && { logit_bias: withoutEnd }),
+    ...(chatFieldGrants.logit_bias[dialect] && { logit_bias: withoutEnd }),
   });
   const stream = await bench.client.chat.completions.create({ ...body, stream: true });
   const chunks = stream[Symbol.asyncIterator]();

@@ -5,6 +5,7 @@ import type {
   ChatCompletionTool,
 } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
+import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { type Bench, objectOf, refusalFrom, turn, unitTool, zoneTool } from './bench.ts';
 import type { Claim } from './claims.ts';
@@ -126,7 +127,7 @@ const choices: Claim = {
   name: 'gives several choices and all of their usage, or the field is refused',
   run: async (bench) => {
     const body = turn(bench, { n: 2, temperature: 1, max_tokens: 5 });
-    if (!dialects[bench.engine.dialect].takesManyChoices) return refusedField(bench, body, 'n');
+    if (!chatFieldGrants.n[bench.engine.dialect]) return refusedField(bench, body, 'n');
     const answer = await bench.client.chat.completions.create(body);
     expect(answer.choices.map(({ index }) => index).sort()).toEqual([0, 1]);
     expect(answer.usage?.completion_tokens).toBe(10);
@@ -141,7 +142,7 @@ const biased: Claim = {
   run: async (bench) => {
     // The byte `q`, which stands in the vocabulary at its own number.
     const body = turn(bench, { logit_bias: { '113': 100 }, max_tokens: 3 });
-    if (!dialects[bench.engine.dialect].takesLogitBias) return refusedField(bench, body, 'logit_bias');
+    if (!chatFieldGrants.logit_bias[bench.engine.dialect]) return refusedField(bench, body, 'logit_bias');
     const answer = await bench.client.chat.completions.create(body);
     expect(answer.choices[0]?.message.content).toBe('qqq');
   },

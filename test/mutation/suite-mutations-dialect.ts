@@ -20,53 +20,28 @@ export const dialectMutations: readonly SuiteMutation[] = [
       [
         'an engine that heeds the other name gets the limit by it',
         'if (table.takesMaxCompletionTokens)',
-        'if (table.takesTopK === undefined)',
+        'if (table.takesSingleToolCall === undefined)',
       ],
       ['usage is always asked for', 'return { include_usage: true,', 'return { include_usage: false,'],
-      ['several answers are asked for', "  if (request.choices > 1) body['n'] = request.choices;\n", ''],
       ['one call at a time is asked for', "request.needs.includes('single_tool_call')", 'false'],
       [
         'a continued message is asked for',
         "  if (request.needs.includes('prefill')) Object.assign(body, table.prefill);\n",
         '',
       ],
-      [
-        'what is not granted is refused',
-        'if (path !== undefined) throw notForThisModel(request',
-        'if (path === null) throw notForThisModel(request',
-      ],
-      [
-        'an image goes only where it is seen',
-        'table.refusesUnseenImages || seesImages === true ? undefined',
-        'true ? undefined',
-      ],
-      [
-        'logit_bias is refused where it has no effect',
-        "(table.takesLogitBias ? undefined : ['logit_bias'])",
-        'undefined && table',
-      ],
-      [
-        'several answers are refused where they have no effect',
-        "(table.takesManyChoices ? undefined : ['n'])",
-        'undefined && table',
-      ],
+      ['what is not granted is refused', 'grant === undefined || ', ''],
+      ['only the values that are granted are sent', 'grant.values?.includes(value) === false', 'false'],
+      ['an image goes only where it is seen', '!table.refusesUnseenImages && seesImages !== true', 'false'],
       [
         'a prefill is refused where it has no effect',
-        'table.prefill === undefined ?',
-        'table.prefill === null ?',
-      ],
-      [
-        'an effort is refused where it has no effect',
-        'effort === undefined || table.reasoningEfforts.includes(effort)',
-        'true',
+        "needs.includes('prefill') && table.prefill === undefined",
+        'false',
       ],
       [
         'a choice of tools is refused where it has no effect',
-        '(takesChoice(body.tool_choice, table) ? undefined',
-        '(true ? undefined',
+        'if (!takesChoice(body.tool_choice, table)) throw',
+        'if (takesChoice(undefined, table) === false) throw',
       ],
-      ['penalties are refused where they have no effect', 'table.takesPenalties ? []', 'true ? []'],
-      ['a penalty of 0 loses nothing', '(request.body[name] ?? 0) !== 0', 'request.body[name] !== undefined'],
       ['developer is system', "if (message.role === 'developer') return { ...message, role: 'system' };", ''],
       [
         'thoughts go by the name of the engine',
@@ -107,22 +82,11 @@ export const dialectMutations: readonly SuiteMutation[] = [
     'data-plane/dialect/node-body.ts',
     ['data-plane/shape/anthropic.test.ts'],
     [
+      ['a refusal names the path of the caller’s own body', 'paths?.[field] ?? [field]', '[field]'],
       [
-        'top_k is refused where it has no effect',
-        "(table.takesTopK ? undefined : ['top_k'])",
-        'undefined && table',
-      ],
-      [
-        'a budget of thoughts is refused where it has no effect',
-        "(table.thinkingBudgetField === undefined ? ['thinking'] : undefined)",
-        'undefined && table',
-      ],
-      ['a refusal names the path of the caller’s own body', 'request.needPaths?.[need] ?? path', 'path'],
-      ['top_k is sent', '...(topK === undefined ? {} : { top_k: topK }),', ''],
-      [
-        'a budget of thoughts is sent by the name of the engine',
-        '[thinkingBudgetField]: thinkingBudgetTokens',
-        'budget: thinkingBudgetTokens',
+        'a setting is sent by the name that the engine has',
+        'nodeBody[grant.name ?? field]',
+        'nodeBody[field]',
       ],
     ],
   ),
@@ -140,12 +104,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
         "if (body.response_format?.type !== 'json_schema') return ['tools'];",
         '',
       ],
-      [
-        'a path is of the caller’s own body',
-        "request.kind === 'messages' ? ['output_config', 'format'] : ",
-        '',
-      ],
-      ['an effort is named by the caller’s own path', 'needPaths.reasoning_effort ?? ', ''],
+      ['a path is of the caller’s own body', 'paths.response_format ?? ', ''],
+      ['an effort is named by the caller’s own path', 'paths.reasoning_effort ?? ', ''],
       [
         'dimensions of embeddings are named',
         "inability === 'dimensions' ? 'dimensions' : 'input'",
@@ -170,19 +130,11 @@ export const dialectMutations: readonly SuiteMutation[] = [
     'shared/engines/ollama.ts',
     ['data-plane/dialect/node-body.test.ts'],
     [
-      ['Ollama takes no logit_bias', 'takesLogitBias: false', 'takesLogitBias: true'],
-      ['Ollama makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
-      ['Ollama heeds no penalties', 'takesPenalties: false', 'takesPenalties: true'],
       ['Ollama drops images', 'refusesUnseenImages: false', 'refusesUnseenImages: true'],
       ['Ollama heeds no choice of tools', "toolChoices: ['auto']", "toolChoices: ['auto', 'required']"],
       ['Ollama heeds no named tool', "namedTool: 'refused'", "namedTool: 'carried'"],
       ['Ollama continues no message', 'prefill: undefined', 'prefill: {}'],
       ['Ollama reads no token ids', 'takesTokenInput: false', 'takesTokenInput: true'],
-      [
-        'Ollama has its own efforts',
-        "['none', 'low', 'medium', 'high']",
-        "['none', 'minimal', 'low', 'medium', 'high']",
-      ],
       [
         'Ollama calls thoughts reasoning',
         "reasoningField: 'reasoning'",
@@ -195,7 +147,6 @@ export const dialectMutations: readonly SuiteMutation[] = [
     'shared/engines/llamacpp.ts',
     ['data-plane/dialect/node-body.test.ts'],
     [
-      ['llama.cpp makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
       ['llama.cpp takes a named tool as none', "namedTool: 'as-required'", "namedTool: 'carried'"],
       ['llama.cpp ignores dimensions', 'takesDimensions: false', 'takesDimensions: true'],
       [
@@ -243,14 +194,33 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/engines/ollama.ts',
+    'shared/engines/chat-fields.ts',
+    ['test/docs.test.ts'],
+    [
+      ['Ollama takes no logit_bias', 'logit_bias: allButOllama', 'logit_bias: all'],
+      ['Ollama and llama.cpp make one answer', 'n: { vllm: asItComes, sglang: asItComes }', 'n: all'],
+      ['Ollama heeds no penalties', 'ollama: { values: [0] }', 'ollama: asItComes'],
+      [
+        'Ollama has its own efforts',
+        "['none', 'low', 'medium', 'high']",
+        "['none', 'minimal', 'low', 'medium', 'high']",
+      ],
+    ],
+  ),
+  ...of(
+    'shared/engines/chat-fields.ts',
     ['data-plane/shape/anthropic.test.ts'],
     [
-      ['Ollama takes no top_k', 'takesTopK: false', 'takesTopK: true'],
+      ['Ollama takes no top_k', 'top_k: allButOllama', 'top_k: all'],
       [
-        'Ollama knows no budget of thoughts',
-        'thinkingBudgetField: undefined',
-        "thinkingBudgetField: 'thinking_budget_tokens'",
+        'vLLM has its own name for a budget of thoughts',
+        "'thinking_token_budget'",
+        "'thinking_budget_tokens'",
+      ],
+      [
+        'SGLang knows no budget of thoughts',
+        '  thinking_budget: {\n',
+        '  thinking_budget: {\n    sglang: asItComes,\n',
       ],
     ],
   ),
@@ -258,11 +228,6 @@ export const dialectMutations: readonly SuiteMutation[] = [
     'shared/engines/vllm.ts',
     ['data-plane/shape/anthropic.test.ts'],
     [
-      [
-        'vLLM has its own name for a budget of thoughts',
-        "'thinking_token_budget'",
-        "'thinking_budget_tokens'",
-      ],
       [
         'vLLM counts the prompt at the start of a stream',
         'reportsUsageAtStart: true',

@@ -33,20 +33,13 @@ export const requestMutations: readonly SuiteMutation[] = [
       ['a call of a tool must be answered', 'last.tool_calls !== undefined)', 'last.tool_calls === null)'],
       [
         'without tools there is nothing to choose',
-        "if (name === 'tool_choice' && fields.tools === undefined) continue;",
-        '',
+        "  if (fields.tools !== undefined) {\n    body['tools']",
+        "  {\n    body['tools']",
       ],
+      ['what says nothing is not carried', ' && given[name] !== unsaid', ''],
       ['images are a need', "if (fields.messages.some(hasImage)) needs.push('images');", ''],
-      ['logit_bias is a need', "needs.push('logit_bias')", 'needs.push()'],
-      ['many choices are a need', "needs.push('many_choices')", 'needs.push()'],
       ['a prefill is a need', "needs.push('prefill')", 'needs.push()'],
-      ['an effort is a need', "needs.push('reasoning_effort')", 'needs.push()'],
       ['one call at a time is a need', "needs.push('single_tool_call')", 'needs.push()'],
-      [
-        'a choice of tools is a need',
-        "fields.tool_choice !== 'auto') needs",
-        "fields.tool_choice === 'none') needs",
-      ],
       [
         'a body is an object',
         "typeof value !== 'object' || value === null || Array.isArray(value)",

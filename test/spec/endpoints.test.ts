@@ -223,7 +223,7 @@ test('Endpoints rule 4: on a stack host the key comes before any other answer', 
 
 test.each([
   'top_k',
-  'min_p',
+  'no_such_field',
   'chat_template',
   'priority',
   'metadata_',

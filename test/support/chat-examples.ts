@@ -1,0 +1,21 @@
+/** Values of each setting of a chat that the shape allows and a node may be sent. */
+import type { chatFields } from '../../schemas/chat-fields.ts';
+
+export const chatExamples: Readonly<Record<keyof typeof chatFields, readonly unknown[]>> = {
+  temperature: [0, 0.5, 2],
+  top_p: [0, 0.5, 1],
+  frequency_penalty: [-2, 0, 0.5],
+  presence_penalty: [-0.5, 0, 2],
+  stop: ['END', ['a', 'b', 'c', 'd']],
+  seed: [42, -1],
+  n: [2, 128],
+  logprobs: [true, false],
+  top_logprobs: [0],
+  logit_bias: [{ '12': -100, '13': 100 }],
+  response_format: [
+    { type: 'text' },
+    { type: 'json_object' },
+    { type: 'json_schema', json_schema: { name: 'o', schema: { type: 'object' }, strict: true } },
+  ],
+  reasoning_effort: ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'],
+};
