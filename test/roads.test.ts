@@ -49,7 +49,12 @@ test.each(['docs/a-request.md', 'docs/an-event.md'])(
     expect(files.filter((path, index) => files.indexOf(path) !== index)).toEqual([]);
     // An interface or a composition root may be between two of them.
     const near = (path: string): Set<string> => new Set([path, ...importsOf(path)]);
-    const composed = ['shared/log/open-log.ts', 'data-plane/snapshot/follow-log.ts', 'data-plane/main.ts'];
+    const composed = [
+      'shared/log/open-log.ts',
+      'data-plane/snapshot/follow-log.ts',
+      'data-plane/main.ts',
+      'data-plane/surfaces/chat/chat.ts',
+    ];
     const steps = [...files, ...composed].map((path) => ({ path, near: near(path) }));
     const isConnected = (path: string): boolean =>
       steps.some(

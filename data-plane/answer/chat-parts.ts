@@ -6,51 +6,50 @@
 
 import { NodeFailure } from '../core/node-failure.ts';
 import { member, text } from '../core/untrusted.ts';
-import type { AnyChat } from '../shape/outline.ts';
-import { type AnsweringNode, chatUsageBounds, type UsageBounds } from './usage.ts';
+import type { AskedFacts } from '../shape/asked.ts';
+import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
 
-/** What an answer needs to know of its request, in addition to the node's output. */
-export interface ChatContext {
+/** What every answer needs to know, in addition to the node's output and the context of its surface; plain values. */
+export interface AnswerFacts {
   /** Letters and digits, unique to the answer: its id and those of its tool calls end in them. */
   readonly unique: string;
   /** Unix seconds. */
   readonly created: number;
   /** The model as the client named it. */
   readonly model: string;
+  /** UTF-8 bytes of the prompt's texts, for an estimate of usage. */
+  readonly promptTextBytes: number;
+  readonly most: UsageBounds;
+  /** Of a chat; all else has one choice and none of the following. */
   readonly choices: number;
-  /** The client asked for usage in its stream. */
-  readonly includeUsage: boolean;
   readonly logprobs: boolean;
   readonly tools: boolean;
   /** The client allows one call at a time; engines that ignore that are trimmed to it. */
   readonly firstToolCallOnly: boolean;
-  /** UTF-8 bytes of the prompt's texts, for an estimate of usage. */
-  readonly promptTextBytes: number;
-  readonly most: UsageBounds;
 }
 
-export function chatContext(
-  request: AnyChat,
-  unique: string,
-  created: number,
+/** `unique`, `createdSeconds`: of the response to the client. */
+export function answerFacts(
+  asked: AskedFacts,
+  { unique, createdSeconds }: { readonly unique: string; readonly createdSeconds: number },
   node: AnsweringNode,
-): ChatContext {
+): AnswerFacts {
+  const isChat = asked.kind === 'chat';
   return {
     unique,
-    created,
-    model: request.model,
-    choices: request.choices,
-    includeUsage: request.includeUsage,
-    logprobs: request.body.logprobs === true,
-    tools: request.needs.includes('tools'),
-    firstToolCallOnly: request.needs.includes('single_tool_call'),
-    promptTextBytes: request.textBytes,
-    most: chatUsageBounds(request, node),
+    created: createdSeconds,
+    model: asked.model,
+    promptTextBytes: asked.textBytes,
+    most: usageBounds(asked, node),
+    choices: isChat ? asked.choices : 1,
+    logprobs: isChat && asked.logprobs,
+    tools: isChat && asked.needs.includes('tools'),
+    firstToolCallOnly: isChat && asked.needs.includes('single_tool_call'),
   };
 }
 
 /** `id` of a chat completion, and of each event of its stream. */
-export function completionId({ unique }: ChatContext): string {
+export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
   return `chatcmpl-${unique}`;
 }
 
@@ -83,10 +82,10 @@ export function reasoningOf(message: unknown): string | undefined {
  * The id of a tool call as the client sees it. The form of an id reveals its engine, so it is replaced; but where the
  * model itself writes ids, as in `functions.name:0`, it must find them again in its next prompt, so those stay.
  */
-export function toolCallId(context: ChatContext, choice: number, call: number, given: unknown): string {
+export function toolCallId(facts: AnswerFacts, choice: number, call: number, given: unknown): string {
   const id = text(given);
   if (id !== undefined && /^functions\.[A-Za-z0-9_.-]{1,80}:\d{1,3}$/.test(id)) return id;
-  return `call_${context.unique}${base36(choice)}${base36(call)}`;
+  return `call_${facts.unique}${base36(choice)}${base36(call)}`;
 }
 
 function base36(value: number): string {

@@ -9,7 +9,7 @@ import { parseEvent } from '../core/answer-json.ts';
 import { NodeFailure } from '../core/node-failure.ts';
 import { integer, member, text } from '../core/untrusted.ts';
 import {
-  type ChatContext,
+  type AnswerFacts,
   type FinishReason,
   finishReason,
   malformed,
@@ -44,15 +44,15 @@ interface ChoiceProgress {
 }
 
 export class NodeStream {
-  readonly #context: ChatContext;
+  readonly #facts: AnswerFacts;
   readonly #choices = new Map<number, ChoiceProgress>();
   #state: StreamState = 'waiting';
   #failure: NodeFailure | undefined;
   #usage: Usage | undefined;
   #completionBytes = 0;
 
-  constructor(context: ChatContext) {
-    this.#context = context;
+  constructor(facts: AnswerFacts) {
+    this.#facts = facts;
   }
 
   get state(): StreamState {
@@ -71,7 +71,7 @@ export class NodeStream {
 
   /** The last usage that the node reported, or an estimate from what has come so far. */
   get usage(): Usage {
-    const { promptTextBytes, most } = this.#context;
+    const { promptTextBytes, most } = this.#facts;
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
   }
 
@@ -100,7 +100,7 @@ export class NodeStream {
   }
 
   #terminate(): void {
-    for (let index = 0; index < this.#context.choices; index += 1) {
+    for (let index = 0; index < this.#facts.choices; index += 1) {
       if (this.#choices.get(index)?.finish === undefined) {
         throw new NodeFailure('cut', 'the stream ended before a choice had finished');
       }
@@ -114,7 +114,7 @@ export class NodeStream {
     if (!Array.isArray(choices)) throw malformed('a chunk has no choices');
     // This is how Ollama ends when its runner is gone.
     if (member(chunk, 'model') === '') throw new NodeFailure('cut', 'the stream ended with an empty chunk');
-    this.#usage = readUsage(member(chunk, 'usage'), this.#context.most) ?? this.#usage;
+    this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {
       const delta = this.#readChoice(choice);
@@ -126,7 +126,7 @@ export class NodeStream {
 
   #readChoice(choice: unknown): ChoiceDelta | undefined {
     const index = integer(member(choice, 'index'));
-    if (index === undefined || index >= this.#context.choices) throw malformed('a choice was not asked for');
+    if (index === undefined || index >= this.#facts.choices) throw malformed('a choice was not asked for');
     const known = this.#choices.get(index);
     const progress = known ?? { finish: undefined, calls: this.#newCalls(index) };
     if (known === undefined) this.#choices.set(index, progress);
@@ -139,7 +139,7 @@ export class NodeStream {
     const refusal = text(optionalText(member(delta, 'refusal')));
     const calls = progress.calls.read(member(delta, 'tool_calls'));
     const toolCalls = calls.length === 0 ? undefined : calls;
-    const logprobs = this.#context.logprobs
+    const logprobs = this.#facts.logprobs
       ? (rebuildLogprobs(member(choice, 'logprobs')) ?? undefined)
       : undefined;
     this.#completionBytes += outputBytes({ content, reasoning, refusal, toolCalls });
@@ -157,8 +157,8 @@ export class NodeStream {
 
   #newCalls(choice: number): ToolCallDeltas {
     return new ToolCallDeltas({
-      firstOnly: this.#context.firstToolCallOnly,
-      idOf: (call, given) => toolCallId(this.#context, choice, call, given),
+      firstOnly: this.#facts.firstToolCallOnly,
+      idOf: (call, given) => toolCallId(this.#facts, choice, call, given),
     });
   }
 }

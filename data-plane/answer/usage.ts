@@ -3,7 +3,7 @@
  * Engines put them at different places; what is read here is checked, because it is what gets billed.
  */
 import { integer, member } from '../core/untrusted.ts';
-import type { AnyChat } from '../shape/outline.ts';
+import type { AskedFacts } from '../shape/asked.ts';
 
 export interface Usage {
   readonly promptTokens: number;
@@ -32,14 +32,20 @@ export interface AnsweringNode {
 /** What an image may be in tokens depends on the model; where no window says it, so many times what one usually is. */
 const imageFactor = 16;
 
+/** What a model adds to each input of embeddings, at most. */
+const tokensPerInput = 32;
+
 /** An honest engine is within them: `promptBytes` has what a template adds, and tools twice. */
-export function chatUsageBounds(
-  { promptBytes, needs, choices }: Pick<AnyChat, 'promptBytes' | 'needs' | 'choices'>,
-  { maxTokens, windowTokens }: AnsweringNode,
-): UsageBounds {
+export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
+  const { promptBytes, textBytes } = asked;
+  if (asked.kind === 'embeddings')
+    return {
+      promptTokens: textBytes + tokensPerInput * asked.inputs,
+      completionTokens: Number.POSITIVE_INFINITY,
+    };
   const ofImages = windowTokens ?? promptBytes * imageFactor;
-  const promptTokens = needs.includes('images') ? Math.max(ofImages, promptBytes) : promptBytes;
-  return { promptTokens, completionTokens: maxTokens * choices };
+  const promptTokens = asked.needs.includes('images') ? Math.max(ofImages, promptBytes) : promptBytes;
+  return { promptTokens, completionTokens: maxTokens * asked.choices };
 }
 
 /** Bytes of text to one token, for an estimate. */

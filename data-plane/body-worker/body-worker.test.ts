@@ -18,7 +18,7 @@ const never = new AbortController().signal;
 
 function shapeJob(content = 'hello'): Extract<BodyJob, { kind: 'shape' }> {
   const body = { model: 'm', messages: [{ role: 'user', content }] };
-  const headers = { contentType: 'application/json', version: undefined, beta: undefined };
+  const headers = { contentType: 'application/json', version: undefined };
   const blocks = [new TextEncoder().encode(JSON.stringify(body))];
   return { kind: 'shape', operation: { kind: 'chat' }, headers, blocks };
 }
@@ -52,7 +52,7 @@ test('a retained text is rendered as a node’s body any number of times, until 
     owner: 'one',
     signal: never,
   });
-  expect(outline).toMatchObject({ model: 'm', inner: { kind: 'chat', textBytes: 3 } });
+  expect(outline).toMatchObject({ asked: { kind: 'chat', model: 'm', textBytes: 3 } });
   expect(JSON.stringify(outline)).not.toContain('abc');
   const target = { servedName: 'served', maxTokens: 7 };
   for (const dialect of ['vllm', 'ollama'] as const) {

@@ -5,11 +5,12 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Cause } from '../../shared/decision/causes.ts';
-import type { RebuildContext } from '../answer/rebuild.ts';
+import type { AnswerFacts } from '../answer/chat-parts.ts';
+import type { ShapeHeaders } from '../answer/surface.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { NodeFailureKind } from '../core/node-failure.ts';
-import type { NodeTarget } from '../shape/outline.ts';
-import type { ShapeHeaders } from '../shape/shape-operation.ts';
+import type { NodeTarget } from '../shape/asked.ts';
+import type { AnswerForm } from '../surfaces/surfaces.ts';
 import type { RequestOutline } from './request-outline.ts';
 
 export type Blocks = readonly Uint8Array<ArrayBuffer>[];
@@ -37,7 +38,12 @@ export type BodyJob =
       readonly served: string;
     }
   /** Converts the response of a node into the response for the client. */
-  | { readonly kind: 'rebuild'; readonly context: RebuildContext; readonly blocks: Blocks }
+  | {
+      readonly kind: 'rebuild';
+      readonly facts: AnswerFacts;
+      readonly form: AnswerForm;
+      readonly blocks: Blocks;
+    }
   /** Reads the number from the response of a node to a count request. */
   | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 

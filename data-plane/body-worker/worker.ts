@@ -5,12 +5,12 @@
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { tokenCountOf } from '../../shared/engines/node-answers.ts';
-import { rebuild } from '../answer/rebuild.ts';
 import { parseAnswer } from '../core/answer-json.ts';
 import { NodeFailure } from '../core/node-failure.ts';
 import { renderBody, renderCount } from '../dialect/node-body.ts';
-import type { ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
-import { shapeOperation } from '../shape/shape-operation.ts';
+import type { WholeAsked } from '../shape/asked.ts';
+import { shapeOperation } from '../surfaces/shape-operation.ts';
+import { wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { outlineOf } from './request-outline.ts';
 
@@ -21,7 +21,7 @@ const encoder = new TextEncoder();
 
 class JobRunner {
   /** Retained requests, by the id of the job that shaped them. */
-  readonly #retained = new Map<number, ChatRequest | EmbeddingsRequest>();
+  readonly #retained = new Map<number, WholeAsked>();
 
   discard(textId: number): void {
     this.#retained.delete(textId);
@@ -48,7 +48,7 @@ class JobRunner {
     switch (job.kind) {
       case 'shape': {
         const shaped = shapeOperation(job.operation, bufferOf(job.blocks), job.headers);
-        this.#retained.set(id, shaped.inner);
+        this.#retained.set(id, shaped.asked);
         return { kind: 'shaped', outline: outlineOf(shaped) };
       }
       case 'render': {
@@ -63,7 +63,7 @@ class JobRunner {
         return { kind: 'count-request', countRequest };
       }
       case 'rebuild': {
-        const { body, usage } = rebuild(parseAnswer(bufferOf(job.blocks)), job.context);
+        const { body, usage } = wholeAnswer(parseAnswer(bufferOf(job.blocks)), job.facts, job.form);
         return { kind: 'rebuilt', bytes: bytesOf(JSON.stringify(body)), usage };
       }
       case 'parse-count':
@@ -73,7 +73,7 @@ class JobRunner {
     }
   }
 
-  #requestOf(textId: number): ChatRequest | EmbeddingsRequest {
+  #requestOf(textId: number): WholeAsked {
     const request = this.#retained.get(textId);
     if (request === undefined) throw new Error('the text was discarded');
     return request;

@@ -4,7 +4,8 @@ import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import { chatExamples } from '../../test/support/chat-examples.ts';
-import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
+import { shapeChat } from '../surfaces/chat/shape-chat.ts';
+import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import { toNodeBody } from './node-body.ts';
 
 const all: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
@@ -17,19 +18,17 @@ const image = {
   content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }],
 };
 
-const raw = (fields: object) => Buffer.from(JSON.stringify(fields));
-
 /** The body for a node as it goes over the wire. */
 function sent(dialect: Dialect, fields: object, target: object = {}): Record<string, unknown> {
-  const request = shapeChat(raw({ model: 'asked', messages: [user], ...fields }), 'application/json');
+  const { asked } = shapeChat({ model: 'asked', messages: [user], ...fields });
   return JSON.parse(
-    JSON.stringify(toNodeBody(request, dialect, { servedName: 'served', maxTokens: 64, ...target })),
+    JSON.stringify(toNodeBody(asked, dialect, { servedName: 'served', maxTokens: 64, ...target })),
   );
 }
 
 function sentEmbeddings(dialect: Dialect, fields: object): Record<string, unknown> {
-  const request = shapeEmbeddings(raw({ model: 'asked', input: 'hi', ...fields }), 'application/json');
-  return JSON.parse(JSON.stringify(toNodeBody(request, dialect, { servedName: 'served', maxTokens: 1 })));
+  const { asked } = shapeEmbeddings({ model: 'asked', input: 'hi', ...fields });
+  return JSON.parse(JSON.stringify(toNodeBody(asked, dialect, { servedName: 'served', maxTokens: 1 })));
 }
 
 const plain = { model: 'served', messages: [user], max_tokens: 64, stream: false };
@@ -75,7 +74,7 @@ test.each(settings)(
 );
 
 test('a setting that a dialect does not grant is refused where the request has it by another API, too', () => {
-  const request = shapeChat(raw({ model: 'asked', messages: [user] }), 'application/json');
+  const request = shapeChat({ model: 'asked', messages: [user] }).asked;
   const asked = { ...request, body: { ...request.body, thinking_budget: 40 } };
   const target = { servedName: 'served', maxTokens: 64 };
   expect(toNodeBody(asked, 'vllm', target)).toMatchObject({ thinking_token_budget: 40 });

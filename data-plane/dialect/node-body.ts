@@ -12,23 +12,32 @@ import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import type { DialectTable, NodeBody } from '../../shared/engines/dialect.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { tokenCountRequest } from '../../shared/engines/node-answers.ts';
-import type { ChatBody, ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
-import type { AnyChat, AnyEmbeddings, CountRequest, NodeTarget } from '../shape/outline.ts';
+import type {
+  AskedChat,
+  AskedRequest,
+  ChatBody,
+  ChatFacts,
+  CountRequest,
+  NodeTarget,
+  WholeAsked,
+  WholeChat,
+  WholeEmbeddings,
+} from '../shape/asked.ts';
 import { shapeRefusal } from '../shape/validate.ts';
 
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
 export function renderBody(
-  request: AnyChat | AnyEmbeddings,
+  asked: AskedRequest,
   dialect: Dialect,
   target: NodeTarget,
 ): string | Promise<Uint8Array<ArrayBuffer>> {
-  if (request.workerText !== undefined) return request.workerText.nodeBody(dialect, target);
-  return JSON.stringify(toNodeBody(request, dialect, target));
+  if (asked.workerText !== undefined) return asked.workerText.nodeBody(dialect, target);
+  return JSON.stringify(toNodeBody(asked, dialect, target));
 }
 
 /** The request that has a node count the tokens of the prompt; undefined where the node cannot. */
 export function renderCount(
-  chat: AnyChat,
+  chat: AskedChat,
   dialect: Dialect,
   servedName: string,
 ): CountRequest | undefined | Promise<CountRequest | undefined> {
@@ -36,7 +45,7 @@ export function renderCount(
   return countRequest(chat, dialect, servedName);
 }
 
-function countRequest(chat: ChatRequest, dialect: Dialect, servedName: string): CountRequest | undefined {
+function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): CountRequest | undefined {
   const body = undefinedIfRefused(() => toNodeBody(chat, dialect, { servedName, maxTokens: 1 }));
   const request = tokenCountRequest(dialect, body ?? {});
   if (request?.body['messages'] === undefined) return undefined;
@@ -59,18 +68,14 @@ export function notForThisModel(path: Path): Refusal {
 }
 
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
-export function toNodeBody(
-  request: ChatRequest | EmbeddingsRequest,
-  dialect: Dialect,
-  target: NodeTarget,
-): NodeBody {
+export function toNodeBody(asked: WholeAsked, dialect: Dialect, target: NodeTarget): NodeBody {
   const table = dialects[dialect];
-  return request.kind === 'chat'
-    ? chatBody(request, table, target)
-    : embeddingsBody(request, table, target.servedName);
+  return asked.kind === 'chat'
+    ? chatBody(asked, table, target)
+    : embeddingsBody(asked, table, target.servedName);
 }
 
-function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget): NodeBody {
+function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): NodeBody {
   const { maxTokens, servedName } = target;
   // An engine that gets no limit, or none that it understands, may generate without end.
   if (!Number.isInteger(maxTokens) || maxTokens < 1) throw new RangeError('maxTokens must be at least 1');
@@ -99,7 +104,7 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
 function addSetting(
   nodeBody: Record<string, unknown>,
   field: keyof ChatSettings,
-  { body, paths }: ChatRequest,
+  { body, paths }: WholeChat,
   dialect: Dialect,
 ): void {
   const value = body[field];
@@ -109,7 +114,7 @@ function addSetting(
   nodeBody[grant.name ?? field] = value;
 }
 
-function streamOptions({ usageAtStart }: ChatRequest, table: DialectTable): NodeBody {
+function streamOptions({ usageAtStart }: ChatFacts, table: DialectTable): NodeBody {
   const atStart = usageAtStart === true && table.reportsUsageAtStart;
   return { include_usage: true, ...(atStart ? { continuous_usage_stats: true } : {}) };
 }
@@ -118,7 +123,7 @@ type Path = readonly PropertyKey[];
 
 /** Throws UnsupportedShapeError for what is no setting. */
 function refuseUngranted(
-  { body, needs, paths }: ChatRequest,
+  { body, needs, paths }: WholeChat,
   table: DialectTable,
   { seesImages }: NodeTarget,
 ): void {
@@ -185,7 +190,7 @@ function toolFields(
   };
 }
 
-function embeddingsBody(request: EmbeddingsRequest, table: DialectTable, servedName: string): NodeBody {
+function embeddingsBody(request: WholeEmbeddings, table: DialectTable, servedName: string): NodeBody {
   if (request.dimensions !== undefined && !table.takesDimensions) throw notForThisModel(['dimensions']);
   if (request.tokenInput && !table.takesTokenInput) throw notForThisModel(['input']);
   return {

@@ -1,17 +1,14 @@
 /** What a node says that its model cannot do is refused by the path of the field in the caller's own body (Errors 2). */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
-import { shapeMessages } from '../shape/anthropic.ts';
-import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
+import { shapeChat } from '../surfaces/chat/shape-chat.ts';
+import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
+import { shapeMessages } from '../surfaces/messages/shape-messages.ts';
 import { inabilityRefusal } from './node-errors.ts';
 
-const json = (body: object): Buffer => Buffer.from(JSON.stringify(body));
-const chat = (more: object) => shapeChat(json({ model: 'm', ...more }), 'application/json');
-const message = (more: object) =>
-  shapeMessages(json({ model: 'm', max_tokens: 5, ...more }), 'application/json', {
-    version: undefined,
-    beta: undefined,
-  });
+const headers = { contentType: 'application/json', version: undefined };
+const chat = (more: object) => shapeChat({ model: 'm', ...more }).asked;
+const message = (more: object) => shapeMessages({ model: 'm', max_tokens: 5, ...more }, headers).asked;
 const messages = [{ role: 'user', content: 'hi' }];
 const text = { type: 'text', text: 'look' };
 const picture = { type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' } };
@@ -48,7 +45,7 @@ test.each([
   ],
   [
     'other dimensions',
-    shapeEmbeddings(json({ model: 'm', input: 'a', dimensions: 8 }), 'application/json'),
+    shapeEmbeddings({ model: 'm', input: 'a', dimensions: 8 }).asked,
     sizeError,
     'dimensions',
   ],

@@ -7,29 +7,26 @@ import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Inability } from '../../shared/engines/dialect.ts';
 import { inabilityOf, rejectionOf } from '../../shared/engines/node-answers.ts';
-import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
+import type { AskedRequest } from '../shape/asked.ts';
 import { notForThisModel, pathOfImage } from './node-body.ts';
 
-type Request = AnyChat | AnyEmbeddings | AnyMessages;
 type Path = readonly PropertyKey[];
 
 /** `error`: of the node, as parsed. Undefined where it means something else. */
-export function inabilityRefusal(request: Request, dialect: Dialect, error: unknown): Refusal | undefined {
+export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: unknown): Refusal | undefined {
   const found = inabilityOf(dialect, error);
-  return found && notForThisModel(pathOf(found, request));
+  return found && notForThisModel(pathOf(found, asked));
 }
 
 /** In the caller's own body. */
-function pathOf(inability: Inability, request: Request): Path {
-  if (request.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
-  const chat = request.kind === 'messages' ? request.chat : request;
-  const { body, paths = {} } = chat;
+function pathOf(inability: Inability, asked: AskedRequest): Path {
+  if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
+  const { hasSchema, paths = {} } = asked;
   switch (inability) {
     case 'images':
-      return paths.images ?? (chat.workerText === undefined ? pathOfImage(chat.body) : ['messages']);
+      return paths.images ?? (asked.workerText === undefined ? pathOfImage(asked.body) : ['messages']);
     case 'schema':
-      if (body.response_format?.type !== 'json_schema') return ['tools'];
-      return paths.response_format ?? ['response_format'];
+      return hasSchema ? (paths.response_format ?? ['response_format']) : ['tools'];
     case 'thinking':
       return paths.reasoning_effort ?? ['reasoning_effort'];
     case 'dimensions':

@@ -13,13 +13,13 @@ import { nodeFailed } from '../../shared/decision/route.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { NodeExchange as ClientExchange } from '../http/node-exchange.ts';
-import { shapeMessages } from '../shape/anthropic.ts';
-import { shapeChat } from '../shape/openai.ts';
+import { type Shaped, shapeOperation } from '../surfaces/shape-operation.ts';
+import type { AnswerForm } from '../surfaces/surfaces.ts';
 import { NodeLoad } from '../upstream/load.ts';
 import { NodeCall } from '../upstream/node-call.ts';
 import { NodePools, type Upstream } from '../upstream/node-pools.ts';
 import { type AttemptEvent, type AttemptState, transitions } from './attempt-states.ts';
-import { defaultForwardSettings, type Forwarded, type ForwardOutcome, forward } from './forward.ts';
+import { defaultForwardSettings, type ForwardOutcome, forward } from './forward.ts';
 
 const runs = 500;
 const states = Object.keys(transitions) as AttemptState[];
@@ -262,16 +262,20 @@ const beginnings: readonly (readonly string[])[] = [
   ['a lost connection', 'a turn of the event loop', 'connect', 'head of a stream', 'one event'],
 ];
 
-const requests: Readonly<Record<string, Forwarded>> = (() => {
+function requestOf(kind: 'chat' | 'messages', more: object): Shaped & { readonly form: AnswerForm } {
   const messages = [{ role: 'user', content: 'hello' }];
-  const bytes = (more: object): Buffer => Buffer.from(JSON.stringify({ model: 'm', messages, ...more }));
-  const headers = { version: undefined, beta: undefined };
-  return {
-    chat: shapeChat(bytes({}), json),
-    'streamed chat': shapeChat(bytes({ stream: true }), json),
-    'streamed message': shapeMessages(bytes({ stream: true, max_tokens: 9 }), json, headers),
-  };
-})();
+  const bytes = Buffer.from(JSON.stringify({ model: 'm', messages, ...more }));
+  const headers = { contentType: json, version: undefined };
+  const { form, ...shaped } = shapeOperation({ kind }, bytes, headers);
+  if (form === undefined) throw new Error('has no answer');
+  return { ...shaped, form };
+}
+
+const requests = {
+  chat: requestOf('chat', {}),
+  'streamed chat': requestOf('chat', { stream: true }),
+  'streamed message': requestOf('messages', { stream: true, max_tokens: 9 }),
+};
 
 let server: Server;
 let bodyWorker: BodyWorker;
@@ -305,7 +309,7 @@ type Ended =
   | { readonly kind: 'refused' }
   | { readonly kind: 'fault'; readonly error: unknown };
 
-async function walk(request: Forwarded, names: readonly string[]): Promise<void> {
+async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readonly string[]): Promise<void> {
   const pools = new ScriptedPools();
   const load = new NodeLoad({ random: () => 0 });
   const { socket, client } = await connectedClient();
@@ -316,7 +320,8 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     state.writtenAtEnd = socket.written + socket.writableLength;
   };
   void forward({
-    request,
+    asked,
+    form,
     candidates: [routeTo('http://a.invalid'), routeTo('http://b.invalid', { node: 'n2' })],
     tier: 'Starter',
     maxTokensFor: () => 9,
@@ -395,7 +400,8 @@ test.each([
   const pools = new ScriptedPools();
   const { socket, response, client } = await connectedClient();
   const result = forward({
-    request: requests['chat'] as Forwarded,
+    asked: requests.chat.asked,
+    form: requests.chat.form,
     candidates: [routeTo('http://a.invalid')],
     tier: 'Starter',
     maxTokensFor: () => 9,

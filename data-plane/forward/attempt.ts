@@ -5,8 +5,8 @@
 
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
-import type { StreamState } from '../answer/node-stream.ts';
 import { SseReader } from '../answer/sse-reader.ts';
+import type { SurfaceStream } from '../answer/surface.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
 import { NodeFailure, type NodeFailureKind } from '../core/node-failure.ts';
@@ -56,17 +56,6 @@ export type AttemptResult =
   | { readonly kind: 'unreached'; readonly failure: AttemptFailure }
   | { readonly kind: 'failed'; readonly failure: AttemptFailure }
   | { readonly kind: 'aborted-after-start'; readonly failure: AttemptFailure; readonly spent?: Usage };
-
-/** Converts the events of a node's stream into frames for the client: ChatStream or MessagesStream. */
-export interface SurfaceStream {
-  readonly kind: 'stream';
-  readonly state: StreamState;
-  readonly failure: NodeFailure | undefined;
-  readonly usage: Usage;
-  push(data: string): string[];
-  end(): void;
-  fail(failure: NodeFailure): void;
-}
 
 export interface AttemptOptions {
   readonly client: ClientAnswer;

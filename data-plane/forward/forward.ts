@@ -12,29 +12,21 @@ import { contextErrorOf } from '../../shared/engines/node-answers.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
-import { chatContext } from '../answer/chat-parts.ts';
-import { ChatStream } from '../answer/chat-stream.ts';
-import { messagesContext } from '../answer/message-parts.ts';
-import { MessagesStream } from '../answer/messages-stream.ts';
-import { rebuildContextOf } from '../answer/rebuild.ts';
+import { answerFacts } from '../answer/chat-parts.ts';
+import type { SurfaceStream } from '../answer/surface.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { renderBody } from '../dialect/node-body.ts';
 import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
 import type { ClientAnswer, Fields } from '../http/exchange.ts';
-import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
+import type { AskedRequest } from '../shape/asked.ts';
+import { type AnswerForm, streamedAnswer } from '../surfaces/surfaces.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { BodyPieces } from '../upstream/body-pieces.ts';
 import type { NodeLoad, NodeOutcome } from '../upstream/load.ts';
 import type { NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
-import {
-  type AnswerBounds,
-  Attempt,
-  type AttemptFailure,
-  type AttemptResult,
-  type SurfaceStream,
-} from './attempt.ts';
+import { type AnswerBounds, Attempt, type AttemptFailure, type AttemptResult } from './attempt.ts';
 import { WholeAnswer } from './whole-answer.ts';
 
 export interface ForwardSettings extends AnswerBounds {
@@ -52,10 +44,10 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
-export type Forwarded = AnyChat | AnyEmbeddings | AnyMessages;
-
 export interface ForwardOptions {
-  readonly request: Forwarded;
+  readonly asked: AskedRequest;
+  /** Of the answer to the client. */
+  readonly form: AnswerForm;
   /** Nodes of the one place that routing chose. */
   readonly candidates: readonly Route[];
   /** The tier that a refusal of too long a request names. */
@@ -136,10 +128,9 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
 
 /** The body for the node, or the refusal of a field that its dialect cannot carry. */
 function nodeBody(
-  { request, maxTokensFor, cacheSalt }: ForwardOptions,
+  { asked, maxTokensFor, cacheSalt }: ForwardOptions,
   route: Route,
 ): NodeBodyOrRefusal | Promise<NodeBodyOrRefusal> {
-  const asked = request.kind === 'messages' ? request.chat : request;
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
   try {
     const { served: servedName, takesImages: seesImages } = route;
@@ -162,11 +153,11 @@ async function attempt(
   route: Route,
   body: NodeRequest['body'],
 ): Promise<AttemptResult> {
-  const { client, fields, load, pools, settings, request, traceparent, onSent, onTaken } = options;
+  const { client, fields, load, pools, settings, asked, traceparent, onSent, onTaken } = options;
   if (client.isGone) return { kind: 'client-gone' };
   const { node, url, credential } = route;
-  const isStream = request.kind !== 'embeddings' && request.stream;
-  const path = request.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
+  const isStream = asked.stream;
+  const path = asked.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
   const accept = isStream ? 'text/event-stream' : 'application/json';
   let outcome: NodeOutcome = 'neutral';
   load.begin(node);
@@ -188,20 +179,14 @@ async function attempt(
 
 /** Converts the node's answer for the client. */
 function answerOf(
-  { request, ids, bodyWorker, owner, settings, maxTokensFor }: ForwardOptions,
+  { asked, form, ids, bodyWorker, owner, settings, maxTokensFor }: ForwardOptions,
   route: Route,
   memory: MemoryBudget,
 ): SurfaceStream | WholeAnswer {
-  const { unique, createdSeconds } = ids;
-  const maxTokens = request.kind === 'embeddings' ? 0 : maxTokensFor(route);
-  const node = { maxTokens, windowTokens: route.windowTokens };
-  if (request.kind === 'embeddings' || !request.stream) {
-    const rebuildContext = rebuildContextOf(request, unique, createdSeconds, node);
-    return new WholeAnswer({ rebuildContext, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
-  }
-  return request.kind === 'chat'
-    ? new ChatStream(chatContext(request, unique, createdSeconds, node))
-    : new MessagesStream(messagesContext(request, unique, createdSeconds, node));
+  const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 0;
+  const facts = answerFacts(asked, ids, { maxTokens, windowTokens: route.windowTokens });
+  if (asked.stream) return streamedAnswer(facts, form);
+  return new WholeAnswer({ facts, form, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
 }
 
 function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
@@ -223,7 +208,7 @@ function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
 function outcomeOf(
   result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
   route: Route,
-  { request, tier, onNodeFailure }: ForwardOptions,
+  { asked, tier, onNodeFailure }: ForwardOptions,
 ): ForwardOutcome {
   const { node } = route;
   switch (result.kind) {
@@ -239,7 +224,7 @@ function outcomeOf(
       throw (
         result.failure.refusal ??
         contextRefusal(result.failure, route, tier) ??
-        inabilityRefusal(request, route.dialect, result.failure.detail) ??
+        inabilityRefusal(asked, route.dialect, result.failure.detail) ??
         rejectionRefusal(result.failure) ??
         onNodeFailure(result.failure.reason)
       );

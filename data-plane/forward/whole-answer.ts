@@ -5,16 +5,18 @@
 
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
-import { type RebuildContext, rebuild } from '../answer/rebuild.ts';
+import type { AnswerFacts } from '../answer/chat-parts.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import { memoryRefusal } from '../core/memory-refusal.ts';
 import { NodeFailure } from '../core/node-failure.ts';
+import { type AnswerForm, wholeAnswer } from '../surfaces/surfaces.ts';
 import { ByteCollector } from '../upstream/byte-collector.ts';
 
 export interface WholeAnswerOptions {
-  readonly rebuildContext: RebuildContext;
+  readonly facts: AnswerFacts;
+  readonly form: AnswerForm;
   readonly bodyWorker: BodyWorker;
   /** The tenant that the worker's queue schedules for. */
   readonly owner: string;
@@ -53,7 +55,8 @@ export class WholeAnswer {
   rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
     const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
     if (small === 'large') return this.#rebuildOnWorker();
-    const { body, usage } = rebuild(small.value, this.#options.rebuildContext);
+    const { facts, form } = this.#options;
+    const { body, usage } = wholeAnswer(small.value, facts, form);
     return { body: JSON.stringify(body), usage };
   }
 
@@ -64,8 +67,8 @@ export class WholeAnswer {
   }
 
   async #rebuildOnWorker(): Promise<RebuiltAnswer> {
-    const { rebuildContext: context, bodyWorker, owner } = this.#options;
-    const job = { kind: 'rebuild', context, blocks: this.#bytes.handOver() } as const;
+    const { facts, form, bodyWorker, owner } = this.#options;
+    const job = { kind: 'rebuild', facts, form, blocks: this.#bytes.handOver() } as const;
     this.#abort = new AbortController();
     const { bytes, usage } = await bodyWorker.run(job, 'rebuilt', { owner, signal: this.#abort.signal });
     return { body: bytes, usage };

@@ -3,7 +3,7 @@
 import { sharerOf } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { type AnyChat, type AnyEmbeddings, prefixesOfChat } from '../shape/outline.ts';
+import { type AskedChat, type AskedRequest, prefixesOfChat } from '../shape/asked.ts';
 import type { AffinityRequest, NodeChooser } from '../upstream/affinity.ts';
 import type { Gateway } from './gateway.ts';
 
@@ -12,14 +12,14 @@ export function nodeChooser(
   { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
   { target, model }: Pick<RequestFacts, 'target' | 'model'>,
   { placement, subject: tenant }: Pick<Decision, 'placement' | 'subject'>,
-  inner: AnyChat | AnyEmbeddings,
+  asked: AskedRequest,
 ): NodeChooser {
-  if (placement instanceof Refusal || inner.kind === 'embeddings' || !lookup.hasAffinity(model))
+  if (placement instanceof Refusal || asked.kind === 'embeddings' || !lookup.hasAffinity(model))
     return (left) => load.choose(left);
   const { capacity } = placement;
   const place =
     capacity === 'pool' ? 'pool' : target.kind === 'stack' ? `stack:${target.stack}` : `own:${tenant}`;
-  const request = new ChatAffinity(tenant, `${place} ${model}`, inner);
+  const request = new ChatAffinity(tenant, `${place} ${model}`, asked);
   return (left) => affinity.choose(left, request);
 }
 
@@ -31,9 +31,9 @@ class ChatAffinity implements AffinityRequest {
   readonly tenant: string;
   readonly sharer: string;
   readonly group: string;
-  readonly #chat: AnyChat;
+  readonly #chat: AskedChat;
 
-  constructor(tenant: string, group: string, chat: AnyChat) {
+  constructor(tenant: string, group: string, chat: AskedChat) {
     this.tenant = tenant;
     this.sharer = sharerOf(tenant);
     this.group = group;

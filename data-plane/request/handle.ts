@@ -13,7 +13,7 @@ import { nodeFailed, nodeOfStackFailed, type Target } from '../../shared/decisio
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
-import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
+import { type ForwardOutcome, forward } from '../forward/forward.ts';
 import {
   badHttp,
   credentialHeader,
@@ -25,8 +25,9 @@ import {
 } from '../http/answers.ts';
 import { readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { countTokensBody } from '../shape/anthropic.ts';
-import { leastTokensOf } from '../shape/outline.ts';
+import { type AskedRequest, leastTokensOf } from '../shape/asked.ts';
+import { countTokensBody } from '../surfaces/messages/shape-messages.ts';
+import type { AnswerForm } from '../surfaces/surfaces.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { nodeChooser } from './choose-node.ts';
 import { type Gateway, RequestRecord } from './gateway.ts';
@@ -162,7 +163,8 @@ async function serve(
   { target, caller }: AdmittedInference,
   { shaped, discard, release }: ShapedBody,
 ): Promise<void> {
-  const { model, stream, surface, maxTokens, inner, forwarded } = shaped;
+  const { asked, form, surface } = shaped;
+  const { model, stream, maxTokens } = asked;
   record.model = model;
   record.stream = stream;
   const facts: RequestFacts = {
@@ -170,12 +172,12 @@ async function serve(
     caller,
     model,
     surface,
-    promptTokens: inner.promptBytes,
+    promptTokens: asked.promptBytes,
     maxTokens,
-    onlyCounts: forwarded === undefined,
+    onlyCounts: form === undefined,
     // Few requests need it, and it reads all text.
     promptTokensLeast: () => {
-      record.promptLeast = leastTokensOf(inner);
+      record.promptLeast = leastTokensOf(asked);
       return record.promptLeast;
     },
   };
@@ -189,7 +191,7 @@ async function serve(
   record.position = gateway.lookup.position();
   const { decision, lease } = reservation;
   const { placement } = decision;
-  const choose = nodeChooser(gateway, facts, decision, inner);
+  const choose = nodeChooser(gateway, facts, decision, asked);
   try {
     if (placement instanceof Refusal) {
       noteDecision(record, decision);
@@ -198,12 +200,12 @@ async function serve(
     const measuring = measure(gateway, reservation, shaped, placement, choose, record);
     const measured = measuring instanceof Promise ? await measuring : measuring;
     noteDecision(record, decision);
-    if (forwarded === undefined)
+    if (form === undefined)
       return sendJson(exchange, record.ids, JSON.stringify(countTokensBody(measured.tokens)));
     const outcome = await send(gateway, exchange, record, {
       facts,
-      forwarded,
-      stream,
+      asked,
+      form,
       decision,
       measured,
       choose,
@@ -234,8 +236,8 @@ function loadUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): t
 
 interface PlacedRequest {
   readonly facts: RequestFacts;
-  readonly forwarded: Forwarded;
-  readonly stream: boolean;
+  readonly asked: AskedRequest;
+  readonly form: AnswerForm;
   readonly decision: Decision;
   readonly measured: Measured;
   readonly choose: NodeChooser;
@@ -248,13 +250,14 @@ async function send(
   gateway: Gateway,
   exchange: Exchange,
   record: RequestRecord,
-  { facts, forwarded, stream, decision, measured, choose, cacheSalt, discard, release }: PlacedRequest,
+  { facts, asked, form, decision, measured, choose, cacheSalt, discard, release }: PlacedRequest,
 ): Promise<ForwardOutcome> {
   const { answer: client } = exchange;
-  if (stream) gateway.streams.open++;
+  if (asked.stream) gateway.streams.open++;
   try {
     return await forward({
-      request: forwarded,
+      asked,
+      form,
       candidates: measured.candidates,
       tier: decision.tier.id,
       maxTokensFor: (route) => answerTokens(measured.budgetFor(route)),
@@ -278,7 +281,7 @@ async function send(
     });
   } finally {
     record.at.begun = client.startedMs;
-    if (stream) gateway.streams.open--;
+    if (asked.stream) gateway.streams.open--;
   }
 }
 

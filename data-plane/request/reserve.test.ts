@@ -5,17 +5,18 @@ import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { known } from '../../test/support/commits.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { TestState } from '../../test/support/state.ts';
-import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
+import { shapeChat } from '../surfaces/chat/shape-chat.ts';
+import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import type { CountWatch } from '../upstream/count-tokens.ts';
 import { NodeLoad } from '../upstream/load.ts';
 import { LocalCounters } from './counters.ts';
 import type { Gateway } from './gateway.ts';
 import { answerTokens, countAtOne, needsExactCount, reserveOrWait, smallerOf } from './reserve.ts';
 
-const chat = shapeChat(
-  Buffer.from(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'a'.repeat(30) }] })),
-  'application/json',
-);
+const { asked: chat } = shapeChat({
+  model: 'echo-small',
+  messages: [{ role: 'user', content: 'a'.repeat(30) }],
+});
 const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1', { node }));
 
 type Answer = (watch: CountWatch) => number | undefined;
@@ -82,7 +83,7 @@ test('where no node can count, all may answer', async () => {
 });
 
 test('embeddings are judged by their bounds, and sent nowhere to be counted', async () => {
-  const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
+  const { asked: embeddings } = shapeEmbeddings({ model: 'm', input: 'a' });
   const { asked, candidates: left } = await count([answering(7)], embeddings);
   expect(asked).toEqual([]);
   expect(left).toEqual(['n1', 'n2', 'n3']);

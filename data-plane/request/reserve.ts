@@ -18,8 +18,8 @@ import { ClientGone } from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { Exchange } from '../http/exchange.ts';
-import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
-import type { Shaped } from '../shape/shape-operation.ts';
+import type { AskedRequest } from '../shape/asked.ts';
+import type { Shaped } from '../surfaces/shape-operation.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
@@ -132,16 +132,14 @@ export function measure(
   record: { promptCounted?: number | undefined } = {},
 ): Measured | Promise<Measured> {
   const { decision } = reservation;
-  const { inner, maxTokens, forwarded } = shaped;
+  const { asked, form } = shaped;
   const { candidates } = placement;
-  const bounds = budgetWith(decision.tier, maxTokens, inner.promptBytes, inner.likelyTokens);
+  const bounds = budgetWith(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
   // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
   const mustCount =
-    decision.uncounted ||
-    forwarded === undefined ||
-    candidates.some((route) => needsExactCount(bounds(route)));
-  if (!mustCount) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
-  return countedBy(gateway, reservation, { shaped, candidates, bounds }, choose, record);
+    decision.uncounted || form === undefined || candidates.some((route) => needsExactCount(bounds(route)));
+  if (!mustCount) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
+  return countedBy(gateway, reservation, { asked, candidates, bounds }, choose, record);
 }
 
 /** What an answer from a node may have, where its prompt has so many tokens. */
@@ -161,7 +159,7 @@ function budgetWith(
 }
 
 interface Uncounted {
-  readonly shaped: Shaped;
+  readonly asked: AskedRequest;
   readonly candidates: readonly Route[];
   readonly bounds: Measured['budgetFor'];
 }
@@ -169,14 +167,15 @@ interface Uncounted {
 async function countedBy(
   gateway: Gateway,
   { decision: { tier }, lease }: Reservation,
-  { shaped: { inner, maxTokens }, candidates: all, bounds }: Uncounted,
+  { asked, candidates: all, bounds }: Uncounted,
   choose: NodeChooser,
   record: { promptCounted?: number | undefined },
 ): Promise<Measured> {
-  const { tokens, candidates } = await countAtOne(gateway, all, inner, choose);
+  const { maxTokens } = asked;
+  const { tokens, candidates } = await countAtOne(gateway, all, asked, choose);
   if (tokens !== undefined) record.promptCounted = tokens;
   if (gateway.fenced()) throw cannotTakeNow('fenced');
-  if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
+  if (tokens === undefined) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
   try {
     checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });
   } catch (refusal) {
@@ -206,12 +205,12 @@ const searchMs = waits.nodeSearch.ms;
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],
-  inner: AnyChat | AnyEmbeddings,
+  asked: AskedRequest,
   choose: NodeChooser,
 ): Promise<Counted> {
   const untilMs = performance.now() + searchMs;
   // Token ids and inputs of embeddings are judged by their bounds.
-  let left = inner.kind === 'chat' ? candidates : [];
+  let left = asked.kind === 'chat' ? candidates : [];
   while (performance.now() < untilMs) {
     const route = choose(left);
     if (route === undefined) break;
@@ -220,7 +219,7 @@ export async function countAtOne(
     let reached = true;
     load.begin(route.node);
     try {
-      const tokens = await countTokens(route, inner, {
+      const tokens = await countTokens(route, asked, {
         onSent: () => {
           sent = true;
         },

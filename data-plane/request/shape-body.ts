@@ -5,15 +5,16 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Body } from '../../shared/runtime/request-body.ts';
+import type { ShapeHeaders } from '../answer/surface.ts';
 import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { readJsonText } from '../core/json-text.ts';
 import { oneHeader } from '../http/answers.ts';
 import type { Exchange, HttpHead } from '../http/exchange.ts';
-import { refuseOtherThanJson } from '../shape/openai.ts';
-import type { CountRequest, NodeTarget, WorkerText } from '../shape/outline.ts';
-import { type Shaped, type ShapeHeaders, shapeOperation } from '../shape/shape-operation.ts';
+import type { CountRequest, NodeTarget, WorkerText } from '../shape/asked.ts';
+import { refuseOtherThanJson } from '../shape/json-body.ts';
+import { type Shaped, shapeOperation } from '../surfaces/shape-operation.ts';
 
 /** Inline shaping blocks the event loop for some 20 ms at most. */
 const inlineBytesMax = 256 * 1024;
@@ -109,7 +110,6 @@ function headersOf(head: HttpHead): ShapeHeaders {
   return {
     contentType: head.headers['content-type'],
     version: oneHeader(head, 'anthropic-version'),
-    beta: oneHeader(head, 'anthropic-beta'),
   };
 }
 

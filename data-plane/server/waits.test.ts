@@ -27,8 +27,8 @@ import { BodyWorker } from '../body-worker/body-worker.ts';
 import { readBody } from '../http/body.ts';
 import { NodeExchange } from '../http/node-exchange.ts';
 import { startListener } from '../http/node-listener.ts';
-import { shapeChat } from '../shape/openai.ts';
 import { fetchSnapshot } from '../snapshot/fetch-snapshot.ts';
+import { shapeChat } from '../surfaces/chat/shape-chat.ts';
 import { createPromptCounter } from '../upstream/count-tokens.ts';
 import { NodePools } from '../upstream/node-pools.ts';
 
@@ -226,8 +226,7 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     const pools = new NodePools({ credential: () => undefined, tickMs: 10 });
     open.push(() => pools.close());
     const count = createPromptCounter(pools, new BodyWorker(), { countMs: 50 });
-    const shaped = shapeChat(Buffer.from(JSON.stringify(prompt)), 'application/json');
-    return count(routeTo(await node('')), shaped);
+    return count(routeTo(await node('')), shapeChat(prompt).asked);
   },
   nodeFirstEvent: async () => {
     const settings = { firstEventMs: 50 };

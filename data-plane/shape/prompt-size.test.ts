@@ -5,9 +5,9 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { ChatRequest } from './openai.ts';
-import { shapeChat, shapeEmbeddings } from './openai.ts';
-import { leastTokensOf } from './outline.ts';
+import { shapeChat } from '../surfaces/chat/shape-chat.ts';
+import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
+import { leastTokensOf } from './asked.ts';
 import { leastTokens } from './prompt-size.ts';
 
 interface Counts {
@@ -21,14 +21,12 @@ interface Counts {
 const counts = JSON.parse(
   readFileSync(new URL('../../test/fixtures/token-counts.json', import.meta.url), 'utf8'),
 ) as Counts;
-const withLeast = (chat: ChatRequest) => ({ ...chat, leastTokens: leastTokensOf(chat) });
+const withLeast = ({ asked }: ReturnType<typeof shapeChat>) => ({
+  ...asked,
+  leastTokens: leastTokensOf(asked),
+});
 const chatOf = (content: unknown) =>
-  withLeast(
-    shapeChat(
-      Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] })),
-      'application/json',
-    ),
-  );
+  withLeast(shapeChat({ model: 'm', messages: [{ role: 'user', content }] }));
 
 test.each(counts.texts)(
   'Limits 3: of $name no tokeniser makes fewer tokens than the bound',
@@ -44,10 +42,7 @@ test.each(counts.texts)(
     );
     expect(whole.leastTokens).toBeLessThanOrEqual(fewest);
     expect(whole.promptBytes).toBeGreaterThan(Math.max(...Object.values(tokens)));
-    const embeddings = shapeEmbeddings(
-      Buffer.from(JSON.stringify({ model: 'm', input: [text, text, 'a'] })),
-      'application/json',
-    );
+    const { asked: embeddings } = shapeEmbeddings({ model: 'm', input: [text, text, 'a'] });
     expect(embeddings.leastTokens).toBeLessThanOrEqual(fewest);
   },
 );
@@ -84,18 +79,13 @@ test('the bound is useful: at least half the tokens of plain prose', () => {
 test('what a template may leave out of an earlier answer is not in the bound', () => {
   const answer = (content: string, more = {}) =>
     withLeast(
-      shapeChat(
-        Buffer.from(
-          JSON.stringify({
-            model: 'm',
-            messages: [
-              { role: 'assistant', content, ...more },
-              { role: 'user', content: 'hi' },
-            ],
-          }),
-        ),
-        'application/json',
-      ),
+      shapeChat({
+        model: 'm',
+        messages: [
+          { role: 'assistant', content, ...more },
+          { role: 'user', content: 'hi' },
+        ],
+      }),
     ).leastTokens;
   expect(answer('one two three')).toBe(4);
   expect(answer('one two three</think> four')).toBe(1);

@@ -8,14 +8,15 @@ import type { Dialect } from '../../schemas/names.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { until, within } from '../../test/support/until.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
-import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
+import { shapeChat } from '../surfaces/chat/shape-chat.ts';
+import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import { createPromptCounter } from './count-tokens.ts';
 import { NodePools } from './node-pools.ts';
 
-const shaped = shapeChat(
-  Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'a'.repeat(40) }] })),
-  'application/json',
-);
+const { asked: shaped } = shapeChat({
+  model: 'm',
+  messages: [{ role: 'user', content: 'a'.repeat(40) }],
+});
 const open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of open.splice(0)) await one.close();
@@ -56,8 +57,8 @@ test('an engine without a counter is not asked', async () => {
 
 test('embeddings are not counted', async () => {
   const node = await sim('vllm');
-  const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
-  expect(await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url), embeddings)).toBeUndefined();
+  const { asked } = shapeEmbeddings({ model: 'm', input: 'a' });
+  expect(await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url), asked)).toBeUndefined();
 });
 
 test('a request that the dialect cannot carry is not counted; refusing it is the matter of forwarding', async () => {

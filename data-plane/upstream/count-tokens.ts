@@ -10,7 +10,7 @@ import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import { renderCount } from '../dialect/node-body.ts';
-import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
+import type { AskedRequest } from '../shape/asked.ts';
 import { BodyPieces } from './body-pieces.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
@@ -27,7 +27,7 @@ export interface CountWatch {
 /** A node's answer to "how many tokens are these?"; undefined where it has none. */
 export type PromptCounter = (
   route: Route,
-  shaped: AnyChat | AnyEmbeddings,
+  asked: AskedRequest,
   watch?: CountWatch,
 ) => Promise<number | undefined>;
 
@@ -45,12 +45,12 @@ export function createPromptCounter(
   bodyWorker: BodyWorker,
   { countMs = waits.nodeCount.ms }: PromptCounterOptions = {},
 ): PromptCounter {
-  return async (route, shaped, watch = {}) => {
-    if (shaped.kind !== 'chat') return undefined;
+  return async (route, asked, watch = {}) => {
+    if (asked.kind !== 'chat') return undefined;
     const { node, dialect, served, url, credential } = route;
-    const asked = await renderCount(shaped, dialect, served);
-    if (asked === undefined) return undefined;
-    const { path, body: text } = asked;
+    const rendered = await renderCount(asked, dialect, served);
+    if (rendered === undefined) return undefined;
+    const { path, body: text } = rendered;
     const body = typeof text === 'string' ? text : new BodyPieces(text);
     const request: NodeRequest = { url, path, body, accept: 'application/json', credential };
     const answer = await ask(pools, request, countMs, watch);

@@ -3,8 +3,8 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const anthropicMutations: readonly SuiteMutation[] = [
   ...of(
-    'data-plane/shape/anthropic.ts',
-    ['data-plane/shape/anthropic.test.ts'],
+    'data-plane/surfaces/messages/shape-messages.ts',
+    ['data-plane/surfaces/messages/shape-messages.test.ts'],
     [
       [
         'unknown fields are refused',
@@ -19,8 +19,8 @@ export const anthropicMutations: readonly SuiteMutation[] = [
       ['thoughts are left out where that was asked', "? 'omitted'", "? 'shown'"],
       [
         'one call at a time is remembered',
-        'trimToFirstCall: callsOneAtATime(fields)',
-        'trimToFirstCall: false',
+        "if (callsOneAtATime(prompt)) needs.push('single_tool_call');",
+        '',
       ],
       ['stop sequences are sent', '    stop,\n', '    stop: undefined,\n'],
       [
@@ -61,8 +61,8 @@ export const anthropicMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/shape/anthropic-conversation.ts',
-    ['data-plane/shape/anthropic.test.ts'],
+    'data-plane/surfaces/messages/conversation.ts',
+    ['data-plane/surfaces/messages/shape-messages.test.ts'],
     [
       ['a conversation is not empty', 'if (messages.length === 0) throw', 'if (messages === null) throw'],
       ['a call of a tool must be answered', 'last.tool_calls !== undefined)', 'last.tool_calls === null)'],

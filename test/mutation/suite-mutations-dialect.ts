@@ -80,7 +80,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'data-plane/dialect/node-body.ts',
-    ['data-plane/shape/anthropic.test.ts'],
+    ['data-plane/surfaces/messages/shape-messages.test.ts'],
     [
       ['a refusal names the path of the caller’s own body', 'paths?.[field] ?? [field]', '[field]'],
       [
@@ -101,8 +101,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ],
       [
         'a schema of tools is named as theirs',
-        "if (body.response_format?.type !== 'json_schema') return ['tools'];",
-        '',
+        "hasSchema ? (paths.response_format ?? ['response_format']) : ['tools']",
+        "paths.response_format ?? ['response_format']",
       ],
       ['a path is of the caller’s own body', 'paths.response_format ?? ', ''],
       ['an effort is named by the caller’s own path', 'paths.reasoning_effort ?? ', ''],
@@ -111,7 +111,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
         "inability === 'dimensions' ? 'dimensions' : 'input'",
         "'input'",
       ],
-      ['an image is named by its place', 'chat.workerText === undefined ? pathOfImage(chat.body) : ', ''],
+      ['an image is named by its place', 'asked.workerText === undefined ? pathOfImage(asked.body) : ', ''],
     ],
   ),
   ...of(
@@ -209,7 +209,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/engines/chat-fields.ts',
-    ['data-plane/shape/anthropic.test.ts'],
+    ['data-plane/surfaces/messages/shape-messages.test.ts'],
     [
       ['Ollama takes no top_k', 'top_k: allButOllama', 'top_k: all'],
       [
@@ -226,7 +226,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/engines/vllm.ts',
-    ['data-plane/shape/anthropic.test.ts'],
+    ['data-plane/surfaces/messages/shape-messages.test.ts'],
     [
       [
         'vLLM counts the prompt at the start of a stream',

@@ -92,7 +92,7 @@ export const handleMutations: readonly SuiteMutation[] = [
   ...of('data-plane/request/reserve.ts', asAdmission, [
     [
       'a prompt that may not fit is counted',
-      '    decision.uncounted ||\n',
+      'decision.uncounted || ',
       '',
       'however little of an answer',
     ],
@@ -104,8 +104,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'a prompt that no engine can count is not judged by its bytes',
-      '  if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };\n  try {\n    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });',
-      '  try {\n    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens ?? inner.promptBytes, maxTokens }) });',
+      '  if (tokens === undefined) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };\n  try {\n    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });',
+      '  try {\n    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens ?? asked.promptBytes, maxTokens }) });',
       'no engine can count',
     ],
     [

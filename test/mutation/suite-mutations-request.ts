@@ -3,8 +3,8 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const requestMutations: readonly SuiteMutation[] = [
   ...of(
-    'data-plane/shape/openai.ts',
-    ['data-plane/shape/openai.test.ts'],
+    'data-plane/surfaces/chat/shape-chat.ts',
+    ['data-plane/surfaces/chat/shape-chat.test.ts'],
     [
       [
         'unknown fields are refused',
@@ -40,6 +40,12 @@ export const requestMutations: readonly SuiteMutation[] = [
       ['images are a need', "if (fields.messages.some(hasImage)) needs.push('images');", ''],
       ['a prefill is a need', "needs.push('prefill')", 'needs.push()'],
       ['one call at a time is a need', "needs.push('single_tool_call')", 'needs.push()'],
+    ],
+  ),
+  ...of(
+    'data-plane/shape/json-body.ts',
+    ['data-plane/surfaces/shapes.test.ts'],
+    [
       [
         'a body is an object',
         "typeof value !== 'object' || value === null || Array.isArray(value)",
@@ -51,6 +57,12 @@ export const requestMutations: readonly SuiteMutation[] = [
         'if (isJson(contentType) || contentType === undefined) return;',
       ],
       ['no charset but UTF-8', "name !== 'charset' ||", "name !== '' ||"],
+    ],
+  ),
+  ...of(
+    'data-plane/surfaces/embeddings/shape-embeddings.ts',
+    ['data-plane/surfaces/chat/shape-chat.test.ts'],
+    [
       ['token ids are known as such', "tokenInput: typeof first !== 'string'", 'tokenInput: false'],
       ['one list of tokens is one input', " || typeof first === 'number' ? 1", ' ? 1'],
       ['the encoding is as asked', "encoding_format ?? 'float'", "(encoding_format && 'float') ?? 'float'"],
@@ -229,7 +241,7 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       ['a node without a connection is left aside', "reached ? 'neutral' : 'unreached'", "'neutral'"],
       ['a node is busy while it counts', 'load.begin(route.node);', ''],
-      ['embeddings are not counted', "inner.kind === 'chat' ? candidates : []", 'candidates'],
+      ['embeddings are not counted', "asked.kind === 'chat' ? candidates : []", 'candidates'],
       ['no more than was asked', 'return Math.min(asked, likely);', 'return likely;'],
       ['no more than there is room for', 'return Math.min(asked, likely);', 'return asked;'],
       ['a limit of tokens is always set', 'return asked ?? answerTokensDefault;', 'return asked ?? 0;'],

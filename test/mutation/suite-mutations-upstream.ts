@@ -173,13 +173,13 @@ export const upstreamMutations: readonly SuiteMutation[] = [
       ['the memory of a count is given back', '      answer?.release();\n', ''],
       [
         'embeddings are not counted',
-        "if (shaped.kind !== 'chat') return undefined;",
-        "if (shaped.kind !== 'chat') throw new Error();",
+        "if (asked.kind !== 'chat') return undefined;",
+        "if (asked.kind !== 'chat') throw new Error();",
       ],
       [
         'an engine without a counter is not asked',
-        'if (asked === undefined) return undefined;',
-        'if (asked === undefined) throw new Error();',
+        'if (rendered === undefined) return undefined;',
+        'if (rendered === undefined) throw new Error();',
       ],
       ['an unreached node is reported', 'watch.onUnreached?.();', ''],
     ],

@@ -16,7 +16,8 @@ import { threadsMutations } from './suite-mutations-threads.ts';
 import { upstreamMutations } from './suite-mutations-upstream.ts';
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
-const streamTests = ['data-plane/answer/chat-stream.test.ts'];
+const answerTests = 'data-plane/surfaces/answers.test.ts';
+const streamTests = [answerTests, 'data-plane/surfaces/chat/chat-stream.test.ts'];
 
 const streams = [
   ...of('data-plane/answer/node-stream.ts', streamTests, [
@@ -44,13 +45,13 @@ const streams = [
     ],
     [
       'a choice that was not asked for is refused',
-      'index === undefined || index >= this.#context.choices',
+      'index === undefined || index >= this.#facts.choices',
       'index === undefined',
     ],
     [
       'the last usage counts',
-      "readUsage(member(chunk, 'usage'), this.#context.most) ?? this.#usage",
-      "this.#usage ?? readUsage(member(chunk, 'usage'), this.#context.most)",
+      "readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage",
+      "this.#usage ?? readUsage(member(chunk, 'usage'), this.#facts.most)",
     ],
     [
       'nothing follows the finish of a choice',
@@ -74,8 +75,8 @@ const streams = [
     ],
     [
       'log probabilities pass only where they were asked for',
-      'const logprobs = this.#context.logprobs\n',
-      'const logprobs = this.#context\n',
+      'const logprobs = this.#facts.logprobs\n',
+      'const logprobs = this.#facts\n',
     ],
     [
       'an estimate counts what was delivered',
@@ -83,7 +84,7 @@ const streams = [
       'this.#completionBytes += 0',
     ],
   ]),
-  ...of('data-plane/answer/chat-stream.ts', streamTests, [
+  ...of('data-plane/surfaces/chat/chat-stream.ts', streamTests, [
     ['the terminator is sent', "      frames.push('data: [DONE]\\n\\n');\n", ''],
     ['usage is sent only where it was asked for', 'if (this.#includeUsage) {', 'if (this.#node) {'],
     [
@@ -131,8 +132,8 @@ const streams = [
 ];
 
 const messagesStreams = of(
-  'data-plane/answer/messages-stream.ts',
-  ['data-plane/answer/messages.test.ts'],
+  'data-plane/surfaces/messages/messages-stream.ts',
+  [answerTests, 'data-plane/surfaces/messages/messages.test.ts'],
   [
     ['a message opens once', '!this.#hasStarted)', 'this.#node)'],
     ['a message opens before its blocks', 'frames.unshift(', 'frames.push('],
@@ -157,33 +158,33 @@ const messagesStreams = of(
 );
 
 const rebuilding = of(
-  'data-plane/answer/rebuild-chat.ts',
-  ['data-plane/answer/rebuild-chat.test.ts'],
+  'data-plane/surfaces/chat/rebuild-chat.ts',
+  [answerTests, 'data-plane/surfaces/chat/rebuild-chat.test.ts'],
   [
     ['an error under a 200 is a failure', '  refuseError(answer);\n', ''],
-    ['as many choices as were asked for', ' || choices.length !== context.choices', ''],
+    ['as many choices as were asked for', ' || choices.length !== facts.choices', ''],
     ['each choice has an index of its own', ' || rebuilt[index] !== undefined', ''],
     [
       'a choice has a message',
       "if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');",
       '',
     ],
-    ['usage of the node counts', "readUsage(member(answer, 'usage'), context.most) ??", 'undefined ??'],
-    ["the id is the answer's own", 'id: completionId(context),', "id: member(answer, 'id'),"],
-    ['the model is named as asked', 'model: context.model,', "model: member(answer, 'model'),"],
-    ['a cut call is not shown as text', "finish === 'length' && context.tools", 'false'],
+    ['usage of the node counts', "readUsage(member(answer, 'usage'), facts.most) ??", 'undefined ??'],
+    ["the id is the answer's own", 'id: completionId(facts),', "id: member(answer, 'id'),"],
+    ['the model is named as asked', 'model: facts.model,', "model: member(answer, 'model'),"],
+    ['a cut call is not shown as text', "finish === 'length' && facts.tools", 'false'],
     ['the number of calls is bounded', 'if (calls.length > toolCallsMax)', 'if (calls.length < 0)'],
     [
       'only the first call passes where one was asked for',
-      'context.firstToolCallOnly ? calls.slice(0, 1) : calls',
+      'facts.firstToolCallOnly ? calls.slice(0, 1) : calls',
       'calls',
     ],
   ],
 );
 
 const plainChat = of(
-  'data-plane/shape/plain-chat.ts',
-  ['data-plane/shape/plain-chat.test.ts'],
+  'data-plane/surfaces/chat/plain-chat.ts',
+  ['data-plane/surfaces/chat/plain-chat.test.ts'],
   [
     ['an unknown field is left to the schema', '?.(body[name]) !== true', '?.(body[name]) === false'],
     ['a message has no third field', ' || Object.keys(entry).length !== 2', ''],

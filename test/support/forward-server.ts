@@ -7,7 +7,6 @@ import type { AddressInfo, Socket } from 'node:net';
 import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
 import {
   defaultForwardSettings,
-  type Forwarded,
   type ForwardOutcome,
   type ForwardSettings,
   forward,
@@ -15,8 +14,7 @@ import {
 import { sendRefusal } from '../../data-plane/http/answers.ts';
 import { readBody } from '../../data-plane/http/body.ts';
 import { NodeExchange } from '../../data-plane/http/node-exchange.ts';
-import { shapeMessages } from '../../data-plane/shape/anthropic.ts';
-import { shapeChat, shapeEmbeddings } from '../../data-plane/shape/openai.ts';
+import { type Shaped, shapeOperation } from '../../data-plane/surfaces/shape-operation.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';
 import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
@@ -32,7 +30,7 @@ export type Ended =
   | { readonly kind: 'fault'; readonly error: unknown };
 
 export interface ForwardServerOptions {
-  readonly candidates: readonly Route[] | ((request: Forwarded) => readonly Route[]);
+  readonly candidates: readonly Route[] | ((asked: Shaped['asked']) => readonly Route[]);
   readonly settings?: Partial<ForwardSettings>;
   readonly connectMs?: number;
   readonly stallMs?: number;
@@ -72,10 +70,11 @@ export function routeTo(url: string, more: Partial<Route> = {}): Route {
   };
 }
 
-function shape(path: string, bytes: Buffer, type: string | undefined): Forwarded {
-  if (path === '/v1/embeddings') return shapeEmbeddings(bytes, type);
-  if (path === '/v1/messages') return shapeMessages(bytes, type, { version: undefined, beta: undefined });
-  return shapeChat(bytes, type);
+const kinds = { '/v1/embeddings': 'embeddings', '/v1/messages': 'messages' } as const;
+
+function shape(path: string, bytes: Buffer, contentType: string | undefined): Shaped {
+  const kind = kinds[path as keyof typeof kinds] ?? 'chat';
+  return shapeOperation({ kind }, bytes, { contentType, version: undefined });
 }
 
 /** A request is of the tenant that its `x-tenant` header names. */
@@ -103,13 +102,15 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     try {
       const body = await readBody(exchange, budget.of('test'), { bytesMax: 32 * 1024 * 1024 });
       const type = request.headers['content-type'];
-      const shaped = shape(request.url ?? '/', body.bytes.whole(), type);
+      const { asked, form } = shape(request.url ?? '/', body.bytes.whole(), type);
+      if (form === undefined) throw new Error('has no answer');
       body.release();
       await options.beforeForward?.(request.socket);
       record(
         await forward({
-          request: shaped,
-          candidates: typeof candidates === 'function' ? candidates(shaped) : candidates,
+          asked,
+          form,
+          candidates: typeof candidates === 'function' ? candidates(asked) : candidates,
           tier: 'Starter',
           maxTokensFor: () => options.maxTokens ?? 1000,
           client: exchange,

@@ -1,7 +1,7 @@
 /**
  * A body of the Anthropic-style API becomes the request of a chat that any node can be sent, or UnsupportedShapeError
  * (Errors 2). Decided by path, headers and body alone, never by stack or organisation.
- * Fields decide: `anthropic-beta` grants nothing, and `anthropic-version` only names which fields exist.
+ * Fields decide: `anthropic-beta` is not read, and `anthropic-version` only names which fields exist.
  */
 import {
   type AnthropicVersion,
@@ -10,80 +10,55 @@ import {
   type MessagesFields,
   messagesRequestSchemas,
   type PromptFields,
-} from '../../schemas/anthropic.ts';
-import type { AnthropicTool } from '../../schemas/anthropic-messages.ts';
-import type { ReasoningEffort } from '../../schemas/chat-fields.ts';
-import type { FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
-import type { JsonText } from '../core/json-text.ts';
-import { type Path, toChatMessages } from './anthropic-conversation.ts';
-import { type ChatBody, type ChatNeed, type ChatRequest, parseBody } from './openai.ts';
-import { chatPromptSize } from './prompt-size.ts';
-import { refusalOf, shapeRefusal } from './validate.ts';
+} from '../../../schemas/anthropic.ts';
+import type { AnthropicTool } from '../../../schemas/anthropic-messages.ts';
+import type { ReasoningEffort } from '../../../schemas/chat-fields.ts';
+import type { FunctionTool, ToolChoice } from '../../../schemas/openai-messages.ts';
+import type { ShapeHeaders } from '../../answer/surface.ts';
+import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
+import { chatPromptSize } from '../../shape/prompt-size.ts';
+import { refusalOf, shapeRefusal } from '../../shape/validate.ts';
+import { type Path, toChatMessages } from './conversation.ts';
 
-/** The headers of the API as they came; a header that was not sent is undefined. */
-export interface AnthropicHeaders {
-  readonly version: string | undefined;
-  readonly beta: string | undefined;
-}
-
-export interface MessagesRequest {
-  readonly kind: 'messages';
-  readonly model: string;
-  readonly stream: boolean;
-  /** What the node is asked; `includeUsage` has no meaning here, because a message always ends with its usage. */
-  readonly chat: ChatRequest;
+/** What the answer needs to know of the request. */
+export interface MessagesContext {
   /** `omitted`: blocks of thoughts come without their text. */
   readonly thinkingDisplay: 'shown' | 'omitted';
-  /** The client allows one call at a time; engines that ignore that are trimmed to it. */
-  readonly trimToFirstCall: boolean;
   /** An end by one of these is reported by name, where the engine reports which. */
   readonly stopSequences: readonly string[];
 }
 
-export interface CountTokensRequest {
-  readonly kind: 'count-tokens';
-  readonly model: string;
-  readonly chat: ChatRequest;
-}
+/** The node gets longer ones too, but an answer that stops at one of them does not name it: no context grows with its body. */
+const stopSequenceCharactersMax = 1024;
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeMessages(
-  raw: Buffer | JsonText,
-  contentType: string | undefined,
-  headers: AnthropicHeaders,
-): MessagesRequest {
-  const schema = messagesRequestSchemas[versionOf(headers)];
-  const parsed = schema.safeParse(parseBody(raw, contentType), { reportInput: true });
+  given: Record<string, unknown>,
+  headers: ShapeHeaders,
+): { readonly asked: WholeChat; readonly context: MessagesContext } {
+  const parsed = messagesRequestSchemas[versionOf(headers)].safeParse(given, { reportInput: true });
   if (!parsed.success) throw refusalOf(parsed.error);
   const fields: MessagesFields = parsed.data;
   const { thinking } = fields;
   if (thinking?.type === 'enabled' && thinking.budget_tokens >= fields.max_tokens) {
     throw shapeRefusal(['thinking', 'budget_tokens'], 'must be less than max_tokens');
   }
+  const isOmitted = thinking !== undefined && thinking.type !== 'disabled' && thinking.display === 'omitted';
+  const stopSequences = (fields.stop_sequences ?? []).filter(
+    ({ length }) => length <= stopSequenceCharactersMax,
+  );
   return {
-    kind: 'messages',
-    model: fields.model,
-    stream: fields.stream === true,
-    chat: chatOf(fields, fields),
-    thinkingDisplay:
-      thinking !== undefined && thinking.type !== 'disabled' && thinking.display === 'omitted'
-        ? 'omitted'
-        : 'shown',
-    trimToFirstCall: callsOneAtATime(fields),
-    stopSequences: fields.stop_sequences ?? [],
+    asked: chatOf(fields, fields),
+    context: { thinkingDisplay: isOmitted ? 'omitted' : 'shown', stopSequences },
   };
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
-export function shapeCountTokens(
-  raw: Buffer | JsonText,
-  contentType: string | undefined,
-  headers: AnthropicHeaders,
-): CountTokensRequest {
+export function shapeCountTokens(given: Record<string, unknown>, headers: ShapeHeaders): WholeChat {
   versionOf(headers);
-  const parsed = countTokensRequestSchema.safeParse(parseBody(raw, contentType), { reportInput: true });
+  const parsed = countTokensRequestSchema.safeParse(given, { reportInput: true });
   if (!parsed.success) throw refusalOf(parsed.error);
-  return { kind: 'count-tokens', model: parsed.data.model, chat: chatOf(parsed.data, {}) };
+  return chatOf(parsed.data, { max_tokens: 0 });
 }
 
 /** The answer to a count. */
@@ -91,7 +66,7 @@ export function countTokensBody(inputTokens: number): object {
   return { input_tokens: inputTokens };
 }
 
-function versionOf({ version }: AnthropicHeaders): AnthropicVersion {
+function versionOf({ version }: ShapeHeaders): AnthropicVersion {
   if (version === undefined) return anthropicVersions[0];
   const known = anthropicVersions.find((one) => one === version);
   if (known !== undefined) return known;
@@ -106,7 +81,7 @@ const fixedPaths = {
   thinking_budget: ['thinking', 'budget_tokens'],
 };
 
-function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
+function chatOf(prompt: PromptFields, sampling: Sampling): WholeChat {
   const { messages, imagePath, prefillPath } = toChatMessages(prompt.system, prompt.messages);
   const { temperature, top_p, top_k, stop_sequences: stop, max_tokens: maxTokens } = sampling;
   const { effort, effortPath, budgetTokens } = thoughtOf(prompt);
@@ -136,10 +111,11 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     kind: 'chat',
     model: prompt.model,
     stream: sampling.stream === true,
-    includeUsage: false,
     ...(sampling.stream === true ? { usageAtStart: true as const } : {}),
     maxTokens,
     choices: 1,
+    logprobs: false,
+    hasSchema: schema !== undefined,
     needs,
     paths: {
       ...fixedPaths,

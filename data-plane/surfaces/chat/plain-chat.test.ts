@@ -1,10 +1,10 @@
 /** What is recognised without the schema has exactly the fields that the schema would give it. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type ChatField, chatFields } from '../../schemas/chat-fields.ts';
-import { chatRequestSchema } from '../../schemas/openai.ts';
-import { runs } from '../../test/support/budget.ts';
-import { chatExamples } from '../../test/support/chat-examples.ts';
+import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
+import { chatRequestSchema } from '../../../schemas/openai.ts';
+import { runs } from '../../../test/support/budget.ts';
+import { chatExamples } from '../../../test/support/chat-examples.ts';
 import { plainChatFields } from './plain-chat.ts';
 
 const text = fc.string({ maxLength: 8 });

@@ -3,26 +3,28 @@
  * An early end adds nothing: no finish, no error frame, no terminator (Events). The caller destroys the connection then.
  */
 
-import type { NodeFailure } from '../core/node-failure.ts';
-import { type ChatContext, completionId } from './chat-parts.ts';
-import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts';
-import { type Usage, usageBody } from './usage.ts';
+import { type AnswerFacts, completionId } from '../../answer/chat-parts.ts';
+import { type ChoiceDelta, NodeStream, type StreamState } from '../../answer/node-stream.ts';
+import type { SurfaceStream } from '../../answer/surface.ts';
+import { type Usage, usageBody } from '../../answer/usage.ts';
+import type { NodeFailure } from '../../core/node-failure.ts';
+import type { ChatContext } from './shape-chat.ts';
 
-export class ChatStream {
+export class ChatStream implements SurfaceStream {
   readonly kind = 'stream';
   readonly #node: NodeStream;
   readonly #head: string;
   readonly #tail: string;
   readonly #includeUsage: boolean;
 
-  constructor(context: ChatContext) {
-    this.#node = new NodeStream(context);
-    const { created, model } = context;
-    const id = completionId(context);
+  constructor(facts: AnswerFacts, { includeUsage }: ChatContext) {
+    this.#node = new NodeStream(facts);
+    const { created, model } = facts;
+    const id = completionId(facts);
     const open = JSON.stringify({ id, object: 'chat.completion.chunk', created, model });
     this.#head = `data: ${open.slice(0, -1)},"choices":`;
-    this.#tail = context.includeUsage ? ',"usage":null}\n\n' : '}\n\n';
-    this.#includeUsage = context.includeUsage;
+    this.#tail = includeUsage ? ',"usage":null}\n\n' : '}\n\n';
+    this.#includeUsage = includeUsage;
   }
 
   get state(): StreamState {

@@ -5,25 +5,29 @@
  * destroys the connection then.
  */
 
-import { NodeFailure } from '../core/node-failure.ts';
-import { member } from '../core/untrusted.ts';
-import { malformed } from './chat-parts.ts';
+import { type AnswerFacts, malformed } from '../../answer/chat-parts.ts';
+import { type ChoiceDelta, NodeStream, type StreamState } from '../../answer/node-stream.ts';
+import type { SurfaceStream } from '../../answer/surface.ts';
+import type { Usage } from '../../answer/usage.ts';
+import { NodeFailure } from '../../core/node-failure.ts';
+import { member } from '../../core/untrusted.ts';
 import { ContentBlocks, eventFrame } from './content-blocks.ts';
-import { deltaUsage, type MessagesContext, messageBody, type Stop, stopOf } from './message-parts.ts';
-import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts';
-import type { Usage } from './usage.ts';
+import { deltaUsage, messageBody, type Stop, stopOf } from './message-parts.ts';
+import type { MessagesContext } from './shape-messages.ts';
 
-export class MessagesStream {
+export class MessagesStream implements SurfaceStream {
   readonly kind = 'stream';
+  readonly #facts: AnswerFacts;
   readonly #context: MessagesContext;
   readonly #node: NodeStream;
   readonly #blocks: ContentBlocks;
   #hasStarted = false;
   #stop: Stop | undefined;
 
-  constructor(context: MessagesContext) {
+  constructor(facts: AnswerFacts, context: MessagesContext) {
+    this.#facts = facts;
     this.#context = context;
-    this.#node = new NodeStream(context);
+    this.#node = new NodeStream(facts);
     this.#blocks = new ContentBlocks({ showsThinking: context.thinkingDisplay === 'shown' });
   }
 
@@ -52,7 +56,7 @@ export class MessagesStream {
         this.#hasStarted = true;
         frames.unshift(
           eventFrame('message_start', {
-            message: messageBody(this.#context, { usage: this.#node.reportedUsage }),
+            message: messageBody(this.#facts, { usage: this.#node.reportedUsage }),
           }),
         );
       }

@@ -1,67 +1,28 @@
 /** Answers of real engines, and of engines that misbehave, as messages and as the events of messages. */
-import { readFileSync } from 'node:fs';
-import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { readMessageEvents } from '../../test/support/message-events.ts';
-import { NodeFailure } from '../core/node-failure.ts';
-import { mintUnique } from '../core/request-id.ts';
-import { shapeMessages } from '../shape/anthropic.ts';
-import { type MessagesContext, messagesContext } from './message-parts.ts';
-import { MessagesStream } from './messages-stream.ts';
-import { rebuildMessages } from './rebuild-messages.ts';
-import { SseReader } from './sse-reader.ts';
+import { readMessageEvents } from '../../../test/support/message-events.ts';
+import {
+  bytesOf,
+  captured,
+  capturedJson,
+  chunk,
+  messagesSurface,
+  type NodeEvent,
+  ranBy,
+  rebuiltBy,
+  streamOf,
+} from '../../../test/support/surface-answers.ts';
+import { NodeFailure } from '../../core/node-failure.ts';
+import { mintUnique } from '../../core/request-id.ts';
 
-const contextOf = (fields: object = {}): MessagesContext => {
-  const body = { model: 'asked', max_tokens: 50, messages: [{ role: 'user', content: 'hi' }], ...fields };
-  const request = shapeMessages(Buffer.from(JSON.stringify(body)), 'application/json', {
-    version: undefined,
-    beta: undefined,
-  });
-  return messagesContext(request, '0123456789abcdef', 1_800_000_000, { maxTokens: 50, windowTokens: null });
-};
 const tools = [{ name: 'set_unit', input_schema: { type: 'object' } }];
-
-const fixture = (name: string) =>
-  readFileSync(new URL(`../../test/fixtures/captures/${name}`, import.meta.url));
-const captured = (name: string) => fixture(`${name}.sse`);
-const capturedJson = (name: string): Fields => JSON.parse(fixture(`${name}.json`).toString());
 
 type Fields = Record<string, unknown>;
 
-interface Outcome {
-  readonly stream: MessagesStream;
-  /** As it goes over the wire. */
-  readonly wire: string;
-}
+const run = (pieces: readonly Uint8Array[], fields: object = {}) =>
+  ranBy(messagesSurface, pieces, { fields });
+const runEvents = (events: readonly NodeEvent[], fields: object = {}) => run([bytesOf(events)], fields);
 
-/** Runs bytes through reader and stream, then ends the body, as a node that closes its connection cleanly. */
-function run(pieces: readonly Uint8Array[], fields: object = {}): Outcome {
-  const stream = new MessagesStream(contextOf(fields));
-  let wire = '';
-  const reader = new SseReader({
-    onData: (data) => {
-      wire += stream.push(data).join('');
-    },
-    onFailure: (failure) => stream.fail(failure),
-  });
-  for (const piece of pieces) reader.push(piece);
-  stream.end();
-  return { stream, wire };
-}
-
-/** Runs events given as values; a text is the data of an event as it stands. */
-function runEvents(events: readonly (object | string)[], fields: object = {}): Outcome {
-  return run([Buffer.from(sse(events))], fields);
-}
-
-const sse = (events: readonly (object | string)[]) =>
-  events.map((event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`).join('');
-
-const chunk = (delta: object, finish: string | null = null, more: object = {}) => ({
-  id: 'x',
-  model: 'm',
-  choices: [{ index: 0, delta, finish_reason: finish, ...more }],
-});
 const called = (index: number, name: string, added: string) =>
   chunk({ tool_calls: [{ index, id: `id${index}`, function: { name, arguments: added } }] });
 const grown = (index: number, added: string) =>
@@ -73,7 +34,7 @@ const answer = (message: object, finish = 'stop', more: object = {}) => ({
   usage: { prompt_tokens: 9, completion_tokens: 4 },
 });
 const rebuilt = (given: unknown, fields: object = {}) =>
-  rebuildMessages(given, contextOf(fields)).body as Fields & { content: Fields[]; usage: Fields };
+  rebuiltBy(messagesSurface, given, { fields }).body as Fields & { content: Fields[]; usage: Fields };
 
 const failureOf = (act: () => unknown): NodeFailure => {
   try {
@@ -220,14 +181,6 @@ test('no stop sequence is reported that was not requested', () => {
   });
 });
 
-test.each(['abort', 'error', '', null])('the finish reason %j is none: the request has failed', (finish) => {
-  expect(failureOf(() => rebuilt(answer({ content: 'a' }, finish as string))).kind).toBe('aborted');
-  if (finish === null) return;
-  const { stream, wire } = runEvents([chunk({ content: 'a' }), chunk({}, finish), '[DONE]']);
-  expect(stream.failure?.kind).toBe('aborted');
-  expect(readMessageEvents(wire).end).toBeUndefined();
-});
-
 test.each([
   [{ prompt_tokens: 9, completion_tokens: 4 }, 9, 0, 4, null],
   [{ prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 8 } }, 1, 8, 4, null],
@@ -248,18 +201,12 @@ test.each([
     output_tokens: output,
     output_tokens_details: details,
   };
-  const whole = rebuildMessages(given, contextOf());
+  const whole = rebuiltBy(messagesSurface, given);
   expect(whole.body).toMatchObject({ usage: expected });
   expect(whole.usage).toMatchObject({ promptTokens: 9, completionTokens: 4 });
   const { wire, stream } = runEvents([chunk({ content: 'a' }, 'stop'), { choices: [], usage }, '[DONE]']);
   expect(readMessageEvents(wire).end).toMatchObject({ usage: expected });
   expect(stream.usage).toEqual(whole.usage);
-});
-
-test('usage that the node does not report is estimated', () => {
-  const { wire, stream } = runEvents([chunk({ content: 'abcdefgh' }, 'stop'), '[DONE]']);
-  expect(stream.usage).toMatchObject({ completionTokens: 2, estimated: true });
-  expect(readMessageEvents(wire).end).toMatchObject({ usage: { output_tokens: 2 } });
 });
 
 test.each(['reasoning', 'reasoning_content'])('thoughts come first, by either name: %s', (name) => {
@@ -292,7 +239,7 @@ test.each(['reasoning', 'reasoning_content'])('thoughts come first, by either na
 
 test('thoughts that are not to be displayed keep their block and lose their text', () => {
   const fields = { thinking: { type: 'adaptive', display: 'omitted' } };
-  const { body } = rebuildMessages(answer({ reasoning: 'SECRET', content: 'so' }), contextOf(fields));
+  const body = rebuilt(answer({ reasoning: 'SECRET', content: 'so' }), fields);
   const { wire } = runEvents(
     [chunk({ reasoning: 'SECRET' }), chunk({ content: 'so' }, 'stop'), '[DONE]'],
     fields,
@@ -374,7 +321,7 @@ test.each<[string, object[], [string, string][]]>([
 });
 
 test('arguments of the open call pass at once', () => {
-  const stream = new MessagesStream(contextOf({ tools }));
+  const stream = streamOf(messagesSurface, { fields: { tools } });
   stream.push(JSON.stringify(called(0, 'f', '{"a":"')));
   expect(stream.push(JSON.stringify(grown(0, 'long'))).join('')).toContain('"partial_json":"long"');
 });
@@ -399,19 +346,6 @@ test('text after a call waits for its end; blank text is nothing', () => {
   ]);
   const blank = runEvents([called(0, 'f', '{}'), chunk({ content: '\n\n' }), chunk({}, 'stop'), '[DONE]']);
   expect(readMessageEvents(blank.wire).content).toHaveLength(1);
-});
-
-test('a client that allows one call at a time gets the first', () => {
-  const fields = { tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } };
-  const { wire } = runEvents(
-    [called(0, 'f', '{}'), called(1, 'g', '{}'), chunk({}, 'tool_calls'), '[DONE]'],
-    fields,
-  );
-  expect(toolUses(wire)).toEqual([['f', '{}']]);
-  const call = { function: { name: 'f', arguments: '{}' } };
-  const two = answer({ tool_calls: [call, call] }, 'tool_calls');
-  expect(rebuilt(two, { tools }).content).toHaveLength(2);
-  expect(rebuilt(two, fields).content).toHaveLength(1);
 });
 
 const nested = `{"a":${'['.repeat(100)}${']'.repeat(100)}}`;
@@ -442,7 +376,7 @@ test.each(['vllm/232-tools-required-complete-stream', 'llamacpp/206-tools-requir
 );
 
 test('input that fails with the first event leaves the status to be chosen', () => {
-  const stream = new MessagesStream(contextOf({ tools }));
+  const stream = streamOf(messagesSurface, { fields: { tools } });
   expect(stream.push(JSON.stringify(called(0, 'f', 'false')))).toEqual([]);
   expect(stream.state).toBe('failed');
 });
@@ -470,77 +404,6 @@ test.each([
   const { stream, wire } = runEvents([called(0, 'f', input), chunk({}, 'length'), '[DONE]'], { tools });
   expect(stream.state).toBe('completed');
   expect(toolUses(wire)).toEqual([['f', input]]);
-});
-
-test.each([
-  ['vllm/210-tools-truncated', 'vllm/212-messages-tool-any-strict'],
-  ['llamacpp/209-tools-truncated', undefined],
-])('a cut call leaves no markup in the text: %s', (name, native) => {
-  const { content, stop_reason } = rebuilt(capturedJson(name), { tools });
-  expect(JSON.stringify(content)).not.toContain('tool_call>');
-  expect(stop_reason).toBe('max_tokens');
-  // The engine's own endpoint shows it.
-  if (native !== undefined) expect(JSON.stringify(capturedJson(native))).toContain('tool_call>');
-});
-
-test.each([
-  'vllm/17-chat-stream-usage',
-  'sglang/17-chat-stream-usage',
-  'llamacpp/17-chat-stream-usage',
-  'ollama/17-chat-stream-usage',
-  'vllm/211-tools-truncated-stream',
-  'sglang/232-tools-required-complete-stream',
-  'sglang/99-mid-stream-term-server',
-])('Routing, rules: a whole stream of an engine is legal and reveals nothing of where it ran: %s', (name) => {
-  const { stream, wire } = run([captured(name)], { tools });
-  expect(stream.state).toBe('completed');
-  const read = readMessageEvents(wire);
-  expect(read.isComplete).toBe(true);
-  expect(read.start).toMatchObject({ id: 'msg_0123456789abcdef', model: 'asked' });
-  for (const word of ['chatcmpl', 'fingerprint', 'timings', 'matched', 'token_ids', 'tiny', 'choices']) {
-    expect(wire).not.toContain(word);
-  }
-});
-
-test.each([
-  ['vllm/71-json-schema-bad-stream', 'error', false],
-  ['sglang/71-json-schema-bad-stream', 'error', false],
-  ['vllm/97-mid-stream-kill9-enginecore', 'error', true],
-  ['vllm/97-mid-stream-term-apiserver', 'cut', true],
-  ['sglang/99-mid-stream-kill9-scheduler', 'cut', true],
-  ['llamacpp/98-mid-stream-kill9', 'cut', true],
-  ['llamacpp/98-mid-stream-term', 'cut', true],
-  ['ollama/103-mid-stream-kill9-runner-only', 'cut', true],
-  ['ollama/103-mid-stream-term-server', 'cut', true],
-])('Events: an early end has no terminal frame, no usage and no error event: %s, %s', (name, kind, began) => {
-  const { stream, wire } = run([captured(name)]);
-  expect(stream.state).toBe('failed');
-  expect(stream.failure?.kind).toBe(kind);
-  expect(wire !== '').toBe(began);
-  expect(wire).not.toMatch(/message_stop|message_delta|event: error/);
-  expect(wire).not.toMatch(/"(in|out)put_tokens":[1-9]/);
-  expect(readMessageEvents(wire).isComplete).toBe(false);
-});
-
-test('what comes after the end is not looked at, and a failure after it changes nothing', () => {
-  const stream = new MessagesStream(contextOf());
-  for (const event of [JSON.stringify(chunk({ content: 'a' }, 'stop')), '[DONE]']) stream.push(event);
-  expect(stream.push('[DONE]')).toEqual([]);
-  stream.fail(new NodeFailure('cut', 'late'));
-  stream.end();
-  expect(stream.state).toBe('completed');
-});
-
-test('an error frame fails the stream even before [DONE], and its text goes nowhere', () => {
-  const { stream, wire } = runEvents([
-    chunk({ content: 'a' }),
-    chunk({}, 'stop'),
-    { error: { message: 'SECRET' } },
-    '[DONE]',
-  ]);
-  expect(stream.failure?.kind).toBe('error');
-  expect(wire).not.toMatch(/SECRET|message_stop|message_delta/);
-  expect(wire).toContain('content_block_stop');
 });
 
 test('what ids end in is of a form that the API allows, and never twice the same', () => {
@@ -639,167 +502,4 @@ test('the reader of events is strict: no event may come twice, nor two change pl
     if (next === undefined || (isDelta(frame) && isDelta(next))) continue;
     expect(() => readMessageEvents(frames.toSpliced(at, 2, next, frame).join('\n\n')), frame).toThrow();
   }
-});
-
-/** What a node may add, in any order; some of it makes no sense. */
-const addition = fc.oneof(
-  fc.record({ content: fc.string({ maxLength: 5 }) }),
-  fc.record({ reasoning: fc.string({ maxLength: 5 }) }),
-  fc.record({
-    tool_calls: fc.array(
-      fc.record(
-        {
-          index: fc.nat(2),
-          id: fc.constantFrom('a', 'b', null),
-          function: fc.record({
-            name: fc.constantFrom('f', 'g', null),
-            arguments: fc.constantFrom('{', '}', '"a":1', '{}', '', ' ', '{"b":"{"}'),
-          }),
-        },
-        { requiredKeys: ['index', 'function'] },
-      ),
-      { minLength: 1, maxLength: 2 },
-    ),
-  }),
-);
-const finish = fc.constantFrom('stop', 'length', 'tool_calls', 'content_filter', 'abort');
-
-test('whatever a node sends, the events are legal, and the end comes only with completion', () => {
-  let completed = 0;
-  fc.assert(
-    fc.property(fc.array(addition, { maxLength: 12 }), finish, fc.boolean(), (deltas, reason, isDone) => {
-      const events = [...deltas.map((delta) => chunk(delta)), chunk({}, reason), usageChunk];
-      const { stream, wire } = runEvents([...events, ...(isDone ? ['[DONE]'] : [])], { tools });
-      const read = readMessageEvents(wire);
-      expect(read.isComplete).toBe(stream.state === 'completed');
-      expect(read.end !== undefined).toBe(read.isComplete);
-      if (read.isComplete) completed += 1;
-      for (const { type, input } of read.content) {
-        if (type !== 'tool_use' || !read.isComplete || reason === 'length' || input === '') continue;
-        expect(JSON.parse(String(input))).toBeTypeOf('object');
-      }
-    }),
-    { numRuns: 1000 },
-  );
-  expect(completed).toBeGreaterThan(50);
-});
-
-const whole = [
-  'vllm/17-chat-stream-usage',
-  'llamacpp/17-chat-stream-usage',
-  'sglang/232-tools-required-complete-stream',
-  'vllm/232-tools-required-complete-stream',
-  'llamacpp/98-mid-stream-kill9',
-];
-
-test('the events are the same however the bytes of the node were cut', () => {
-  const cases = whole.map((name) => {
-    const bytes = captured(name);
-    return { bytes, wire: run([bytes], { tools }).wire };
-  });
-  fc.assert(
-    fc.property(
-      fc.constantFrom(...cases),
-      fc.array(fc.nat(6000), { maxLength: 40 }),
-      ({ bytes, wire }, cuts) => {
-        const sorted = [...cuts].sort((a, b) => a - b);
-        const pieces = [...sorted, bytes.length].map((to, index) =>
-          bytes.subarray(sorted[index - 1] ?? 0, to),
-        );
-        expect(run(pieces, { tools }).wire).toBe(wire);
-      },
-    ),
-    { numRuns: 200 },
-  );
-});
-
-test('nor does it matter where words of several bytes a letter are cut', () => {
-  const said = fc.record({
-    kind: fc.constantFrom('content', 'reasoning', 'call'),
-    text: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 6 }),
-  });
-  fc.assert(
-    fc.property(
-      fc.array(said, { minLength: 1, maxLength: 6 }),
-      fc.array(fc.nat(2000), { maxLength: 30 }),
-      (parts, cuts) => {
-        const events = parts.map(({ kind, text }, index) =>
-          kind === 'call' ? called(index, 'f', JSON.stringify({ a: text })) : chunk({ [kind]: text }),
-        );
-        const bytes = Buffer.from(sse([...events, chunk({}, 'stop'), usageChunk, '[DONE]']));
-        const sorted = [...cuts, bytes.length].sort((a, b) => a - b);
-        const pieces = sorted.map((to, index) => bytes.subarray(sorted[index - 1] ?? 0, to));
-        const whole = run([bytes], { tools });
-        expect(whole.stream.state).toBe('completed');
-        expect(run(pieces, { tools }).wire).toBe(whole.wire);
-        const texts = (kind: string) =>
-          parts
-            .flatMap((part) => (part.kind === kind && part.text.trim() !== '' ? [part.text] : []))
-            .join('');
-        expect(whole.wire).toBe(whole.wire.toWellFormed());
-        const { content } = readMessageEvents(whole.wire);
-        const read = (field: string) => content.map((block) => String(block[field] ?? '')).join('');
-        // Blank text after a call is nothing.
-        expect(read('text').replace(/\s/g, '')).toBe(texts('content').replace(/\s/g, ''));
-        expect(read('thinking').replace(/\s/g, '')).toBe(texts('reasoning').replace(/\s/g, ''));
-      },
-    ),
-    { numRuns: 300 },
-  );
-});
-
-test('a stream and a body of the same words make the same message', () => {
-  const words = fc.record({
-    reasoning: fc.array(fc.string({ minLength: 1, maxLength: 8 }), { maxLength: 3 }),
-    content: fc.array(fc.string({ minLength: 1, maxLength: 8 }), { maxLength: 3 }),
-    calls: fc.array(
-      fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 2 }), { maxKeys: 3 }),
-      {
-        maxLength: 3,
-      },
-    ),
-    finish: fc.constantFrom('stop', 'length', 'tool_calls', 'content_filter'),
-    cut: fc.nat(30),
-  });
-  fc.assert(
-    fc.property(words, ({ reasoning, content, calls: inputs, finish: reason, cut }) => {
-      const texts = inputs.map((input) => JSON.stringify(input));
-      const { wire } = runEvents(
-        [
-          ...reasoning.map((added) => chunk({ reasoning_content: added })),
-          ...content.map((added) => chunk({ content: added })),
-          ...texts.flatMap((text, index) => [
-            called(index, `f${index}`, text.slice(0, cut)),
-            grown(index, text.slice(cut)),
-          ]),
-          chunk({}, reason),
-          usageChunk,
-          '[DONE]',
-        ],
-        { tools },
-      );
-      const read = readMessageEvents(wire);
-      const body = rebuilt(
-        answer(
-          {
-            reasoning_content: reasoning.join(''),
-            content: content.join(''),
-            tool_calls: texts.map((text, index) => ({
-              id: `id${index}`,
-              function: { name: `f${index}`, arguments: text },
-            })),
-          },
-          reason,
-        ),
-        { tools },
-      );
-      const streamed = read.content.map((block) =>
-        block['type'] === 'tool_use' ? { ...block, input: JSON.parse(String(block['input'])) } : block,
-      );
-      expect(streamed).toEqual(JSON.parse(JSON.stringify(body.content)));
-      expect(read.end?.['delta']).toMatchObject({ stop_reason: body['stop_reason'] });
-      expect(body.usage).toMatchObject(read.end?.['usage'] as Fields);
-    }),
-    { numRuns: 300 },
-  );
 });

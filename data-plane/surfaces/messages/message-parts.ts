@@ -2,32 +2,9 @@
  * The parts that a message and its stream share: ids, stop reasons, usage, and the frame around the content.
  * Members that the newer clients expect and that have no meaning here are null; nothing reveals the engine or the place.
  */
-import { member } from '../core/untrusted.ts';
-import type { MessagesRequest } from '../shape/anthropic.ts';
-import type { AnyMessages } from '../shape/outline.ts';
-import { type ChatContext, chatContext, type FinishReason } from './chat-parts.ts';
-import type { AnsweringNode, Usage } from './usage.ts';
-
-/** What an answer needs to know of its request, in addition to the node's output. */
-export interface MessagesContext extends ChatContext {
-  readonly thinkingDisplay: MessagesRequest['thinkingDisplay'];
-  readonly stopSequences: readonly string[];
-}
-
-/** `created`: Unix seconds; a message does not show it. */
-export function messagesContext(
-  request: AnyMessages,
-  unique: string,
-  created: number,
-  node: AnsweringNode,
-): MessagesContext {
-  return {
-    ...chatContext(request.chat, unique, created, node),
-    firstToolCallOnly: request.trimToFirstCall,
-    thinkingDisplay: request.thinkingDisplay,
-    stopSequences: request.stopSequences,
-  };
-}
+import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
+import type { Usage } from '../../answer/usage.ts';
+import { member } from '../../core/untrusted.ts';
 
 /** Ids that we made get the form of this API; those that the model itself wrote must stay as they are. */
 export function toolUseId(id: string): string {
@@ -91,7 +68,7 @@ export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reaso
 
 /** A message. Without a stop it is the beginning of a stream: empty, with what is known then of its usage. */
 export function messageBody(
-  { unique, model }: MessagesContext,
+  { unique, model }: AnswerFacts,
   { content = [], stop, usage = nothingUsed }: MessageParts,
 ): object {
   return {

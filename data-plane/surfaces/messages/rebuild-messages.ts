@@ -4,17 +4,13 @@
  * tool call is not an object.
  */
 
-import { member } from '../core/untrusted.ts';
-import type { FinishReason } from './chat-parts.ts';
-import { type MessagesContext, messageBody, stopOf, toolUseId } from './message-parts.ts';
-import { rebuildChat } from './rebuild-chat.ts';
+import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
+import type { RebuiltBody } from '../../answer/surface.ts';
+import { member } from '../../core/untrusted.ts';
+import { rebuildChat } from '../chat/rebuild-chat.ts';
+import { messageBody, stopOf, toolUseId } from './message-parts.ts';
+import type { MessagesContext } from './shape-messages.ts';
 import { ToolInput } from './tool-input.ts';
-import type { Usage } from './usage.ts';
-
-export interface RebuiltMessage {
-  readonly body: object;
-  readonly usage: Usage;
-}
 
 /** What `rebuildChat` makes of the one choice. */
 interface Choice {
@@ -33,8 +29,8 @@ interface ChatCall {
 }
 
 /** `answer`: the node's body as parsed. */
-export function rebuildMessages(answer: unknown, context: MessagesContext): RebuiltMessage {
-  const { body, usage } = rebuildChat(answer, context);
+export function rebuildMessages(answer: unknown, facts: AnswerFacts, context: MessagesContext): RebuiltBody {
+  const { body, usage } = rebuildChat(answer, facts);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, finish_reason: finish }] = choices;
   const calls = message.tool_calls ?? [];
@@ -49,7 +45,7 @@ export function rebuildMessages(answer: unknown, context: MessagesContext): Rebu
     hasCalls: calls.length > 0,
     stopSequences: context.stopSequences,
   });
-  return { body: messageBody(context, { content, stop, usage }), usage };
+  return { body: messageBody(facts, { content, stop, usage }), usage };
 }
 
 function thinkingBlock(text: string | undefined, { thinkingDisplay }: MessagesContext): object[] {

@@ -3,9 +3,8 @@
  * that nothing reveals where it ran. Throws NodeFailure where it is not a completion of every choice that was asked for.
  */
 
-import { integer, member, text } from '../core/untrusted.ts';
 import {
-  type ChatContext,
+  type AnswerFacts,
   completionId,
   finishReason,
   malformed,
@@ -16,13 +15,10 @@ import {
   toolCallId,
   toolCallsMax,
   tooManyCalls,
-} from './chat-parts.ts';
-import { estimateUsage, type Output, outputBytes, readUsage, type Usage, usageBody } from './usage.ts';
-
-export interface RebuiltChat {
-  readonly body: object;
-  readonly usage: Usage;
-}
+} from '../../answer/chat-parts.ts';
+import type { RebuiltBody } from '../../answer/surface.ts';
+import { estimateUsage, type Output, outputBytes, readUsage, usageBody } from '../../answer/usage.ts';
+import { integer, member, text } from '../../core/untrusted.ts';
 
 interface ToolCall {
   readonly id: string;
@@ -34,31 +30,30 @@ interface ToolCall {
 const toolMarkup = /<tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]/;
 
 /** `answer`: the node's body as parsed. */
-export function rebuildChat(answer: unknown, context: ChatContext): RebuiltChat {
+export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
   refuseError(answer);
   const choices = member(answer, 'choices');
-  if (!Array.isArray(choices) || choices.length !== context.choices)
+  if (!Array.isArray(choices) || choices.length !== facts.choices)
     throw malformed('its choices are not those asked for');
   const rebuilt: object[] = [];
   let bytes = 0;
   for (const choice of choices) {
     const index = integer(member(choice, 'index'));
-    if (index === undefined || index >= context.choices || rebuilt[index] !== undefined) {
+    if (index === undefined || index >= facts.choices || rebuilt[index] !== undefined) {
       throw malformed('a choice has no index of its own');
     }
-    const { body, output } = rebuildChoice(choice, index, context);
+    const { body, output } = rebuildChoice(choice, index, facts);
     rebuilt[index] = body;
     bytes += outputBytes(output);
   }
   const usage =
-    readUsage(member(answer, 'usage'), context.most) ??
-    estimateUsage(context.promptTextBytes, bytes, context.most);
+    readUsage(member(answer, 'usage'), facts.most) ?? estimateUsage(facts.promptTextBytes, bytes, facts.most);
   return {
     body: {
-      id: completionId(context),
+      id: completionId(facts),
       object: 'chat.completion',
-      created: context.created,
-      model: context.model,
+      created: facts.created,
+      model: facts.model,
       choices: rebuilt,
       usage: usageBody(usage),
     },
@@ -69,15 +64,15 @@ export function rebuildChat(answer: unknown, context: ChatContext): RebuiltChat 
 function rebuildChoice(
   choice: unknown,
   index: number,
-  context: ChatContext,
+  facts: AnswerFacts,
 ): { readonly body: object; readonly output: Output } {
   const message = member(choice, 'message');
   if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');
   const finish = finishReason(member(choice, 'finish_reason'));
   const reasoning = reasoningOf(message);
-  const calls = rebuildToolCalls(member(message, 'tool_calls'), index, context);
+  const calls = rebuildToolCalls(member(message, 'tool_calls'), index, facts);
   const given = optionalText(member(message, 'content')) ?? null;
-  const content = finish === 'length' && context.tools ? withoutCutCall(given) : given;
+  const content = finish === 'length' && facts.tools ? withoutCutCall(given) : given;
   const refusal = optionalText(member(message, 'refusal')) ?? null;
   const body = {
     index,
@@ -88,7 +83,7 @@ function rebuildChoice(
       ...(calls === undefined ? {} : { tool_calls: calls }),
       ...(reasoning === undefined || reasoning === '' ? {} : { reasoning_content: reasoning }),
     },
-    logprobs: context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null,
+    logprobs: facts.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null,
     finish_reason: finish,
   };
   const toolCalls = calls?.map((call) => call.function);
@@ -102,16 +97,16 @@ function withoutCutCall(content: string | null): string | null {
   return start === 0 ? null : content.slice(0, start);
 }
 
-function rebuildToolCalls(calls: unknown, choice: number, context: ChatContext): ToolCall[] | undefined {
+function rebuildToolCalls(calls: unknown, choice: number, facts: AnswerFacts): ToolCall[] | undefined {
   if (!Array.isArray(calls) || calls.length === 0) return undefined;
   if (calls.length > toolCallsMax) throw tooManyCalls();
-  const kept = context.firstToolCallOnly ? calls.slice(0, 1) : calls;
+  const kept = facts.firstToolCallOnly ? calls.slice(0, 1) : calls;
   return kept.map((call: unknown, index) => {
     const called = member(call, 'function');
     const name = text(member(called, 'name'));
     if (name === undefined) throw malformed('a tool call has no name');
     return {
-      id: toolCallId(context, choice, index, member(call, 'id')),
+      id: toolCallId(facts, choice, index, member(call, 'id')),
       type: 'function',
       function: { name, arguments: optionalText(member(called, 'arguments')) ?? '' },
     };

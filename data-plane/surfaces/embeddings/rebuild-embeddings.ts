@@ -4,23 +4,18 @@
  * number of dimensions, would be turned into garbage silently. Throws NodeFailure where anything does not fit.
  */
 
-import { integer, member } from '../core/untrusted.ts';
-import type { EmbeddingsRequest } from '../shape/openai.ts';
-import { malformed, refuseError } from './chat-parts.ts';
-import { estimateUsage, readUsage, type Usage } from './usage.ts';
-
-export type EmbeddingsContext = Pick<
-  EmbeddingsRequest,
-  'model' | 'inputs' | 'encoding' | 'dimensions' | 'textBytes'
->;
-
-export interface RebuiltEmbeddings {
-  readonly body: object;
-  readonly usage: Usage;
-}
+import { type AnswerFacts, malformed, refuseError } from '../../answer/chat-parts.ts';
+import type { RebuiltBody } from '../../answer/surface.ts';
+import { estimateUsage, readUsage } from '../../answer/usage.ts';
+import { integer, member } from '../../core/untrusted.ts';
+import type { EmbeddingsContext } from './shape-embeddings.ts';
 
 /** `answer`: the node's body as parsed. */
-export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): RebuiltEmbeddings {
+export function rebuildEmbeddings(
+  answer: unknown,
+  { model, promptTextBytes, most }: AnswerFacts,
+  context: EmbeddingsContext,
+): RebuiltBody {
   refuseError(answer);
   const entries = member(answer, 'data');
   if (!Array.isArray(entries) || entries.length !== context.inputs) {
@@ -38,12 +33,7 @@ export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): 
   if (vectors.some((vector) => vector.length !== dimensions)) {
     throw malformed('an embedding does not have the dimensions asked for');
   }
-  const { textBytes, inputs } = context;
-  const most = {
-    promptTokens: textBytes + tokensPerInput * inputs,
-    completionTokens: Number.POSITIVE_INFINITY,
-  };
-  const usage = readUsage(member(answer, 'usage'), most) ?? estimateUsage(textBytes, 0, most);
+  const usage = readUsage(member(answer, 'usage'), most) ?? estimateUsage(promptTextBytes, 0, most);
   const data = vectors.map((vector, index) => ({
     object: 'embedding',
     index,
@@ -54,7 +44,7 @@ export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): 
     body: {
       object: 'list',
       data,
-      model: context.model,
+      model,
       usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
     },
     usage: { ...usage, completionTokens: 0 },
@@ -62,8 +52,6 @@ export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): 
 }
 
 const bytesPerNumber = 4;
-/** What a model adds to each input, at most. */
-const tokensPerInput = 32;
 
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;

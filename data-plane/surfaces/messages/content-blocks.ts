@@ -4,8 +4,8 @@
  * the one before is whole, and text after the first call waits for the end, because no block can be opened again.
  */
 
+import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
 import { toolUseId } from './message-parts.ts';
-import type { ToolCallDelta } from './tool-call-deltas.ts';
 import { ToolInput } from './tool-input.ts';
 
 /** One event as it goes over the wire. Clients skip a frame without its `event` line. */

@@ -2,10 +2,18 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { NodeFailure } from '../core/node-failure.ts';
-import { type EmbeddingsContext, rebuildEmbeddings } from './rebuild-embeddings.ts';
+import { answerFacts } from '../../answer/chat-parts.ts';
+import { NodeFailure } from '../../core/node-failure.ts';
+import { rebuildEmbeddings as rebuild } from './rebuild-embeddings.ts';
+import { type EmbeddingsContext, shapeEmbeddings } from './shape-embeddings.ts';
 
-const context: EmbeddingsContext = { model: 'asked', inputs: 1, encoding: 'float', textBytes: 8 };
+const ids = { unique: 'abc', createdSeconds: 0 };
+const facts = answerFacts(shapeEmbeddings({ model: 'asked', input: '12345678' }).asked, ids, {
+  maxTokens: 0,
+  windowTokens: null,
+});
+const context: EmbeddingsContext = { inputs: 1, encoding: 'float' };
+const rebuildEmbeddings = (given: unknown, one: EmbeddingsContext) => rebuild(given, facts, one);
 /** [1, -0.5], little-endian. */
 const base64 = 'AACAPwAAAL8=';
 const answer = (...embeddings: unknown[]) => ({
@@ -53,7 +61,10 @@ test('numbers that go to base64 and back are the same floats', () => {
 });
 
 test('a captured answer of fewer dimensions passes where as many were asked', () => {
-  const url = new URL('../../test/fixtures/captures/ollama/34-embeddings-dimensions.json', import.meta.url);
+  const url = new URL(
+    '../../../test/fixtures/captures/ollama/34-embeddings-dimensions.json',
+    import.meta.url,
+  );
   const given = JSON.parse(readFileSync(url, 'utf8'));
   expect(dataOf(rebuildEmbeddings(given, { ...context, dimensions: 8 }).body)[0]?.embedding).toHaveLength(8);
   expect(() => rebuildEmbeddings(given, { ...context, dimensions: 4 })).toThrow(NodeFailure);

@@ -11,9 +11,9 @@ import type {
   ToolResultBlock,
   Turn,
   UserBlock,
-} from '../../schemas/anthropic-messages.ts';
-import type { ChatMessage } from '../../schemas/openai-messages.ts';
-import { shapeRefusal } from './validate.ts';
+} from '../../../schemas/anthropic-messages.ts';
+import type { ChatMessage } from '../../../schemas/openai-messages.ts';
+import { shapeRefusal } from '../../shape/validate.ts';
 
 export type Path = readonly PropertyKey[];
 

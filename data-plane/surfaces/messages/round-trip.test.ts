@@ -4,25 +4,25 @@
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Dialect } from '../../schemas/names.ts';
-import { Refusal } from '../../shared/decision/refusal.ts';
-import { readMessageEvents } from '../../test/support/message-events.ts';
-import { toNodeBody } from '../dialect/node-body.ts';
-import { shapeCountTokens, shapeMessages } from '../shape/anthropic.ts';
-import { messagesContext } from './message-parts.ts';
+import type { Dialect } from '../../../schemas/names.ts';
+import { Refusal } from '../../../shared/decision/refusal.ts';
+import { readMessageEvents } from '../../../test/support/message-events.ts';
+import { answerFacts } from '../../answer/chat-parts.ts';
+import { toNodeBody } from '../../dialect/node-body.ts';
 import { MessagesStream } from './messages-stream.ts';
 import { rebuildMessages } from './rebuild-messages.ts';
+import { shapeCountTokens, shapeMessages } from './shape-messages.ts';
 
 type Fields = Record<string, unknown>;
 
-const json = 'application/json';
-const version = { version: '2023-06-01', beta: undefined };
+const headers = { contentType: 'application/json', version: '2023-06-01' };
+const ids = { unique: 'abc123', createdSeconds: 0 };
 const dialectNames = ['vllm', 'sglang', 'llamacpp', 'ollama'] as const;
 const target = { servedName: 'served', maxTokens: 1000, seesImages: true };
 
-const shaped = (fields: object) => shapeMessages(Buffer.from(JSON.stringify(fields)), json, version);
+const shaped = (fields: object) => shapeMessages(JSON.parse(JSON.stringify(fields)), headers);
 const sentTo = (dialect: Dialect, fields: object): Fields => ({
-  ...toNodeBody(shaped(fields).chat, dialect, target),
+  ...toNodeBody(shaped(fields).asked, dialect, target),
 });
 
 const words = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 });
@@ -71,7 +71,8 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
     choices: [{ index: 0, message, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }],
     usage,
   };
-  const { body } = rebuildMessages(answer, messagesContext(shaped(first), 'abc123', 0, node));
+  const { asked, context } = shaped(first);
+  const { body } = rebuildMessages(answer, answerFacts(asked, ids, node), context);
   // As it goes over the wire.
   return (JSON.parse(JSON.stringify(body)) as { content: Fields[] }).content;
 }
@@ -85,7 +86,8 @@ function pieces(text: string, size: number): string[] {
 }
 
 function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, size: number): Fields[] {
-  const stream = new MessagesStream(messagesContext(shaped({ ...first, stream: true }), 'abc123', 0, node));
+  const { asked, context } = shaped({ ...first, stream: true });
+  const stream = new MessagesStream(answerFacts(asked, ids, node), context);
   const deltas: object[] = [
     { role: 'assistant', content: '' },
     ...pieces(reasoning ?? '', size).map((text) => ({ [thoughtsIn(dialect)]: text })),
@@ -312,8 +314,8 @@ test('a count is of the very prompt that a message sends', () => {
   fc.assert(
     fc.property(settings.filter(isLegal), (asked) => {
       const body = bodyOf(asked);
-      const counted = shapeCountTokens(Buffer.from(JSON.stringify(prompt(body))), json, version).chat;
-      const { chat } = shaped(body);
+      const counted = shapeCountTokens(prompt(body), headers);
+      const chat = shaped(body).asked;
       expect(counted.promptBytes).toBe(chat.promptBytes);
       expect(counted.body).toEqual(
         Object.fromEntries(Object.entries(chat.body).filter(([name]) => !sampling.includes(name))),

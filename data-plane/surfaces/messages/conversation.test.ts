@@ -2,9 +2,9 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { ChatMessage } from '../../schemas/openai-messages.ts';
-import { runs } from '../../test/support/budget.ts';
-import { shapeMessages } from './anthropic.ts';
+import type { ChatMessage } from '../../../schemas/openai-messages.ts';
+import { runs } from '../../../test/support/budget.ts';
+import { shapeMessages } from './shape-messages.ts';
 
 /** What each turn says, in a form that both sides can be brought to. */
 type Message =
@@ -178,9 +178,9 @@ test('any legal conversation reaches the node with all that is carried, in its o
       // Parsed once more, as a caller's body is: what JSON cannot express was not sent.
       const body = JSON.stringify({ model: 'm', max_tokens: 5, messages });
       const sent = JSON.parse(body) as { messages: Turn[] };
-      const { chat } = shapeMessages(Buffer.from(body), 'application/json', {
+      const { asked: chat } = shapeMessages(JSON.parse(body), {
+        contentType: 'application/json',
         version: '2026-10-21',
-        beta: undefined,
       });
       expect(receivedIn(chat.body.messages)).toEqual(sentIn(sent.messages));
       expect(JSON.stringify(chat)).not.toMatch(/cache_control|signature|tool_use|is_error/);

@@ -1,0 +1,47 @@
+/**
+ * A surface: one API as clients see it, the form of its requests and of its answers. What a node is asked and how its answer is
+ * read is the same for all of them. Each is a folder below data-plane/surfaces.
+ */
+import type { RoutingFacts } from '../../shared/decision/route.ts';
+import type { NodeFailure } from '../core/node-failure.ts';
+import type { WholeAsked } from '../shape/asked.ts';
+import type { AnswerFacts } from './chat-parts.ts';
+import type { StreamState } from './node-stream.ts';
+import type { Usage } from './usage.ts';
+
+/** The headers that a shape depends on. */
+export interface ShapeHeaders {
+  readonly contentType: string | undefined;
+  readonly version: string | undefined;
+}
+
+export interface RebuiltBody {
+  readonly body: object;
+  readonly usage: Usage;
+}
+
+/** Converts the events of a node's stream into frames for the client. */
+export interface SurfaceStream {
+  readonly kind: 'stream';
+  readonly state: StreamState;
+  readonly failure: NodeFailure | undefined;
+  readonly usage: Usage;
+  push(data: string): string[];
+  end(): void;
+  fail(failure: NodeFailure): void;
+}
+
+/** `Context`: what its answers need to know of a request; plain values, whose size does not grow with the body. */
+export interface ClientSurface<Context> {
+  /** The style of the hosts that have it. */
+  readonly style: RoutingFacts['surface'];
+  /** Throws UnsupportedShapeError naming the JSON path, never a value. */
+  shape(
+    body: Record<string, unknown>,
+    headers: ShapeHeaders,
+  ): { readonly asked: WholeAsked; readonly context: Context };
+  /** A node's answer that is not streamed, as parsed. Throws NodeFailure. */
+  whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody;
+  /** Undefined where no answer is streamed. */
+  readonly stream: ((facts: AnswerFacts, context: Context) => SurfaceStream) | undefined;
+}

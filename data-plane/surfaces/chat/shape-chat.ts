@@ -1,0 +1,107 @@
+/** The strict shape of POST /v1/chat/completions: what comes out holds only fields that a node may be sent, each checked. */
+import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
+import { type ChatFields, chatRequestSchema } from '../../../schemas/openai.ts';
+import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
+import { chatPromptSize } from '../../shape/prompt-size.ts';
+import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
+import { plainChatFields } from './plain-chat.ts';
+
+const chatSchema = new PresentFields(chatRequestSchema);
+const settings: readonly [string, ChatField][] = Object.entries(chatFields);
+
+/** What the answer needs to know of the request. */
+export interface ChatContext {
+  /** The client wants usage at the end of its stream. */
+  readonly includeUsage: boolean;
+}
+
+/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+export function shapeChat(given: Record<string, unknown>): {
+  readonly asked: WholeChat;
+  readonly context: ChatContext;
+} {
+  const fields = chatFieldsOf(given);
+  refuseContradictions(fields);
+  const body = carriedFields(fields);
+  const maxTokens = Math.min(fields.max_tokens ?? Infinity, fields.max_completion_tokens ?? Infinity);
+  const { promptBytes, likelyTokens, textBytes } = chatPromptSize(body);
+  const asked: WholeChat = {
+    kind: 'chat',
+    model: fields.model,
+    stream: fields.stream === true,
+    maxTokens: maxTokens === Infinity ? undefined : maxTokens,
+    choices: fields.n ?? 1,
+    logprobs: fields.logprobs === true,
+    hasSchema: fields.response_format?.type === 'json_schema',
+    needs: needsOf(fields),
+    body,
+    promptBytes,
+    likelyTokens,
+    textBytes,
+    ...(fields.prompt_cache_key === undefined ? {} : { cacheKey: fields.prompt_cache_key }),
+  };
+  return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
+}
+
+function chatFieldsOf(value: Record<string, unknown>): ChatFields {
+  const plain = plainChatFields(value);
+  if (plain !== undefined) return plain;
+  const parsed = chatSchema.safeParse(value);
+  if (!parsed.success) throw refusalOf(parsed.error);
+  return parsed.data;
+}
+
+/** Rules over several fields: each names the field that has no meaning as it is. */
+function refuseContradictions(fields: ChatFields): void {
+  if (fields.stream_options !== undefined && fields.stream !== true) {
+    throw shapeRefusal(['stream_options'], 'needs stream');
+  }
+  if (fields.top_logprobs !== undefined && fields.top_logprobs > 0 && fields.logprobs !== true) {
+    throw shapeRefusal(['top_logprobs'], 'needs logprobs');
+  }
+  refuseToolContradictions(fields);
+  const last = fields.messages[fields.messages.length - 1];
+  if (last?.role === 'assistant' && last.tool_calls !== undefined) {
+    throw shapeRefusal(
+      ['messages', fields.messages.length - 1, 'tool_calls'],
+      'must be answered by a message',
+    );
+  }
+}
+
+function refuseToolContradictions({ tools, tool_choice: choice }: ChatFields): void {
+  if (choice === undefined || choice === 'auto' || choice === 'none') return;
+  if (tools === undefined) throw shapeRefusal(['tool_choice'], 'needs tools');
+  if (choice === 'required') return;
+  if (!tools.some((tool) => tool.function.name === choice.function.name)) {
+    throw shapeRefusal(['tool_choice', 'function', 'name'], 'must be one of the tools');
+  }
+}
+
+function carriedFields(fields: ChatFields): ChatBody {
+  const given: Readonly<Record<string, unknown>> = fields;
+  const body: Record<string, unknown> = { messages: fields.messages };
+  for (const [name, { unsaid }] of settings)
+    if (given[name] !== undefined && given[name] !== unsaid) body[name] = given[name];
+  if (fields.tools !== undefined) {
+    body['tools'] = fields.tools;
+    // Without tools there is nothing to choose from; engines refuse even the default then.
+    if (fields.tool_choice !== undefined) body['tool_choice'] = fields.tool_choice;
+  }
+  return body as unknown as ChatBody;
+}
+
+function needsOf(fields: ChatFields): ChatNeed[] {
+  const needs: ChatNeed[] = [];
+  if (fields.messages.some(hasImage)) needs.push('images');
+  if (fields.messages[fields.messages.length - 1]?.role === 'assistant') needs.push('prefill');
+  if (fields.tools !== undefined) {
+    needs.push('tools');
+    if (fields.parallel_tool_calls === false) needs.push('single_tool_call');
+  }
+  return needs;
+}
+
+function hasImage(message: ChatFields['messages'][number]): boolean {
+  return Array.isArray(message.content) && message.content.some((part) => part.type === 'image_url');
+}

@@ -1,0 +1,37 @@
+/** The strict shape of POST /v1/embeddings: what comes out holds only fields that a node may be sent, each checked. */
+import { embeddingsRequestSchema } from '../../../schemas/openai.ts';
+import type { EmbeddingsFacts, WholeEmbeddings } from '../../shape/asked.ts';
+import { embeddingsPromptSize } from '../../shape/prompt-size.ts';
+import { PresentFields, refusalOf } from '../../shape/validate.ts';
+
+/** What the answer needs to know of the request. */
+export type EmbeddingsContext = Pick<EmbeddingsFacts, 'inputs' | 'encoding' | 'dimensions'>;
+
+const schema = new PresentFields(embeddingsRequestSchema);
+
+/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+export function shapeEmbeddings(given: Record<string, unknown>): {
+  readonly asked: WholeEmbeddings;
+  readonly context: EmbeddingsContext;
+} {
+  const parsed = schema.safeParse(given);
+  if (!parsed.success) throw refusalOf(parsed.error);
+  const { model, input, encoding_format, dimensions } = parsed.data;
+  const first = typeof input === 'string' ? input : input[0];
+  const context: EmbeddingsContext = {
+    inputs: typeof input === 'string' || typeof first === 'number' ? 1 : input.length,
+    encoding: encoding_format ?? 'float',
+    ...(dimensions === undefined ? {} : { dimensions }),
+  };
+  const asked: WholeEmbeddings = {
+    kind: 'embeddings',
+    model,
+    stream: false,
+    maxTokens: 0,
+    ...context,
+    tokenInput: typeof first !== 'string',
+    body: { input },
+    ...embeddingsPromptSize(input),
+  };
+  return { asked, context };
+}

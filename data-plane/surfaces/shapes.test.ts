@@ -1,0 +1,163 @@
+/** What holds for the bodies of every operation that has one: what is refused, and how. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
+import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { cpuMsOf } from '../../test/support/cpu.ts';
+import { toNodeBody } from '../dialect/node-body.ts';
+import { shapeOperation } from './shape-operation.ts';
+
+const json = 'application/json';
+const chat = { model: 'echo', messages: [{ role: 'user', content: 'hi' }] };
+const messages = { ...chat, max_tokens: 50 };
+const operations = [
+  { kind: 'chat', least: chat, schema: chatRequestSchema },
+  { kind: 'embeddings', least: { model: 'echo', input: 'hi' }, schema: embeddingsRequestSchema },
+  { kind: 'messages', least: messages, schema: messagesRequestSchemas['2023-06-01'] },
+  { kind: 'count-tokens', least: chat, schema: countTokensRequestSchema },
+] as const;
+type Kind = (typeof operations)[number]['kind'];
+
+function shape(kind: Kind, text: string, contentType: string | undefined = json, version?: string) {
+  return shapeOperation({ kind }, Buffer.from(text), { contentType, version });
+}
+
+/** The refusal's message; fails where there is no refusal. */
+function refused(act: () => unknown): string {
+  try {
+    act();
+  } catch (error) {
+    expect(error).toBeInstanceOf(Refusal);
+    expect((error as Refusal).type).toBe('UnsupportedShapeError');
+    return (error as Refusal).message;
+  }
+  throw new Error('was not refused');
+}
+
+const secret = 'SECRET-9f3a';
+const secrets: readonly unknown[] = [
+  secret,
+  [secret],
+  { [`${secret} `]: secret },
+  [[secret]],
+  [{ role: secret }],
+  [{ role: secret, content: secret }],
+  [{ type: secret, text: secret }],
+  { type: 'tool', name: secret },
+];
+
+describe.each(operations)('$kind', ({ kind, least, schema }) => {
+  const withFields = (fields: object) => shape(kind, JSON.stringify({ ...least, ...fields }));
+  const fields = Object.keys(schema.shape);
+
+  test.each([
+    ['a list', '[]', 'the body must be a JSON object'],
+    ['a text', '"x"', 'the body must be a JSON object'],
+    ['null', 'null', 'the body must be a JSON object'],
+    ['no JSON', '{', 'the body is not valid JSON'],
+  ])('a body that is no object is refused: %s', (_, text, message) => {
+    expect(refused(() => shape(kind, text))).toContain(message);
+  });
+
+  test.each([
+    ['', false],
+    ['text/plain', false],
+    ['application/jsonp', false],
+    ['application/x-www-form-urlencoded', false],
+    ['application/json; charset=latin1', false],
+    ['application/json', true],
+    ['Application/JSON; Charset=UTF-8', true],
+    ['application/json;charset="utf-8"', true],
+  ])('Endpoints: the content type %j is taken: %s', (contentType, taken) => {
+    const act = () => shape(kind, JSON.stringify(least), contentType);
+    if (taken) expect(act().asked.model).toBe('echo');
+    else expect(refused(act)).toBe('the content type must be application/json');
+  });
+
+  test('Endpoints: a body that does not say what it is, is refused', () => {
+    const headers = { contentType: undefined, version: undefined };
+    const act = () => shapeOperation({ kind }, Buffer.from(JSON.stringify(least)), headers);
+    expect(refused(act)).toBe('the content type must be application/json');
+  });
+
+  test.each(Object.keys(least))('Endpoints: a body without %s is refused', (field) => {
+    for (const empty of [undefined, null])
+      expect(refused(() => withFields({ [field]: empty }))).toBe(`${field}: is required`);
+  });
+
+  test('null, [] and {} count as absent on every other known field', () => {
+    const plain = withFields({});
+    for (const name of fields.filter((one) => !Object.hasOwn(least, one)))
+      for (const empty of [null, [], {}]) expect(withFields({ [name]: empty }), name).toEqual(plain);
+  });
+
+  test.each([
+    ['no_such_field', 'no_such_field: is not a supported field'],
+    ['constructor', 'constructor: is not a supported field'],
+    ['drop table\n', 'the body has an unknown field, which is not supported'],
+    ['x'.repeat(65), 'the body has an unknown field, which is not supported'],
+  ])('Errors 2: a field that the shape does not know is refused, whatever its value: %j', (name, message) => {
+    for (const value of [1, null, {}]) expect(refused(() => withFields({ [name]: value }))).toBe(message);
+  });
+
+  test('no refusal repeats a value of the body', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...fields, 'content', 'unknown', `${secret} `),
+        fc.constantFrom(...secrets),
+        (name, value) => {
+          try {
+            withFields({ [name]: value });
+          } catch (error) {
+            expect((error as Error).message).not.toContain(secret);
+          }
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  test.each([
+    ['a list of wrong entries', `[${'1,'.repeat(1_000_000)}{}]`],
+    ['a list in a list', `[{"role":"user","content":[${'{"type":"x"},'.repeat(200_000)}1]}]`],
+  ])('a large body that is wrong all over is refused quickly: %s', (_, list) => {
+    const text = JSON.stringify({ ...least, messages: undefined, input: undefined });
+    const field = 'input' in least ? 'input' : 'messages';
+    const large = `${text.slice(0, -1)},"${field}":${list}}`;
+    expect(cpuMsOf(() => refused(() => shape(kind, large)))).toBeLessThan(3000);
+  });
+
+  test('so are many unknown fields', () => {
+    const more = Array.from({ length: 50_000 }, (_, at) => `,"x${at}":1`).join('');
+    const large = `${JSON.stringify(least).slice(0, -1)}${more}}`;
+    expect(cpuMsOf(() => refused(() => shape(kind, large)))).toBeLessThan(2000);
+  });
+});
+
+interface ClientBody {
+  readonly client: string;
+  readonly kind: 'chat' | 'embeddings' | 'messages' | 'count_tokens';
+  readonly version?: string;
+  readonly body: object;
+}
+
+const clients = ['default-bodies', 'anthropic-bodies'].flatMap(
+  (name) =>
+    JSON.parse(
+      readFileSync(new URL(`../../test/fixtures/clients/${name}.json`, import.meta.url), 'utf8'),
+    ) as ClientBody[],
+);
+
+test.each(clients)(
+  'what $client sends by default passes, and no node gets what is empty of it ($kind)',
+  (one) => {
+    const kind = one.kind === 'count_tokens' ? 'count-tokens' : one.kind;
+    const { asked } = shape(kind, JSON.stringify(one.body), json, one.version);
+    for (const dialect of ['vllm', 'sglang', 'llamacpp'] as const) {
+      const sent = JSON.stringify(toNodeBody(asked, dialect, { servedName: 's', maxTokens: 9 }));
+      expect(sent).not.toMatch(/null|cache_control|user_id|signature/);
+    }
+  },
+);

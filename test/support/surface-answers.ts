@@ -1,0 +1,221 @@
+/** The surfaces that answer with a chat, for claims that hold for all of them: asked alike, run alike, and read into one form. */
+import { readFileSync } from 'node:fs';
+import { type AnswerFacts, answerFacts } from '../../data-plane/answer/chat-parts.ts';
+import { SseReader } from '../../data-plane/answer/sse-reader.ts';
+import type { RebuiltBody, SurfaceStream } from '../../data-plane/answer/surface.ts';
+import { shapeOperation } from '../../data-plane/surfaces/shape-operation.ts';
+import { type AnswerForm, streamedAnswer, wholeAnswer } from '../../data-plane/surfaces/surfaces.ts';
+import { readMessageEvents } from './message-events.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What a client reads. */
+export interface ReadAnswer {
+  readonly text: string;
+  readonly thoughts: string;
+  readonly calls: readonly (readonly [name: string, input: string])[];
+  readonly ids: readonly string[];
+  /** Why the model stopped, in the words of the surface. */
+  readonly finish: unknown;
+  /** The end of a stream came. */
+  readonly isComplete: boolean;
+  readonly promptTokens: number | undefined;
+  readonly completionTokens: number | undefined;
+}
+
+export interface Wanted {
+  readonly tools?: boolean;
+  readonly oneCall?: boolean;
+  /** Further fields of the body. */
+  readonly fields?: object;
+}
+
+export interface AnswerSurface {
+  readonly name: 'chat' | 'messages';
+  readonly body: (wanted: Wanted) => object;
+  readonly readStream: (wire: string) => ReadAnswer;
+  readonly readWhole: (body: object) => ReadAnswer;
+}
+
+const question = { model: 'asked', max_tokens: 50, messages: [{ role: 'user', content: 'hi' }] };
+const toolNames = ['set_unit', 'f', 'g'];
+
+interface ChatMessage {
+  readonly content?: string | null;
+  readonly refusal?: string | null;
+  readonly reasoning_content?: string;
+  readonly tool_calls?: readonly {
+    readonly index?: number;
+    readonly id?: string;
+    readonly function: { readonly name?: string; readonly arguments: string };
+  }[];
+}
+
+interface ChatAnswer {
+  readonly choices: readonly {
+    readonly message?: ChatMessage;
+    readonly delta?: ChatMessage;
+    readonly finish_reason: string | null;
+  }[];
+  readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number } | null;
+}
+
+function readChat(answers: readonly ChatAnswer[], isComplete: boolean): ReadAnswer {
+  const messages = answers.flatMap(({ choices }) =>
+    choices.map(({ message, delta }) => message ?? delta ?? {}),
+  );
+  const joined = (field: 'content' | 'refusal' | 'reasoning_content') =>
+    messages.map((message) => message[field] ?? '').join('');
+  const calls: [string, string][] = [];
+  const ids: string[] = [];
+  for (const { tool_calls = [] } of messages)
+    for (const [at, { index = at, id, function: called }] of tool_calls.entries()) {
+      if (id !== undefined) ids.push(id);
+      const [name, input] = calls[index] ?? ['', ''];
+      calls[index] = [name + (called.name ?? ''), input + called.arguments];
+    }
+  const usage = answers.at(-1)?.usage;
+  return {
+    text: joined('content') + joined('refusal'),
+    thoughts: joined('reasoning_content'),
+    calls,
+    ids,
+    finish: answers.flatMap(({ choices }) => choices).at(-1)?.finish_reason,
+    isComplete,
+    promptTokens: usage?.prompt_tokens,
+    completionTokens: usage?.completion_tokens,
+  };
+}
+
+function readMessage(
+  content: readonly Fields[],
+  { usage, finish }: { usage: unknown; finish: unknown },
+  isComplete: boolean,
+): ReadAnswer {
+  const joined = (field: string) => content.map((block) => String(block[field] ?? '')).join('');
+  const calls = content.filter(({ type }) => type === 'tool_use');
+  const counts = usage as Readonly<Record<string, number>> | undefined;
+  return {
+    text: joined('text'),
+    thoughts: joined('thinking'),
+    calls: calls.map(({ name, input }) => [
+      String(name),
+      typeof input === 'string' ? input : JSON.stringify(input),
+    ]),
+    ids: calls.map(({ id }) => String(id)),
+    finish,
+    isComplete,
+    promptTokens: counts && (counts['input_tokens'] ?? 0) + (counts['cache_read_input_tokens'] ?? 0),
+    completionTokens: counts?.['output_tokens'],
+  };
+}
+
+const chatSurface: AnswerSurface = {
+  name: 'chat',
+  body: ({ tools = false, oneCall = false }) => ({
+    ...question,
+    ...(tools && { tools: toolNames.map((name) => ({ type: 'function', function: { name } })) }),
+    ...(oneCall && { parallel_tool_calls: false }),
+  }),
+  readStream: (wire) => {
+    const frames = wire.split('\n\n').filter((frame) => frame !== '');
+    const isComplete = frames.at(-1) === 'data: [DONE]';
+    const chunks = frames.slice(0, isComplete ? -1 : undefined);
+    return readChat(
+      chunks.map((frame) => JSON.parse(frame.slice('data: '.length)) as ChatAnswer),
+      isComplete,
+    );
+  },
+  readWhole: (body) => readChat([body as ChatAnswer], true),
+};
+
+export const messagesSurface: AnswerSurface = {
+  name: 'messages',
+  body: ({ tools = false, oneCall = false }) => ({
+    ...question,
+    ...(tools && { tools: toolNames.map((name) => ({ name, input_schema: { type: 'object' } })) }),
+    ...(oneCall && { tool_choice: { type: 'any', disable_parallel_tool_use: true } }),
+  }),
+  readStream: (wire) => {
+    const { content, end, isComplete } = readMessageEvents(wire);
+    const finish = (end?.['delta'] as Fields | undefined)?.['stop_reason'];
+    return readMessage(content, { usage: end?.['usage'], finish }, isComplete);
+  },
+  readWhole: (body) => {
+    const { content, usage, stop_reason: finish } = body as { content: Fields[] } & Fields;
+    return readMessage(content, { usage, finish }, true);
+  },
+};
+
+export const answerSurfaces: readonly AnswerSurface[] = [chatSurface, messagesSurface];
+
+type Known = { readonly facts: AnswerFacts; readonly form: AnswerForm };
+const known = new Map<string, Known>();
+
+/** What is known of a request; worked out once for each, because properties ask for it with each run. */
+function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean): Known {
+  const usage = name === 'chat' && stream ? { stream_options: { include_usage: true } } : {};
+  const text = JSON.stringify({ ...body(wanted), stream, ...usage, ...wanted.fields });
+  const before = known.get(name + text);
+  if (before !== undefined) return before;
+  const headers = { contentType: 'application/json', version: undefined };
+  const { asked, form } = shapeOperation({ kind: name }, Buffer.from(text), headers);
+  if (form === undefined) throw new Error('has no answer');
+  const ids = { unique: '0123456789abcdef', createdSeconds: 1_800_000_000 };
+  const found = { facts: answerFacts(asked, ids, { maxTokens: 50, windowTokens: null }), form };
+  known.set(name + text, found);
+  return found;
+}
+
+/** `answer`: the node's, as parsed. */
+export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wanted = {}): RebuiltBody {
+  const { facts, form } = knownOf(surface, wanted, false);
+  return wholeAnswer(answer, facts, form);
+}
+
+export function streamOf(surface: AnswerSurface, wanted: Wanted = {}): SurfaceStream {
+  const { facts, form } = knownOf(surface, wanted, true);
+  return streamedAnswer(facts, form);
+}
+
+export interface RanStream {
+  readonly stream: SurfaceStream;
+  /** As it goes over the wire. */
+  readonly wire: string;
+  readonly read: ReadAnswer;
+}
+
+/** Runs bytes through reader and stream, then ends the body, as a node that closes its connection cleanly. */
+export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wanted: Wanted = {}): RanStream {
+  const stream = streamOf(surface, wanted);
+  let wire = '';
+  const reader = new SseReader({
+    onData: (data) => {
+      wire += stream.push(data).join('');
+    },
+    onFailure: (failure) => stream.fail(failure),
+  });
+  for (const piece of pieces) reader.push(piece);
+  stream.end();
+  return { stream, wire, read: surface.readStream(wire) };
+}
+
+/** A text is the data of an event as it stands. */
+export type NodeEvent = object | string;
+
+export function bytesOf(events: readonly NodeEvent[]): Buffer {
+  const texts = events.map((event) => (typeof event === 'string' ? event : JSON.stringify(event)));
+  return Buffer.from(texts.map((text) => `data: ${text}\n\n`).join(''));
+}
+
+export const chunk = (delta: object, finish: string | null = null, more: object = {}) => ({
+  id: 'x',
+  model: 'm',
+  choices: [{ index: 0, delta, finish_reason: finish, ...more }],
+});
+
+const fixture = (name: string) => readFileSync(new URL(`../fixtures/captures/${name}`, import.meta.url));
+/** The stream of an engine, as it was captured. */
+export const captured = (name: string): Buffer => fixture(`${name}.sse`);
+export const capturedJson = (name: string): Record<string, unknown> =>
+  JSON.parse(fixture(`${name}.json`).toString());
