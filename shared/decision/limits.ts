@@ -175,11 +175,23 @@ const totalOf = ({ visitors }: LimitFacts): VisitorTotals => visitors?.total ?? 
 interface Whose {
   subject(facts: LimitFacts): string;
   limits(facts: LimitFacts): Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
+  /** The caller's own is within its limit already. */
+  weight(facts: LimitFacts, limit: number | null): number;
   /** In a message. */
   readonly words: string;
 }
-const own: Whose = { subject: ({ subject }) => subject, limits: ({ tier }) => tier, words: '' };
-const all: Whose = { subject: () => visitorsSubject, limits: totalOf, words: ' of all visitors together' };
+const own: Whose = {
+  subject: ({ subject }) => subject,
+  limits: ({ tier }) => tier,
+  weight: ({ weight }) => weight,
+  words: '',
+};
+const all: Whose = {
+  subject: () => visitorsSubject,
+  limits: totalOf,
+  weight: ({ weight }, limit) => weightWithin(weight, limit),
+  words: ' of all visitors together',
+};
 
 function rate(step: 'requests' | 'visitor requests', whose: Whose): Limit {
   return {
@@ -217,7 +229,7 @@ function concurrency(step: 'concurrency' | 'visitor concurrency', whose: Whose):
       const limit = whose.limits(facts).concurrency;
       if (limit === null) return;
       const subject = whose.subject(facts);
-      const weight = weightWithin(facts.weight, limit);
+      const weight = whose.weight(facts, limit);
       if (counters.inFlight(subject, limit, weight) + weight <= limit) return;
       throw new Refusal(
         step,
@@ -227,7 +239,7 @@ function concurrency(step: 'concurrency' | 'visitor concurrency', whose: Whose):
     },
     compares: (facts, counters, nowMs) => {
       const allowed = whose.limits(facts).concurrency;
-      const weight = weightWithin(facts.weight, allowed);
+      const weight = whose.weight(facts, allowed);
       if (allowed === null) return { weight, allowed };
       const subject = whose.subject(facts);
       const used = counters.inFlight(subject, allowed, weight);
