@@ -42,7 +42,7 @@ export function Refusals({ organisation }: { readonly organisation: string | und
             <a href={explainLink({ request: refusal.lastRequest })}>
               {refusal.status} {refusal.type}
             </a>
-            <span class="refused">
+            <span class="refusal-end">
               {organisation !== undefined ? null : refusal.organisation === undefined ? (
                 <span class="muted">no known key</span>
               ) : (

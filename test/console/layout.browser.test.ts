@@ -297,6 +297,9 @@ test('explain begins with what was refused, the fleet with what happens, a stack
       .getByRole('region', { name: 'Answer' })
       .getByText(/refused 403/)
       .waitFor();
+    // The texts of all steps, passed or refused, stand below one another.
+    const lefts = `[...document.querySelectorAll('.explained > .verbatim')].map((text) => text.getBoundingClientRect().left)`;
+    expect(new Set(await page.evaluate<number[]>(lefts)).size).toBe(1);
     await page.goto(`/stacks/${stack}`);
     const { url } = fleet.ready.stacks.find(({ id }) => id === stack) ?? { url: '' };
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
