@@ -2,6 +2,7 @@
  * The way of a request, top to bottom: host → authenticate → shape → limits → route → forward → meter.
  * This file holds all of its control flow; the phases next to it are small and never call each other.
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
+ * A phase that is done at once gives its value and no promise: to await one costs each request a turn of the microtasks.
  */
 import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import type { Capacity } from '../../schemas/usage.ts';
@@ -31,9 +32,10 @@ import type { AnswerForm } from '../surfaces/surfaces.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { nodeChooser } from './choose-node.ts';
 import { type Gateway, RequestRecord } from './gateway.ts';
-import { answerTokens, type Measured, measure, reserveOrWait } from './reserve.ts';
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
+import { answerTokens, type Measured, measure } from './token-budget.ts';
+import { reserveOrWait } from './wait-for-room.ts';
 
 /** Subjects by which a visitor and its network are counted in the periods of one moment. */
 export interface Visitor {

@@ -11,7 +11,8 @@ import type { CountWatch } from '../upstream/count-tokens.ts';
 import { NodeLoad } from '../upstream/load.ts';
 import { LocalCounters } from './counters.ts';
 import type { Gateway } from './gateway.ts';
-import { answerTokens, countAtOne, needsExactCount, reserveOrWait, smallerOf } from './reserve.ts';
+import { reserve } from './reserve.ts';
+import { answerTokens, countAtOne, needsExactCount, smallerOf } from './token-budget.ts';
 
 const { asked: chat } = shapeChat({
   model: 'echo-small',
@@ -168,13 +169,12 @@ test('Limits 1: cancelled requests of visitors are as many as all visitors have 
     ...{ lookup: createLookup(db), counters, meter: { isFull: false } },
     ...{ fenced: () => false, now: none },
   } as unknown as Gateway;
-  const { signal: gone } = new AbortController();
   for (let n = 0; n < 4; n++) {
     const facts = {
       ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
       ...{ model: 'echo-small', surface: 'openai' as const, promptTokens: 1, maxTokens: 1 },
     };
-    const { decision, lease } = await reserveOrWait(gateway, facts, { gone });
+    const { decision, lease } = reserve(gateway, facts, counters);
     lease.cancel(decision.tier.requestsPerMinute);
     expect(counters.window(`visitor:v-${n}`, 0).used).toBe(0);
     expect(counters.window(visitorsSubject, 0).used).toBe(Math.max(0, n - 2));

@@ -48,13 +48,15 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     ['a stale snapshot decides nothing', "  if (fenced) refuse(trace, cannotTakeNow('fenced'));\n", ''],
   ]),
-  ...of('data-plane/request/reserve.ts', asLimits, [
+  ...of('data-plane/request/token-budget.ts', asLimits, [
     [
       'a proof that aged while the prompt was counted holds no longer',
       "  if (gateway.fenced()) throw cannotTakeNow('fenced');\n",
       '',
       'a proof that ages',
     ],
+  ]),
+  ...of('data-plane/request/reserve.ts', asLimits, [
     [
       'freshness is checked again with the body',
       'fenced: gateway.fenced(), outboxFull',
@@ -89,7 +91,7 @@ export const handleMutations: readonly SuiteMutation[] = [
       ],
     ],
   ),
-  ...of('data-plane/request/reserve.ts', asAdmission, [
+  ...of('data-plane/request/token-budget.ts', asAdmission, [
     [
       'a prompt that may not fit is counted',
       'decision.uncounted || ',

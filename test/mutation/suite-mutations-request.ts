@@ -226,7 +226,7 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/reserve.ts',
+    'data-plane/request/token-budget.ts',
     ['data-plane/request/reserve.test.ts'],
     [
       [
