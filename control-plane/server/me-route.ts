@@ -1,18 +1,15 @@
 /** Who the caller is, and which commands are open to them: computed from the table that decides it. */
 import { adminOperations } from '../../schemas/admin.ts';
-import { type OperationName, operationNames, questions, routeOf } from '../../schemas/admin-routes.ts';
+import { operationNames } from '../../schemas/admin-routes.ts';
 import type { Access } from '../../schemas/admin-row.ts';
 import type { Role } from '../../schemas/names.ts';
 import { actorName, membershipsOf } from '../commands/authorise.ts';
 import { findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
-import type { OperationHandlers } from './operations.ts';
+import { isCommand, type OperationHandlers } from './operations.ts';
 
-/** The last one is what every operator has. */
-const noCommands: readonly OperationName[] = [...questions, 'console.link'];
-const commandNames = operationNames.filter(
-  (name) => routeOf(name).method !== 'GET' && !noCommands.includes(name),
-);
+/** A link to the console is what every operator has. */
+const commandNames = operationNames.filter((name) => isCommand(name) && name !== 'console.link');
 
 function commandsOf(role: Role | 'operator'): string[] {
   return commandNames

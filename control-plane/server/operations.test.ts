@@ -43,8 +43,12 @@ async function call(
   return answer;
 }
 
+interface Documented {
+  readonly operationId?: string;
+  readonly responses: Record<string, { readonly content: object }>;
+}
 interface Document {
-  readonly paths: Record<string, Record<string, { responses: Record<string, { content: object }> }>>;
+  readonly paths: Record<string, Record<string, Documented>>;
 }
 
 test('the API document holds every operation of the table with its answer, and no other', async () => {
@@ -61,6 +65,10 @@ test('the API document holds every operation of the table with its answer, and n
   expect(documented.filter((name) => !name.startsWith('HEAD ')).sort()).toEqual(
     declared.map(({ method, path }) => `${method} ${path}`).sort(),
   );
+  const ids = Object.values(paths).flatMap((methods) =>
+    Object.values(methods).flatMap(({ operationId = [] }) => operationId),
+  );
+  expect(new Set(ids).size).toBe(ids.length);
 });
 
 test('clients must send known fields only, and accept unknown ones', async () => {

@@ -21,7 +21,7 @@ import {
   type StateReadName,
 } from '../../schemas/admin.ts';
 import { adminErrorSchema } from '../../schemas/admin-resources.ts';
-import { type OperationName, operationNames, routeOf } from '../../schemas/admin-routes.ts';
+import { type OperationName, operationNames, questions, routeOf } from '../../schemas/admin-routes.ts';
 import { commandQuerySchema, type OperationRow } from '../../schemas/admin-row.ts';
 import { commands } from '../commands/registry.ts';
 import { parseQuery } from './context.ts';
@@ -65,6 +65,11 @@ function success({ answer, mediaType }: OperationRow): object | undefined {
   return { ...(answer ? lines : file), content: { [mediaType]: { schema: answer ?? binary } } };
 }
 
+/** Whether it may change something. */
+export function isCommand(name: OperationName): boolean {
+  return routeOf(name).method !== 'GET' && !questions.some((question) => question === name);
+}
+
 const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => name));
 
 /** The route of an operation, without its handler. */
@@ -82,7 +87,9 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
       ...(opens && { opens }),
     },
     schema: {
-      ...{ summary, operationId: name, response: { 200: success(row), default: adminErrorSchema } },
+      ...{ summary, response: { 200: success(row), default: adminErrorSchema } },
+      // Not of reads: each GET is documented as a HEAD, too, and no two may have one id.
+      ...(isCommand(name) && { operationId: name }),
       ...(params && { params }),
       ...(query && { querystring: query }),
       ...(body && { body }),
