@@ -6,7 +6,6 @@
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
 import type { Resource } from '../../admin-client/answers.ts';
-import { resourcesIn } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -61,7 +60,7 @@ interface WaitState {
   readonly complete: boolean;
   readonly gateways: readonly Confirmation[];
   /** Why it is not complete, in addition to the gateways that have not confirmed. */
-  readonly reason?: string;
+  readonly reason?: string | undefined;
   /** The last poll failed with this error. */
   readonly lost?: AdminError;
 }
@@ -101,21 +100,10 @@ async function pause({ signal }: Session, seconds: number): Promise<void> {
   await sleep(seconds * 1000, signal);
 }
 
-async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<WaitState> {
+function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<WaitState> {
   const seconds = Math.round(timeoutSeconds * 1000) / 1000;
   const waited = { position, timeoutSeconds: seconds };
-  const answer = await api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
-  const gateways = resourcesIn(answer, 'gateways');
-  return {
-    complete: answer['complete'] === true,
-    ...(typeof answer['reason'] === 'string' && { reason: answer['reason'] }),
-    gateways: gateways.map(({ name, incarnation, confirmed, seconds: took }) => ({
-      name: String(name),
-      ...(typeof incarnation === 'string' && { incarnation }),
-      confirmed: confirmed === true,
-      seconds: Number(took) || 0,
-    })),
-  };
+  return api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
 }
 
 /** A confirmed gateway keeps its time; the other times count from the start of the whole wait. */

@@ -1,7 +1,6 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
 import type { Command } from 'commander';
-import type { Resource } from '../../admin-client/answers.ts';
-import { resourcesIn } from '../../admin-client/answers.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { overweightPairs, overweightWarnings } from '../../schemas/overweight.ts';
 import { printable } from '../../schemas/printable.ts';
@@ -93,71 +92,51 @@ interface DiffOptions extends Partial<FleetFileOptions> {
   readonly to?: string;
 }
 
-interface FleetChange {
-  readonly action: string;
-  readonly kind: string;
-  readonly id: string;
-  readonly fields: readonly string[];
-  readonly values: unknown;
-}
-
-function changesOf(answer: Resource): FleetChange[] {
-  const changes = resourcesIn(answer, 'changes');
-  return changes.map(({ action, kind, id, fields, values }) => ({
-    action: String(action),
-    kind: String(kind),
-    id: String(id),
-    fields: Array.isArray(fields) ? fields.map(String) : [],
-    values,
-  }));
-}
-
 async function apply(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
   const fleet = await readFleet(session, file);
   const api = await session.api();
   const body = { fleet, ...(prune && { prune }) };
   // Only --prune removes resources.
   if (prune && !session.globals.yes && !session.globals.dryRun) {
-    const removed = changesOf(await api.run('fleet.diff', body)).filter(({ action }) => action === 'remove');
+    const { changes } = await api.run('fleet.diff', body);
+    const removed = changes.filter(({ action }) => action === 'remove');
     for (const { kind, id } of removed) session.note(`- ${kind} ${id}`);
     if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} resources`);
   }
   const answer = await api.run('fleet.apply', body);
   noteWarnings(session, answer);
-  const changes = changesOf(answer);
+  const { changes } = answer;
   if (changes.length === 0) return session.out.lines(['unchanged'], answer, 'unchanged');
-  const done: Record<string, string> = { create: 'created', change: 'changed', remove: 'removed' };
+  const done = { create: 'created', change: 'changed', remove: 'removed' } as const;
   const would = session.globals.dryRun ? 'would be ' : '';
   const lines = changes.map(
-    ({ action, kind, id, fields }) => `${kind} ${id} ${would}${done[action] ?? action}${listed(fields)}`,
+    ({ action, kind, id, fields }) => `${kind} ${id} ${would}${done[action]}${listed(fields)}`,
   );
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
-  if (!session.globals.dryRun) session.note(`applied at position ${String(answer['position'])}`);
+  if (!session.globals.dryRun) session.note(`applied at position ${answer.position}`);
 }
 
-function listed(fields: readonly string[]): string {
+function listed(fields: readonly string[] = []): string {
   return fields.length > 0 ? ` (${fields.join(', ')})` : '';
 }
 
 /** Exit 0: nothing would change; 1: something would; every error is 2 or more. */
 async function diff(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
-  let answer: Resource;
+  let answer: AnswerOf<'fleet.diff'>;
   try {
     const fleet = await readFleet(session, file);
     answer = await (await session.api()).run('fleet.diff', { fleet, ...(prune && { prune }) });
   } catch (error) {
     throw withoutExitOne(error);
   }
-  const changes = changesOf(answer);
+  const { changes, position: at } = answer;
   const lines = changes.flatMap(({ action, kind, id, fields, values }) => [
     `${changeSigns[action] ?? '?'} ${kind} ${id}${listed(fields)}`,
     ...fieldLines(values),
   ]);
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
-  if (changes.length === 0) return session.note(`no changes at position ${String(answer['position'])}`);
-  session.note(
-    `compared at position ${String(answer['position'])}; apply with --if-at ${String(answer['position'])} to apply exactly this`,
-  );
+  if (changes.length === 0) return session.note(`no changes at position ${at}`);
+  session.note(`compared at position ${at}; apply with --if-at ${at} to apply exactly this`);
   throw new Exit(1);
 }
 
