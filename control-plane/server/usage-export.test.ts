@@ -6,7 +6,7 @@ import type { UsageRow } from '../../schemas/usage.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { openUsageStore, type RequestQuery } from '../../shared/usage/usage-store.ts';
 import type { AdminContext } from './context.ts';
-import { addHandlers } from './operations.ts';
+import { addHandlers, refuseOthers } from './operations.ts';
 import { usageHandlers } from './usage-routes.ts';
 
 const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
@@ -39,6 +39,7 @@ beforeAll(async () => {
     0,
     rows.map((value, offset) => ({ offset, value: Buffer.from(JSON.stringify([value])), signature: null })),
   );
+  refuseOthers(app);
   addHandlers(app, usageHandlers({ snapshot: memorySnapshot(), usage } as unknown as AdminContext));
   await app.listen({ host: '127.0.0.1', port: 0 });
   url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}/usage/export`;
