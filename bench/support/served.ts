@@ -1,4 +1,4 @@
-/** What is measured: a gateway with everything on, in front of a node, without limits; and scripts of this folder beside it. */
+/** What is measured: a gateway with everything on, in front of a node, without limits; and scripts of this folder next to it. */
 import { spawn } from 'node:child_process';
 import { demoFleet } from '../../dev/demo-fleet.ts';
 import type { DevAdmin } from '../../dev/dev-admin.ts';

@@ -80,9 +80,9 @@ async function wouldBeServed(
 
 async function explainedStep(explainer: Explainer, described: DescribedStep): Promise<ExplainedStep> {
   const { step, result, facts, text, seqs } = described;
-  const { tells } = steps[step];
-  const isOfPool = tells === 'place' && facts['place'] === 'pool';
-  const isForeign = !explainer.isOperator && (tells === 'others' || isOfPool);
+  const { names } = steps[step];
+  const isOfPool = names === 'place' && facts['place'] === 'pool';
+  const isForeign = !explainer.isOperator && (names === 'others' || isOfPool);
   const newest = seqs[0];
   const because = newest && (await becauseOf(explainer, newest.mark, newest.seq));
   const poolText = result === 'ok' ? 'the pool serves it' : 'no node of the pool serves it';

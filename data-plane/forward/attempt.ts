@@ -59,7 +59,7 @@ export type AttemptResult =
 
 export interface AttemptOptions {
   readonly client: ClientAnswer;
-  /** Of the client's answer, beside those of its kind. */
+  /** Of the client's answer, next to those of its kind. */
   readonly fields: Fields;
   readonly pools: NodePools;
   /** Charged for what is held of the answer. */

@@ -55,7 +55,7 @@ export interface ForwardOptions {
   /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
-  /** Of the client's answer, beside those of its kind. */
+  /** Of the client's answer, next to those of its kind. */
   readonly fields: Fields;
   /** Of the answer; `unique` is the end of its id. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };

@@ -29,7 +29,7 @@ export type Fields = readonly string[];
 
 /**
  * It promises: a complete answer goes out in one write; what a stream is given within one turn goes out in one write;
- * whoever ends an answer learns whether its end was handed to a client still connected; and an early end is never a clean one.
+ * the one that ends an answer learns whether its end was handed to a client still connected; and an early end is never a clean one.
  * A client that stops reading is cut off after a bounded wait. After its end, or without a client, nothing does anything.
  */
 export interface ClientAnswer {

@@ -296,7 +296,7 @@ function closeAll(this: ExchangeSocket): void {
   for (const each of [...owedOn(this)]) each.onClose();
 }
 
-/** Of an answer in its turn the server tells the end of the connection here, before the connection itself does. */
+/** Of an answer in its turn the server reports the end of the connection here, before the connection itself does. */
 function leave(this: ServerResponse): void {
   const socket: ExchangeSocket = this.req.socket;
   const all = socket[exchanges] ?? [];

@@ -12,7 +12,7 @@ import { leastChatTokens, type PromptSize } from './prompt-size.ts';
 /** What a chat needs of its node beyond settings; a dialect honours, maps or refuses each. */
 export type ChatNeed = 'images' | 'prefill' | 'single_tool_call' | 'tools';
 
-/** What a node is told in the words of the chat completion's shape, much as it came. */
+/** What a node is sent in the words of the chat completion's shape, much as it came. */
 export type ChatBody = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'tool_choice'>> & ChatSettings;
 
 export interface ChatFacts extends PromptSize {

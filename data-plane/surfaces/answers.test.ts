@@ -32,7 +32,7 @@ const grown = (index: number, input: string) =>
 const usageChunk = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 4 } };
 const withTools: Wanted = { tools: true };
 
-/** Words that would tell where a request ran. */
+/** Words that would say where a request ran. */
 const revealing =
   /fingerprint|timings|matched|token_ids|tiny|vllm|ollama|call_00d9|fq5HL2|chatcmpl-tool|created_at/;
 

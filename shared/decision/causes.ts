@@ -25,11 +25,11 @@ export interface CauseRow {
   readonly says: string | null;
   /** In log, metrics and records, where that is not the cause's own name. */
   readonly label?: string | undefined;
-  /** Begins that text, which goes on with what is known of the fault. */
+  /** Begins that text, which continues with what is known of the fault. */
   readonly opening?: string | undefined;
 }
 
-/** Which text the log has of a cause. `its type`: it was never told from others of its type. */
+/** Which text the log has of a cause. `its type`: it was never distinguished from others of its type. */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
 function ruled<Step extends string, Type extends RefusalType, Says extends string | null>(

@@ -1,6 +1,6 @@
 /**
  * The limits of a plan, a row each, in the order in which they are asked (Errors 7 to 10, Limits 1 to 4). Visitors have further
- * ones beside their own turns, requests and concurrency: the turns of their network in a day, and what all visitors together
+ * ones in addition to their own turns, requests and concurrency: the turns of their network in a day, and what all visitors together
  * may use, so that paying callers are not crowded out by visitors who are new again and again. Pure, as decide.ts.
  */
 import type { SeenLimit } from '../../schemas/decisions.ts';

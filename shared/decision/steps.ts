@@ -1,6 +1,6 @@
 /**
  * The steps of a decision, in the order in which they are decided. A row says everything that others read of a step: which
- * explanations have it, what must be known to decide it, whose names it tells, what of a plan it compares, and a text for
+ * explanations have it, what must be known to decide it, whose names it has, what of a plan it compares, and a text for
  * each result that it can have. Its causes are in causes.ts, and name it.
  */
 import type { SayingStep } from './causes.ts';
@@ -23,7 +23,7 @@ export interface StepRow {
   /** What is read for it: sums are read together before the first limit, uses one after the other until one refuses. */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
   /** Whose names its facts have: members see none of others. `place`: of whom its nodes are. */
-  readonly tells: 'own' | 'others' | 'place';
+  readonly names: 'own' | 'others' | 'place';
   /** Where it passes, it gives what is served. */
   readonly gives?: true;
   /** Another plan may turn its refusal; with its limit, where it compares one. */
@@ -36,11 +36,11 @@ type RowOf<Name extends StepName> = Name extends SayingStep | 'own nodes'
   ? StepRow & { readonly texts: { readonly refused: Describe } }
   : StepRow;
 
-const head = { group: 'head', shown: 'always', needs: 'head', tells: 'own' } as const;
-const body = { group: 'body', shown: 'always', needs: 'body', tells: 'own' } as const;
+const head = { group: 'head', shown: 'always', needs: 'head', names: 'own' } as const;
+const body = { group: 'body', shown: 'always', needs: 'body', names: 'own' } as const;
 const ofVisitors = { ...body, shown: 'asked' } as const;
-const route = { group: 'route', shown: 'always', needs: 'body', tells: 'own' } as const;
-const unasked = { shown: 'asked', needs: 'head', tells: 'own' } as const;
+const route = { group: 'route', shown: 'always', needs: 'body', names: 'own' } as const;
+const unasked = { shown: 'asked', needs: 'head', names: 'own' } as const;
 
 const limit = (flag: string, field: string) => ({ plan: { limit: { flag, field } } });
 const ofAll = (flag: string, field: string) => ({ plan: { limit: { flag, field, isOfAll: true } } }) as const;
@@ -95,14 +95,14 @@ const rows = {
   surface: { ...route, shown: 'stack', texts: { ok: say.surface, refused: say.otherSurface } },
   'own nodes': { ...route, shown: 'shared', gives: true, texts: { ok: say.serving, refused: say.away } },
   pool: {
-    ...{ ...route, shown: 'shared', tells: 'others' },
+    ...{ ...route, shown: 'shared', names: 'others' },
     texts: { ok: say.inPool('installed'), refused: say.inPool('not installed') },
   },
   tier: {
-    ...{ ...route, shown: 'shared', tells: 'others', plan: {} },
+    ...{ ...route, shown: 'shared', names: 'others', plan: {} },
     texts: { ok: say.inTier('includes it'), refused: say.inTier('does not include it') },
   },
-  nodes: { ...route, tells: 'place', gives: true, texts: { ok: say.serving, refused: say.notServing } },
+  nodes: { ...route, names: 'place', gives: true, texts: { ok: say.serving, refused: say.notServing } },
   answer: { ...unasked, group: 'answer', texts: {} },
 } as const satisfies { readonly [Name in StepName]: RowOf<Name> };
 

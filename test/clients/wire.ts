@@ -35,7 +35,7 @@ export function pauses({ sightings }: Wire): number[] {
   return sightings.slice(1).map(({ atMs }, index) => atMs - (sightings[index]?.atMs ?? 0));
 }
 
-/** The failure of a call that must fail, as the library tells it. */
+/** The failure of a call that must fail, as the library reports it. */
 export async function failing<Failure>(
   client: { failure(error: unknown): Failure },
   asked: Promise<unknown>,

@@ -45,7 +45,7 @@ test.each(mutations.map((mutation) => [mutation.rule, mutation] as const))(
 test('a change that means nothing is not noticed, so what is noticed is the rule', async () => {
   const harmless: Mutation = {
     rule: 'none',
-    module: 'shared/decision/decide.ts',
+    module: 'shared/decision/limits.ts',
     from: 'tier.contextTokens === null ||',
     to: 'null === tier.contextTokens ||',
   };

@@ -92,12 +92,7 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of('data-plane/request/token-budget.ts', asAdmission, [
-    [
-      'a prompt that may not fit is counted',
-      'decision.uncounted || ',
-      '',
-      'however little of an answer',
-    ],
+    ['a prompt that may not fit is counted', 'decision.uncounted || ', '', 'however little of an answer'],
     [
       'a prompt that no engine can count is not refused for that',
       '  if (tokens === undefined) return',

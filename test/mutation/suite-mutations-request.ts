@@ -279,4 +279,16 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
     ],
   ),
+  ...of(
+    'shared/snapshot/lookup.ts',
+    ['shared/snapshot/lookup.test.ts'],
+    [
+      [
+        'only what is installed is served',
+        'isInstalled(place, model) ? routes.all(place, model).map(routeOf) : []',
+        'routes.all(place, model).map(routeOf)',
+      ],
+      ['only what is installed is listed', '.filter(({ id }) => isInstalled(place, id))', ''],
+    ],
+  ),
 ];
