@@ -7,15 +7,16 @@
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { suiteMutations } from './suite-mutations.ts';
-import { namePattern, type SuiteMutation, SuiteRunner } from './suite-runner.ts';
+import { seededRandom } from '../support/random.ts';
+import { type Mutation, suiteMutations } from './mutations.ts';
+import { namePattern, SuiteRunner } from './suite-runner.ts';
 
 const { values, positionals } = parseArgs({
   options: { sample: { type: 'string' }, seed: { type: 'string' }, unbroken: { type: 'boolean' } },
   allowPositionals: true,
 });
 const seed = Number(values.seed ?? Date.now() % 1_000_000);
-const matching = suiteMutations.filter(({ module, rule }) =>
+const matching = suiteMutations().filter(({ module, rule }) =>
   `${module}: ${rule}`.includes(positionals[0] ?? ''),
 );
 const mutations = values.sample === undefined ? matching : sampleOf(matching, Number(values.sample), seed);
@@ -25,11 +26,7 @@ const faults: string[] = [];
 
 /** So many of them at most, by the seed. */
 function sampleOf<Value>(all: readonly Value[], size: number, start: number): Value[] {
-  let state = start >>> 0;
-  const random = (): number => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
+  const random = seededRandom(start);
   return all
     .map((value) => ({ value, order: random() }))
     .sort((a, b) => a.order - b.order)
@@ -38,7 +35,7 @@ function sampleOf<Value>(all: readonly Value[], size: number, start: number): Va
 }
 
 /** Without a mutation each choice of tests passes, run as for its mutation, so what fails later fails because of it. */
-async function runWithout({ tests, only }: Pick<SuiteMutation, 'tests' | 'only'>): Promise<void> {
+async function runWithout({ tests, only }: Pick<Mutation, 'tests' | 'only'>): Promise<void> {
   const { passed, failed, errors } = await runner.run(tests, undefined, namePattern([only]));
   if (passed === 0 || failed.length + errors.length > 0)
     faults.push(
@@ -46,7 +43,7 @@ async function runWithout({ tests, only }: Pick<SuiteMutation, 'tests' | 'only'>
     );
 }
 
-async function runWith(mutation: SuiteMutation): Promise<void> {
+async function runWith(mutation: Mutation): Promise<void> {
   const { passed, failed, errors } = await runner
     .run(mutation.tests, mutation)
     // Its text has moved; the others are still run.

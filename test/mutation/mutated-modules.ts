@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { type Mutation, mutate } from './mutations.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -18,34 +19,16 @@ export const decidingModules = [
   'shared/decision/route.ts',
   'shared/decision/model-listing.ts',
   'shared/decision/admission.ts',
-  'shared/decision/limits.ts',
   'shared/decision/decide.ts',
+  'shared/decision/limits.ts',
   'shared/decision/replay.ts',
 ] as const;
 
 export type DecidingModule = (typeof decidingModules)[number];
 
-/** One change of one source. */
-export interface Mutation {
-  /** The rule that it switches off, in the words of the design. */
-  readonly rule: string;
-  readonly module: DecidingModule;
-  /** Text that stands in the source exactly once. */
-  readonly from: string;
-  readonly to: string;
-}
-
 const sources = new Map<string, string>(
   decidingModules.map((module) => [module, readFileSync(join(root, module), 'utf8')]),
 );
-
-/** The source with the change made. Throws where the text to be changed is not there exactly once. */
-export function mutate({ rule, module, from, to }: Mutation): string {
-  const parts = (sources.get(module) ?? '').split(from);
-  if (parts.length !== 2)
-    throw new Error(`${module}: "${from}" stands there ${parts.length - 1} times, not once (${rule})`);
-  return parts.join(to);
-}
 
 const importPath = /from '(\.{1,2}\/[^']+)'/g;
 
@@ -76,7 +59,8 @@ export class MutatedModules {
     const folder = join(this.#folder, String(this.#built++));
     const own = reaching(mutation?.module ?? 'schemas/refusals.ts');
     for (const module of own) {
-      const source = (module === mutation?.module && mutate(mutation)) || (sources.get(module) ?? '');
+      const plain = sources.get(module) ?? '';
+      const source = module === mutation?.module ? mutate(plain, mutation) : plain;
       const linked = source.replace(importPath, (whole, path: string) => {
         const target = resolve(root, dirname(module), path);
         return own.has(relative(root, target)) ? whole : `from '${pathToFileURL(target).href}'`;

@@ -3,13 +3,13 @@
  * least one golden decision must then come out otherwise. A rule whose loss nothing notices is a rule that nothing holds.
  */
 import { afterAll, expect, test } from 'vitest';
-import { refusalKinds } from '../../schemas/refusals.ts';
 import { answersByType, failingCases, goldenCases, openCorpus } from '../replay/decisions/corpus.ts';
-import { decidingModules, MutatedModules, type Mutation, mutate } from './mutated-modules.ts';
-import { mutations } from './mutations.ts';
+import { decidingModules, MutatedModules } from './mutated-modules.ts';
+import { goldenMutations, type Mutation } from './mutations.ts';
 
 type Replay = typeof import('../../shared/decision/replay.ts');
 
+const mutations = goldenMutations();
 const corpus = openCorpus();
 const modules = new MutatedModules();
 afterAll(() => {
@@ -48,23 +48,14 @@ test('a change that means nothing is not noticed, so what is noticed is the rule
     module: 'shared/decision/limits.ts',
     from: 'tier.contextTokens === null ||',
     to: 'null === tier.contextTokens ||',
+    tests: [],
   };
   expect(await findings(harmless)).toEqual([]);
 });
 
-test('a change whose text is not in its source, or not once, is a fault', () => {
-  const module = 'shared/decision/decide.ts';
-  expect(() => mutate({ rule: 'r', module, from: 'no such text', to: '' })).toThrow('0 times');
-  expect(() => mutate({ rule: 'r', module, from: 'tier', to: '' })).toThrow('not once');
-});
-
-test('every deciding module and every refusal of the corpus is changed by some mutation', () => {
-  const changed = new Set(mutations.map(({ module }) => module));
+test('every deciding module is changed by some mutation', () => {
+  const changed = new Set(mutations.map(({ module }): string => module));
   // These only hand on what the others decide.
   const carriers = ['shared/decision/refusal.ts', 'shared/decision/replay.ts', 'shared/decision/trace.ts'];
   expect(decidingModules.filter((module) => !changed.has(module)).sort()).toEqual(carriers.sort());
-  expect(new Set(mutations.map(({ rule }) => rule)).size).toBe(mutations.length);
-  const registry = mutations.filter(({ module }) => module === 'schemas/refusals.ts');
-  // A body too large and an internal fault are not decided from facts.
-  expect(registry.length).toBe(Object.keys(refusalKinds).length - 2);
 });

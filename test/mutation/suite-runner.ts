@@ -6,33 +6,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createVitest, type Vitest } from 'vitest/node';
-
-/** One change of one source, and the tests that must notice it. */
-export interface SuiteMutation {
-  /** The rule that the change breaks, in the words of the design. */
-  readonly rule: string;
-  /** From the root of the project. */
-  readonly module: string;
-  /** Text that stands in the source exactly once. */
-  readonly from: string;
-  readonly to: string;
-  /** Test files, from the root of the project; at least one test of theirs must fail. */
-  readonly tests: readonly string[];
-  /** Only tests whose names contain this are run, where the rest of a file takes long. */
-  readonly only?: string | undefined;
-}
-
-/** One change; `only` as in SuiteMutation. */
-export type Change = readonly [rule: string, from: string, to: string, only?: string];
-
-/** Mutations of one module that the same test files must notice. */
-export function mutationsOf(
-  module: string,
-  tests: readonly string[],
-  changes: readonly Change[],
-): SuiteMutation[] {
-  return changes.map(([rule, from, to, only]) => ({ rule, module, from, to, tests, only }));
-}
+import { type Mutation, mutate } from './mutations.ts';
 
 export interface SuiteOutcome {
   readonly passed: number;
@@ -47,13 +21,13 @@ export class SuiteRunner {
   /** Temporary files of the tests: a broken rule may keep a test from removing its own. */
   readonly #folder: string;
   readonly #vitest: Vitest;
-  readonly #active: { mutation: SuiteMutation | undefined };
+  readonly #active: { mutation: Mutation | undefined };
 
   private constructor(
     root: string,
     folder: string,
     vitest: Vitest,
-    active: { mutation: SuiteMutation | undefined },
+    active: { mutation: Mutation | undefined },
   ) {
     this.#root = root;
     this.#folder = folder;
@@ -62,7 +36,7 @@ export class SuiteRunner {
   }
 
   static async start(root: string): Promise<SuiteRunner> {
-    const active: { mutation: SuiteMutation | undefined } = { mutation: undefined };
+    const active: { mutation: Mutation | undefined } = { mutation: undefined };
     const folder = mkdtempSync(join(tmpdir(), 'headgate-mutation-'));
     const vitest = await createVitest(
       'test',
@@ -98,7 +72,7 @@ export class SuiteRunner {
   /** Runs test files, up to the first that fails, with a mutation or with none. */
   async run(
     tests: readonly string[],
-    mutation?: SuiteMutation,
+    mutation?: Mutation,
     only = namePattern([mutation?.only]),
   ): Promise<SuiteOutcome> {
     const project = this.#vitest.getRootProject();
@@ -141,12 +115,4 @@ export class SuiteRunner {
 export function namePattern(names: readonly (string | undefined)[]): RegExp | undefined {
   if (names.includes(undefined)) return undefined;
   return new RegExp(names.map((name = '') => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'));
-}
-
-/** Throws where the text to be replaced does not stand in the source exactly once. */
-export function mutate(source: string, { rule, module, from, to }: SuiteMutation): string {
-  const parts = source.split(from);
-  if (parts.length !== 2)
-    throw new Error(`${module}: "${from}" stands there ${parts.length - 1} times, not once (${rule})`);
-  return parts.join(to);
 }

@@ -1,0 +1,53 @@
+/** Mutations follow their sources: a text that has moved would test nothing. */
+import { existsSync, readFileSync } from 'node:fs';
+import { parseSync } from 'vite';
+import { expect, test } from 'vitest';
+import { goldenMutations, mutate, parseMutations, suiteMutations } from './mutations.ts';
+
+const root = new URL('../../', import.meta.url);
+
+test('the text that each mutation replaces stands in its source exactly once, the result parses, and its tests exist', () => {
+  for (const mutation of [...suiteMutations(), ...goldenMutations()]) {
+    const source = readFileSync(new URL(mutation.module, root), 'utf8');
+    const mutated = mutate(source, mutation);
+    expect(mutated, mutation.rule).not.toBe(source);
+    const { errors } = parseSync(mutation.module, mutated);
+    expect(errors, mutation.rule).toEqual([]);
+    for (const file of mutation.tests) expect(existsSync(new URL(file, root)), file).toBe(true);
+  }
+});
+
+test('each mutation of a suite has tests, and no two of a module have one name', () => {
+  for (const { rule, tests } of suiteMutations()) expect(tests, rule).not.toEqual([]);
+  for (const mutations of [suiteMutations(), goldenMutations()]) {
+    const names = mutations.map(({ module, rule }) => `${module}: ${rule}`);
+    expect(new Set(names).size).toBe(names.length);
+  }
+});
+
+test('a table is read: texts of several lines, a blank at an end, nothing in place of a text, and chosen tests', () => {
+  const table = `Of one module.
+
+--- a.ts
+by a.test.ts
+by b.test.ts
+@@ one @@ its test
+-const a =
+-  1;
++
+@@ two
+-a && \\
+`;
+  const of = { module: 'a.ts', tests: ['a.test.ts', 'b.test.ts'] };
+  expect(parseMutations(table)).toEqual([
+    { ...of, rule: 'one', only: 'its test', from: 'const a =\n  1;', to: '' },
+    { ...of, rule: 'two', only: undefined, from: 'a && ', to: '' },
+  ]);
+  expect(() => parseMutations(`${table}a line`)).toThrow('a.ts: two: "a line" has no sign');
+});
+
+test('a change whose text is not in its source, or not once, is a fault', () => {
+  const change = { rule: 'r', module: 'a.ts', to: '' };
+  expect(() => mutate('tier, tier', { ...change, from: 'no such text' })).toThrow('0 times');
+  expect(() => mutate('tier, tier', { ...change, from: 'tier' })).toThrow('2 times, not once');
+});
