@@ -151,7 +151,7 @@ function unsupported(error: unknown): Refusal {
 async function attempt(
   options: ForwardOptions,
   route: Route,
-  body: NodeRequest['body'],
+  sent: NodeRequest['body'],
 ): Promise<AttemptResult> {
   const { client, fields, load, pools, settings, asked, traceparent, onSent, onTaken } = options;
   if (client.isGone) return { kind: 'client-gone' };
@@ -163,13 +163,19 @@ async function attempt(
   load.begin(node);
   try {
     const memory = pools.answerBytes.of(options.owner);
-    const answer = answerOf(options, route, memory);
-    const one = new Attempt({
-      ...{ client, fields, pools, memory, bounds: settings },
-      ...{ body: answer, onSent, onTaken },
-    });
+    const body = answerOf(options, route, memory);
+    const one = new Attempt({ client, fields, pools, memory, bounds: settings, body, onSent, onTaken });
     const isLastOnConnection = isStream && dialects[route.dialect].closesAfterStream;
-    const result = await one.run({ url, path, body, accept, credential, traceparent, isLastOnConnection });
+    const request: NodeRequest = {
+      url,
+      path,
+      body: sent,
+      accept,
+      credential,
+      traceparent,
+      isLastOnConnection,
+    };
+    const result = await one.run(request);
     outcome = nodeOutcomeOf(result);
     return result;
   } finally {
