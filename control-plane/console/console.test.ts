@@ -12,6 +12,7 @@ import { startControlPlane } from '../main.ts';
 import { endedPerHolderMax } from '../sessions/ended-sessions.ts';
 import { backgroundHeader } from './session-guard.ts';
 
+const amber = 'stk-amber-otter-9k2f';
 const fleet: Fleet = {
   version: 1,
   models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
@@ -29,7 +30,7 @@ const fleet: Fleet = {
         { person: 'mia', role: 'member' },
         { person: 'vic', role: 'viewer' },
       ],
-      stacks: [{ id: 'stk-amber-otter-9k2f', surface: 'openai', models: ['echo-small'] }],
+      stacks: [{ id: amber, surface: 'openai', models: ['echo-small'] }],
     },
     {
       id: 'birch',
@@ -47,7 +48,10 @@ const persons = { owner: 'olga', admin: 'ada', approver: 'pia', member: 'mia', v
 let plane: TestControlPlane;
 let second: Awaited<ReturnType<typeof startControlPlane>>;
 beforeAll(async () => {
-  const console = { bind: '127.0.0.1', port: 0, hosts: ['console.example'], demo: true };
+  const console = {
+    ...{ bind: '127.0.0.1', port: 0, hosts: ['console.example'], demo: true },
+    addresses: () => ({ shared: 'http://127.0.0.1:1/v1', stacks: { [amber]: 'http://127.0.0.1:2/v1' } }),
+  };
   plane = await startControlPlaneAlone({ console });
   await plane.admin.apply(fleet);
   second = await startControlPlane({
@@ -148,6 +152,15 @@ describe('ways in', () => {
     expect(await session(`${(await as('olga')).split('=')[0]}=x`)).toBe(null);
     expect(await session(await as('olga'))).toEqual({ person: 'olga' });
     expect(await session(await asOperator())).toEqual({ person: null });
+  });
+
+  test('an address names its stack, so members see those of their organisations alone', async () => {
+    const stacksOf = async (cookie: string) =>
+      JSON.parse((await call({ path: '/api/addresses', cookie })).text).stacks;
+    const own = { [amber]: 'http://127.0.0.1:2/v1' };
+    expect(
+      await Promise.all([asOperator(), as('vic'), as('ben')].map(async (by) => stacksOf(await by))),
+    ).toEqual([...[own, own, {}]]);
   });
 
   test('of many uses of one link at the same time, one succeeds', async () => {
