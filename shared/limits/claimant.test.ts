@@ -439,3 +439,16 @@ test('the last record of a gateway with more minutes than a record may have is o
   const last = decodeGauges(encodeGauges(first.goodbye(log.nowMs)));
   expect(last?.ended).toEqual([[last?.process, Number.MAX_SAFE_INTEGER]]);
 });
+
+test('a limit that was raised admits at once on a gateway that is alone', () => {
+  const log = new ClaimLog();
+  const one = log.open();
+  log.pass(1000);
+  expect(one.isAlone).toBe(true);
+  const small: Limit = { subject: 'acme', window: inFlightWindow, limit: 1 };
+  expect(log.take(one, small, 2)).toBe(1);
+  log.pass(1200);
+  expect(one.fold.row(small)?.limit).toBe(1);
+  expect(log.take(one, small, 1)).toBe(0);
+  expect(log.take(one, { ...small, limit: 100 }, 200)).toBe(99);
+});

@@ -152,7 +152,11 @@ export class ClaimsFold implements Members {
 
   /** What the others leave of the limit: neither claimed nor their share. May be below 0. */
   left(process: string, limit: Limit, row = this.row(limit)): number {
-    if (row !== undefined) return this.#rows.left(row, process) + Math.min(0, limit.limit - row.limit);
+    if (row !== undefined) {
+      // Of a limit that was raised the others learn by a record; one that holds all room needs none.
+      const more = this.#alone === process ? Number.POSITIVE_INFINITY : 0;
+      return this.#rows.left(row, process) + Math.min(more, limit.limit - row.limit);
+    }
     const others = this.count(limit.window) - Number(this.has(process, limit.window));
     return limit.limit - others * this.#rows.reservedOf(limit.window, limit.limit);
   }
