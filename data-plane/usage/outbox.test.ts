@@ -307,8 +307,11 @@ test('a new replica id begins at zero, and what was counted before is kept under
 
 test('the folder keeps its latest 10 000 visitors, and entries until 33 days after their period began', () => {
   const box = outbox({ queueRowsMax: 20_000 });
-  for (let n = 0; n < 11_500; n++)
-    record(box, usageRow({ organisation: null, period: null, visitor: `v${n % 11_400}` }));
+  const rows = Array.from({ length: 11_500 }, (_, n) =>
+    usageRow({ organisation: null, period: null, visitor: `v${n % 11_400}` }),
+  );
+  // A transaction that waits for the disk is one for each group.
+  for (let from = 0; from < rows.length; from += 100) box.append(usageGroup(...rows.slice(from, from + 100)));
   box.flush();
   record(box, usageRow());
   box.close();

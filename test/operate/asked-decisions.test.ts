@@ -38,7 +38,7 @@ beforeAll(async () => {
   journal = new DecisionJournal({ path: join(dir, 'decisions.db'), ...options });
   for (let n = 0; n < kept; n++)
     journal.add({
-      ...{ request: { headers: {} }, response: { statusCode: 200 }, at: {}, startMs: performance.now() },
+      ...{ status: 200, at: {}, startMs: performance.now() },
       ...{ operation: { kind: 'models' }, target: { kind: 'shared' } },
       ids: { requestId: n === 0 ? request : mintRequestId() },
     } as unknown as RequestRecord);
