@@ -61,6 +61,8 @@ function queriesOf(route: Route, own: Belongings): string[] {
   const values = {
     ...{ ...paging, ...spans, ...commanding, ...about },
     ...{ text: organisation, at: String(positions[1]), only: 'log', skip: 'log' },
+    ...{ timeoutSeconds: '0', order: 'desc', type: 'key.created', host: stack, gateway: 'gateway-1' },
+    ...{ since: '0', period: '2026-01-01' },
   };
   const names = route.query ?? Object.keys(about);
   const single = names.map((name) => [[name, String(known(values, name, route))]] as const);
