@@ -118,7 +118,7 @@ export async function losesEverything(
     await fleet.headgate(
       `backup restore ${join(fleet.dir, 'copy')} --log ${fleet.logUrl} --data ${restored} --allow-unsigned --yes`,
     );
-    expect(readdirSync(restored).sort()).toEqual(['gateways.db', 'lock.db', 'usage.db']);
+    expect(readdirSync(restored).sort()).toEqual(['counters.db', 'gateways.db', 'lock.db', 'usage.db']);
 
     await fleet.startAll('cp-again');
     expect(await fleet.everything()).toEqual(before);
