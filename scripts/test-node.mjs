@@ -2,7 +2,7 @@
 // headers, so that the native module is built for it; the project is copied, with its history that some tests read, and is
 // installed and tested outside of this folder.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 
@@ -32,6 +32,8 @@ function testOn(version) {
   if (!node) return false;
   const copy = mkdtempSync(join(tmpdir(), `headgate-node-${version}-`));
   try {
+    // A test runs the build as another user.
+    chmodSync(copy, 0o755);
     cpSync(root, copy, { recursive: true, filter: (path) => !apart.has(path) });
     mkdirSync(cache, { recursive: true });
     symlinkSync(cache, join(copy, '.cache'));

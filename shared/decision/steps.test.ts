@@ -2,9 +2,11 @@
 import { expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import { causeNames, causeOf, causes, textOf } from './causes.ts';
+import { Refusal } from './refusal.ts';
 import type { Step } from './step.ts';
 import { type Described, describeStep } from './step-texts.ts';
 import { stepNames, steps } from './steps.ts';
+import { Trace } from './trace.ts';
 
 const detail = 'status 500';
 const state: Described = {
@@ -55,4 +57,14 @@ test('all other results of a step differ from its refusal, unless both are numbe
     if (texts.refused !== undefined && texts.ok !== undefined && texts.ok !== texts.refused)
       expect(say('ok'), step).not.toBe(say('refused'));
   }
+});
+
+test('the first result of a step holds: a later refusal of it changes neither the step nor the verdict', () => {
+  const trace = new Trace();
+  const first = new Refusal('revoked', 'first');
+  trace.refuse(first);
+  trace.refuse(new Refusal('expired', 'second'));
+  trace.add('key', 'ok');
+  expect(trace.steps).toMatchObject([{ step: 'key', result: 'refused', refusal: first, cause: 'revoked' }]);
+  expect(trace.refusal).toBe(first);
 });
