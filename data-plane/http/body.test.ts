@@ -33,9 +33,9 @@ async function reading(
   pace?: BodyPace,
 ): Promise<{ port: number; next(): Promise<Read> }> {
   const results: Read[] = [];
-  const server = createServer((_request, response) => {
+  const server = createServer(({ url = '' }, response) => {
     const exchange = new NodeExchange(response);
-    void readBody(exchange, budget.of('one'), { pace, bytesMax })
+    void readBody(exchange, budget.of(url), { pace, bytesMax })
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();
@@ -59,12 +59,13 @@ async function reading(
   };
 }
 
-async function post(port: number, head: string): Promise<Socket> {
+/** `path` names the owner of the body. */
+async function post(port: number, head: string, path = '/'): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   open.push(() => socket.destroy());
   socket.on('error', () => undefined);
   await once(socket, 'connect');
-  socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);
+  socket.write(`POST ${path} HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);
   return socket;
 }
 
@@ -104,7 +105,8 @@ test('all owners together have no more than the budget of all, and get it back',
   const held = await post(port, `Content-Length: ${2 * MiB}`);
   held.write(Buffer.alloc(1.5 * MiB));
   await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
-  const refused = await post(port, `Content-Length: ${MiB}`);
+  // Of the same owner it would wait for its turn.
+  const refused = await post(port, `Content-Length: ${MiB}`, '/other');
   refused.write(Buffer.alloc(MiB));
   const { refusal } = await next();
   expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'body budget' });
