@@ -1,6 +1,6 @@
 /**
  * The way of a request, top to bottom: host → authenticate → shape → limits → route → forward → meter.
- * This file holds all of its control flow; the phases next to it are small and never call each other.
+ * This file has the phases in their order; what a phase waits or searches for is in its own file.
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  * A phase that is done at once gives its value and no promise: to await one costs each request a turn of the microtasks.
  */
