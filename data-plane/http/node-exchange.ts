@@ -200,7 +200,9 @@ export class NodeExchange implements Exchange, ClientAnswer {
     this.#ended = true;
     return new Promise((resolve) => {
       this.#resolveEnd = resolve;
-      this.response.end(text, onFinish);
+      // Not given to end(): Node 24 calls it there without the response.
+      this.response.on('finish', onFinish);
+      this.response.end(text);
       if (this.#resolveEnd !== undefined && this.#socket.writableLength > 0)
         this.#stallAfter(this.#waits.stallMs);
     });
