@@ -8,7 +8,7 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { endWith } from '../../shared/runtime/end-with.ts';
-import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { createHttpServer, headerBytesMax, type ParserError } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listenError } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
@@ -39,10 +39,12 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
   const app = Fastify({
     logger: false,
     serverFactory: (handle) => {
-      const options = { ...listener, ...timeouts, handlesContinue: true, badHttp: refuseHead, handledMax };
-      return createHttpServer(options, handle) as Server;
+      const options = { ...listener, ...timeouts, handlesContinue: true, handledMax };
+      const refusals = { badHttp: refuseHead, unreadable: refuseUnreadable };
+      return createHttpServer({ ...options, ...refusals }, handle) as Server;
     },
-    clientErrorHandler: refuseUnreadable,
+    // The server itself hears of it.
+    clientErrorHandler: () => undefined,
     frameworkErrors: (error, request, reply) => {
       // No hook runs for such a request, so nothing else would end an upgraded socket.
       reply.raw.once('finish', () => request.raw.socket.destroySoon());
@@ -87,8 +89,8 @@ function refuseHead({ socket }: IncomingMessage, response: ServerResponse, fault
 }
 
 /** Answers what the parser refuses, and closes; the path of such a request cannot be known. */
-function refuseUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable || refused.has(socket)) {
+function refuseUnreadable(error: ParserError, socket: Socket): void {
+  if (refused.has(socket)) {
     socket.destroySoon();
     return;
   }

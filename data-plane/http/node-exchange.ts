@@ -279,8 +279,7 @@ interface ExchangeSocket extends Socket {
   [isEnding]?: boolean;
 }
 
-/** Answers that are owed on a connection: a refusal must not be taken for one of them. */
-export function owedOn(socket: ExchangeSocket): readonly NodeExchange[] {
+function owedOn(socket: ExchangeSocket): readonly NodeExchange[] {
   return socket[exchanges] ?? [];
 }
 

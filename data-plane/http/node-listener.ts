@@ -9,14 +9,14 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { endWith } from '../../shared/runtime/end-with.ts';
-import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { createHttpServer, headerBytesMax, type ParserError } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import { pathOfRefused } from './answers.ts';
 import type { Exchange } from './exchange.ts';
-import { NodeExchange, owedOn } from './node-exchange.ts';
+import { NodeExchange } from './node-exchange.ts';
 
 /** A refusal that was answered before there was a request to handle: nothing is known of it but what is here. */
 export interface EarlyRefusal {
@@ -81,10 +81,8 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
 
 function createListener(options: ApiListenerOptions): Server | TlsServer {
   const { handler, fixed, certificate, connections, name, onRefusal, pace } = options;
-  const refuse = (error: ParserError, socket: Socket): void => {
-    const refusal = refuseGarbage(error, socket);
-    if (refusal !== undefined) onRefusal({ ...refusal, target: fixed });
-  };
+  const unreadable = (error: ParserError, socket: Socket): void =>
+    onRefusal({ ...refuseGarbage(error, socket), target: fixed });
   const listener = (_request: IncomingMessage, response: ServerResponse): void => {
     handler(new NodeExchange(response), fixed).catch(() => response.destroy());
   };
@@ -93,6 +91,7 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
     // The handler refuses a bad head in the one envelope, and asks for a body once it has checked the key.
     {
       ...{ name, connections, certificate, ...timeouts, badHttp: 'handler', handlesContinue: true },
+      unreadable,
       pace: pace && {
         isExempt: pace.isExempt,
         answer: () => rawAnswer({ requestId: mintRequestId(), refusal: pace.refusal() }),
@@ -100,8 +99,6 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
     },
     listener,
   );
-  server.on('clientError', refuse);
-  server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
   // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
   return server;
 }
@@ -115,54 +112,18 @@ function trackSockets(server: Server): Set<Socket> {
   return sockets;
 }
 
-function badRequest(): Refusal {
-  return new Refusal('bad http', 'The request is not well-formed HTTP.');
-}
-
-interface ParserError extends Error {
-  readonly code?: string;
-  /** What was read last. */
-  readonly rawPacket?: Buffer;
-}
-
-/** The last answer owed to a request that came whole. */
-function lastOfWhole(socket: Socket): ServerResponse | undefined {
-  return owedOn(socket).findLast(({ response }) => response.req.complete)?.response;
-}
-
-/** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
-function isFree(socket: Socket): boolean {
-  const [first, second] = owedOn(socket);
-  if (first === undefined) return true;
-  return second === undefined && !first.response.headersSent && !first.response.req.complete;
-}
-
 /**
- * Answers what the parser could not read, by the one envelope, and closes; with its path where the first line came with what is wrong. Requests that came
- * whole before it are answered first, and then nothing more. Returns what was answered.
+ * Answers what the parser could not read, by the one envelope, and closes; with its path where the first line came with what is
+ * wrong. Returns what was answered.
  */
-function refuseGarbage(error: ParserError, socket: Socket): EarlyRefusal | undefined {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return undefined;
-  }
-  if (!isFree(socket)) {
-    const last = lastOfWhole(socket);
-    if (last === undefined) socket.destroy();
-    else if (last.listenerCount('close', endOnClose) === 0) last.once('close', endOnClose);
-    return undefined;
-  }
+function refuseGarbage(error: ParserError, socket: Socket): EarlyRefusal {
   const refusal =
     error.code === 'HPE_HEADER_OVERFLOW'
       ? new Refusal('large headers', `The request's headers are larger than ${headerBytesMax} bytes.`)
-      : badRequest();
+      : new Refusal('bad http', 'The request is not well-formed HTTP.');
   const refused = { requestId: mintRequestId(), refusal };
   endWith(socket, rawAnswer(refused, pathOfRefused(error.rawPacket)));
   return refused;
-}
-
-function endOnClose(this: ServerResponse): void {
-  this.req.socket.destroySoon();
 }
 
 function rawAnswer({ requestId, refusal }: EarlyRefusal, path = '/'): string {

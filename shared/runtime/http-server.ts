@@ -10,11 +10,13 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
 import type { Connections, ListenerName } from './connections.ts';
+import { endWith } from './end-with.ts';
 import { boundTurns } from './handled-turns.ts';
 import { httpFault } from './http-fault.ts';
 import type { Pace } from './paced-connections.ts';
-import { boundPipelining } from './pipelining.ts';
+import { boundPipelining, mayRefuse } from './pipelining.ts';
 import { discardRest } from './request-body.ts';
 import type { Certificate } from './tls.ts';
 
@@ -43,6 +45,14 @@ export interface HttpServerOptions {
   readonly pace?: Pace | undefined;
   /** The handler asks for a body that waits for `100 Continue`. Otherwise Node does, at once. */
   readonly handlesContinue?: boolean;
+  /** Refuses what the parser could not read on a connection that owes no answer, and ends it. Otherwise in one line. */
+  readonly unreadable?: (error: ParserError, socket: Socket) => void;
+}
+
+export interface ParserError extends Error {
+  readonly code?: string;
+  /** What was read last. */
+  readonly rawPacket?: Buffer;
 }
 
 /** How often Node checks the timeouts, ms. */
@@ -73,11 +83,24 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   // An unknown expectation is a fault of the head; Node's own 417 has no envelope.
   server.on('checkExpectation', bounded);
   if (options.handlesContinue) server.on('checkContinue', bounded);
+  const { unreadable = refuseInOneLine } = options;
+  const onUnreadable = (error: ParserError, socket: Socket): void => {
+    if (error.code === 'ECONNRESET' || !socket.writable) socket.destroySoon();
+    else if (mayRefuse(socket)) unreadable(error, socket);
+  };
+  server.on('clientError', onUnreadable);
+  server.on('connect', (_request: IncomingMessage, socket: Socket) =>
+    onUnreadable(new Error('no tunnels'), socket),
+  );
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);
   connections.guard(server, name, options.pace);
   return server;
+}
+
+function refuseInOneLine(_error: ParserError, socket: Socket): void {
+  endWith(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
 }
 
 /** For listeners without an envelope. */

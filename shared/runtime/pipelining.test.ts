@@ -76,3 +76,31 @@ test('a connection that has its answers may send on, as many requests ahead as a
     await closed;
   }
 });
+
+test.each([
+  ['garbage', 'no request\r\n\r\n'],
+  ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n'],
+  ['a broken head', 'GET / HTTP/1.1 \nHost: a\r\n\r\n'],
+])('%s behind a request neither takes the place of its answer nor cuts it', async (_, garbage) => {
+  const { peer, handled } = await listening(false);
+  await peer.send(`${get}${garbage}`);
+  await vi.waitUntil(() => handled.length === 1);
+  const body = 'x'.repeat(4_000_000);
+  handled[0]?.end(body);
+  await peer.ended;
+  expect(peer.text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(peer.text.endsWith(`\r\n\r\n${body}`)).toBe(true);
+});
+
+test.each([
+  ['alone', ''],
+  [
+    'in the body of a request without an answer',
+    'POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n',
+  ],
+])('garbage %s is refused in one line, and the connection ends', async (_, before) => {
+  const { peer } = await listening(false);
+  await peer.send(`${before}no request\r\n\r\n`);
+  await peer.ended;
+  expect(peer.text).toBe('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
+});
