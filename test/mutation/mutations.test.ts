@@ -1,5 +1,10 @@
 /** Mutations follow their sources: a text that has moved would test nothing. */
-import { existsSync, readFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { parseSync } from 'vite';
 import { expect, test } from 'vitest';
 import { goldenMutations, mutate, parseMutations, suiteMutations } from './mutations.ts';
@@ -24,6 +29,26 @@ test('each mutation of a suite has tests, and no two of a module have one name',
     expect(new Set(names).size).toBe(names.length);
   }
 });
+
+test('tests that are chosen by a part of their names exist', async () => {
+  const choices = suiteMutations().flatMap(({ rule, tests, only }) =>
+    only === undefined ? [] : [{ rule, tests, only }],
+  );
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-list-'));
+  const list = join(folder, 'list.json');
+  // Vitest itself, as names are made of tables: it loads the files and runs none of their tests.
+  const files = new Set(choices.flatMap(({ tests }) => tests));
+  const words = ['node_modules/vitest/vitest.mjs', 'list', '--project', 'unit', `--json=${list}`, ...files];
+  await promisify(execFile)(process.execPath, words, { cwd: fileURLToPath(root) });
+  const found = JSON.parse(readFileSync(list, 'utf8')) as { readonly name: string; readonly file: string }[];
+  rmSync(folder, { recursive: true });
+  const names = found.map(({ name, file }) => ({ file, name: name.replaceAll(' > ', ' ') }));
+  const missing = choices.filter(
+    ({ tests, only }) =>
+      !names.some(({ name, file }) => name.includes(only) && tests.some((test) => file.endsWith(test))),
+  );
+  expect(missing).toEqual([]);
+}, 120_000);
 
 test('a table is read: texts of several lines, a blank at an end, nothing in place of a text, and chosen tests', () => {
   const table = `Of one module.
