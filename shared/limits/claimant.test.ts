@@ -112,6 +112,8 @@ test('no first request goes ahead while another gateway holds all room', () => {
   log.pass(600);
   expect(other.isCutOff(log.nowMs)).toBe(false);
   expect(log.take(other, minute, 1)).toBe(0);
+  // Of which nobody has a standing share.
+  expect(log.take(other, { ...minute, limit: 3 }, 1)).toBe(0);
 });
 
 test('where more is held than a limit has, what ends is not replaced until that is over', () => {
@@ -187,6 +189,18 @@ test('nobody is silent by the silence of the log', () => {
   log.pass(200);
   expect(log.records.filter(({ silent, ended }) => silent.length + ended.length > 0)).toEqual([]);
   expect(other.fold.alone).toBe(alone.process);
+});
+
+test('what a gateway sends after a long silence of the log ends nobody that it could not hear', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  const before = other.process;
+  for (const each of [one, other]) log.set(each, 'cut off');
+  // Longer than others remember what a silent process holds in flight.
+  log.pass(12_000);
+  const sent = one.records(log.nowMs + 1000, log.nowMs + 1000);
+  expect(sent.length).toBeGreaterThan(0);
+  expect(sent.flatMap(({ ended }) => ended.map(([process]) => process))).not.toContain(before);
 });
 
 test('a gateway that is killed gives up all room within seconds, and what it held in flight after ten', () => {
