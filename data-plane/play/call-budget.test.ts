@@ -9,7 +9,7 @@ test('a network alone has a fourth of the calls of a second', () => {
   const budget = new CallBudget(400);
   expect(admitted(budget, () => '192.0.2.1', 1000, 5000)).toBe(100);
   expect(admitted(budget, () => '192.0.2.1', 1, 5999)).toBe(0);
-  expect(admitted(budget, () => '192.0.2.1', 1, 6000)).toBe(1);
+  expect(admitted(budget, () => '192.0.2.1', 1000, 6000)).toBe(100);
 });
 
 test('ten networks that take all they get leave calls for others, whether one after another or at once', () => {

@@ -220,9 +220,9 @@ export function admission(
 
 /** A refusal after which nothing can be decided. */
 function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusal): void {
-  const { type, reason } = refusal;
+  const { type } = refusal;
   const isOfPlan = type === 'ModelNotInPlanError' && caller?.kind === 'key';
-  const facts = { type, reason, ...(isOfPlan && { suspended: caller.owner.suspended }) };
+  const facts = { type, ...(isOfPlan && { suspended: caller.owner.suspended }) };
   trace.refuse(refusal, facts, isOfPlan ? planReads(caller, null) : []);
 }
 

@@ -114,6 +114,7 @@ test('what is sent ahead of a refusal is not answered', async () => {
   const answered = ({ text }: RawPeer): readonly number[] => statusesIn(text);
   const sentAhead = 30;
   const peers: RawPeer[] = [];
+  const before = await refused('calls');
   await inOneSecond(async () => {
     for (let n = 0; n < 5; n++) {
       const peer = await RawPeer.open(endpointOf(String(page('/'))), { from: '127.0.0.1' });
@@ -126,6 +127,7 @@ test('what is sent ahead of a refusal is not answered', async () => {
   const ended = peers.filter((peer) => answered(peer).includes(429));
   // 100 are three whole connections and 10 of the next, which its refusal ends.
   expect(ended.map((peer) => answered(peer).length)).toEqual([11, 1]);
+  expect((await refused('calls')) - before).toBe(ended.length);
 });
 
 test('only a good key has the calls of keys, and a new visitor is never one', async () => {
