@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { scaledMs } from './test/support/budget.ts';
+import { longestFiles } from './test/support/longest-files.ts';
 
 const shared = {
   exclude: ['dist/**', '**/node_modules/**', '.cache/**'],
@@ -8,23 +9,24 @@ const shared = {
   hookTimeout: scaledMs(60_000),
 };
 
-/** Files of more than a minute: where one of them were the last, nothing would run next to it. */
-const longest = [
-  'test/mutation/suite-mutations.process.test.ts',
-  'shared/snapshot/snapshot-crash.process.test.ts',
-  'test/fuzz/fuzz.process.test.ts',
-  'test/attacks/attacks.process.test.ts',
-  'test/attacks/isolation.process.test.ts',
-];
-
+/** By `longestFiles` within what runs together, so without regard to projects; the others as Vitest has them. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification): boolean =>
-      longest.some((path) => moduleId.endsWith(path));
+    const groupOf = ({ project }: TestSpecification): number => project.config.sequence.groupOrder;
+    const rankOf = ({ moduleId }: TestSpecification): number => {
+      const rank = longestFiles.findIndex((path) => moduleId.endsWith(`/${path}`));
+      return rank === -1 ? longestFiles.length : rank;
+    };
     const sorted = await super.sort(files);
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    return sorted.sort((a, b) => groupOf(a) - groupOf(b) || rankOf(a) - rankOf(b));
   }
 }
+
+/**
+ * Projects that mostly wait, for processes, brokers and pages: their files run side by side, after the unit tests, one
+ * more at a time than a usual machine has cores. Ports are free ones and folders temporary.
+ */
+const waiting = { maxWorkers: 3, sequence: { groupOrder: 1 } };
 
 /** Tests that start processes. */
 const setupFiles = ['test/support/leaks.ts'];
@@ -81,11 +83,9 @@ export default defineConfig({
           ...shared,
           name: 'process',
           setupFiles,
+          ...waiting,
           include: ['**/*.process.test.ts'],
           testTimeout: scaledMs(120_000),
-          // Ports are free ones and folders temporary, and most of these tests wait.
-          maxWorkers: 2,
-          sequence: { groupOrder: 1 },
         },
       },
       // A real browser, with the built pages of a real service.
@@ -94,9 +94,8 @@ export default defineConfig({
           ...shared,
           name: 'browser',
           include: ['**/*.browser.test.ts'],
+          ...waiting,
           testTimeout: scaledMs(120_000),
-          maxWorkers: 1,
-          sequence: { groupOrder: 4 },
         },
       },
       // Real Kafka brokers: one for all files that leave it alone, more where a test kills or configures them.
@@ -107,9 +106,8 @@ export default defineConfig({
           setupFiles,
           globalSetup: 'test/kafka/shared-broker.ts',
           include: ['**/*.kafka.test.ts'],
+          ...waiting,
           testTimeout: scaledMs(180_000),
-          fileParallelism: false,
-          sequence: { groupOrder: 2 },
         },
       },
       // A real llama.cpp server behind the built service.
@@ -118,9 +116,8 @@ export default defineConfig({
           ...shared,
           name: 'llamacpp',
           include: ['**/*.llamacpp.test.ts'],
+          ...waiting,
           testTimeout: scaledMs(120_000),
-          maxWorkers: 3,
-          sequence: { groupOrder: 3 },
         },
       },
       // The other engines, one after another: each takes gigabytes and minutes.
