@@ -1,0 +1,75 @@
+/** What `.ci/run` makes of tests that fail, with real runs of made-up files; and the order in which files begin. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { scaledMs } from './support/budget.ts';
+import { longestFiles } from './support/longest-files.ts';
+
+const config = `export default { test: { projects: ['unit', 'process'].map((name) =>
+  ({ test: { name, include: ['*.' + name + '.test.js'] } })) } };`;
+const good = `import { test } from 'vitest'; test('is good', () => {});`;
+/** Fails where no earlier run of it left a file. */
+const first = `import { existsSync, writeFileSync } from 'node:fs'; import { expect, test } from 'vitest';
+test('is good', () => {});
+test('waits', () => {
+  const isAgain = existsSync('seen');
+  writeFileSync('seen', '');
+  expect(isAgain, 'too slow\\nSEED=42').toBe(true);
+});`;
+const always = `import { expect, test } from 'vitest'; test('is good', () => {});
+test('is wrong', () => expect(1, 'one').toBe(2));`;
+
+const timeout = scaledMs(120_000);
+
+function verdict(files: Readonly<Record<string, string>>, command?: readonly string[]) {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-verdict-test-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+  for (const [name, text] of Object.entries({ 'vitest.config.js': config, ...files }))
+    writeFileSync(join(folder, name), text);
+  const words = command ?? ['npx', '--no-install', 'vitest', 'run'];
+  const args = [resolve('scripts/test-verdict.mjs'), ...words];
+  const env = { ...process.env, NO_COLOR: '1' };
+  const { status, stdout } = spawnSync(process.execPath, args, { cwd: folder, env, encoding: 'utf8' });
+  return { status, lines: stdout.trim().split('\n') };
+}
+
+test('a file that failed by the machine and passes alone is named with its seed, and the run passes', {
+  timeout,
+}, () => {
+  const { status, lines } = verdict({ 'a.unit.test.js': good, 'b.process.test.js': first });
+  expect(lines.slice(-3)).toEqual([
+    expect.stringMatching(/^passed only when run alone: b\.process\.test\.js: waits: .*too slow/),
+    '  SEED=42',
+    '3 passed, 0 failed',
+  ]);
+  expect(status).toBe(0);
+  expect(lines.join('\n')).toMatch(/by project:\n +\d+ {2}(?:unit|process) \(1 files\)\n/);
+});
+
+test('a unit test that fails is not run again, and what fails twice has failed', { timeout }, () => {
+  const { status, lines } = verdict({ 'a.unit.test.js': first, 'b.process.test.js': always });
+  expect(lines.filter((line) => line.startsWith('once more'))).toEqual([
+    'once more, alone: b.process.test.js',
+  ]);
+  expect(lines.join('\n')).not.toContain('passed only');
+  expect(lines.at(-1)).toBe('2 passed, 2 failed');
+  expect(status).toBe(1);
+});
+
+test('a failing status that no test explains fails the run, also where all that failed passes alone', {
+  timeout,
+}, () => {
+  const none = verdict({}, [process.execPath, '-e', 'process.exit(1)', '--']);
+  expect([none.status, none.lines.at(-1)]).toEqual([1, '0 passed, 1 failed']);
+  const skipped = ['sh', '-c', 'npx --no-install vitest run "$@"; exit 3', 'sh'];
+  const { status, lines } = verdict({ 'b.process.test.js': first }, skipped);
+  expect([status, lines.at(-1)]).toEqual([1, '2 passed, 1 failed']);
+});
+
+test('the files that begin first are there', () => {
+  expect(longestFiles.filter((file) => !existsSync(file))).toEqual([]);
+  expect(new Set(longestFiles).size).toBe(longestFiles.length);
+});
