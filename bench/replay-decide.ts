@@ -8,12 +8,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { mintRequestId } from '../data-plane/core/request-id.ts';
-import { type CompactDecision, compact, expand } from '../data-plane/decisions/compact.ts';
-import { DecisionFile } from '../data-plane/decisions/decision-file.ts';
-import { groupOf } from '../data-plane/decisions/decision-group.ts';
-import { DecisionJournal } from '../data-plane/decisions/decision-journal.ts';
+import { DecisionFile } from '../data-plane/records/decision-file.ts';
+import { groupOf } from '../data-plane/records/decision-group.ts';
+import { DecisionJournal } from '../data-plane/records/decision-journal.ts';
+import { decisionOf } from '../data-plane/records/project.ts';
+import { recordedOf } from '../data-plane/records/recorded.ts';
 import type { RequestRecord } from '../data-plane/request/gateway.ts';
 import { SeenCounters } from '../data-plane/request/seen-counters.ts';
+import type { RecordedRequest } from '../schemas/request-record.ts';
 import { decideWith, questionOf } from '../shared/decision/question.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { createLookup } from '../shared/snapshot/lookup.ts';
@@ -64,7 +66,7 @@ const lookup = createLookup(snapshot.db);
 const file = new DecisionFile(join(dir, 'decisions.db'));
 const lines: string[] = [];
 const perPosition = Math.ceil(count / 401);
-let cells: CompactDecision[] = [];
+let cells: RecordedRequest[] = [];
 for (const record of records) {
   snapshot.apply([record]);
   if (snapshot.seq < firstPosition) continue;
@@ -76,13 +78,14 @@ for (const record of records) {
 /** A line of the journal, with the decision that the rules give at this position. */
 function recordAt(n: number): string {
   const request = requestOf(n);
-  const compacted = compact(request, { nowMs: Date.now(), position: snapshot.seq, isKnown: () => true });
-  const asked = expand(compacted, 'gw-1');
+  const recorded = (nowMs: number): RecordedRequest =>
+    recordedOf(request, { nowMs, endMs: performance.now(), position: snapshot.seq, isKnown: () => true });
+  const asked = decisionOf(recorded(Date.now()), 'gw-1');
   const { verdict } = decideWith(lookup, questionOf(asked));
   if (verdict.kind === 'refused') request.refusal = verdict.refusal;
-  const whole = compact(request, { nowMs: asked.at, position: snapshot.seq, isKnown: () => true });
+  const whole = recorded(asked.at);
   cells.push(whole);
-  return JSON.stringify(expand(whole, 'gw-1'));
+  return JSON.stringify(decisionOf(whole, 'gw-1'));
 }
 
 /** As a served request leaves it. */
@@ -128,7 +131,6 @@ async function addCost(): Promise<number> {
     path: join(dir, 'added.db'),
     gateway: 'gw-1',
     oneIn: 1,
-    moment: { isKnown: () => true, position: () => 1 },
     onEnd: (reason) => console.error('the journal has ended', reason),
   });
   const sample = Array.from({ length: 1000 }, (_, n) => requestOf(n));
@@ -136,7 +138,8 @@ async function addCost(): Promise<number> {
   let spentMs = 0;
   for (let round = 0; round < 100; round++) {
     const from = mainThreadMs();
-    for (const one of sample) journal.add(one);
+    for (const one of sample)
+      journal.add(one, recordedOf(one, { nowMs: 0, endMs: from, position: 1, isKnown: () => true }));
     spentMs += mainThreadMs() - from;
     added += sample.length;
     // As requests would: the thread writes meanwhile.

@@ -27,12 +27,13 @@ import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
 import { CacheSalts } from './core/cache-salt.ts';
 import { passTrace } from './core/trace-context.ts';
-import { DecisionJournal } from './decisions/decision-journal.ts';
-import { countDecisions, decisionRoute } from './decisions/serve-decisions.ts';
 import type { ForwardSettings } from './forward/forward.ts';
 import { type Listener, startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import { type PlaySettings, startPlay } from './play/start-play.ts';
+import { DecisionJournal } from './records/decision-journal.ts';
+import { RequestRecords } from './records/request-records.ts';
+import { countDecisions, decisionRoute } from './records/serve-decisions.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
@@ -130,7 +131,7 @@ async function serve(
 ): Promise<RunningGateway> {
   const { logger } = settings;
   const { registry } = metrics;
-  const journal = openJournal(settings, state, registry, closers);
+  const journal = openJournal(settings, registry, closers);
   const files = new FileShortage(registry, logger);
   closers.add(() => files.close());
   const observers = { registry, journal, files };
@@ -185,18 +186,14 @@ interface Observers {
 
 function openJournal(
   { dataDir, name, logger, decisionsOneIn: oneIn = 1 }: GatewaySettings,
-  { lookup }: GatewayState,
   registry: Observers['registry'],
   closers: Closers,
 ): DecisionJournal | undefined {
   if (oneIn === 0) return undefined;
-  const isKnown = (model: string): boolean => lookup.isCatalogued(model) || lookup.isPooled(model);
-  const moment = { isKnown, position: () => lookup.position() };
   const journal = new DecisionJournal({
     path: join(dataDir, 'decisions.db'),
     gateway: name,
     oneIn,
-    moment,
     // The name alone: a message may quote what the thread was sent.
     onEnd: (reason) =>
       logger.warn(
@@ -247,15 +244,16 @@ async function compose(
   const bodies = new BodyBudget();
   const load = new NodeLoad();
   const affinity = new Affinity({ load, secret: settings.gatewayToken });
-  const isKnown = (model: string): boolean => lookup.isCatalogued(model);
-  const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
-    isCatalogued: isKnown,
+  const telemetry = new Telemetry(registry, {
+    isCatalogued: (model) => lookup.isCatalogued(model),
     inFlightUnits: () => counters.inFlightUnits(),
     openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
     ...{ affinityChoices: () => affinity.chosen, bodies, logger },
   });
-  const traces = await openTraceExport({ name: settings.name, isKnown, closers, registry, logger });
+  const traces = await openTraceExport({ name: settings.name, closers, registry, logger });
+  const { accessLog = accessLogIn(logger) } = settings;
+  const records = new RequestRecords({ lookup, accessLog, journal, traces });
   let openRequests = 0;
   const gateway: Gateway = {
     hosts: settings.hosts,
@@ -279,11 +277,9 @@ async function compose(
     begin: () => void openRequests++,
     observe: (record) => {
       openRequests--;
-      telemetry.observe(record);
-      journal?.add(record);
-      traces?.end(record);
+      records.add(record, telemetry.observe(record));
     },
-    observeEarly: (refused) => journal?.addEarly(refused),
+    observeEarly: (refused) => records.addEarly(refused),
   };
   return { gateway, telemetry, inFlight: () => openRequests, clockAheadMs: () => exchange.clockAheadMs };
 }

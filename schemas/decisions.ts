@@ -52,6 +52,7 @@ export const decisionRecordSchema = z.object({
   visitor: z.string().max(100).optional(),
   /** Absent: a name that nothing in the state has, which may be anything. */
   model: z.string().max(200).optional(),
+  /** What the limits counted of the prompt; what is billed is in `usage`. */
   promptTokens: count,
   /** Bound from below, where it was asked for. */
   promptTokensLeast: count.optional(),
@@ -84,6 +85,8 @@ export const decisionRecordSchema = z.object({
   capacity: z.enum(['own', 'pool', 'stack']).optional(),
   node: z.string().max(64).optional(),
   outcome: z.string().max(40).optional(),
+  /** What is billed of a request that completed. */
+  usage: z.object({ promptTokens: count, completionTokens: count }).optional(),
   /** Since the request line, ms. */
   ms: z.object({ accepted: ms, read: ms, shaped: ms, decided: ms, sent: ms, begun: ms, end: count }),
 });

@@ -57,7 +57,7 @@ export interface Gateway {
 }
 
 /** When a phase was done, monotonic ms; undefined before. */
-export class Milestones {
+class Milestones {
   /** The key was accepted, or none was needed. */
   accepted: number | undefined;
   /** The body was there. */

@@ -1,11 +1,11 @@
 /**
- * What a gateway reports of its traffic: one access-log line and a few metric updates a request.
+ * The metrics of a gateway's traffic: a few updates a request.
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
 import { Counter, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
-import type { AccessLog, Logger } from '../../shared/runtime/logger.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
@@ -47,7 +47,6 @@ interface Series {
 
 export class Telemetry {
   readonly clampedUsage: ClampedUsage;
-  readonly #accessLog: AccessLog;
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();
   readonly #refusals: Counter;
@@ -58,9 +57,8 @@ export class Telemetry {
   readonly #firstTokens: Distribution;
   readonly #phases: PhaseMetrics;
 
-  constructor(registry: Registry, accessLog: AccessLog, sources: TelemetrySources) {
+  constructor(registry: Registry, sources: TelemetrySources) {
     const registers = [registry];
-    this.#accessLog = accessLog;
     this.#sources = sources;
     this.clampedUsage = new ClampedUsage(registry, sources.logger);
     const series = this.#series;
@@ -124,15 +122,16 @@ export class Telemetry {
     );
   }
 
-  /** Records one request at its end. */
-  observe(record: RequestRecord): void {
+  /** Counts one request, which ends now; returns when that is, monotonic ms. */
+  observe(record: RequestRecord): number {
     const { refusal, outcome } = record;
     const operation = record.operation?.kind ?? 'none';
     const model =
       record.model !== undefined && this.#sources.isCatalogued(record.model) ? record.model : 'other';
     const ended = outcome?.kind === 'ended-early' ? 'aborted' : 'ok';
     const result = refusal?.type ?? ended;
-    const seconds = (performance.now() - record.startMs) / 1000;
+    const endMs = performance.now();
+    const seconds = (endMs - record.startMs) / 1000;
     const series = this.#seriesOf(record.target?.kind ?? 'none', operation, model, result);
     series.requests++;
     if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeOf(refusal) });
@@ -147,7 +146,7 @@ export class Telemetry {
     if (record.stream && record.at.begun !== undefined)
       series.firstTokens.observe((record.at.begun - record.startMs) / 1000);
     this.#phases.observe(record);
-    this.#log(record, { result, seconds, model });
+    return endMs;
   }
 
   #seriesOf(hostKind: string, operation: string, model: string, outcome: string): Series {
@@ -168,40 +167,6 @@ export class Telemetry {
     };
     this.#series.set(key, series);
     return series;
-  }
-
-  #log(
-    record: RequestRecord,
-    { result, seconds, model }: { result: string; seconds: number; model: string },
-  ): void {
-    if (!this.#accessLog.isEnabled()) return;
-    const { caller, target, outcome, decision, refusal } = record;
-    const placement = decision?.placement;
-    this.#accessLog.write(
-      {
-        req_id: record.ids.requestId,
-        host_kind: target?.kind,
-        stack: target?.kind === 'stack' ? target.stack : undefined,
-        method: record.method,
-        operation: record.operation?.kind,
-        status: record.status,
-        outcome: result,
-        cause: refusal?.reason,
-        org_id: caller?.kind === 'key' ? caller.owner.organisation : undefined,
-        key_id: caller?.kind === 'key' ? caller.owner.keyId : undefined,
-        // Only names of the catalog: anything else is a caller's text, and may be a prompt or a key in the wrong place.
-        model: record.model === undefined ? undefined : model,
-        stream: record.stream,
-        decision: placement && 'capacity' in placement ? placement.capacity : undefined,
-        node: outcome?.node || undefined,
-        finish: outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
-        position: record.position,
-        duration_ms: Math.round(seconds * 1000),
-        tokens_in: outcome?.kind === 'completed' ? outcome.usage.promptTokens : undefined,
-        tokens_out: outcome?.kind === 'completed' ? outcome.usage.completionTokens : undefined,
-      },
-      'request',
-    );
   }
 }
 

@@ -4,6 +4,7 @@
  * costs no request. The packages read the variables of the exporter and of the resource themselves.
  */
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
+import type { RecordedRequest } from '../../schemas/request-record.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import { type Environment, environment } from '../../shared/runtime/settings.ts';
@@ -19,14 +20,13 @@ const closeTimeoutMs = 2000;
 export interface TraceExport {
   /** At the start of a request, with its `traceparent` header. */
   begin(header: unknown): RequestTrace;
-  /** At its end. */
-  end(record: RequestRecord): void;
+  /** At its end, monotonic ms. */
+  end(record: RequestRecord, recorded: RecordedRequest, endMs: number): void;
 }
 
 interface Options extends WatchOptions {
   /** Of the gateway. */
   readonly name: string;
-  readonly isKnown: (model: string) => boolean;
   /** At the end what waits is sent, for two seconds at most. */
   readonly closers: Closers;
 }
@@ -67,9 +67,9 @@ export async function openTraceExport(
   options.closers.add(() => within(shutdown(), closeTimeoutMs));
   return {
     begin: (header) => beginTrace(header, ratio, followsClient),
-    end: (record) => {
+    end: (record, recorded, endMs) => {
       const spans = record.trace?.spans;
-      if (spans !== undefined) writer.write(spans, spansOf(record, performance.now(), options.isKnown));
+      if (spans !== undefined) writer.write(spans, spansOf(record, recorded, endMs));
     },
   };
 }

@@ -1,6 +1,7 @@
 /** The spans of records that a request may leave: their names, their times, and nothing of the caller in an attribute. */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { recordedOf } from '../records/recorded.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { spansOf } from './request-spans.ts';
 
@@ -30,7 +31,8 @@ function spansWith(more: object): ReturnType<typeof spansOf> {
     position: 7,
     ...more,
   } as unknown as RequestRecord;
-  return spansOf(record, 20, isKnown);
+  const moment = { nowMs: 0, endMs: 20, position: 0, isKnown };
+  return spansOf(record, recordedOf(record, moment), 20);
 }
 
 const refusal = (): Refusal => new Refusal('unknown', 'no', { detail: 'secret reason' });
@@ -86,7 +88,13 @@ test.each<[object, boolean, unknown]>([
   expect([request?.failed, request?.attributes['error.type']]).toEqual([failed, errorType]);
 });
 
-test('a model that is in no catalog is another one', () => {
-  const node = spansWith({ model: 'secret-model' }).at(-1);
-  expect([node?.name, node?.attributes['gen_ai.request.model']]).toEqual(['chat other', 'other']);
+test('a model is named where a node was to serve it, or the state has it, and is another one otherwise', () => {
+  const nameOf = (more: object) => {
+    const node = spansWith(more).at(-1);
+    expect(node?.name).toBe(`chat ${node?.attributes['gen_ai.request.model'] ?? 'other'}`);
+    return node?.name;
+  };
+  expect(nameOf({ model: 'of-a-stack' })).toBe('chat of-a-stack');
+  expect(nameOf({ model: 'echo-small', decision: undefined })).toBe('chat echo-small');
+  expect(nameOf({ model: 'secret-model', decision: undefined })).toBe('chat other');
 });

@@ -3,6 +3,8 @@
  * of the semantic conventions for HTTP and GenAI. No prompt, no key and no text of the caller is in an attribute.
  */
 import { operations } from '../../schemas/operations.ts';
+import { type RecordedRequest, recordedIn } from '../../schemas/request-record.ts';
+import { type Attributes, attributesOf } from '../records/project.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 
 export interface PlannedSpan {
@@ -13,17 +15,13 @@ export interface PlannedSpan {
   readonly startMs: number;
   readonly endMs: number;
   readonly failed: boolean;
-  readonly attributes: Readonly<Record<string, string | number | boolean>>;
+  readonly attributes: Attributes;
 }
 
-/** The request first. `isKnown`: other names of models are the caller's text. */
-export function spansOf(
-  record: RequestRecord,
-  endMs: number,
-  isKnown: (model: string) => boolean,
-): PlannedSpan[] {
+/** The request first. */
+export function spansOf(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan[] {
   const { at, startMs, trace } = record;
-  const spans: PlannedSpan[] = [requestSpan(record, endMs)];
+  const spans: PlannedSpan[] = [requestSpan(record, recorded, endMs)];
   const phase = (name: string, from: number | undefined, to: number | undefined): void => {
     if (from === undefined) return;
     const failed = to === undefined && record.refusal !== undefined;
@@ -35,21 +33,21 @@ export function spansOf(
   phase('decide', at.shaped, at.decided);
   if (at.sent !== undefined && at.decided !== undefined)
     spans.push({
-      ...nodeSpan(record, isKnown),
+      ...nodeSpan(record, recorded),
       ...{ id: trace?.spans?.nodeId, startMs: at.decided, endMs },
     });
   return spans;
 }
 
-/** The stack is there, and the key is of its organisation. */
-function isPlaced({ decision }: RequestRecord): boolean {
-  return decision !== undefined && 'capacity' in decision.placement;
-}
-
-function requestSpan(record: RequestRecord, endMs: number): PlannedSpan {
-  const { operation, refusal, method, status, outcome, target, caller, stream, startMs, trace } = record;
+function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan {
+  const { operation, method, status, outcome, startMs, trace } = record;
   const route = operations[operation?.kind ?? 'unknown'].path || undefined;
-  const errorType = refusal?.type ?? (outcome?.kind === 'ended-early' ? 'aborted' : undefined);
+  const result = recordedIn(recorded, 'result');
+  const attributes = attributesOf('span', recorded);
+  if (route !== undefined) attributes['http.route'] = route;
+  if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
+  // The stack is there, and the key is of its organisation: else the name is the caller's text, also next to an accepted key.
+  if (recordedIn(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,
     kind: 'server',
@@ -57,54 +55,29 @@ function requestSpan(record: RequestRecord, endMs: number): PlannedSpan {
     startMs,
     endMs,
     failed: status >= 500 || outcome?.kind === 'ended-early',
-    attributes: defined({
-      'http.request.method': method,
-      'http.route': route,
-      'http.response.status_code': status,
-      'error.type': errorType,
-      'headgate.request_id': record.ids.requestId,
-      'headgate.host_kind': target?.kind,
-      // Of any other request the name is the caller's text, also next to a key that was accepted.
-      'headgate.stack': target?.kind === 'stack' && isPlaced(record) ? target.stack : undefined,
-      'headgate.organisation': caller?.kind === 'key' ? caller.owner.organisation : undefined,
-      'headgate.stream': stream,
-      'headgate.position': record.position,
-    }),
+    attributes,
   };
 }
 
 function nodeSpan(
-  { operation, model, outcome, refusal, decision, at }: RequestRecord,
-  isKnown: (model: string) => boolean,
+  { operation, outcome, refusal, at }: RequestRecord,
+  recorded: RecordedRequest,
 ): Omit<PlannedSpan, 'id' | 'startMs' | 'endMs'> {
   const { countsAs } = operations[operation?.kind ?? 'unknown'];
   const name = countsAs === 'embedding' ? 'embeddings' : 'chat';
-  const shown = model !== undefined && isKnown(model) ? model : 'other';
-  const usage = outcome?.kind === 'completed' ? outcome.usage : undefined;
-  const placement = decision?.placement;
+  const attributes = {
+    'gen_ai.operation.name': name,
+    'gen_ai.provider.name': 'headgate',
+    ...attributesOf('nodeSpan', recorded),
+  } as Attributes;
+  const errorType = refusal?.type ?? (outcome?.kind === 'ended-early' ? outcome.by : undefined);
+  if (errorType !== undefined) attributes['error.type'] = errorType;
+  if (at.begun !== undefined && at.decided !== undefined)
+    attributes['headgate.time_to_first_byte_ms'] = Math.round(at.begun - at.decided);
   return {
-    name: `${name} ${shown}`,
+    name: `${name} ${recordedIn(recorded, 'model') || 'other'}`,
     kind: 'client',
     failed: outcome?.kind !== 'completed',
-    attributes: defined({
-      'gen_ai.operation.name': name,
-      'gen_ai.provider.name': 'headgate',
-      'gen_ai.request.model': shown,
-      'gen_ai.usage.input_tokens': usage?.promptTokens,
-      'gen_ai.usage.output_tokens': usage?.completionTokens,
-      'error.type': refusal?.type ?? (outcome?.kind === 'ended-early' ? outcome.by : undefined),
-      'headgate.node': outcome?.node || undefined,
-      'headgate.capacity': placement && 'capacity' in placement ? placement.capacity : undefined,
-      'headgate.time_to_first_byte_ms':
-        at.begun === undefined || at.decided === undefined ? undefined : Math.round(at.begun - at.decided),
-    }),
+    attributes,
   };
-}
-
-type Attribute = string | number | boolean;
-
-function defined(attributes: Readonly<Record<string, Attribute | undefined>>): Record<string, Attribute> {
-  return Object.fromEntries(
-    Object.entries(attributes).filter((entry): entry is [string, Attribute] => entry[1] !== undefined),
-  );
 }

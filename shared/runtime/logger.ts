@@ -61,8 +61,8 @@ export function accessLogIn(logger: Logger): AccessLog {
 
 /**
  * The same lines as in the process log, written within 50 ms by a writer that no request waits for, and without redaction.
- * They have a fixed list of fields, each an id, a name of the catalog, a number or a fixed text
- * (data-plane/server/telemetry.ts), so that there is nothing to redact; errors go to the process log. One call serialises
+ * They have a fixed list of fields, each an id, a name that the state knows, a number or a fixed text
+ * (schemas/request-record.ts), so that there is nothing to redact; errors go to the process log. One call serialises
  * a line, because pino's serialisation by field is a tenth of the cost of a request.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {

@@ -11,8 +11,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { askDecision, decisionLines } from '../../control-plane/gateways/ask-decisions.ts';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
-import { DecisionJournal } from '../../data-plane/decisions/decision-journal.ts';
-import { decisionRoute } from '../../data-plane/decisions/serve-decisions.ts';
+import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
+import { recordedOf } from '../../data-plane/records/recorded.ts';
+import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
 import type { RequestRecord } from '../../data-plane/request/gateway.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { questionScheme } from '../../shared/status/signed-question.ts';
@@ -23,7 +24,6 @@ import { until } from '../support/until.ts';
 
 const [newToken, oldToken] = ['the-new-gateway-token', 'the-old-gateway-token'];
 const dir = mkdtempSync(join(tmpdir(), 'headgate-asked-'));
-const moment = { isKnown: () => true, position: () => 7 };
 const request = mintRequestId();
 const kept = 250;
 let journal: DecisionJournal;
@@ -34,14 +34,17 @@ let log: ControlLog;
 let board: StatusBoard;
 
 beforeAll(async () => {
-  const options = { gateway: 'gw-1', oneIn: 1, moment, onEnd: () => undefined };
+  const options = { gateway: 'gw-1', oneIn: 1, onEnd: () => undefined };
   journal = new DecisionJournal({ path: join(dir, 'decisions.db'), ...options });
-  for (let n = 0; n < kept; n++)
-    journal.add({
+  for (let n = 0; n < kept; n++) {
+    const record = {
       ...{ status: 200, at: {}, startMs: performance.now() },
       ...{ operation: { kind: 'models' }, target: { kind: 'shared' } },
       ids: { requestId: n === 0 ? request : mintRequestId() },
-    } as unknown as RequestRecord);
+    } as unknown as RequestRecord;
+    const moment = { nowMs: Date.now(), endMs: performance.now(), position: 7, isKnown: () => true };
+    journal.add(record, recordedOf(record, moment));
+  }
   await until(() => journal.state.written === kept);
 });
 afterAll(async () => {

@@ -3,14 +3,14 @@
  * no request waits for it or fails for it. Where the thread or its disk cannot follow, decisions are dropped and counted.
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { RecordedRequest } from '../../schemas/request-record.ts';
 import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
-import type { EarlyRefusal } from '../http/node-listener.ts';
 import type { RequestRecord } from '../request/gateway.ts';
-import { type CompactDecision, compact, compactEarly, type DecisionMoment, expand } from './compact.ts';
 import { DecisionGroupBuffer } from './decision-group.ts';
 import { type JournalEvent, type JournalRequest, serveJournal } from './journal-thread.ts';
+import { decisionOf } from './project.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
 const groupMax = 500;
@@ -53,7 +53,6 @@ export interface DecisionJournalOptions {
   /** Of completed requests one in so many is kept; of all others each, but of limited kinds so many a second. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
-  readonly moment: Pick<DecisionMoment, 'isKnown'> & { position(): number };
   /** Called once where the thread cannot be started or ends by itself: later decisions are dropped. */
   readonly onEnd: (reason: unknown) => void;
 }
@@ -117,22 +116,17 @@ export class DecisionJournal {
   }
 
   /** Keeps the decision of a request that has ended. Never throws. */
-  add(record: RequestRecord): void {
+  add(record: RequestRecord, recorded: RecordedRequest): void {
     const isPlain = record.refusal === undefined && record.outcome?.kind !== 'ended-early';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
     const limitedKind = limitedKindOf(record);
     if (limitedKind !== undefined && !this.#hasRoomFor(limitedKind)) return;
-    if (this.#hasRoom()) this.#push(compact(record, this.#moment()));
+    if (this.#hasRoom()) this.#push(recorded);
   }
 
   /** Keeps a refusal that was answered before there was a request. Never throws. */
-  addEarly(refused: EarlyRefusal): void {
-    if (this.#hasRoomFor('unknown') && this.#hasRoom()) this.#push(compactEarly(refused, this.#moment()));
-  }
-
-  #moment(): DecisionMoment {
-    const { moment } = this.#options;
-    return { nowMs: Date.now(), position: moment.position(), isKnown: moment.isKnown };
+  addEarly(recorded: RecordedRequest): void {
+    if (this.#hasRoomFor('unknown') && this.#hasRoom()) this.#push(recorded);
   }
 
   /** Counts what is dropped where there is none. */
@@ -149,7 +143,7 @@ export class DecisionJournal {
     return false;
   }
 
-  #push(decision: CompactDecision): void {
+  #push(decision: RecordedRequest): void {
     if (!this.#group.add(decision)) {
       this.#send();
       this.#group.add(decision);
@@ -162,7 +156,7 @@ export class DecisionJournal {
   async find(req: string): Promise<DecisionRecord | undefined> {
     this.#send();
     const [row] = await this.#ask((ask) => ({ kind: 'find', ...ask, req }));
-    return row && expand(JSON.parse(row.cells) as CompactDecision, this.#options.gateway);
+    return row && decisionOf(JSON.parse(row.cells) as unknown[], this.#options.gateway);
   }
 
   /** Oldest first, page by page. Throws JournalSilent. */
@@ -174,7 +168,7 @@ export class DecisionJournal {
       const rows = await this.#ask((ask) => ({ kind: 'page', ...ask, after: from, sinceMs }));
       const last = rows.at(-1);
       if (last === undefined) return;
-      yield rows.map(({ cells }) => expand(JSON.parse(cells) as CompactDecision, this.#options.gateway));
+      yield rows.map(({ cells }) => decisionOf(JSON.parse(cells) as unknown[], this.#options.gateway));
       after = last.id;
     }
   }

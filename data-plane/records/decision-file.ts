@@ -7,6 +7,7 @@
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import { dayMs } from '../../schemas/durations.ts';
+import type { RecordedRequest } from '../../schemas/request-record.ts';
 import {
   createTables,
   type Database,
@@ -17,11 +18,10 @@ import {
   prepare,
   type Statement,
 } from '../../shared/runtime/sqlite.ts';
-import type { CompactCell, CompactDecision } from './compact.ts';
-import { type DecisionGroup, idBytes, idCell, timeCell } from './decision-group.ts';
+import { type DecisionGroup, idBytes, idCell, idPrefix, timeCell } from './decision-group.ts';
 
 const format = {
-  version: 2,
+  version: 3,
   sql: `
 CREATE TABLE decisions (
   id INTEGER PRIMARY KEY,
@@ -108,8 +108,8 @@ export class DecisionFile {
   }
 
   /** SQLite searches all ids, the latest first. */
-  find(req: string): CompactDecision | undefined {
-    const wanted = Buffer.from(req.slice('req_'.length), 'hex');
+  find(req: string): RecordedRequest | undefined {
+    const wanted = Buffer.from(req.slice(idPrefix.length), 'hex');
     if (wanted.length !== idBytes) return undefined;
     for (const { id, req: ids } of this.#with.iterate(wanted)) {
       const at = indexIn(ids, wanted);
@@ -181,7 +181,7 @@ function indexIn(ids: Buffer, wanted: Buffer): number {
 }
 
 /** A group that is damaged costs its own decisions, and none of the others. */
-function readableOf(group: GroupRow): CompactDecision[] {
+function readableOf(group: GroupRow): RecordedRequest[] {
   try {
     return decisionsOf(group);
   } catch {
@@ -189,14 +189,14 @@ function readableOf(group: GroupRow): CompactDecision[] {
   }
 }
 
-function decisionsOf({ req, cells }: GroupRow): CompactDecision[] {
+function decisionsOf({ req, cells }: GroupRow): RecordedRequest[] {
   const text =
     typeof cells === 'string' ? cells : inflateRawSync(cells, { maxOutputLength: textBytesMax }).toString();
-  const lists = JSON.parse(text) as CompactCell[][];
+  const lists = JSON.parse(text) as unknown[][];
   lists.forEach((list, index) => {
-    list[idCell] = req.toString('hex', index * idBytes, (index + 1) * idBytes);
+    list[idCell] = idPrefix + req.toString('hex', index * idBytes, (index + 1) * idBytes);
   });
-  return lists;
+  return lists as unknown as RecordedRequest[];
 }
 
 function openRing(path: string): Database {

@@ -2,7 +2,7 @@
  * Decisions that are written together, as text from the moment that they are added: kept as lists, each would hold some
  * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
  */
-import type { CompactDecision } from './compact.ts';
+import type { RecordedRequest } from '../../schemas/request-record.ts';
 
 export interface DecisionGroup {
   readonly count: number;
@@ -16,7 +16,10 @@ export interface DecisionGroup {
 
 export const idBytes = 16;
 /** Place of the id in the list of a decision, and of its time. */
-export const [idCell, timeCell] = [1, 2] as const;
+export const [idCell, timeCell] = [0, 1] as const;
+export const idPrefix = 'req_';
+/** Where the id ends in the text of a request, which begins with it. */
+const idEnd = '["req_'.length + 2 * idBytes + 1;
 const textBytesMax = 256 * 1024;
 const [opening, comma] = [0x5b, 0x2c];
 /** A character of a string may take so many bytes. */
@@ -38,13 +41,11 @@ export class DecisionGroupBuffer {
   }
 
   /** False where it has no room for it. */
-  add(decision: CompactDecision): boolean {
-    const cells = decision.slice();
-    cells[idCell] = 0;
-    const text = JSON.stringify(cells);
+  add(decision: RecordedRequest): boolean {
+    const text = `[0${JSON.stringify(decision).slice(idEnd)}`;
     const isFull = (this.#count + 1) * idBytes > this.#ids.length;
     if (isFull || this.#length + bytesPerCharacter * text.length + 2 > textBytesMax) return false;
-    this.#ids.write(String(decision[idCell]), this.#count * idBytes, 'hex');
+    this.#ids.write(String(decision[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
     this.#text[this.#length++] = this.#count === 0 ? opening : comma;
     this.#length += this.#text.write(text, this.#length);
     this.#lastMs = Math.max(this.#lastMs, Number(decision[timeCell]));
@@ -69,7 +70,7 @@ export class DecisionGroupBuffer {
 }
 
 /** All of them, which must fit. */
-export function groupOf(decisions: readonly CompactDecision[]): DecisionGroup {
+export function groupOf(decisions: readonly RecordedRequest[]): DecisionGroup {
   const buffer = new DecisionGroupBuffer(decisions.length);
   for (const decision of decisions)
     if (!buffer.add(decision)) throw new RangeError('so many decisions are no group');

@@ -10,10 +10,10 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
-import { compact } from './compact.ts';
 import { DecisionFile } from './decision-file.ts';
 import { groupOf } from './decision-group.ts';
 import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
+import { recordedEarly, recordedOf } from './recorded.ts';
 
 let dir: string;
 let path: string;
@@ -27,11 +27,13 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-const moment = { isKnown: () => true, position: () => 7 };
+const recorded = (record: RequestRecord, nowMs = Date.now()) =>
+  recordedOf(record, { nowMs, endMs: performance.now(), position: 7, isKnown: () => true });
+const keep = (journal: DecisionJournal, record: RequestRecord): void => journal.add(record, recorded(record));
 
 function journalOf(oneIn = 1, more: Partial<DecisionJournalOptions> = {}): DecisionJournal {
   const onEnd = (): void => undefined;
-  const journal = new DecisionJournal({ path, gateway: 'gw-1', oneIn, moment, onEnd, ...more });
+  const journal = new DecisionJournal({ path, gateway: 'gw-1', oneIn, onEnd, ...more });
   open.push(journal);
   return journal;
 }
@@ -62,8 +64,8 @@ test('of completed requests one in N is kept, of refused ones and those that end
   const journal = journalOf(10);
   const refused = Array.from({ length: 7 }, () => requestOf({ refusal }));
   const early = requestOf({ outcome: { kind: 'ended-early', node: 'n', by: 'client', reason: 'gone' } });
-  for (let n = 0; n < 100; n++) journal.add(requestOf());
-  for (const one of [...refused, early]) journal.add(one);
+  for (let n = 0; n < 100; n++) keep(journal, requestOf());
+  for (const one of [...refused, early]) keep(journal, one);
   await settled(journal, 18);
   const ids = await idsIn(journal);
   expect(ids).toHaveLength(18);
@@ -82,10 +84,10 @@ test('of refusals of unknown callers so many a second are kept, and all of those
   const ofKey = unauthorized('revoked', 'key-1');
   const known = [{ refusal: ofKey }, { refusal, caller: { kind: 'anonymous', visitor: 'v' } }].map(requestOf);
   for (let n = 0; n < 4; n++) {
-    journal.addEarly(early());
-    journal.add(requestOf({ refusal }));
+    journal.addEarly(recordedEarly(early(), { nowMs: Date.now(), position: 7 }));
+    keep(journal, requestOf({ refusal }));
   }
-  for (const one of known) journal.add(one);
+  for (const one of known) keep(journal, one);
   await settled(journal, 10);
   expect(journal.state).toMatchObject({ written: 7, dropped: 3 });
   const ids = await idsIn(journal);
@@ -109,13 +111,13 @@ test.each([
 ])('of %s so many a second are kept, with a limit of their own', async (_what, more, kept) => {
   const journal = journalOf(1, { limits });
   const asked = Array.from({ length: 20 }, () => requestOf(more));
-  for (const one of asked) journal.add(one);
+  for (const one of asked) keep(journal, one);
   for (let n = 0; n < 20; n++) {
-    journal.add(requestOf({ refusal }));
-    journal.add(requestOf({ refusal, caller: visitor }));
-    journal.add(requestOf({ refusal: cannotTakeNow('fenced') }));
-    journal.add(requestOf({ caller: { kind: 'key', owner: { organisation: 'o', keyId: 'k' } } }));
-    journal.add(requestOf({ caller: visitor, operation: { kind: 'chat' } }));
+    keep(journal, requestOf({ refusal }));
+    keep(journal, requestOf({ refusal, caller: visitor }));
+    keep(journal, requestOf({ refusal: cannotTakeNow('fenced') }));
+    keep(journal, requestOf({ caller: { kind: 'key', owner: { organisation: 'o', keyId: 'k' } } }));
+    keep(journal, requestOf({ caller: visitor, operation: { kind: 'chat' } }));
   }
   const ids = new Set(await idsIn(journal));
   expect(asked.filter(({ ids: { requestId } }) => ids.has(requestId))).toHaveLength(kept);
@@ -133,7 +135,7 @@ test.each([2, 3, 5, 7, 8])(
     ];
     const decisionOf = (n: number) => {
       const one = requestOf({ ...kinds[n % 3], startMs: performance.now() - Math.random() * 1000 });
-      return compact(one, { ...moment, position: 7, nowMs: 1_700_000_000_000 + n * 67 });
+      return recorded(one, 1_700_000_000_000 + n * 67);
     };
     const groups = 300;
     for (let n = 0; n < groups; n++)
@@ -164,7 +166,7 @@ test.each(spoiled)('a file that %s is begun again', async (_what, spoil) => {
   spoil();
   const journal = journalOf();
   const one = requestOf();
-  journal.add(one);
+  keep(journal, one);
   await settled(journal, 1);
   expect(journal.state).toMatchObject({ written: 1, dropped: 0 });
   expect(await journal.find(one.ids.requestId)).toMatchObject({ req: one.ids.requestId, position: 7 });
@@ -172,7 +174,7 @@ test.each(spoiled)('a file that %s is begun again', async (_what, spoil) => {
 
 test('a file that is damaged while it is open costs what could not be written, and is begun again', async () => {
   const journal = journalOf();
-  for (let n = 0; n < 600; n++) journal.add(requestOf());
+  for (let n = 0; n < 600; n++) keep(journal, requestOf());
   await settled(journal, 600);
   expect(journal.state).toMatchObject({ written: 600, dropped: 0 });
   const file = openSync(path, 'r+');
@@ -181,7 +183,7 @@ test('a file that is damaged while it is open costs what could not be written, a
   let sent = 600;
   await until(async () => {
     const one = requestOf();
-    journal.add(one);
+    keep(journal, one);
     await settled(journal, ++sent);
     return (await journal.find(one.ids.requestId).catch(() => undefined)) !== undefined;
   });
@@ -192,11 +194,11 @@ test('a file that is damaged while it is open costs what could not be written, a
 test('where the file cannot be made, decisions are dropped and counted, and later ones kept', async () => {
   mkdirSync(path);
   const journal = journalOf();
-  journal.add(requestOf());
+  keep(journal, requestOf());
   await settled(journal, 1);
   expect(journal.state).toMatchObject({ written: 0, dropped: 1 });
   rmSync(path, { recursive: true });
-  journal.add(requestOf());
+  keep(journal, requestOf());
   await settled(journal, 2);
   expect(journal.state).toMatchObject({ written: 1, dropped: 1 });
 });
@@ -204,12 +206,12 @@ test('where the file cannot be made, decisions are dropped and counted, and late
 test('the ring holds a day and its bytes, the newest of them', () => {
   const bounds = { ageMsMax: 1000, bytesMax: 512 * 1024 };
   const file = new DecisionFile(path, bounds);
-  const at = (nowMs: number) => compact(requestOf(), { ...moment, nowMs, position: 7 });
+  const at = (nowMs: number) => recorded(requestOf(), nowMs);
   const write = (...times: number[]) => file.write(groupOf(times.map(at)), Math.max(...times));
   write(1000);
   write(1500);
   write(2100);
-  expect(file.page(0, 0, 10).map(({ cells }) => JSON.parse(cells)[2])).toEqual([1500, 2100]);
+  expect(file.page(0, 0, 10).map(({ cells }) => JSON.parse(cells)[1])).toEqual([1500, 2100]);
   for (let n = 0; n < 60; n++) {
     write(...Array.from({ length: 500 }, () => 2200));
     expect(file.bytes()).toBeLessThan(bounds.bytesMax + 256 * 1024);
@@ -222,7 +224,7 @@ test('the ring holds a day and its bytes, the newest of them', () => {
 test('at once it searches for four; more are refused, and later ones answered', async () => {
   const journal = journalOf();
   const one = requestOf();
-  journal.add(one);
+  keep(journal, one);
   const asked = Array.from({ length: 10 }, () => journal.find(one.ids.requestId));
   const answers = await Promise.allSettled(asked);
   expect(answers.filter(({ status }) => status === 'fulfilled')).toHaveLength(4);

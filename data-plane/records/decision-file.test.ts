@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { RecordedRequest } from '../../schemas/request-record.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import type { CompactDecision } from './compact.ts';
 import { DecisionFile } from './decision-file.ts';
 import { groupOf } from './decision-group.ts';
 
@@ -18,11 +18,11 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const startMs = 1_700_000_000_000;
 
-function decision(n: number, atMs: number): CompactDecision {
-  return [1, n.toString(16).padStart(32, '0'), atMs];
+function decision(n: number, atMs: number): RecordedRequest {
+  return [`req_${n.toString(16).padStart(32, '0')}`, atMs];
 }
 
-function decisions(count: number, atMs: (n: number) => number): CompactDecision[] {
+function decisions(count: number, atMs: (n: number) => number): RecordedRequest[] {
   return Array.from({ length: count }, (_, n) => decision(n, atMs(n)));
 }
 
@@ -46,10 +46,10 @@ test('a write costs the same however many decisions the file has', () => {
 
 test('decisions older than the ring goes back are removed, and no others', () => {
   const file = new DecisionFile(join(folder, 'decisions.db'), { ageMsMax: 1000, bytesMax: 1e9 });
-  const write = (one: CompactDecision, nowMs: number) => file.write(groupOf([one]), nowMs);
+  const write = (one: RecordedRequest, nowMs: number) => file.write(groupOf([one]), nowMs);
   for (let n = 0; n < 100; n++) write(decision(n, startMs + n * 100), startMs);
   write(decision(100, startMs + 6000), startMs + 6000);
-  const kept = file.page(0, 0, 1000).map(({ cells }) => (JSON.parse(cells) as CompactDecision)[2]);
+  const kept = file.page(0, 0, 1000).map(({ cells }) => (JSON.parse(cells) as RecordedRequest)[1]);
   file.close();
   expect(kept[0]).toBe(startMs + 5000);
   expect(kept).toHaveLength(51);
@@ -57,10 +57,10 @@ test('decisions older than the ring goes back are removed, and no others', () =>
 
 test.each([1, 3, 200])('a decision of a group of %d is found by its id, with each of its cells', (count) => {
   const file = new DecisionFile(join(folder, 'decisions.db'));
-  const more = (n: number): CompactDecision => [...decision(n, startMs + n), 'acme', null, 0.5, 'é"'];
+  const more = (n: number): RecordedRequest => [...decision(n, startMs + n), 'acme', true, 0.5, 'é"'];
   const groups = [0, 1, 2].map((group) => Array.from({ length: count }, (_, n) => more(group * count + n)));
   for (const group of groups) file.write(groupOf(group), startMs);
-  for (const one of groups.flat()) expect(file.find(`req_${one[1]}`)).toEqual(one);
+  for (const one of groups.flat()) expect(file.find(String(one[0]))).toEqual(one);
   expect(file.find(`req_${'f'.repeat(32)}`)).toBeUndefined();
   expect(file.find('req_')).toBeUndefined();
   const paged = file.page(0, 0, 2).map(({ cells }) => JSON.parse(cells));
@@ -73,13 +73,13 @@ test('an id is not found across two others', () => {
   const [one, two] = ['0123456789abcdef'.repeat(2), 'fedcba9876543210'.repeat(2)];
   file.write(
     groupOf([
-      [1, one, startMs],
-      [1, two, startMs],
+      [`req_${one}`, startMs],
+      [`req_${two}`, startMs],
     ]),
     startMs,
   );
   expect(file.find(`req_${one.slice(16)}${two.slice(0, 16)}`)).toBeUndefined();
-  expect(file.find(`req_${two}`)).toEqual([1, two, startMs]);
+  expect(file.find(`req_${two}`)).toEqual([`req_${two}`, startMs]);
   file.close();
 });
 
@@ -94,8 +94,8 @@ test('a group that is damaged costs its own decisions, and none of the others', 
     decision(0, startMs),
     decision(2, startMs),
   ]);
-  expect(file.find(`req_${decision(1, 0)[1]}`)).toBeUndefined();
-  expect(file.find(`req_${decision(2, 0)[1]}`)).toEqual(decision(2, startMs));
+  expect(file.find(String(decision(1, 0)[0]))).toBeUndefined();
+  expect(file.find(String(decision(2, 0)[0]))).toEqual(decision(2, startMs));
   file.close();
 });
 
@@ -103,9 +103,8 @@ test('the file keeps its bound where its oldest groups are small and new ones la
   const bytesMax = 512 * 1024;
   const file = new DecisionFile(join(folder, 'decisions.db'), { ageMsMax: 1e9, bytesMax });
   for (let n = 0; n < 2500; n++) file.write(groupOf([decision(n, startMs)]), startMs);
-  const random = (): CompactDecision => [
-    1,
-    randomBytes(16).toString('hex'),
+  const random = (): RecordedRequest => [
+    `req_${randomBytes(16).toString('hex')}`,
     startMs,
     randomBytes(100).toString('hex'),
   ];

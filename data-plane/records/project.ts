@@ -1,0 +1,61 @@
+/** Records of a request, each made of the fields that schemas/request-record.ts names for it. What is not known is left out. */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { columnsOf, type RecordColumn, type RecordedRequest } from '../../schemas/request-record.ts';
+
+type Fields = Record<string, unknown>;
+
+const columns = {
+  decision: columnsOf('decision'),
+  line: columnsOf('line'),
+  span: columnsOf('span'),
+  nodeSpan: columnsOf('nodeSpan'),
+};
+const limitFields = ['here', 'room', 'elsewhere', 'held'];
+
+/** Fields that are undefined are no part of the text that is made of them. */
+export function lineOf(request: RecordedRequest): object {
+  const line: Fields = {};
+  for (const { at, name, type } of columns.line) {
+    const value = request[at];
+    if (type === 'tenths') line[name] = Math.round(Number(value) / 10);
+    else line[name] = type === 'model' && value === '' ? 'other' : value;
+  }
+  return line;
+}
+
+export type Attributes = Record<string, string | number | boolean>;
+
+export function attributesOf(kind: 'span' | 'nodeSpan', request: RecordedRequest): Attributes {
+  const attributes: Attributes = {};
+  for (const { at, name } of columns[kind]) {
+    const value = request[at];
+    if (value !== undefined && value !== '' && typeof value !== 'object') attributes[name] = value;
+  }
+  return attributes;
+}
+
+/** `request`: perhaps as it was kept, as JSON, where what is not known is null. */
+export function decisionOf(request: readonly unknown[], gateway: string): DecisionRecord {
+  const decision: Fields = { v: 1, gateway, ms: {}, counters: {} };
+  for (const column of columns.decision) {
+    const value = decisionValue(column, request[column.at]);
+    if (value !== undefined) put(decision, column.name.split('.'), value);
+  }
+  return decision as unknown as DecisionRecord;
+}
+
+function decisionValue({ type, otherwise }: RecordColumn, kept: unknown): unknown {
+  const value = kept ?? otherwise;
+  if (value === undefined || (type === 'model' && value === '')) return undefined;
+  if (type === 'tenths') return Number(value) / 10;
+  if (type !== 'limit' || !Array.isArray(value)) return value;
+  return Object.fromEntries(value.map((part, at) => [limitFields[at], part]));
+}
+
+function put(into: Fields, [name = '', ...below]: readonly string[], value: unknown): void {
+  if (below.length === 0) into[name] = value;
+  else {
+    into[name] ??= {};
+    put(into[name] as Fields, below, value);
+  }
+}

@@ -1,0 +1,146 @@
+/** The table of what is recorded: each record of a request has the fields that name it, each once, and no other text. */
+import { expect, test } from 'vitest';
+import { decisionRecordSchema } from '../../schemas/decisions.ts';
+import { recordedIn, recordedNames, requestFields } from '../../schemas/request-record.ts';
+import { unauthorized } from '../../shared/decision/authenticate.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { mintRequestId } from '../core/request-id.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+import { attributesOf, decisionOf, lineOf } from './project.ts';
+import { recordedEarly, recordedOf } from './recorded.ts';
+
+const requestId = mintRequestId();
+const moment = {
+  nowMs: 1_700_000_000_000,
+  endMs: 120,
+  position: 7,
+  isKnown: (model: string) => model === 'm-1',
+};
+const seen = {
+  ...{ atMs: 1_699_999_999_000, windowUsed: 1, unitsInFlight: 2, tokensUsed: 3, turnsUsed: 4 },
+  ...{ requests: [1, 9], concurrency: [1, 2, 3, 4], networkTurnsUsed: 5 },
+  visitors: { windowUsed: 6, inFlight: 7, tokens: 8, requests: [1, 9], concurrency: [1, 9] },
+};
+/** A request that a node answered, with what differs. */
+function recorded(more: object = {}): ReturnType<typeof recordedOf> {
+  const record = {
+    ...{ method: 'POST', status: 200, ids: { requestId }, path: '/v1/secret', startMs: 20, decidedMs: 0 },
+    keyHeader: 'x-api-key',
+    at: { accepted: 21, read: 22, shaped: 23, decided: 24, sent: 25, begun: 30.04 },
+    target: { kind: 'stack', stack: 'stk-amber-otter-9k2f' },
+    operation: { kind: 'chat' },
+    caller: { kind: 'key', owner: { organisation: 'acme', keyId: 'key-1' } },
+    ...{ model: 'of-a-stack', stream: true, position: 6, promptLeast: 2, seen },
+    facts: { promptTokens: 40, maxTokens: 100 },
+    decision: { placement: { capacity: 'stack' } },
+    outcome: { kind: 'completed', node: 'acme-s1', usage: { promptTokens: 3, completionTokens: 5 } },
+    ...more,
+  } as unknown as RequestRecord;
+  return recordedOf(record, moment);
+}
+/** As it is read from a disk. */
+const kept = (more: object = {}): unknown[] => JSON.parse(JSON.stringify(recorded(more)));
+const refusal = new Refusal('no entitlement', 'Not in your plan.', { retryAfterSeconds: 9 });
+const early = { kind: 'ended-early', node: 'acme-s1', by: 'client', reason: 'it left' };
+
+test('no two fields have one name in a record', () => {
+  for (const kind of ['usage', 'decision', 'line', 'span', 'nodeSpan'] as const) {
+    const names = Object.values<Partial<Record<typeof kind, string>>>(requestFields).flatMap(
+      (field) => field[kind] ?? [],
+    );
+    expect(new Set(names).size, kind).toBe(names.length);
+  }
+  // The group of a file cuts it off, and pages are found by the time.
+  expect(recordedNames.slice(0, 2)).toEqual(['request', 'atMs']);
+});
+
+test.each([
+  ['was served', {}],
+  ['was refused', { refusal, outcome: undefined, decision: undefined, model: 'secret' }],
+  ['ended early', { outcome: early }],
+  ['was a listing', { facts: undefined, seen: undefined, outcome: undefined, model: undefined }],
+])('the decision of a request that %s is of its schema, and has all that is known', (_what, more) => {
+  const decision = decisionOf(kept(more), 'gw-1');
+  expect(decisionRecordSchema.strict().parse(decision)).toEqual(decision);
+  expect(decisionOf(recorded(more), 'gw-1')).toEqual(decision);
+  expect(JSON.stringify(decision)).not.toContain('secret');
+});
+
+test('what is billed is in the decision beside what the limits counted, with the first token and the end', () => {
+  const { promptTokens, promptTokensLeast, counted, usage, ms, served, outcome, at } = decisionOf(
+    kept(),
+    'g',
+  );
+  expect({ promptTokens, promptTokensLeast, counted }).toEqual({
+    ...{ promptTokens: 40, promptTokensLeast: 2, counted: 'bound' },
+  });
+  expect(usage).toEqual({ promptTokens: 3, completionTokens: 5 });
+  expect(ms).toEqual({ accepted: 1, read: 2, shaped: 3, decided: 4, sent: 5, begun: 10, end: 100 });
+  expect({ served, outcome, at }).toEqual({ served: true, outcome: 'completed', at: seen.atMs });
+  const asked = decisionOf(kept({ promptCounted: 33 }), 'g');
+  expect([asked.promptTokens, asked.counted, asked.promptTokensLeast]).toEqual([33, 'node', undefined]);
+});
+
+test('each limit is read back by name, and what was counted of nobody is zero', () => {
+  expect(decisionOf(kept(), 'g').counters).toEqual({
+    ...{ windowUsed: 1, inFlight: 2, poolTokens: 3, freeTurns: 4, networkTurns: 5 },
+    requests: { here: 1, room: 9 },
+    concurrency: { here: 1, room: 2, elsewhere: 3, held: 4 },
+    visitors: {
+      ...{ windowUsed: 6, inFlight: 7, tokens: 8 },
+      ...{ requests: { here: 1, room: 9 }, concurrency: { here: 1, room: 9 } },
+    },
+  });
+  const nobody = decisionOf(kept({ seen: undefined, facts: undefined }), 'g');
+  expect(nobody.counters).toEqual({ windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 });
+  expect(nobody.promptTokens).toBe(0);
+});
+
+test('a line of the access log is the same facts', () => {
+  expect(JSON.parse(JSON.stringify(lineOf(recorded())))).toEqual({
+    ...{ req_id: requestId, position: 6, host_kind: 'stack', stack: 'stk-amber-otter-9k2f' },
+    ...{ method: 'POST', operation: 'chat', status: 200, outcome: 'ok', org_id: 'acme', key_id: 'key-1' },
+    ...{ model: 'of-a-stack', stream: true, tokens_in: 3, tokens_out: 5, decision: 'stack' },
+    ...{ node: 'acme-s1', finish: 'completed', duration_ms: 100 },
+  });
+  expect(lineOf(recorded({ outcome: early }))).toMatchObject({
+    outcome: 'aborted',
+    finish: 'client: it left',
+  });
+  const refused = lineOf(recorded({ refusal, outcome: undefined }));
+  expect(refused).toMatchObject({ outcome: 'ModelNotInPlanError', cause: 'no entitlement' });
+});
+
+test('a model has its name where a node was to serve it, or the state knows it, in every record', () => {
+  const named = (more: object) => {
+    const request = recorded(more);
+    const { 'gen_ai.request.model': span } = attributesOf('nodeSpan', request);
+    const { model: line } = lineOf(request) as { model?: string };
+    return [decisionOf(request, 'g').model, line, span];
+  };
+  const unplaced = { decision: undefined };
+  expect(named({})).toEqual(['of-a-stack', 'of-a-stack', 'of-a-stack']);
+  expect(named({ ...unplaced, model: 'm-1' })).toEqual(['m-1', 'm-1', 'm-1']);
+  expect(named({ ...unplaced, operation: { kind: 'model', model: 'm-1' } })).toEqual(['m-1', 'm-1', 'm-1']);
+  expect(named({ ...unplaced, model: 'sk-secret' })).toEqual([undefined, 'other', undefined]);
+  expect(named({ ...unplaced, model: undefined })).toEqual([undefined, undefined, undefined]);
+});
+
+test('of two keys none is the key, though the record says which was known', () => {
+  const caller = undefined;
+  const of = (cause: 'two different keys' | 'revoked') =>
+    decisionOf(recorded({ caller, refusal: unauthorized(cause, 'key-9') }), 'g');
+  expect(of('two different keys')).toMatchObject({ key: 'key-9', fault: 'two different keys' });
+  expect(of('revoked')).toMatchObject({ key: 'key-9', header: 'x-api-key' });
+  expect(of('revoked').fault).toBeUndefined();
+});
+
+test('a refusal before there was a request has its answer, and is explained by no rule', () => {
+  const bad = { requestId, refusal: new Refusal('large headers', 'Too large.') };
+  const decision = decisionOf(JSON.parse(JSON.stringify(recordedEarly(bad, moment))), 'gw-1');
+  expect(decisionRecordSchema.strict().parse(decision)).toMatchObject({
+    ...{ req: requestId, stage: 'http', status: 413, served: false, position: 7 },
+    ...{ operation: 'unknown', host: 'unknown' },
+  });
+  expect(recordedIn(recordedEarly(bad, moment), 'cause')).toBe('large headers');
+});

@@ -1,0 +1,153 @@
+/**
+ * What is recorded of a request at its end: the one place where facts are read from what its phases wrote down. Numbers and ids
+ * are copied, and no text of a caller but the name of a model that may be kept. All records are made of it (project.ts).
+ */
+import {
+  type Recorded,
+  type RecordedName,
+  type RecordedRequest,
+  recordedNames,
+} from '../../schemas/request-record.ts';
+import { causes } from '../../shared/decision/causes.ts';
+import type { Refusal } from '../../shared/decision/refusal.ts';
+import type { EarlyRefusal } from '../http/node-listener.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+
+/** The state and the clocks at the end of a request. */
+export interface RequestEnd {
+  /** Wall clock, ms since 1970. */
+  readonly nowMs: number;
+  /** Monotonic, ms. */
+  readonly endMs: number;
+  readonly position: number;
+  /** Is this the name of a model in the catalog, or of one that the pool serves? */
+  isKnown(model: string): boolean;
+}
+
+/** Of a caller's text that stays out: the message of a refusal, from this on. */
+const messageCharactersMax = 300;
+const causeCharactersMax = 200;
+const faults: readonly unknown[] = ['missing', 'malformed', 'unknown', 'two different keys'];
+
+type Reader<Name extends RecordedName> = (record: RequestRecord, moment: RequestEnd) => Recorded<Name>;
+
+const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
+  request: ({ ids }) => ids.requestId,
+  atMs: ({ seen, decidedMs }, { nowMs }) => seen?.atMs || decidedMs || nowMs,
+  position: (record, { position }) => record.position ?? position,
+  host: ({ target }) => target?.kind,
+  stack: ({ target }) => (target?.kind === 'stack' ? target.stack : undefined),
+  method: ({ method }) => method,
+  operation: ({ operation }) => operation?.kind,
+  status: ({ status }) => status,
+  served: ({ refusal }) => refusal === undefined,
+  result: ({ refusal, outcome }) => refusal?.type ?? (outcome?.kind === 'ended-early' ? 'aborted' : 'ok'),
+  type: ({ refusal }) => refusal?.type,
+  stage: ({ refusal }) => (refusal === undefined ? 'admission' : causes[refusal.cause].stage),
+  cause: ({ refusal }) => refusal && causeOf(refusal),
+  message: ({ refusal }) => refusal && messageOf(refusal),
+  retryAfterSeconds: ({ refusal }) => refusal?.retryAfterSeconds,
+  organisation: ({ caller }) => (caller?.kind === 'key' ? caller.owner.organisation : undefined),
+  key: keyOf,
+  header: (record) => (keyOf(record) === undefined ? undefined : record.keyHeader),
+  fault: faultOf,
+  carried: ({ refusal }) => refusal?.cause === 'fenced' || undefined,
+  fenced: ({ refusal }) => (refusal && causes[refusal.cause].step === 'fresh') || undefined,
+  outboxFull: ({ refusal }) => refusal?.cause === 'outbox full' || undefined,
+  visitor: ({ caller }) => (caller?.kind === 'anonymous' ? caller.visitor : undefined),
+  model: modelOf,
+  stream: ({ stream }) => stream,
+  promptBound: ({ promptCounted, facts }) => promptCounted ?? facts?.promptTokens,
+  promptLeast: ({ promptCounted, promptLeast }) => (promptCounted === undefined ? promptLeast : undefined),
+  counted: ({ promptCounted }) => (promptCounted === undefined ? undefined : 'node'),
+  maxTokens: ({ facts }) => facts?.maxTokens,
+  promptTokens: ({ outcome }) => (outcome?.kind === 'completed' ? outcome.usage.promptTokens : undefined),
+  completionTokens: ({ outcome }) =>
+    outcome?.kind === 'completed' ? outcome.usage.completionTokens : undefined,
+  capacity: ({ decision }) =>
+    decision !== undefined && 'capacity' in decision.placement ? decision.placement.capacity : undefined,
+  node: ({ outcome }) => outcome?.node || undefined,
+  outcome: ({ outcome }) => (outcome?.kind === 'ended-early' ? `ended by ${outcome.by}` : outcome?.kind),
+  finish: ({ outcome }) =>
+    outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
+  accepted: ({ at, startMs }) => tenths(at.accepted, startMs),
+  read: ({ at, startMs }) => tenths(at.read, startMs),
+  shaped: ({ at, startMs }) => tenths(at.shaped, startMs),
+  decided: ({ at, startMs }) => tenths(at.decided, startMs),
+  sent: ({ at, startMs }) => tenths(at.sent, startMs),
+  begun: ({ at, startMs }) => tenths(at.begun, startMs),
+  end: ({ startMs }, { endMs }) => tenths(endMs, startMs),
+  windowUsed: ({ seen }) => seen?.windowUsed,
+  inFlight: ({ seen }) => seen?.unitsInFlight,
+  poolTokens: ({ seen }) => seen?.tokensUsed,
+  freeTurns: ({ seen }) => seen?.turnsUsed,
+  requests: ({ seen }) => seen?.requests,
+  concurrency: ({ seen }) => seen?.concurrency,
+  networkTurns: ({ seen }) => seen?.networkTurnsUsed,
+  visitorWindow: ({ seen }) => seen?.visitors?.windowUsed,
+  visitorsInFlight: ({ seen }) => seen?.visitors?.inFlight,
+  visitorTokens: ({ seen }) => seen?.visitors?.tokens,
+  visitorRequests: ({ seen }) => seen?.visitors?.requests,
+  visitorConcurrency: ({ seen }) => seen?.visitors?.concurrency,
+};
+
+const inOrder = recordedNames.map((name) => readers[name]);
+
+export function recordedOf(record: RequestRecord, moment: RequestEnd): RecordedRequest {
+  const recorded: RecordedRequest[number][] = [];
+  // What `map` returns counts as having holes, which cost its way into JSON as much as half of the rest.
+  for (const read of inOrder) recorded.push(read(record, moment));
+  // Few requests have what stands last.
+  while (recorded.at(-1) === undefined) recorded.pop();
+  return recorded;
+}
+
+/** Of a refusal before there was a request, its answer is known and little else. */
+export function recordedEarly(
+  { requestId, refusal, target }: EarlyRefusal,
+  { nowMs, position }: Pick<RequestEnd, 'nowMs' | 'position'>,
+): RecordedRequest {
+  const known: { readonly [Name in RecordedName]?: Recorded<Name> } = {
+    ...{ request: requestId, atMs: nowMs, position, host: target?.kind },
+    stack: target?.kind === 'stack' ? target.stack : undefined,
+    ...{ status: refusal.status, served: false, result: refusal.type, type: refusal.type, stage: 'http' },
+    ...{ cause: causeOf(refusal), message: messageOf(refusal), retryAfterSeconds: refusal.retryAfterSeconds },
+    key: refusal.keyId,
+    header: refusal.keyId === undefined ? undefined : 'authorization',
+  };
+  return recordedNames.map((name) => known[name]);
+}
+
+function keyOf({ caller, refusal }: RequestRecord): string | undefined {
+  return caller?.kind === 'key' ? caller.owner.keyId : refusal?.keyId;
+}
+
+function faultOf({ refusal, caller }: RequestRecord): string | undefined {
+  if (refusal?.type !== 'Unauthorized' || caller !== undefined) return undefined;
+  // One of two keys is known, and neither is what the refusal is for.
+  if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return undefined;
+  return faults.includes(refusal.cause) ? refusal.cause : 'missing';
+}
+
+/** What a node is to serve, the state knows; any other text is the caller's. */
+function modelOf(
+  { operation, model: asked, decision }: RequestRecord,
+  { isKnown }: RequestEnd,
+): string | undefined {
+  const model = operation?.kind === 'model' ? operation.model : asked;
+  if (model === undefined) return undefined;
+  const isPlaced = decision !== undefined && 'capacity' in decision.placement;
+  return isPlaced || isKnown(model) ? model : '';
+}
+
+function causeOf({ reason }: Refusal): string {
+  return reason.slice(0, causeCharactersMax);
+}
+
+function messageOf({ message }: Refusal): string {
+  return message.slice(0, messageCharactersMax);
+}
+
+function tenths(ms: number | undefined, startMs: number): number | undefined {
+  return ms === undefined ? undefined : Math.round((ms - startMs) * 10);
+}

@@ -1,0 +1,43 @@
+/** What is kept of each request: its facts are read once, and each record is made of them. */
+import type { RecordedRequest } from '../../schemas/request-record.ts';
+import type { AccessLog } from '../../shared/runtime/logger.ts';
+import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import type { EarlyRefusal } from '../http/node-listener.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+import type { DecisionJournal } from './decision-journal.ts';
+import { lineOf } from './project.ts';
+import { recordedEarly, recordedOf } from './recorded.ts';
+
+export interface RequestRecordsOptions {
+  readonly lookup: Pick<Lookup, 'position' | 'isCatalogued' | 'isPooled'>;
+  readonly accessLog: AccessLog;
+  readonly journal: DecisionJournal | undefined;
+  readonly traces: { end(record: RequestRecord, recorded: RecordedRequest, endMs: number): void } | undefined;
+}
+
+export class RequestRecords {
+  readonly #options: RequestRecordsOptions;
+  readonly #isKnown: (model: string) => boolean;
+
+  constructor(options: RequestRecordsOptions) {
+    this.#options = options;
+    const { lookup } = options;
+    this.#isKnown = (model) => lookup.isCatalogued(model) || lookup.isPooled(model);
+  }
+
+  /** A request that ended at this moment, monotonic ms. Never throws. */
+  add(record: RequestRecord, endMs: number): void {
+    const { lookup, accessLog, journal, traces } = this.#options;
+    const moment = { nowMs: Date.now(), endMs, position: lookup.position(), isKnown: this.#isKnown };
+    const recorded = recordedOf(record, moment);
+    if (accessLog.isEnabled()) accessLog.write(lineOf(recorded), 'request');
+    journal?.add(record, recorded);
+    traces?.end(record, recorded, endMs);
+  }
+
+  /** A refusal that was answered before there was a request. Never throws. */
+  addEarly(refused: EarlyRefusal): void {
+    const { lookup, journal } = this.#options;
+    journal?.addEarly(recordedEarly(refused, { nowMs: Date.now(), position: lookup.position() }));
+  }
+}
