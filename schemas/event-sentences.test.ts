@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import { eventSentence, eventText, eventTypeNames } from './event-sentences.ts';
-import { eventTypes } from './events.ts';
+import { eventTypeNames } from './event-definitions.ts';
+import { eventSentence, eventText } from './event-sentences.ts';
 
 test('each type of event has a sentence, whatever its data', () => {
-  expect([...eventTypeNames].sort()).toEqual(Object.keys(eventTypes).sort());
   for (const type of eventTypeNames)
     for (const data of [{}, null, 'x', { id: 7, place: 'x', tokens: 'x', signers: 1, up: 1 }]) {
       const { verb } = eventSentence(type, data);

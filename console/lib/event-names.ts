@@ -1,8 +1,10 @@
 /** What the data of an event names, so that the sentence about it leads to each of these things. */
+import { fieldsOf } from '../../schemas/event-definition.ts';
+import { type EventSubjectKind, kindOfId } from '../../schemas/event-sentences.ts';
 
 /** A name of something that has a page. */
 export interface NamedThing {
-  readonly kind: 'organisation' | 'member' | 'key' | 'stack' | 'node' | 'tier' | 'model';
+  readonly kind: EventSubjectKind | 'member';
   readonly id: string;
   /** The organisation: of a member always, of a key where it is known. */
   readonly within?: string | undefined;
@@ -12,15 +14,13 @@ export interface NamedThing {
 
 /** Fields whose name is the kind of what they name. */
 const kinds = ['organisation', 'stack', 'model', 'node', 'tier'] as const;
-/** Types of events whose `id` is of what they are about. */
-const about = /^(organisation|tier|model|key|stack|node)\.(?!token_)/;
 
 export function thingsIn(type: string, data: unknown): NamedThing[] {
   const fields = fieldsOf(data);
   const textOf = (name: string): string | undefined =>
     typeof fields[name] === 'string' ? fields[name] : undefined;
   const [id, name, person, within] = ['id', 'name', 'person', 'organisation'].map(textOf);
-  const kind = about.exec(type)?.[1] as NamedThing['kind'] | undefined;
+  const kind = kindOfId(type);
   const things: NamedThing[] = kinds.flatMap((one) => {
     const value = textOf(one);
     return value === undefined ? [] : [{ kind: one, id: value }];
@@ -42,8 +42,4 @@ export function cutAt(text: string, things: readonly NamedThing[]): readonly (st
     .split(/(\s+)/)
     .filter((piece) => piece !== '')
     .map((piece) => thingOf.get(piece) ?? piece);
-}
-
-function fieldsOf(data: unknown): Readonly<Record<string, unknown>> {
-  return (typeof data === 'object' && data !== null ? data : {}) as Readonly<Record<string, unknown>>;
 }

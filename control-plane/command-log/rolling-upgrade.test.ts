@@ -1,7 +1,7 @@
 /** Which commands are refused until every gateway knows their events. */
 import { expect, test } from 'vitest';
+import { eventDefinitions } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
-import { eventTypes } from '../../schemas/events.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
@@ -28,6 +28,6 @@ test('nothing is written while the gateways are not known', () => {
 });
 
 test('no event names a version of the fold that this build does not have', () => {
-  for (const { foldVersion: needed } of Object.values(eventTypes))
+  for (const { foldVersion: needed } of Object.values(eventDefinitions))
     expect(needed).toBeLessThanOrEqual(foldVersion);
 });

@@ -4,7 +4,8 @@
  */
 
 import type { Organisation } from '../../schemas/admin.ts';
-import { type EventData, type EventTypeName, type KnownEvent, toStored } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import { type EventData, type KnownEvent, toStored } from '../../schemas/events.ts';
 import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
 import { surfaceOfPath } from '../../schemas/operations.ts';
 import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';

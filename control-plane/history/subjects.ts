@@ -1,4 +1,5 @@
 /** What an event is about, for the filters of lists of events. */
+import { kindOfId } from '../../schemas/event-sentences.ts';
 import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot/tables.ts';
 
 export const subjectKinds = ['type', 'actor', 'organisation', 'key', 'stack', 'node'] as const;
@@ -25,7 +26,7 @@ export class Subjects {
     this.add('type', type);
     if (typeof data !== 'object' || data === null) return;
     const fields = data as Readonly<Record<string, unknown>>;
-    const noun = /^(key|stack|node|organisation)\.(?!token_)/.exec(type)?.[1] as SubjectKind | undefined;
+    const noun = subjectKinds.find((kind) => kind === kindOfId(type));
     if (noun !== undefined) this.add(noun, fields['id']);
     for (const kind of ['organisation', 'stack', 'node'] as const) this.add(kind, fields[kind]);
   }

@@ -1,12 +1,7 @@
 /** The commands that take a commit back: where each of its events has an inverse, and nothing that it set has changed since. */
 import type { CommandName, InputOf } from '../../schemas/admin.ts';
-import {
-  type EventData,
-  type EventTypeName,
-  type KnownEvent,
-  readEvent,
-  type StoredEvent,
-} from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import { type EventData, type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findNode, findPool, findStack, findToken } from '../state/capacity.ts';

@@ -4,7 +4,8 @@
  */
 import { z } from 'zod';
 import type { Commit } from '../../schemas/commit.ts';
-import { type EventData, type EventTypeName, readEvent, type StoredEvent } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import { type EventData, readEvent, type StoredEvent } from '../../schemas/events.ts';
 import type { Head } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';

@@ -5,16 +5,10 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { eventTypes, readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { eventTypeNames, isEventType } from '../../schemas/event-definitions.ts';
+import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
 import { runs } from '../../test/support/budget.ts';
-import {
-  ChainWriter,
-  eventTypeNames,
-  fleetHistory,
-  known,
-  randomEvent,
-  sha256,
-} from '../../test/support/commits.ts';
+import { ChainWriter, fleetHistory, known, randomEvent, sha256 } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';
 import { contextOf } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';
@@ -129,7 +123,7 @@ const junkEvent: fc.Arbitrary<StoredEvent> = fc
   .map(([{ type, data }, v]) => ({
     type,
     v,
-    critical: v === 1 && Object.hasOwn(eventTypes, type),
+    critical: v === 1 && isEventType(type),
     data,
   }));
 const junkTime = fc.oneof(oddTexts, fc.constantFrom('2026-01-01', 'now', '+275760-09-13T00:00:00.001Z'));

@@ -1,7 +1,7 @@
 /** The metrics of every process with a snapshot: its build, the position of its fold, and its freshness. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Commit } from '../../schemas/commit.ts';
-import { eventTypes } from '../../schemas/events.ts';
+import { isEventType } from '../../schemas/event-definitions.ts';
 import { Distribution, type Observations } from '../runtime/distribution.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import { version } from '../runtime/version.ts';
@@ -66,7 +66,7 @@ export class FoldMetrics {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)
       for (const { type } of events) {
-        const name = Object.hasOwn(eventTypes, type) ? type : 'other';
+        const name = isEventType(type) ? type : 'other';
         this.#events.set(name, (this.#events.get(name) ?? 0) + 1);
         if (type === 'key.revoked' && isLive)
           this.#propagation.observe(Math.max(0, Date.now() - Date.parse(at)) / 1000);

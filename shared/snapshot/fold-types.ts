@@ -1,5 +1,6 @@
 /** The types and names that the parts of the fold share. */
-import type { EventData, EventTypeName } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import type { EventData } from '../../schemas/events.ts';
 import type { TableViews } from './table.ts';
 
 /** The id of the visitors' limits in the tier table. No tier may have it. */

@@ -3,8 +3,9 @@
  * Every type has a case (checked below), and so has every reason for which the fold passes an event over.
  */
 import { expect, test } from 'vitest';
+import { eventTypeNames } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
-import { ChainWriter, eventTypeNames, firstMomentMs, known, sha256 } from '../../test/support/commits.ts';
+import { ChainWriter, firstMomentMs, known, sha256 } from '../../test/support/commits.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';

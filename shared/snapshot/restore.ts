@@ -4,7 +4,8 @@
  * what it has loaded) and what belonged to the old log alone (its commits, and the commands it recognises as repeats).
  */
 import { commitBytesMax } from '../../schemas/commit.ts';
-import { type EventTypeName, type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import { type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';

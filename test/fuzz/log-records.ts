@@ -1,8 +1,9 @@
 /** Records of a control log: a chain that is right, with junk, forged and mutated commits, and hostile events in between. */
-import { type EventTypeName, eventTypes, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { eventTypeNames, isEventType } from '../../schemas/event-definitions.ts';
+import { type StoredEvent, toStored } from '../../schemas/events.ts';
 import { composeCommit, type Head, judge } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
-import { eventTypeNames, randomEvent } from '../support/commits.ts';
+import { randomEvent } from '../support/commits.ts';
 import type { Draw } from './draw.ts';
 import { canary } from './fleet.ts';
 import { anyJson, type Json, mutateBytes, mutateJson } from './mutate.ts';
@@ -11,7 +12,7 @@ import { anyJson, type Json, mutateBytes, mutateJson } from './mutate.ts';
 const types = eventTypeNames.filter((type) => !type.startsWith('log.'));
 
 function stored(draw: Draw, mayHalt: boolean): StoredEvent {
-  const type: EventTypeName = draw.pick(types);
+  const type = draw.pick(types);
   const event = toStored(randomEvent(() => draw.below(2 ** 32) / 2 ** 32, type));
   const changed = draw.weighted<() => StoredEvent>([
     [6, () => event],
@@ -21,7 +22,7 @@ function stored(draw: Draw, mayHalt: boolean): StoredEvent {
     [1, () => ({ ...event, type: draw.pick(['later.kind', '__proto__', 'toString', '', draw.text()]) })],
   ])();
   // An event that is unknown and critical halts every reader, as it should.
-  const isKnown = Object.hasOwn(eventTypes, changed.type) && changed.v <= event.v;
+  const isKnown = isEventType(changed.type) && changed.v <= event.v;
   return isKnown || (mayHalt && draw.chance(0.02)) ? changed : { ...changed, critical: false };
 }
 
@@ -67,7 +68,7 @@ export function recordBytes(draw: Draw, head: Head, mayHalt: boolean): Buffer {
 function wouldHalt(bytes: Buffer): boolean {
   try {
     const { events } = JSON.parse(bytes.toString()) as { events: { type: string; critical: unknown }[] };
-    return events.some(({ type, critical }) => critical === true && !Object.hasOwn(eventTypes, type));
+    return events.some(({ type, critical }) => critical === true && !isEventType(type));
   } catch {
     return false;
   }

@@ -32,9 +32,9 @@ function newerBuild(): string {
     expect(text).toContain(before);
     writeFileSync(path, text.replace(before, after));
   };
-  const types = `'model.retired': { ...event({ id: modelIdSchema }), foldVersion: ${foldVersion + 1} },
-    'model.praised': { ...event({ id: modelIdSchema }, false), foldVersion: ${foldVersion + 1} },`;
-  patch('schemas/events.js', 'export const eventTypes = {', `export const eventTypes = { ${types}`);
+  const parts = `foldVersion: ${foldVersion + 1}, data: ({ modelId }) => ({ id: modelId })`;
+  const types = `'model.retired': event({ ${parts} }), 'model.praised': event({ critical: false, ${parts} }),`;
+  patch('schemas/events-tenants.js', 'tenantEvents = {', `tenantEvents = { ${types}`);
   const write = '(tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; }';
   const version = (n: number) => `export const foldVersion = ${n}`;
   patch('shared/snapshot/fold.js', version(foldVersion), version(foldVersion + 1));

@@ -6,11 +6,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { eventTypeNames } from '../../schemas/event-definitions.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
-import { eventTypeNames } from '../support/commits.ts';
 
 const folder = import.meta.dirname;
 const logs = readdirSync(folder)

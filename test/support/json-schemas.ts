@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { bodySchemas } from '../../schemas/commands.ts';
 import { commitSchema } from '../../schemas/commit.ts';
-import { type EventTypeName, eventTypes, writerSchema } from '../../schemas/events.ts';
+import { eventDefinitions, eventTypeNames } from '../../schemas/event-definitions.ts';
+import { writerSchema } from '../../schemas/events.ts';
 import { fleetSchema } from '../../schemas/fleet.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { statusSchema } from '../../schemas/status.ts';
@@ -14,10 +15,10 @@ function schemaOf(schema: z.ZodType, title: string): object {
 
 /** File name → its text. */
 export function jsonSchemaFiles(): Record<string, string> {
-  const events = Object.entries(eventTypes).map(([type, { version, critical }]) => [
-    type,
-    { version, critical, data: schemaOf(writerSchema(type as EventTypeName), type) },
-  ]);
+  const events = eventTypeNames.map((type) => {
+    const { version, critical } = eventDefinitions[type];
+    return [type, { version, critical, data: schemaOf(writerSchema(type), type) }];
+  });
   const commands = Object.entries(bodySchemas).map(([name, schema]) => [name, schemaOf(schema, name)]);
   const documents: Record<string, object> = {
     'commit.json': schemaOf(commitSchema, 'One record of the control log'),

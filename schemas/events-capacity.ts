@@ -1,0 +1,150 @@
+/** Events of stacks, the pool and nodes. */
+import {
+  type EventFieldTexts,
+  event,
+  fieldsOf,
+  phrase,
+  type SampleDraw,
+  textOf,
+} from './event-definition.ts';
+
+function placeOf({ place }: EventFieldTexts): string {
+  const { kind, id } = fieldsOf(place);
+  if (kind === 'pool') return 'in the pool';
+  if (typeof id !== 'string') return '';
+  return kind === 'stack' ? `in ${id}` : `of ${id}`;
+}
+
+function samplePlace(draw: SampleDraw) {
+  const kind = draw.oneOf(['pool', 'stack', 'organisation'] as const);
+  if (kind === 'stack') return { kind, id: draw.name('stack') };
+  return kind === 'organisation' ? { kind, id: draw.name('organisation') } : { kind };
+}
+
+const surfaces = ['openai', 'anthropic'] as const;
+
+export const capacityEvents = {
+  'stack.created': event({
+    data: ({ stackId, id, surface }) => ({ id: stackId, organisation: id, surface }),
+    sentence: (of) => ['created the stack', textOf(of, 'id'), phrase(of, 'of', 'organisation')],
+    sample: (draw) => ({
+      id: draw.name('stack'),
+      organisation: draw.name('organisation'),
+      surface: draw.oneOf(surfaces),
+    }),
+  }),
+  'stack.surface_set': event({
+    data: ({ stackId, surface }) => ({ id: stackId, surface }),
+    sentence: (of) => ['switched the stack', textOf(of, 'id'), phrase(of, 'to', 'surface')],
+    sample: (draw) => ({ id: draw.name('stack'), surface: draw.oneOf(surfaces) }),
+  }),
+  'stack.removed': event({
+    data: ({ stackId }) => ({ id: stackId }),
+    sentence: (of) => ['removed the stack', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('stack') }),
+  }),
+  'stack.model_installed': event({
+    data: ({ stackId, modelId }) => ({ stack: stackId, model: modelId }),
+    sentence: (of) => ['installed', textOf(of, 'model'), phrase(of, 'on', 'stack')],
+    sample: (draw) => ({ stack: draw.name('stack'), model: draw.name('model') }),
+  }),
+  'stack.model_uninstalled': event({
+    data: ({ stackId, modelId }) => ({ stack: stackId, model: modelId }),
+    sentence: (of) => ['uninstalled', textOf(of, 'model'), phrase(of, 'from', 'stack')],
+    sample: (draw) => ({ stack: draw.name('stack'), model: draw.name('model') }),
+  }),
+  'pool.model_installed': event({
+    data: ({ modelId }) => ({ model: modelId }),
+    sentence: (of) => ['installed', textOf(of, 'model'), 'on the pool'],
+    sample: (draw) => ({ model: draw.name('model') }),
+  }),
+  'pool.model_uninstalled': event({
+    data: ({ modelId }) => ({ model: modelId }),
+    sentence: (of) => ['uninstalled', textOf(of, 'model'), 'from the pool'],
+    sample: (draw) => ({ model: draw.name('model') }),
+  }),
+  'node.registered': event({
+    data: ({ z, id, place, url, dialect, credential, modelId, served }) => ({
+      id,
+      place,
+      url,
+      dialect,
+      /** Name of the credential a gateway reads from its own environment. */
+      credential: credential.optional(),
+      /** Catalog id → the name under which the engine serves it, where the two differ. */
+      models: z.record(modelId, served).optional(),
+      /** true: an agent reports its health. false: its owner probes it. */
+      agent: z.boolean(),
+    }),
+    sentence: (of) => ['registered the node', textOf(of, 'id'), placeOf(of)],
+    sample: (draw) => {
+      const id = draw.name('node');
+      const names = draw.chance(0.3) ? { models: { 'echo-large': 'engine-name' } } : {};
+      const url = `http://127.0.0.1:${9000 + draw.upTo(9)}`;
+      const dialect = 'vllm' as const;
+      return { id, place: samplePlace(draw), url, dialect, ...names, agent: draw.chance(0.5) };
+    },
+  }),
+  'node.drained': event({
+    data: ({ id }) => ({ id }),
+    sentence: (of) => ['drained the node', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('node') }),
+  }),
+  'node.undrained': event({
+    data: ({ id }) => ({ id }),
+    sentence: (of) => ['undrained the node', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('node') }),
+  }),
+  'node.removed': event({
+    data: ({ id }) => ({ id }),
+    sentence: (of) => ['removed the node', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('node') }),
+  }),
+  'node.token_created': event({
+    data: ({ id, sha256 }) => ({ id, node: id, hash: sha256 }),
+    sentence: (of) => ['created a token of the node', textOf(of, 'node')],
+    sample: (draw) => {
+      const id = `token-${draw.upTo(10)}`;
+      return { id, node: draw.name('node'), hash: draw.sha256(id) };
+    },
+  }),
+  'node.token_revoked': event({
+    data: ({ id }) => ({ id }),
+    sentence: (of) => ['revoked the node token', textOf(of, 'id')],
+    sample: (draw) => ({ id: `token-${draw.upTo(10)}` }),
+  }),
+  'node.joined': event({
+    data: ({ z, id, name }) => ({ id, owner: name, generation: z.int().min(1) }),
+    sentence: (of) => ['took over the node', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('node'), owner: draw.name('owner'), generation: draw.upTo(4) }),
+  }),
+  'node.health_changed': event({
+    data: ({ z, id, name, served }) => ({
+      id,
+      owner: name,
+      generation: z.int().min(1),
+      up: z.boolean(),
+      /** Names as the engine reports them. */
+      models: z.array(served).max(1000),
+      /** Context window by engine's name, tokens, where the engine reports it. */
+      windows: z.record(served, z.int().min(1)).optional(),
+      /** Those of the models that are known to take images; none where it is left out. */
+      imageModels: z.array(served).max(1000).optional(),
+      reason: name.optional(),
+    }),
+    sentence: (of) => {
+      const { up, reason } = of;
+      const why = typeof reason === 'string' ? `: ${reason}` : '';
+      return ['took', textOf(of, 'id'), up === true ? 'into service' : `out of service${why}`];
+    },
+    sample: (draw) => ({
+      id: draw.name('node'),
+      owner: draw.name('owner'),
+      generation: draw.upTo(4),
+      up: draw.chance(0.8),
+      models: [...draw.names('model'), ...(draw.chance(0.5) ? ['engine-name'] : [])],
+      windows: { 'echo-small': draw.upTo(8192) },
+      imageModels: ['echo-small', 'engine-name'],
+    }),
+  }),
+};

@@ -1,0 +1,182 @@
+/** Events of tiers, visitors, members' bounds, models, organisations, members and keys. */
+import { type EventFieldTexts, event, phrase, type SampleDraw, textOf } from './event-definition.ts';
+
+function planOf(fields: EventFieldTexts): string {
+  if (fields['tier'] === null) return 'without a plan';
+  return phrase(fields, 'on the plan', 'tier');
+}
+
+function sampleLimits(draw: SampleDraw) {
+  return draw.chance(0.3) ? {} : { requestsPerMinute: draw.upTo(600), concurrency: draw.upTo(64) };
+}
+
+function sampleModels(draw: SampleDraw): '*' | string[] {
+  return draw.chance(0.3) ? '*' : draw.names('model');
+}
+
+export const tenantEvents = {
+  'tier.set': event({
+    data: ({ z, tierId, limits, limit, modelSelection }) => ({
+      id: tierId,
+      /** Order of the tiers, lowest first; the highest rank is the top tier. */
+      rank: z.int().min(0).max(1000),
+      ...limits,
+      monthlyTokens: limit.optional(),
+      models: modelSelection,
+    }),
+    sentence: (of) => ['set the tier', textOf(of, 'id')],
+    sample: (draw) => ({
+      id: draw.name('tier'),
+      rank: draw.upTo(4),
+      ...sampleLimits(draw),
+      models: sampleModels(draw),
+    }),
+  }),
+  'tier.removed': event({
+    data: ({ tierId }) => ({ id: tierId }),
+    sentence: (of) => ['removed the tier', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('tier') }),
+  }),
+  'anonymous.set': event({
+    data: ({ z, limit, limits, modelSelection }) => ({
+      freeTurns: limit,
+      /** Times the free turns, for a network and day. */
+      networkFactor: z.int().min(1).max(1_000_000).optional(),
+      ...limits,
+      models: modelSelection,
+      /** Of all visitors together. */
+      total: z
+        .object({
+          requestsPerMinute: limit.optional(),
+          concurrency: limit.optional(),
+          tokensPerDay: limit.optional(),
+        })
+        .optional(),
+    }),
+    sentence: () => ['set the limits of', 'visitors'],
+    sample: (draw) => ({
+      freeTurns: draw.upTo(20),
+      ...sampleLimits(draw),
+      models: sampleModels(draw),
+      ...(draw.chance(0.5) && { networkFactor: draw.upTo(5), total: { tokensPerDay: draw.upTo(100) } }),
+    }),
+  }),
+  /**
+   * What members may do, all of it; what is left out is as control planes have it by default. Not critical: what does not
+   * know it need not stop, because control planes alone enforce it.
+   */
+  'bounds.set': event({
+    critical: false,
+    foldVersion: 5,
+    data: ({ bound }) => ({
+      activeKeysPerOrganisation: bound,
+      keysPerOrganisation: bound,
+      commandsPerPersonPerMinute: bound,
+      commandsPerOrganisationPerMinute: bound,
+    }),
+    sentence: () => ['set the bounds of', 'members'],
+    sample: (draw) => ({
+      activeKeysPerOrganisation: draw.upTo(100),
+      ...(draw.chance(0.5) && { commandsPerPersonPerMinute: draw.upTo(100) }),
+    }),
+  }),
+  'model.set': event({
+    data: ({ z, modelId, name, moment, affinity }) => ({
+      id: modelId,
+      family: name,
+      added: moment,
+      /** What one request counts against the concurrency allowance. */
+      weight: z.int().min(1).max(1000),
+      /** Whether prompts that begin alike go to one node; `prefix` where it is left out. */
+      affinity: affinity.optional(),
+    }),
+    sentence: (of) => ['put', textOf(of, 'id'), 'into the catalog'],
+    sample: (draw) => ({
+      id: draw.name('model'),
+      family: draw.oneOf(['echo', 'embed']),
+      added: `2026-01-0${draw.upTo(9)}T00:00:00Z`,
+      weight: draw.upTo(4),
+    }),
+  }),
+  'model.removed': event({
+    data: ({ modelId }) => ({ id: modelId }),
+    sentence: (of) => ['removed', textOf(of, 'id'), 'from the catalog'],
+    sample: (draw) => ({ id: draw.name('model') }),
+  }),
+  'organisation.set': event({
+    data: ({ id, name, tierId, day }) => ({
+      id,
+      name,
+      /** null: no inference entitlement. */
+      tier: tierId.nullable(),
+      /** First day of a billing period; later periods begin on the same day of the month. */
+      anchor: day,
+    }),
+    sentence: (of) => ['set the organisation', textOf(of, 'id'), planOf(of)],
+    sample: (draw) => ({
+      id: draw.name('organisation'),
+      name: draw.oneOf(['Acme', 'Bergen & Söhne', '株式会社']),
+      tier: draw.chance(0.2) ? null : draw.name('tier'),
+      anchor: draw.name('period'),
+    }),
+  }),
+  'organisation.suspended': event({
+    data: ({ z, id }) => ({ id, suspended: z.boolean() }),
+    sentence: (of) => [
+      of['suspended'] === false ? 'resumed the organisation' : 'suspended the organisation',
+      textOf(of, 'id'),
+    ],
+    sample: (draw) => ({ id: draw.name('organisation'), suspended: draw.chance(0.5) }),
+  }),
+  'organisation.removed': event({
+    data: ({ id }) => ({ id }),
+    sentence: (of) => ['removed the organisation', textOf(of, 'id')],
+    sample: (draw) => ({ id: draw.name('organisation') }),
+  }),
+  'member.set': event({
+    data: ({ id, role }) => ({ organisation: id, person: id, role }),
+    sentence: (of) => [
+      'made',
+      textOf(of, 'person'),
+      [textOf(of, 'role'), phrase(of, 'of', 'organisation')].filter((part) => part !== '').join(' '),
+    ],
+    sample: (draw) => ({
+      organisation: draw.name('organisation'),
+      person: draw.name('person'),
+      role: draw.oneOf(['owner', 'member', 'viewer'] as const),
+    }),
+  }),
+  'member.removed': event({
+    data: ({ id }) => ({ organisation: id, person: id }),
+    sentence: (of) => ['removed', textOf(of, 'person'), phrase(of, 'from', 'organisation')],
+    sample: (draw) => ({ organisation: draw.name('organisation'), person: draw.name('person') }),
+  }),
+  'key.created': event({
+    data: ({ id, name, sha256, expires, moment }) => ({
+      id,
+      organisation: id,
+      name,
+      /** SHA-256 of the key's text. */
+      hash: sha256,
+      expires,
+      expiresAt: moment.nullable(),
+    }),
+    sentence: (of) => [
+      'created the key',
+      textOf(of, 'name') || textOf(of, 'id'),
+      phrase(of, 'of', 'organisation'),
+    ],
+    sample: (draw) => {
+      const id = `key-${draw.upTo(30)}`;
+      const expires = draw.chance(0.5) ? ('never' as const) : ('30d' as const);
+      const expiresAt = expires === 'never' ? null : '2026-02-01T00:00:00Z';
+      const organisation = draw.name('organisation');
+      return { id, organisation, name: 'a key', hash: draw.sha256(id), expires, expiresAt };
+    },
+  }),
+  'key.revoked': event({
+    data: ({ id }) => ({ id }),
+    sentence: (of) => ['revoked the key', textOf(of, 'id')],
+    sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
+  }),
+};
