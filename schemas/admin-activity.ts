@@ -112,7 +112,12 @@ export const activityRows = {
   'usage.keys': operation(readingRoles, 'When each key was last used, and its requests of 24 hours', {
     /** With a limit: of the keys that `GET /keys` has on the same page. */
     query: pageQuerySchema.omit({ at: true, min: true }),
-    answer: z.object({ items: z.array(keyUseSchema), position }),
+    answer: z.object({
+      items: z.array(keyUseSchema),
+      /** Requests of before an upgrade are still being counted, the newest first: other keys may have been used, too. */
+      partial: z.literal(true).optional(),
+      position,
+    }),
   }),
   'usage.visitors': operation('operator', 'Usage of all visitors together, today and this month', {
     answer: visitorUsageSchema,

@@ -30,6 +30,8 @@ export function KeysPage() {
     { everyMs: 10_000 },
   ).data;
   const usedBy = uses && new Map(uses.items.map((use) => [use.key, use]));
+  const isKnown = (id: string): boolean =>
+    uses !== undefined && (uses.partial !== true || usedBy?.has(id) === true);
   const [isCreating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | undefined>();
   const hasOrganisations = useOrganisations().length > 0;
@@ -56,7 +58,7 @@ export function KeysPage() {
       }
       list={list}
       states={['active', 'expired', 'revoked']}
-      columns={columnsOf(setRevoking, usedBy)}
+      columns={columnsOf(setRevoking, usedBy, isKnown)}
       keyOf={({ id }) => id}
       empty={<NoKeys create={mayCreate ? create : undefined} hasOrganisations={hasOrganisations} />}
     >
@@ -101,8 +103,9 @@ type KeyUse = AdminResponse<'GET /usage/keys'>['items'][number];
 
 function columnsOf(
   onRevoke: (key: ApiKey) => void,
-  /** Undefined: not known yet, or of the past. */
   usedBy: ReadonlyMap<string, KeyUse> | undefined,
+  /** Is its use known? Not before it is read, and not of the past. */
+  isKnown: (id: string) => boolean,
 ): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
@@ -146,12 +149,12 @@ function columnsOf(
     },
     {
       name: 'Last used',
-      cell: ({ id }) => (usedBy ? <LastUse use={usedBy.get(id)} /> : '–'),
+      cell: ({ id }) => (isKnown(id) ? <LastUse use={usedBy?.get(id)} /> : '–'),
     },
     {
       name: 'Requests, 24 h',
       isNumber: true,
-      cell: ({ id }) => (usedBy ? count(usedBy.get(id)?.requestsOfDay ?? 0) : '–'),
+      cell: ({ id }) => (isKnown(id) ? count(usedBy?.get(id)?.requestsOfDay ?? 0) : '–'),
     },
     {
       name: 'Actions',

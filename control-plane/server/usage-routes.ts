@@ -12,7 +12,6 @@ import { findTier } from '../state/catalog.ts';
 import { listPage } from '../state/list-page.ts';
 import { findAdjustment, findKey, findOrganisation, keyListing } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
-import { keyActivityOf } from './key-activity.ts';
 import { poolTokensOf } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
@@ -127,15 +126,18 @@ export function usageHandlers(context: AdminContext): OperationHandlers<UsageNam
       mayRead(request, query.organisation);
       return usage(context, query);
     },
-    'usage.keys': async ({ query, request }) => {
+    'usage.keys': ({ query, request }) => {
       const { organisation, limit } = query;
       mayRead(request, organisation);
       const nowMs = Date.now();
-      const items = await keyActivityOf(context.usage).of(organisation, nowMs);
-      const position = context.snapshot.seq;
-      if (limit === undefined) return { items, position };
-      const page = new Set(listPage(db, keyListing, { ...query, nowMs }).items.map(({ id }) => id));
-      return { items: items.filter(({ key }) => page.has(key)), position };
+      const items =
+        limit === undefined
+          ? context.usage.keyUses(organisation, nowMs)
+          : listPage(db, keyListing, { ...query, nowMs }).items.flatMap(
+              ({ id }) => context.usage.keyUse(id, nowMs) ?? [],
+            );
+      const partial = !context.usage.knowsAllKeyUses;
+      return { items, ...(partial && { partial }), position: context.snapshot.seq };
     },
     'usage.visitors': () => usageOfVisitors(context, Date.now()),
     'usage.export': ({ query, request, reply }) => {

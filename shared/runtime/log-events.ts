@@ -123,6 +123,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['usage.damaged', 'usage.db is damaged; no more usage is folded'],
   ['usage.file_damaged', 'usage.db is damaged; see docs/operate.md'],
   ['usage.file_unchecked', 'usage.db could not be checked; it is tried again'],
+  ['usage.keys_not_counted', 'uses of keys before the upgrade could not be counted'],
   ['usage.log_reachability', 'usage log'],
   ['usage.publisher_reachability', 'usage publisher'],
   ['usage.rows_missing', 'usage rows are missing; later rows of the incarnation are parked'],

@@ -7,6 +7,7 @@ import { usageKeepSeconds, usageTopic } from '../../schemas/usage.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { sleep } from '../runtime/retry.ts';
 import { UsageFile } from './usage-file.ts';
 import type { FoldCounts } from './usage-fold.ts';
 import { usageLogAt } from './usage-log.ts';
@@ -21,15 +22,28 @@ import {
 
 const usageFileName = 'usage.db';
 /** How often visitors are removed whose last turn is older than the log's retention; a returning one starts from zero. */
-const removeVisitorsIntervalMs = 10 * 60_000;
+const removeIntervalMs = 10 * 60_000;
+/** Between two slices of rows that an earlier build kept, so that they take no more than half of the event loop. */
+const sliceEveryMs = 5;
 /** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
 const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
 
-function removeVisitors(store: UsageStore, logger: LineLogger): void {
+function removeOld(store: UsageStore, logger: LineLogger): void {
   try {
-    store.removeVisitors(Date.now() - usageKeepSeconds * 1000);
+    const nowMs = Date.now();
+    store.removeVisitors(nowMs - usageKeepSeconds * 1000);
+    store.removeKeyHours(nowMs);
   } catch (error) {
     logger.warn({ err: error }, 'old visitors could not be removed');
+  }
+}
+
+/** Ends once all are counted, or with the signal; what it left, the next start counts. */
+async function countEarlierUses(store: UsageStore, logger: LineLogger, signal: AbortSignal): Promise<void> {
+  try {
+    while (!signal.aborted && store.countEarlierUses()) await sleep(sliceEveryMs, signal);
+  } catch (error) {
+    logger.warn({ err: error }, 'uses of keys before the upgrade could not be counted');
   }
 }
 
@@ -90,10 +104,13 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
   replicator.start();
-  const timer = setInterval(() => removeVisitors(store, logger), removeVisitorsIntervalMs).unref();
+  const timer = setInterval(() => removeOld(store, logger), removeIntervalMs).unref();
+  const closing = new AbortController();
+  const counting = countEarlierUses(store, logger, closing.signal);
   file.start();
   const close = async () => {
-    await file.close();
+    closing.abort();
+    await Promise.all([file.close(), counting]);
     clearInterval(timer);
     alarms.close();
     await replicator.stop();

@@ -5,6 +5,7 @@
 import { hash as digest } from 'node:crypto';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
+import { KeyUses } from './key-use.ts';
 import { comparedRows, type FoldState, type Mark } from './usage-fold.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
@@ -20,7 +21,7 @@ interface Turns {
 }
 
 export interface KeepOptions {
-  /** Stores every row for export, in addition to the totals. */
+  /** Stores every row for export, and the uses of keys, in addition to the totals. */
   readonly keepRows?: boolean;
   /** Called with each row of a table that cannot be read, which is left out. */
   readonly onUnreadable?: (table: 'request' | 'parked', key: string) => void;
@@ -84,6 +85,7 @@ export class UsageState implements FoldState {
   readonly #marks = new Map<string, RowHashes>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
+  readonly #keyUses = new KeyUses();
   /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
 
@@ -152,7 +154,9 @@ export class UsageState implements FoldState {
       // The sum of all names none of them.
       this.#addTokens({ ...row, organisation: visitorsSubject, period: row.at.slice(0, 10) });
     }
-    if (this.#options.keepRows) this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
+    if (!this.#options.keepRows) return;
+    this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
+    this.#keyUses.add(row);
   }
 
   /** Writes the collected changes, in the caller's transaction with the position. */
@@ -165,6 +169,7 @@ export class UsageState implements FoldState {
     }
     for (const [visitor, { turns, lastAtMs }] of this.#turns)
       this.#sql.addTurns.run(visitor, turns, lastAtMs);
+    this.#keyUses.write(this.#sql);
   }
 
   #addTokens(row: Sum['row']): void {

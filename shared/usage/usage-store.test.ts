@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { statusTopic } from '../../schemas/status.ts';
 import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
@@ -28,7 +28,11 @@ function folder(): string {
   folders.push(made);
   return made;
 }
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['Date'] });
+});
 afterEach(() => {
+  vi.useRealTimers();
   for (const each of open.splice(0)) each.close();
   for (const each of folders.splice(0)) rmSync(each, { recursive: true });
 });
@@ -376,6 +380,60 @@ test('every row is kept for export where that is asked for, and pages continue a
   const plain = store();
   plain.apply(0, records(0, [row(a, 1)]));
   expect(plain.requests({ limit: 9 })).toEqual([]);
+});
+
+/** Uses at the moment of the last row. */
+const usesOf = (usage: UsageStore, organisation?: string) =>
+  usage.keyUses(organisation, Date.parse('2026-11-21T10:30:00Z'));
+const keyRows = [
+  row(a, 1, { key: 'k1', at: '2026-11-19T08:00:00.000Z' }),
+  row(a, 2, { key: 'k1', at: '2026-11-20T11:00:00.000Z' }),
+  row(a, 3, { key: 'k1', at: '2026-11-20T10:59:59.000Z' }),
+  row(a, 4, { key: 'k2', at: '2026-11-21T10:00:00.000Z', organisation: 'elm' }),
+  row(a, 5, turn),
+  row(a, 6, { key: 'k1', at: '2026-11-20T12:00:00.000Z' }),
+];
+const k1 = { key: 'k1', lastUsedAt: '2026-11-20T12:00:00.000Z', requestsOfDay: 2 };
+const k2 = { key: 'k2', lastUsedAt: '2026-11-21T10:00:00.000Z', requestsOfDay: 1 };
+
+test('the latest request of each key and those of a day are known after a start too, with no row read again', () => {
+  vi.setSystemTime('2026-11-20T12:30:00Z');
+  const path = join(folder(), 'usage.db');
+  const first = store({ keepRows: true }, path);
+  first.apply(0, records(0, keyRows.slice(0, 4)));
+  first.close();
+  const usage = store({ keepRows: true }, path);
+  usage.apply(0, records(1, keyRows));
+  expect(usesOf(usage)).toEqual([k1, k2]);
+  expect([
+    usesOf(usage, 'elm'),
+    usage.keyUse('k2', Date.parse(k2.lastUsedAt)),
+    usage.knowsAllKeyUses,
+  ]).toEqual([[k2], k2, true]);
+  usage.removeKeyHours(Date.parse('2026-11-23T00:00:00Z'));
+  expect(usesOf(usage)).toEqual([k1, k2].map((use) => ({ ...use, requestsOfDay: 0 })));
+});
+
+test('rows that an earlier build kept are counted once, in slices, and new ones meanwhile', () => {
+  vi.setSystemTime('2026-11-20T12:30:00Z');
+  const path = join(folder(), 'usage.db');
+  const earlier = store({ keepRows: true }, path);
+  const old = Array.from({ length: 450 }, (_, at) => row(b, at + 1, { key: 'k3', at: k1.lastUsedAt }));
+  earlier.apply(0, records(0, keyRows.slice(0, 5), old));
+  earlier.close();
+  const before = openDatabase(path, { durability: 'normal' });
+  before.exec('DROP TABLE key_use; DROP TABLE key_hour; DROP TABLE key_count; PRAGMA user_version = 5');
+  before.close();
+  const usage = store({ keepRows: true }, path);
+  expect([usesOf(usage), usage.knowsAllKeyUses]).toEqual([[], false]);
+  usage.apply(0, records(2, keyRows));
+  expect(usesOf(usage)).toEqual([{ ...k1, requestsOfDay: 1 }]);
+  expect(usage.countEarlierUses()).toBe(true);
+  usage.close();
+  const again = store({ keepRows: true }, path);
+  while (again.countEarlierUses());
+  expect(usesOf(again)).toEqual([k1, k2, { key: 'k3', lastUsedAt: k1.lastUsedAt, requestsOfDay: 450 }]);
+  expect([again.countEarlierUses(), again.knowsAllKeyUses]).toEqual([false, true]);
 });
 
 test.each<[claim: string, spoil: (path: string) => void]>([

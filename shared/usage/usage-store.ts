@@ -18,6 +18,7 @@ import {
   openDatabase,
 } from '../runtime/sqlite.ts';
 import { quarantineFile } from '../snapshot/open-snapshot.ts';
+import { firstHourOfDay, type KeyUse, KeyUses, keyUseOf } from './key-use.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import {
   after,
@@ -34,6 +35,8 @@ import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from 
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
 const visitorsRemovedAtOnceMax = 1_000;
+/** Takes some milliseconds. */
+const rowsCountedAtOnce = 200;
 
 export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
@@ -260,6 +263,45 @@ export class UsageStore {
     return this.#sql.removeVisitors.run(beforeMs, visitorsRemovedAtOnceMax).changes;
   }
 
+  /** Of the keys of an organisation, or of all, that completed a request. */
+  keyUses(organisation: string | undefined, nowMs: number): KeyUse[] {
+    const { keyUses, keyUsesOf } = this.#sql;
+    const hour = firstHourOfDay(nowMs);
+    const found = organisation === undefined ? keyUses.all(hour) : keyUsesOf.all(hour, organisation);
+    return found.map(keyUseOf);
+  }
+
+  keyUse(key: string, nowMs: number): KeyUse | undefined {
+    const found = this.#sql.keyUse.get(firstHourOfDay(nowMs), key);
+    return found && keyUseOf(found);
+  }
+
+  /** Is every row counted, those of an earlier build too? */
+  get knowsAllKeyUses(): boolean {
+    return (this.#sql.uncountedBefore.get()?.before ?? 0) <= 1;
+  }
+
+  /** Counts the uses of keys by some of the rows that an earlier build kept, the newest first. Returns whether there are more. */
+  countEarlierUses(): boolean {
+    const { requestsBefore, setUncountedBefore, uncountedBefore } = this.#sql;
+    const found = requestsBefore.all(uncountedBefore.get()?.before ?? 0, rowsCountedAtOnce);
+    const uses = new KeyUses();
+    for (const { body } of found) {
+      const row = readKeptRow(body);
+      if (row !== undefined) uses.add(row);
+    }
+    this.#transaction(() => {
+      uses.write(this.#sql);
+      setUncountedBefore.run(found.at(-1)?.id ?? 0);
+    });
+    return found.length > 0;
+  }
+
+  /** Removes what is older than the day of which requests are counted. */
+  removeKeyHours(nowMs: number): void {
+    this.#sql.removeKeyHours.run(firstHourOfDay(nowMs));
+  }
+
   /** How many rows of a period are kept for export. */
   rowsOf(organisation: string, period: string): number {
     return this.#sql.rowsOf.get(organisation, period)?.count ?? 0;
@@ -333,7 +375,16 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'rowsOf' | 'refused'
+  | 'totals'
+  | 'periods'
+  | 'requests'
+  | 'poolTokens'
+  | 'poolTotals'
+  | 'rowsOf'
+  | 'refused'
+  | 'keyUse'
+  | 'keyUses'
+  | 'knowsAllKeyUses'
 >;
 
 interface FoldInto {

@@ -1,6 +1,6 @@
 /**
  * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
- * `request` is filled only where every request is kept for export.
+ * `request` and the uses of keys are filled only where every request is kept for export.
  */
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
@@ -13,6 +13,7 @@ import {
   type RowWith,
   text,
 } from '../runtime/table-columns.ts';
+import { keyUseSql, prepareKeyUses } from './key-use.ts';
 
 const columns = {
   position: {
@@ -66,8 +67,8 @@ type Request = Pick<RowOf<'request'>, 'id' | 'body'>;
 const upgradeFrom4 = 'DROP TABLE named; DROP TABLE unresolved;';
 
 export const usageFormat = {
-  version: 5,
-  upgrades: { 4: upgradeFrom4 },
+  version: 6,
+  upgrades: { 4: upgradeFrom4 + keyUseSql, 5: keyUseSql },
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
@@ -80,13 +81,14 @@ CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, 
 CREATE INDEX visitor_by_last ON visitor (last_at);
 CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
 CREATE INDEX request_by_organisation ON request (organisation, period);
-`,
+${keyUseSql}`,
 };
 
 export function prepareUsage(db: Database) {
   const prepare = <Parameters extends unknown[], Row = never>(sql: string): Statement<Parameters, Row> =>
     prepareTyped<Row, Parameters>(db, sql);
   return {
+    ...prepareKeyUses(db),
     positions: prepare<[], RowOf<'position'>>('SELECT * FROM position'),
     setPosition: prepare<[number, number, number]>('INSERT OR REPLACE INTO position VALUES (?, ?, ?)'),
     authenticity: prepare<[], RowOf<'authenticity'>>('SELECT * FROM authenticity'),
