@@ -38,6 +38,7 @@ import { LocalCounters } from './request/counters.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
 import { Telemetry } from './server/telemetry.ts';
+import { TrafficReports } from './server/traffic-reports.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import type { SnapshotIntervals } from './snapshot/intervals.ts';
@@ -227,13 +228,8 @@ async function compose(
   });
   closers.add(() => usage.close());
   measureCounterFeed(registry, () => usage.meter.counterRecords);
-  const pools = openPools(settings, files);
-  closers.add(() => pools.close());
-  const bodyWorker = new BodyWorker({
-    onLost: (reason) =>
-      logger.error({ reason }, 'the thread of large bodies ended; the next one starts another'),
-  });
-  closers.add(() => bodyWorker.close());
+  const pools = openPools(settings, files, closers);
+  const bodyWorker = openBodyWorker(logger, closers);
   const exchange = await openLimitExchange({
     ...{ logUrl: settings.logUrl, gatewayToken: settings.gatewayToken },
     ...{ dataDir: settings.dataDir, name: settings.name, registry, logger },
@@ -255,6 +251,7 @@ async function compose(
   const { accessLog = accessLogIn(logger) } = settings;
   const records = new RequestRecords({ lookup, accessLog, journal, traces });
   let openRequests = 0;
+  const traffic = countTraffic(state, settings, () => openRequests);
   const gateway: Gateway = {
     hosts: settings.hosts,
     lookup,
@@ -278,15 +275,45 @@ async function compose(
     observe: (record) => {
       openRequests--;
       records.add(record, telemetry.observe(record));
+      traffic.add(record);
     },
-    observeEarly: (refused) => records.addEarly(refused),
+    observeEarly: (refused) => {
+      records.addEarly(refused);
+      traffic.addEarly(refused);
+    },
   };
   return { gateway, telemetry, inFlight: () => openRequests, clockAheadMs: () => exchange.clockAheadMs };
 }
 
-function openPools({ nodeCredentials, connectMs }: GatewaySettings, files: FileShortage): NodePools {
+function openBodyWorker(logger: Logger, closers: Closers): BodyWorker {
+  const bodyWorker = new BodyWorker({
+    onLost: (reason) =>
+      logger.error({ reason }, 'the thread of large bodies ended; the next one starts another'),
+  });
+  closers.add(() => bodyWorker.close());
+  return bodyWorker;
+}
+
+/** Its reports are part of those of the gateway. */
+function countTraffic(
+  { lookup, addresses }: GatewayState,
+  { intervals }: GatewaySettings,
+  inFlight: () => number,
+): TrafficReports {
+  const traffic = new TrafficReports(lookup, inFlight, intervals?.trafficMs);
+  addresses.traffic = traffic;
+  return traffic;
+}
+
+function openPools(
+  { nodeCredentials, connectMs }: GatewaySettings,
+  files: FileShortage,
+  closers: Closers,
+): NodePools {
   const credential = nodeCredentials ?? (() => undefined);
-  return new NodePools({ credential, connectMs, onOutOfFiles: () => files.note() });
+  const pools = new NodePools({ credential, connectMs, onOutOfFiles: () => files.note() });
+  closers.add(() => pools.close());
+  return pools;
 }
 
 interface Opened {

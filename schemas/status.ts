@@ -50,6 +50,10 @@ export const statusSchema = z.object({
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
   /** So many nodes are left out, because the record would be too large. */
   nodesOmitted: z.int().min(1).optional(),
+  /** Of a gateway: it publishes what it counts of its requests. */
+  countsTraffic: z.literal(true).optional(),
+  /** What it has counted since an earlier report, as `schemas/traffic.ts` reads it: what is wrong there does not make a report unreadable. */
+  traffic: z.unknown().optional(),
   /** Its rows are not what their digest says: no key is accepted from them. */
   diverged: z.boolean().optional(),
   /** The process ended in good order and is not to be waited for. */

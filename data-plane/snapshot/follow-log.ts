@@ -27,7 +27,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { countRefusedStatus } from '../../shared/status/status-metrics.ts';
-import { type ReportBody, StatusPublisher } from '../../shared/status/status-publisher.ts';
+import { type ReportBody, StatusPublisher, type TrafficSource } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
 import { type SnapshotIntervals, snapshotIntervals } from './intervals.ts';
 import { SnapshotSupervisor, type SupervisorOptions } from './supervisor.ts';
@@ -75,6 +75,8 @@ interface Addresses {
   overstatingNodes?: () => string[];
   /** No file descriptor is left for connections to nodes. */
   isOutOfFiles?: () => boolean;
+  /** What is counted of the requests. */
+  traffic?: TrafficSource;
 }
 
 /** How long a start waits for the fold to reach the end that the log had then. */
@@ -113,6 +115,7 @@ export async function followLog(
     logger,
     mac: new StatusMac(settings.gatewayToken),
     report: () => reportOf(supervisor, settings, start, addresses),
+    traffic: () => addresses.traffic,
   });
   closers.add(() => publisher?.stop());
   countRefusedStatus(settings.metrics.registry, publisher.refused);
@@ -214,6 +217,7 @@ function reportOf(
     foldVersion,
     freshSeconds: Number.isFinite(age) ? age : null,
     stalePolicy: whenStale,
+    countsTraffic: true,
     ...(metrics !== undefined && { metrics }),
     ...(certificateEnds !== undefined && { certificateEnds: certificateEnds() }),
     ...(overstating.length > 0 && { overstating }),

@@ -1,4 +1,4 @@
-/** At which intervals a gateway proves, verifies and recovers its snapshot. */
+/** At which intervals a gateway proves, verifies and recovers its snapshot, and reports. */
 export interface SnapshotIntervals {
   /** Between two requests for the end of the log, each of which may prove freshness. */
   readonly proveMs: number;
@@ -12,6 +12,8 @@ export interface SnapshotIntervals {
   readonly retryPauseMsMax: number;
   /** Over this time the downloads of a fleet that starts at once are spread. */
   readonly downloadSpreadMs: number;
+  /** Between two reports of what was counted of the requests. */
+  readonly trafficMs: number;
 }
 
 export const snapshotIntervals: SnapshotIntervals = {
@@ -22,4 +24,5 @@ export const snapshotIntervals: SnapshotIntervals = {
   retryPauseMs: 1000,
   retryPauseMsMax: 5000,
   downloadSpreadMs: 1000,
+  trafficMs: 10_000,
 };

@@ -12,7 +12,7 @@ import {
   topic,
 } from '../../test/support/status-reports.ts';
 import type { ControlLog } from '../log/core/control-log.ts';
-import type { StatusBoard } from './status-board.ts';
+import { StatusBoard } from './status-board.ts';
 import { StatusMac } from './status-mac.ts';
 
 let log: ControlLog;
@@ -184,4 +184,31 @@ test('what was reported before a replica started is shown as stale until the gat
   await later.readToEnd(5000);
   expect(states()).toEqual(['SYNCED']);
   await later.stop();
+});
+
+test('what was counted is handed on once, whatever it is, and no row keeps it', async () => {
+  const traffic: unknown[] = [];
+  const watching = new StatusBoard({
+    ...{ log, mac: testMac, logger: { warn: () => undefined } },
+    onTraffic: (counted, { name }, atMs) => traffic.push([counted, name, typeof atMs]),
+  });
+  watching.start();
+  const incarnation = randomUUID();
+  const first = reportOf({ incarnation, n: 3, traffic: { any: 'thing' } });
+  await publish(log, first);
+  await publish(log, reportOf({ incarnation, n: 4 }));
+  await publish(log, first);
+  await publish(log, reportOf({ incarnation, n: 5, traffic: 7, stopped: true }));
+  await publish(log, reportOf({ incarnation, n: 5, traffic: 7, stopped: true }));
+  await publish(log, reportOf({ name: 'edge-2', traffic: 8 }));
+  expect(await watching.readToEnd(5000)).toBe(true);
+  expect(traffic).toEqual([
+    [{ any: 'thing' }, 'edge-1', 'number'],
+    [7, 'edge-1', 'number'],
+    [8, 'edge-2', 'number'],
+  ]);
+  expect(watching.gateways().map(({ report }) => ['traffic' in report, report.name])).toEqual([
+    [false, 'edge-2'],
+  ]);
+  await watching.stop();
 });

@@ -49,7 +49,11 @@ export interface BoardOptions {
   readonly logger: { warn(fields: object, text: string): void };
   /** Called for each memory record of another replica; `ended`: those of its gateways that have ended here. */
   readonly onMemory?: (ended: readonly string[]) => void;
+  /** Called once for each report with traffic, in their order; `atMs` as the log has it. */
+  readonly onTraffic?: (traffic: unknown, from: TrafficOrigin, atMs: number | undefined) => void;
 }
+
+export type TrafficOrigin = Pick<StatusReport, 'name' | 'incarnation'>;
 
 export class StatusBoard {
   readonly rows = new FleetRows();
@@ -194,7 +198,19 @@ export class StatusBoard {
     const { read, signedBy, ignored } = this.#read(record);
     if (ignored !== undefined) this.ignored.add(ignored);
     else if (read.kind === 'memory') this.#applyMemory(read);
-    else this.rows.upsert(read, this.isComplete ? 'live' : 'earlier', signedBy);
+    else this.#applyReport(read, signedBy, record.atMs);
+  }
+
+  /** What was counted goes to who sums it up; no row keeps it, and no memory of silent gateways. */
+  #applyReport(
+    { traffic, ...report }: StatusReport,
+    signedBy: number | undefined,
+    atMs: number | undefined,
+  ): void {
+    const { incarnation, n } = report;
+    const lastN = Math.max(this.rows.get(incarnation)?.report.n ?? 0, this.rows.endedAt(incarnation) ?? 0);
+    if (traffic !== undefined && n > lastN) this.#options.onTraffic?.(traffic, report, atMs);
+    this.rows.upsert(report, this.isComplete ? 'live' : 'earlier', signedBy);
   }
 
   #read({ offset, value, signature }: LogRecord): ReadRecord {

@@ -2,8 +2,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { TrafficReport } from '../../schemas/traffic.ts';
 import { boardOn, reportOf, testMac, topic } from '../../test/support/status-reports.ts';
+import type { ControlLog } from '../log/core/control-log.ts';
 import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
+import { StatusBoard } from './status-board.ts';
 import { type ReportBody, StatusPublisher } from './status-publisher.ts';
 
 let dir: string;
@@ -64,6 +67,37 @@ test('reports of one process are numbered, and its `stopped` report is the last'
   await publisher.stop();
   await board.readToEnd(5000);
   expect(board.gateways()).toEqual([]);
+  await board.stop();
+  await log.close();
+});
+
+test('what is counted is settled by whether the log took it, and the `stopped` report has the last of it', async () => {
+  const log = topic();
+  const counted: unknown[] = [];
+  const board = new StatusBoard({
+    ...{ log, mac: testMac, logger: { warn: () => undefined } },
+    onTraffic: (traffic) => counted.push(traffic),
+  });
+  board.start();
+  const taken: TrafficReport = { v: 1, fromMs: 0, toMs: 1, inFlight: 0, rows: [] };
+  const settled: boolean[] = [];
+  let isAway = true;
+  const publisher = new StatusPublisher({
+    ...{ mac: testMac, logger, report: body },
+    log: {
+      append: (...record: [Buffer, Buffer]) => (isAway ? Promise.reject(new Error()) : log.append(...record)),
+    } as ControlLog,
+    traffic: () => ({
+      take: (isLast) => ({ ...taken, inFlight: isLast ? 9 : 1 }),
+      settle: (isOnLog) => settled.push(isOnLog),
+    }),
+  });
+  await expect.poll(() => settled).toEqual([false]);
+  isAway = false;
+  await publisher.stop();
+  expect(settled).toEqual([false, true]);
+  await board.readToEnd(5000);
+  expect(counted).toEqual([{ ...taken, inFlight: 9 }]);
   await board.stop();
   await log.close();
 });

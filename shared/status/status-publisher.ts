@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
+import type { TrafficReport } from '../../schemas/traffic.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { within } from '../runtime/retry.ts';
@@ -18,10 +19,18 @@ const goodbyeTimeoutMs = 1000;
 
 export type ReportBody = Omit<StatusReport, 'incarnation' | 'n'>;
 
+/** What is counted between reports, and must reach the log once. */
+export interface TrafficSource {
+  take(isLast: boolean): TrafficReport | undefined;
+  settle(isOnLog: boolean): void;
+}
+
 export interface StatusPublisherOptions {
   readonly log: ControlLog;
   readonly mac: StatusMac;
   readonly report: () => ReportBody;
+  /** Gives undefined where there is none, or not yet. */
+  readonly traffic?: () => TrafficSource | undefined;
   readonly logger: { error(fields: object, text: string): void };
 }
 
@@ -92,12 +101,17 @@ export class StatusPublisher {
   async #send(more: Partial<ReportBody> = {}): Promise<void> {
     const { log, mac, report } = this.#options;
     const sentMs = performance.now();
+    const source = this.#options.traffic?.();
+    const traffic = source?.take(more.stopped === true);
     try {
-      const value = encode({ ...report(), ...more, incarnation: this.incarnation, n: ++this.#n });
+      const body = { ...report(), ...more, ...(traffic && { traffic }) };
+      const value = encode({ ...body, incarnation: this.incarnation, n: ++this.#n });
       await log.append(value, mac.of(value));
+      if (traffic) source?.settle(true);
       this.#acknowledgedMs = sentMs;
       this.#waiters.wake();
     } catch (error) {
+      if (traffic) source?.settle(false);
       this.#lastError = error instanceof Error ? error.message : String(error);
       this.refused.add(causeOf(error));
     }

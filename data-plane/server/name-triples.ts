@@ -1,0 +1,35 @@
+/** A bounded map by three names. Finding what is there allocates nothing, as one key made of the names would. */
+export class NameTriples<Value> {
+  readonly #values = new Map<string, Map<string, Map<string, Value>>>();
+  readonly #max: number;
+  #size = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(first: string, second: string, third: string): Value | undefined {
+    return this.#values.get(first)?.get(second)?.get(third);
+  }
+
+  /** For names that are not there. False where it is full. */
+  add(first: string, second: string, third: string, value: Value): boolean {
+    if (this.#size >= this.#max) return false;
+    this.#size++;
+    const seconds = this.#values.get(first) ?? new Map<string, Map<string, Value>>();
+    this.#values.set(first, seconds);
+    const thirds = seconds.get(second) ?? new Map<string, Value>();
+    seconds.set(second, thirds);
+    thirds.set(third, value);
+    return true;
+  }
+
+  clear(): void {
+    this.#values.clear();
+    this.#size = 0;
+  }
+}

@@ -1,0 +1,120 @@
+/**
+ * Makes a traffic report of what was counted, at most each ten seconds and none where nothing happened. What the log did not
+ * take is part of the next one, which says from when on it counts: so nothing is lost by a log that is away, nor counted
+ * twice where a record turns out to be on it.
+ */
+import type { StackId } from '../../schemas/names.ts';
+import {
+  addTraffic,
+  type TrafficCaller,
+  type TrafficReport,
+  type TrafficRow,
+  trafficBytesMax,
+  trafficCallersMax,
+  trafficRowsMax,
+} from '../../schemas/traffic.ts';
+import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+import { type CountedTraffic, type RefusedRequest, TrafficCounts } from './traffic-counts.ts';
+
+const everyMsDefault = 10_000;
+
+export class TrafficReports {
+  readonly #counts: TrafficCounts;
+  readonly #inFlight: () => number;
+  readonly #everyMs: number;
+  #fromMs = 0;
+  /** What is on its way to the log. */
+  #sent: TrafficReport | undefined;
+  /** What the log did not take. */
+  #kept: TrafficReport | undefined;
+
+  constructor(
+    lookup: Pick<Lookup, 'isCatalogued' | 'isPooled' | 'stack'>,
+    inFlight: () => number,
+    everyMs = everyMsDefault,
+  ) {
+    this.#counts = new TrafficCounts({
+      isKnown: (model) => lookup.isCatalogued(model) || lookup.isPooled(model),
+      isStack: (id) => lookup.stack(id as StackId) !== undefined,
+    });
+    this.#inFlight = inFlight;
+    this.#everyMs = everyMs;
+  }
+
+  /** Of a request that has ended. */
+  add(record: RequestRecord): void {
+    this.#counts.add(record);
+  }
+
+  /** Of a refusal before there was a request. */
+  addEarly(refused: RefusedRequest): void {
+    this.#counts.addEarly(refused, Date.now());
+  }
+
+  /** `isLast`: now, because the process ends. Each report must be settled before the next is taken. */
+  take(isLast: boolean): TrafficReport | undefined {
+    const toMs = Math.round(performance.now());
+    if (this.#sent !== undefined || (!isLast && toMs - this.#fromMs < this.#everyMs)) return undefined;
+    const fromMs = this.#kept?.fromMs ?? this.#fromMs;
+    const counted = together(this.#kept, this.#counts.take());
+    this.#fromMs = toMs;
+    this.#kept = undefined;
+    const running = this.#inFlight();
+    const isIdle = counted.rows.length === 0 && counted.rest.requests === 0 && running === 0;
+    if (!isIdle) this.#sent = bounded({ fromMs, toMs, inFlight: running }, counted);
+    return this.#sent;
+  }
+
+  settle(isOnLog: boolean): void {
+    if (!isOnLog) this.#kept = this.#sent;
+    this.#sent = undefined;
+  }
+}
+
+const keyOf = ({ organisation = '', stack = '', model = '' }: TrafficRow): string =>
+  `${organisation} ${stack} ${model}`;
+const callerKeyOf = ({ stack, surface, key }: TrafficCaller): string => `${stack} ${surface} ${key}`;
+
+function together(kept: TrafficReport | undefined, counted: CountedTraffic): CountedTraffic {
+  if (kept === undefined) return counted;
+  const rows = new Map(kept.rows.map((row) => [keyOf(row), row]));
+  for (const row of counted.rows) {
+    const known = rows.get(keyOf(row));
+    if (known === undefined) rows.set(keyOf(row), row);
+    else addTraffic(known, row);
+  }
+  const rest = kept.rest ?? { requests: 0 };
+  addTraffic(rest, counted.rest);
+  const callers = new Map((kept.callers ?? []).map((caller) => [callerKeyOf(caller), caller]));
+  for (const caller of counted.callers) {
+    const known = callers.get(callerKeyOf(caller));
+    if (known === undefined) callers.set(callerKeyOf(caller), caller);
+    else known.requests += caller.requests;
+  }
+  const otherCallers = (kept.otherCallers ?? 0) + counted.otherCallers;
+  return { rows: [...rows.values()], rest, callers: [...callers.values()], otherCallers };
+}
+
+/** The largest rows, as many as there is room for; the others are one. */
+function bounded(
+  span: Pick<TrafficReport, 'fromMs' | 'toMs' | 'inFlight'>,
+  { rows, rest, callers, otherCallers }: CountedTraffic,
+): TrafficReport {
+  const largest = rows.toSorted((a, b) => b.requests - a.requests);
+  const frequent = callers.toSorted((a, b) => b.requests - a.requests);
+  for (let share = 1; ; share /= 2) {
+    const rowsHere = Math.floor(trafficRowsMax * share);
+    const callersHere = Math.floor(trafficCallersMax * share);
+    const others = structuredClone(rest);
+    for (const row of largest.slice(rowsHere)) addTraffic(others, row);
+    const leftOut = frequent.slice(callersHere).reduce((sum, { requests }) => sum + requests, otherCallers);
+    const report: TrafficReport = {
+      ...{ v: 1, ...span, rows: largest.slice(0, rowsHere) },
+      ...(others.requests > 0 && { rest: others }),
+      ...(frequent.length > 0 && { callers: frequent.slice(0, callersHere) }),
+      ...(leftOut > 0 && { otherCallers: leftOut }),
+    };
+    if (rowsHere === 0 || JSON.stringify(report).length <= trafficBytesMax) return report;
+  }
+}
