@@ -295,7 +295,7 @@ async function listen(
   usageFile: UsageFile;
 }> {
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
-  const { snapshot, replicator, writer, fleetMemory, metrics, signer } = state;
+  const { snapshot, replicator, writer, fleetMemory, traffic, metrics, signer } = state;
   const usage = await openUsage({
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, logger, keepRows: true },
     tokens: countedTokens(settings),
@@ -322,6 +322,7 @@ async function listen(
     past: startHistory(settings, snapshot, closers),
     board: parts.board,
     fleetMemory,
+    traffic,
     agents: parts.agents,
     live: parts.live,
     usage: usage.reader,

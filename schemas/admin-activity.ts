@@ -18,27 +18,27 @@ const refusalSchema = z.object({
   /** The newest of them, for `headgate explain --request`. */
   lastRequest: z.string(),
 });
-/** How much of the last hour was read. */
-const readShape = {
+/** How much of the last hour is known. */
+const knownShape = {
   since: moment,
-  /** Gateways that did not answer, so what they have is missing. */
+  /** Gateways that are silent, or of a build that reports no requests: what they have is missing. */
   unanswered: z.array(z.string()),
-  /** There was more than is read at once. */
+  /** There were more models or keys than a gateway reports apart. */
   partial: z.literal(true).optional(),
   position,
 };
-/** Of the last hour, as far as the gateways have it. */
+/** Of the last hour, as the gateways report it each ten seconds. */
 const activitySchema = z.object({
   refusals: z.array(refusalSchema),
   callers: z.array(
     z.object({ stack: id, surface: z.enum(['openai', 'anthropic']), key: id, requests: count }),
   ),
-  ...readShape,
+  ...knownShape,
 });
 /** Of the last hour and all organisations, the most frequent first; of callers without one, where nothing named it. */
 const fleetActivitySchema = z.object({
   refusals: z.array(refusalSchema.extend({ organisation: id.optional() })),
-  ...readShape,
+  ...knownShape,
 });
 const keyUseSchema = z.object({
   key: id,

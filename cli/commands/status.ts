@@ -119,8 +119,8 @@ function nodeLines(nodes: readonly LiveNodeResource[]): Line[] {
 function refusedLines({ refusals, unanswered, partial }: Refused): Line[] {
   const total = refusals.reduce((sum, { requests }) => sum + requests, 0);
   const missing = [
-    ...(unanswered.length > 0 ? [`${unanswered.join(', ')} did not answer`] : []),
-    ...(partial === true ? ['only a part was read'] : []),
+    ...(unanswered.length > 0 ? [`what ${unanswered.join(', ')} refused is not known`] : []),
+    ...(partial === true ? ['there is more than gateways report apart'] : []),
   ];
   const of = missing.length > 0 ? `; ${missing.join(', ')}` : '';
   if (refusals.length === 0) return [labelled('refused', `no request in the last hour${of}`)];

@@ -117,7 +117,15 @@ function Callers({ stack: { id, organisation, surface } }: { readonly stack: Sta
   const { data } = useRead<AdminResponse<'GET /organisations/:id/activity'>>(path);
   if (!data) return null;
   const callers = data.callers.filter((one) => one.stack === id && one.surface === surface);
-  if (callers.length === 0) return <span>No key called it this way in the last hour.</span>;
+  const isWhole = !data.partial && data.unanswered.length === 0;
+  if (callers.length === 0)
+    return (
+      <span>
+        {isWhole
+          ? 'No key called it this way in the last hour.'
+          : 'Which keys called it this way in the last hour is not known.'}
+      </span>
+    );
   return (
     <span>
       In the last hour:{' '}

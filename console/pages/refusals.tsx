@@ -56,9 +56,9 @@ export function Refusals({ organisation }: { readonly organisation: string | und
           </li>
         ))}
       </ul>
-      {partial ? <p class="muted">There were more requests than are read at once.</p> : null}
+      {partial ? <p class="muted">There were more models than gateways report apart.</p> : null}
       {unanswered.length === 0 ? null : (
-        <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
+        <p class="muted">What these gateways refused is not known: {nameSome(unanswered)}</p>
       )}
     </Card>
   );

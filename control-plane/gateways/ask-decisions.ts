@@ -84,14 +84,13 @@ export async function* decisionLines(
   sources: DecisionSources,
   sinceMs: number,
   gateway: string | undefined,
-  timeoutMs = wholeTimeoutMs,
 ): AsyncGenerator<string, string[]> {
   const unanswered: string[] = [];
   for (const source of sourcesOf(sources, gateway)) {
     try {
       yield* linesFrom(source, sinceMs, {
         dispatcher: sources.gatewayAgent,
-        signal: AbortSignal.timeout(timeoutMs),
+        signal: AbortSignal.timeout(wholeTimeoutMs),
       });
     } catch {
       unanswered.push(source.name);

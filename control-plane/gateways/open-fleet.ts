@@ -7,6 +7,7 @@ import { StatusBoard } from '../../shared/status/status-board.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { FleetMemory } from './fleet-memory.ts';
+import { FleetTraffic } from './fleet-traffic.ts';
 import { GatewaysFile } from './gateways-file.ts';
 
 export interface FleetSettings {
@@ -24,6 +25,7 @@ export interface OpenedFleet {
   readonly mac: StatusMac;
   readonly board: StatusBoard;
   readonly fleetMemory: FleetMemory;
+  readonly traffic: FleetTraffic;
 }
 
 /** Tokens of which a MAC counts: the present one, which signs, and the former one during a rotation. */
@@ -46,16 +48,18 @@ export async function openFleet(settings: FleetSettings, closers: Closers): Prom
       'gateways.db is corrupt and was quarantined; confirmations no longer wait for gateways that no other replica knows',
     ),
   );
+  const traffic = new FleetTraffic();
   const board: StatusBoard = new StatusBoard({
     log: statusLog,
     mac,
     logger,
     onMemory: (ended) => fleetMemory.republishEnded(ended),
+    onTraffic: (counted, from, atMs) => traffic.add(counted, from, atMs ?? Date.now()),
   });
   const fleetMemory = new FleetMemory({ name, board, file, log: statusLog, mac, logger });
   closers.add(() => fleetMemory.stop());
   board.start();
   closers.add(() => board.stop());
   fleetMemory.start();
-  return { statusLog, mac, board, fleetMemory };
+  return { statusLog, mac, board, fleetMemory, traffic };
 }

@@ -20,6 +20,7 @@ import { CommandError } from '../core/command-error.ts';
 import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
+import type { FleetTraffic } from '../gateways/fleet-traffic.ts';
 import type { PersonTurns } from '../gateways/person-turns.ts';
 import type { PastReader, PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
@@ -39,6 +40,7 @@ export interface AdminContext {
   readonly past: PastStates;
   readonly board: StatusBoard;
   readonly fleetMemory: FleetMemory;
+  readonly traffic: FleetTraffic;
   readonly agents: AgentSessions;
   readonly live: LiveNodes;
   readonly usage: UsageReader;

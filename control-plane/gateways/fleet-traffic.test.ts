@@ -1,0 +1,89 @@
+import { expect, test } from 'vitest';
+import { hourMs } from '../../schemas/durations.ts';
+import type { TrafficReport } from '../../schemas/traffic.ts';
+import { FleetTraffic } from './fleet-traffic.ts';
+
+const nowMs = 10 * hourMs;
+const edge = { name: 'edge-1', incarnation: 'incarnation-1' };
+const other = { name: 'edge-2', incarnation: 'incarnation-2' };
+
+function report(fromMs: number, ...rows: TrafficReport['rows']): TrafficReport {
+  return { v: 1, fromMs, toMs: fromMs + 10_000, inFlight: 0, rows };
+}
+const acme = (requests: number, more: object = {}) => ({
+  organisation: 'acme',
+  model: 'm',
+  requests,
+  ...more,
+});
+const requestsIn = (traffic: FleetTraffic, atMs = nowMs): number[] =>
+  [...traffic.rows(atMs)].map(({ row }) => row.requests);
+
+test('a report takes the place of those that it contains, and of no others', () => {
+  const traffic = new FleetTraffic();
+  traffic.add(report(0, acme(1)), edge, nowMs - 5000, nowMs);
+  traffic.add(report(10_000, acme(2)), edge, nowMs - 4000, nowMs);
+  traffic.add(report(10_000, acme(4)), other, nowMs - 3000, nowMs);
+  traffic.add(report(10_000, acme(8)), edge, nowMs - 2000, nowMs);
+  expect(requestsIn(traffic)).toEqual([1, 4, 8]);
+});
+
+test('an hour is kept, by the time of the log', () => {
+  const traffic = new FleetTraffic();
+  traffic.add(report(0, acme(1)), edge, nowMs - hourMs, nowMs);
+  traffic.add(report(0, acme(2)), edge, nowMs - hourMs + 1, nowMs);
+  traffic.add(report(10_000, acme(4)), edge, nowMs, nowMs);
+  expect([requestsIn(traffic), requestsIn(traffic, nowMs + 1)]).toEqual([[2, 4], [4]]);
+  expect(traffic.sinceMs(nowMs)).toBe(nowMs - hourMs);
+});
+
+test('what cannot be read is left out', () => {
+  const traffic = new FleetTraffic();
+  for (const junk of [undefined, null, 7, {}, { ...report(0), v: 2 }, report(0, acme(-1))])
+    traffic.add(junk, edge, nowMs, nowMs);
+  expect(traffic.reports(nowMs)).toEqual([]);
+});
+
+test('memory is bounded: the oldest give way, and it says since when all is there', () => {
+  const traffic = new FleetTraffic(20);
+  for (let at = 0; at < 30; at++)
+    traffic.add(report(at * 10_000, acme(at, {})), edge, nowMs - 30_000 + at * 1000, nowMs);
+  expect(requestsIn(traffic)).toEqual([20, 21, 22, 23, 24, 25, 26, 27, 28, 29]);
+  expect(traffic.sinceMs(nowMs)).toBe(nowMs - 11_000);
+});
+
+test('series by each name, with merged histograms, of all or of some', () => {
+  const traffic = new FleetTraffic();
+  const elm = { organisation: 'elm', model: 'm', stack: 'stk-a', requests: 5, ownTime: [1, 0, 4] };
+  traffic.add(report(0, acme(2, { ownTime: [1, 1], promptTokens: 3 }), elm), edge, nowMs - 90_000, nowMs);
+  traffic.add(
+    { ...report(0, acme(3, { ownTime: [0, 3] })), rest: { requests: 9 } },
+    other,
+    nowMs - 70_000,
+    nowMs,
+  );
+  traffic.add(report(10_000, acme(7)), edge, nowMs, nowMs);
+  const query = { nowMs, stepMs: 60_000 };
+  const minutes = ({
+    by,
+    where = {},
+  }: {
+    by: 'gateway' | 'organisation' | 'model' | 'stack';
+    where?: object;
+  }) =>
+    Object.fromEntries(
+      traffic
+        .series({ ...query, by, where })
+        .map(({ name, steps }) => [String(name), steps.slice(-2).map((step) => step?.requests)]),
+    );
+  expect(minutes({ by: 'organisation' })).toEqual({
+    acme: [5, 7],
+    elm: [5, undefined],
+    undefined: [9, undefined],
+  });
+  expect(minutes({ by: 'gateway' })).toEqual({ 'edge-1': [7, 7], 'edge-2': [12, undefined] });
+  expect(minutes({ by: 'model', where: { gateway: 'edge-1' } })).toEqual({ m: [7, 7] });
+  expect(minutes({ by: 'stack', where: { organisation: 'elm' } })).toEqual({ 'stk-a': [5, undefined] });
+  const [merged] = traffic.series({ ...query, stepMs: hourMs, by: 'model', where: { organisation: 'acme' } });
+  expect(merged?.steps).toEqual([{ requests: 12, ownTime: [1, 4], promptTokens: 3 }]);
+});
