@@ -5,8 +5,8 @@
  */
 
 import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
+import { ToolInput } from '../../answer/tool-input.ts';
 import { toolUseId } from './message-parts.ts';
-import { ToolInput } from './tool-input.ts';
 
 /** One event as it goes over the wire. Clients skip a frame without its `event` line. */
 export function eventFrame(type: string, members: object): string {

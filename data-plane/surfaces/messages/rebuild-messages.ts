@@ -6,11 +6,11 @@
 
 import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
 import type { RebuiltBody } from '../../answer/surface.ts';
+import { ToolInput } from '../../answer/tool-input.ts';
 import { member } from '../../core/untrusted.ts';
 import { rebuildChat } from '../chat/rebuild-chat.ts';
 import { messageBody, stopOf, toolUseId } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';
-import { ToolInput } from './tool-input.ts';
 
 /** What `rebuildChat` makes of the one choice. */
 interface Choice {

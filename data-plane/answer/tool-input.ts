@@ -4,9 +4,9 @@
  * Each character is read once, however the text was cut into pieces.
  */
 
-import { parseText } from '../../core/answer-json.ts';
-import { jsonDepthMax } from '../../core/json-text.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+import { parseText } from '../core/answer-json.ts';
+import { jsonDepthMax } from '../core/json-text.ts';
+import { NodeFailure } from '../core/node-failure.ts';
 
 /** A stream may last as long as its node likes; what it adds up to is held until its end. */
 const inputCharactersMax = 4 * 1024 * 1024;
