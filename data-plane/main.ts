@@ -25,7 +25,7 @@ import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
-import { CacheSalts } from './core/cache-salt.ts';
+import { TenantSecrets } from './core/tenant-secrets.ts';
 import { passTrace } from './core/trace-context.ts';
 import type { ForwardSettings } from './forward/forward.ts';
 import { type Listener, startListener } from './http/node-listener.ts';
@@ -261,7 +261,8 @@ async function compose(
     pools,
     load,
     affinity,
-    cacheSalts: settings.saltsCaches === false ? undefined : new CacheSalts(settings.gatewayToken),
+    cacheSalts:
+      settings.saltsCaches === false ? undefined : new TenantSecrets(settings.gatewayToken, 'cache salt'),
     meter: usage.meter,
     forwarding: settings.forwarding,
     countTokens: createPromptCounter(pools, bodyWorker),

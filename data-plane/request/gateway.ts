@@ -9,7 +9,7 @@ import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
-import type { CacheSalts } from '../core/cache-salt.ts';
+import type { TenantSecrets } from '../core/tenant-secrets.ts';
 import type { RequestTrace } from '../core/trace-context.ts';
 import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
 import type { AnswerIds } from '../http/answers.ts';
@@ -33,7 +33,7 @@ export interface Gateway {
   readonly load: NodeLoad;
   readonly affinity: Affinity;
   /** For requests to the pool; undefined where they go without. */
-  readonly cacheSalts: CacheSalts | undefined;
+  readonly cacheSalts: TenantSecrets | undefined;
   readonly meter: Meter;
   readonly forwarding: ForwardSettings;
   readonly countTokens: PromptCounter;
