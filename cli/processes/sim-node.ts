@@ -6,6 +6,8 @@ import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import {
   addOptions,
   connectionLimitsOf,
+  flag,
+  isOn,
   type OptionsOf,
   option,
   parseCount,
@@ -17,6 +19,8 @@ import { runProcess } from './run-process.ts';
 
 const count = (flags: string, description: string, value: number) =>
   option(flags, description, { parse: parseCount, default: value });
+
+const rerank = '--rerank';
 
 const simOptions = {
   ...shared('bind'),
@@ -34,6 +38,7 @@ const simOptions = {
   dialect: option<Dialect>('--dialect <engine>', 'engine to simulate', {
     ...{ choices: ['vllm', 'sglang', 'llamacpp', 'ollama'] as const, default: 'vllm' as const },
   }),
+  rerank: flag(rerank, 'its models rerank, and do nothing else'),
   contextTokens: count('--context-tokens <n>', 'context window', 131_072),
   cacheTokens: count('--cache-tokens <n>', 'size of its prefix cache; 0 for none', 0),
   promptTokensPerSecond: count(
@@ -72,6 +77,7 @@ async function run(options: Options): Promise<void> {
       cacheTokens: options.cacheTokens,
       promptTokensPerSecond: options.promptTokensPerSecond,
       dialect: options.dialect,
+      reranks: isOn(rerank, options.rerank),
       certificate,
       connections,
       behaviour: behaviourIn(options.behaviour),

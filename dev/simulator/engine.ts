@@ -11,8 +11,9 @@ import { errorBody, type SimError } from './engine-error.ts';
 import { isRecord, type Loose } from './loose.ts';
 import { bodyPlan, jsonPlan, type Plan, streamPlan } from './plan.ts';
 import type { PrefixCache } from './prefix-cache.ts';
+import { pairTokens, readRerankRequest, rerankBody } from './rerank.ts';
 import { promptTokens, textTokens } from './text.ts';
-import { badRequest, chatFault, unknownModel } from './validate.ts';
+import { badRequest, chatFault, exceedsContext, unknownModel } from './validate.ts';
 
 /** What the engine is at the moment of a request. */
 export interface SimEngine {
@@ -20,6 +21,8 @@ export interface SimEngine {
   readonly models: readonly string[];
   /** Those of the models that take images. */
   readonly imageModels: readonly string[];
+  /** Its models rerank, and do nothing else. */
+  readonly reranks: boolean;
   readonly contextTokens: number;
   /** 0: as fast as the client reads. */
   readonly tokensPerSecond: number;
@@ -56,19 +59,21 @@ export function answerGet(path: string, engine: SimEngine): Plan {
   const id = path.startsWith('/v1/models/') ? decoded(path.slice('/v1/models/'.length)) : undefined;
   if (id !== undefined && engine.models.includes(id) && (dialect === 'sglang' || dialect === 'ollama'))
     return jsonPlan(200, modelEntry(id, engine));
-  return statusAnswer(path, dialect) ?? notFound(path, dialect);
+  if (path === '/model_info' && dialect === 'sglang') return jsonPlan(200, modelInfo(engine));
+  return statusAnswer(path, dialect) ?? notFound(path, engine);
 }
 
 /** The answer to a POST whose body is an object. */
 export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect } = engine;
-  if (path === '/v1/chat/completions') return chat(body, engine, stamp);
-  if (path === '/v1/embeddings') return embeddings(body, engine, stamp);
+  if (path === '/v1/rerank' && hasRoute(path, engine)) return rerank(body, engine, stamp);
+  if (path === '/v1/chat/completions' && hasRoute(path, engine)) return chat(body, engine, stamp);
+  if (path === '/v1/embeddings' && hasRoute(path, engine)) return embeddings(body, engine, stamp);
   if (path === '/tokenize' && dialect !== 'ollama') return tokenize(body, engine);
   if (path === '/v1/chat/completions/input_tokens' && dialect === 'llamacpp')
     return jsonPlan(200, { input_tokens: promptTokens(messagesOf(body)), object: 'response.input_tokens' });
   if (path === '/api/show' && dialect === 'ollama') return modelDetails(body, engine);
-  return notFound(path, dialect);
+  return notFound(path, engine);
 }
 
 /** The engine's refusal as an answer. */
@@ -116,16 +121,56 @@ function embeddings(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   if (request === undefined) return refuse(dialect, badRequest('You must pass at least one prompt'));
   const longest = Math.max(...request.inputs.map((input) => embeddingTokens([input])));
   if (longest > contextTokens && dialect !== 'ollama') {
-    const fault = badRequest(
-      `This model's maximum context length is ${contextTokens} tokens.`,
-      'input_tokens',
-    );
+    const fault = tooLong(contextTokens);
     // llama.cpp blames itself.
     return refuse(dialect, dialect === 'llamacpp' ? { ...fault, status: 500 } : fault);
   }
   const id = `embd-${stamp.serial}`;
   const work = { id, promptTokens: embeddingTokens(request.inputs), completionTokens: 0 };
   return { ...jsonPlan(200, embeddingsBody(request, id, stamp.created, model)), work };
+}
+
+function tooLong(contextTokens: number): SimError {
+  return badRequest(`This model's maximum context length is ${contextTokens} tokens.`, 'input_tokens');
+}
+
+function rerank(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
+  const { dialect, contextTokens, reranks } = engine;
+  if (dialect === 'llamacpp' && !reranks)
+    return refuse(dialect, {
+      status: 501,
+      message: 'This server does not support reranking.',
+      type: notSupported,
+    });
+  const request = readRerankRequest(body);
+  if (request === undefined) return refuse(dialect, badRequest('"query" must be provided'));
+  const asked = typeof body.model === 'string' ? body.model : '';
+  const model = served(asked, engine);
+  if (model === undefined) return refuse(dialect, unknownModel(dialect, asked, engine.models));
+  const tokens = pairTokens(request);
+  const longest = Math.max(...tokens);
+  if (longest > contextTokens)
+    return refuse(
+      dialect,
+      dialect === 'llamacpp' ? exceedsContext(longest, contextTokens) : tooLong(contextTokens),
+    );
+  const id = `rerank-${stamp.serial}`;
+  const work = { id, promptTokens: tokens.reduce((sum, one) => sum + one, 0), completionTokens: 0 };
+  return { ...jsonPlan(200, rerankBody(request, dialect, id, model)), work };
+}
+
+const notSupported = 'not_supported_error';
+
+/** vLLM has the routes of what its model does; SGLang and llama.cpp have all of them, Ollama reranks nothing. */
+function hasRoute(path: string, { dialect, reranks }: SimEngine): boolean {
+  if (dialect === 'vllm') return (path === '/v1/rerank') === reranks;
+  return dialect !== 'ollama' || path !== '/v1/rerank';
+}
+
+/** What SGLang reports of its model, as far as it says what the model does. */
+function modelInfo({ reranks }: SimEngine): unknown {
+  const architecture = reranks ? 'XLMRobertaForSequenceClassification' : 'LlamaForCausalLM';
+  return { model_path: 'sim', is_generation: !reranks, architectures: [architecture] };
 }
 
 function tokenize(body: Loose, engine: SimEngine): Plan {
@@ -202,11 +247,14 @@ function statusAnswer(path: string, dialect: Dialect): Plan | undefined {
   }
 }
 
-function notFound(path: string, dialect: Dialect): Plan {
+const postPaths: readonly string[] = ['/v1/chat/completions', '/v1/embeddings', '/v1/rerank'];
+
+function notFound(path: string, engine: SimEngine): Plan {
+  const { dialect } = engine;
   if (dialect === 'ollama') return bodyPlan(404, '404 page not found', 'text/plain');
   if (dialect === 'llamacpp')
     return refuse(dialect, { status: 404, message: 'File Not Found', type: 'not_found_error' });
-  const wrongMethod = path === '/v1/chat/completions' || path === '/v1/embeddings' || path === '/tokenize';
+  const wrongMethod = path === '/tokenize' || (postPaths.includes(path) && hasRoute(path, engine));
   return wrongMethod
     ? jsonPlan(405, { detail: 'Method Not Allowed' }, { allow: 'POST' })
     : jsonPlan(404, { detail: 'Not Found' });

@@ -38,7 +38,7 @@ export interface SimStats {
   readonly abortedByClient: number;
   /** Requests spoilt by a fault; one that was merely late is not spoilt. */
   readonly faults: number;
-  /** Tokens of the unspoilt completions and embeddings that were written in full. */
+  /** Tokens of the unspoilt completions, embeddings and rerankings that were written in full. */
   readonly promptTokens: number;
   readonly completionTokens: number;
   /** Bodies of requests, the newest last; empty unless recording is on. */

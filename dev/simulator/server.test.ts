@@ -241,6 +241,50 @@ test('embeddings are unit vectors, the same for the same text, as floats or as b
   expect(base64.usage.prompt_tokens).toBe(3);
 });
 
+const reranking = {
+  model: 'm',
+  query: 'the deep water',
+  documents: ['a well', 'deep water', 'the sea', 'a'],
+};
+
+test.each([
+  ['vllm', [2 / 3, 1 / 3, 0, 0]],
+  ['sglang', [2 / 3, 1 / 3, 0, 0]],
+  ['llamacpp', [10 / 3, -10 / 3, -10, -10]],
+] as const)(
+  '%s scores documents by the words of the query that they have, the best first',
+  async (dialect, scores) => {
+    const node = await start({ dialect, reranks: true });
+    const answer = JSON.parse((await post(node, '/v1/rerank', reranking)).text);
+    const results: Record<string, number>[] = answer.results ?? answer;
+    expect(results.map(({ index }) => index)).toEqual([1, 2, 0, 3]);
+    for (const [at, { relevance_score, score }] of results.entries())
+      expect(relevance_score ?? score).toBeCloseTo(scores[at] ?? Number.NaN);
+    // Four tokens of the query with each, and those of the documents.
+    if (dialect !== 'sglang') expect(answer.usage).toEqual({ prompt_tokens: 24, total_tokens: 24 });
+    expect(node.stats()).toMatchObject({ promptTokens: 24, completionTokens: 0 });
+  },
+);
+
+test('an engine that reranks has the routes of its kind, as far as it distinguishes them', async () => {
+  const statuses = async (node: SimNode) => {
+    const paths = ['/v1/rerank', '/v1/embeddings', '/v1/chat/completions'];
+    const asked = { ...reranking, input: 'a', messages: [{ role: 'user', content: 'a' }] };
+    return Promise.all(paths.map(async (path) => (await post(node, path, asked)).status));
+  };
+  for (const [dialect, chats, reranks] of [
+    ['vllm', [404, 200, 200], [200, 404, 404]],
+    ['sglang', [200, 200, 200], [200, 200, 200]],
+    ['llamacpp', [501, 200, 200], [200, 200, 200]],
+    ['ollama', [404, 200, 200], [404, 200, 200]],
+  ] as const) {
+    expect(await statuses(await start({ dialect }))).toEqual(chats);
+    expect(await statuses(await start({ dialect, reranks: true }))).toEqual(reranks);
+  }
+  const node = await start({ reranks: true, contextTokens: 6 });
+  expect((await post(node, '/v1/rerank', reranking)).status).toBe(400);
+});
+
 test.each([
   { name: 'unknown model', more: { model: 'x' }, status: 404, error: { type: 'NotFoundError', code: 404 } },
   {

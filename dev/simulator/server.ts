@@ -66,11 +66,12 @@ export class SimServer {
   constructor(options: SimServerOptions) {
     this.#options = options;
     this.#slots = new Slots(options.concurrency);
-    const { dialect, models, imageModels, contextTokens, tokensPerSecond } = options;
+    const { dialect, models, imageModels, reranks, contextTokens, tokensPerSecond } = options;
     const answerWords = answerWordsDefault;
     const { cacheTokens, promptTokensPerSecond } = options;
     this.#engine = {
-      ...{ dialect, models, imageModels, contextTokens, tokensPerSecond, answerWords, promptTokensPerSecond },
+      ...{ dialect, models, imageModels, reranks, contextTokens, tokensPerSecond, answerWords },
+      promptTokensPerSecond,
       prefixCache: cacheTokens > 0 ? new PrefixCache(cacheTokens) : undefined,
     };
     this.#engineHeaders =

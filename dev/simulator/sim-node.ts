@@ -20,6 +20,8 @@ export interface SimNodeOptions {
   readonly models: readonly string[];
   /** Those of the models that take images; only Ollama names them. */
   readonly imageModels?: readonly string[];
+  /** Its models rerank, and do nothing else. */
+  readonly reranks?: boolean;
   /** Pace of every stream; 0 is as fast as the client reads. */
   readonly tokensPerSecond?: number;
   readonly behaviour?: Behaviour;
@@ -63,6 +65,7 @@ export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
     port: options.port ?? 0,
     models: options.models,
     imageModels: options.imageModels ?? [],
+    reranks: options.reranks ?? false,
     tokensPerSecond: options.tokensPerSecond ?? 200,
     behaviour: options.behaviour ?? parseBehaviour({}),
     contextTokens: options.contextTokens ?? 131_072,

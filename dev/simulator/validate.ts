@@ -92,7 +92,7 @@ function windowFault(request: SimChatRequest, prompt: number, window: Window): S
   );
 }
 
-function exceedsContext(prompt: number, contextTokens: number): SimError {
+export function exceedsContext(prompt: number, contextTokens: number): SimError {
   return {
     status: 400,
     message: `request (${prompt} tokens) exceeds the available context size (${contextTokens} tokens)`,
