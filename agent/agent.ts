@@ -74,7 +74,7 @@ export class NodeAgent {
 
   #heartbeat(): Beat {
     this.#models?.reconcile();
-    const { up, reason, dialect, models, windows, imageModels, inFlight } = this.engine.view;
+    const { up, reason, dialect, models, windows, imageModels, rerankModels, inFlight } = this.engine.view;
     const installs = this.#models?.states() ?? [];
     return {
       type: 'beat',
@@ -82,6 +82,7 @@ export class NodeAgent {
       models: [...models],
       windows,
       ...(imageModels.length > 0 && { imageModels: [...imageModels] }),
+      ...(rerankModels.length > 0 && { rerankModels: [...rerankModels] }),
       ...(reason !== undefined && { reason }),
       ...(dialect !== undefined && { dialect }),
       ...(inFlight !== undefined && { inFlight }),

@@ -6,7 +6,7 @@ import { stall } from '../test/support/stall.ts';
 import { until } from '../test/support/until.ts';
 import { EngineWatch, type EngineWatchOptions } from './engine.ts';
 
-const empty = { up: false, models: [], windows: {}, imageModels: [] };
+const empty = { up: false, models: [], windows: {}, imageModels: [], rerankModels: [] };
 const open: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
@@ -37,7 +37,15 @@ test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
     const { view } = await watch(node.url);
     const reported =
       dialect === 'ollama' ? {} : { windows: { 'echo-small': 4096, 'echo-large': 4096 }, inFlight: 0 };
-    expect(view).toEqual({ up: true, dialect, models, windows: {}, imageModels: [], ...reported });
+    expect(view).toEqual({
+      up: true,
+      dialect,
+      models,
+      windows: {},
+      imageModels: [],
+      rerankModels: [],
+      ...reported,
+    });
   },
 );
 

@@ -5,8 +5,8 @@
  */
 import type { Dialect } from '../schemas/names.ts';
 import { heartbeatIntervalMs, heartbeatsMissedMax, modelsPerNodeMax } from '../schemas/node-messages.ts';
+import { AskedModels } from '../shared/engines/asked-models.ts';
 import { detectDialect } from '../shared/engines/detect.ts';
-import { ImageModels } from '../shared/engines/image-models.ts';
 import { type Probed, probe, provesNothing } from '../shared/engines/probe.ts';
 import type { EngineTarget } from './engine-http.ts';
 import { inFlightOf } from './in-flight.ts';
@@ -21,6 +21,7 @@ export interface EngineView {
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
   readonly imageModels: readonly string[];
+  readonly rerankModels: readonly string[];
   /** undefined where the engine does not report it. */
   readonly inFlight?: number;
 }
@@ -52,7 +53,7 @@ interface PollResult {
   readonly poll: number;
 }
 
-const nothing = { models: [], windows: {}, imageModels: [] } as const;
+const nothing = { models: [], windows: {}, imageModels: [], rerankModels: [] } as const;
 /** An engine that did not report its requests in flight is polled for them again after this. */
 const inFlightRetryMs = 30_000;
 
@@ -63,7 +64,7 @@ export class EngineWatch implements Engine {
   readonly #stopped = new AbortController();
   #onChange: () => void = () => undefined;
   #view: EngineView = { up: false, reason: 'no inference server has answered', ...nothing };
-  readonly #imageModels = new ImageModels();
+  readonly #asked = new AskedModels();
   #timer: NodeJS.Timeout | undefined;
   #pendingPolls = 0;
   #detecting = false;
@@ -130,7 +131,7 @@ export class EngineWatch implements Engine {
     this.#pendingPolls++;
     try {
       const [probed, inFlight] = await Promise.all([
-        probe({ ...this.#options, dialect }, this.#imageModels, this.#silenceMsMax),
+        probe({ ...this.#options, dialect }, this.#asked, this.#silenceMsMax),
         this.#pollInFlight(dialect, performance.now()),
       ]);
       // The response to a later poll may have arrived first.
@@ -147,8 +148,9 @@ export class EngineWatch implements Engine {
       const models = [...new Set(probed.models)].slice(0, modelsPerNodeMax);
       const { windows } = probed;
       const imageModels = [...new Set(probed.imageModels)];
+      const rerankModels = [...new Set(probed.rerankModels)];
       const busy = inFlight !== undefined && { inFlight };
-      this.#replace({ up: true, dialect, models, windows, imageModels, ...busy });
+      this.#replace({ up: true, dialect, models, windows, imageModels, rerankModels, ...busy });
     } else if (provesNothing(probed)) {
       this.#answeredPoll = poll;
     } else if (!probed.silent) {

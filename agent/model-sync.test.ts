@@ -48,7 +48,14 @@ async function engineAt(
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const engine = {
     loader: modelLoader(dialect, { url, loraFolder }),
-    view: { up: true, dialect, models: [] as readonly string[], windows: {}, imageModels: [] },
+    view: {
+      up: true,
+      dialect,
+      models: [] as readonly string[],
+      windows: {},
+      imageModels: [],
+      rerankModels: [],
+    },
     start: async () => undefined,
     stop: async () => undefined,
   };

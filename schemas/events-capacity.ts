@@ -130,6 +130,8 @@ export const capacityEvents = {
       windows: z.record(served, z.int().min(1)).optional(),
       /** Those of the models that are known to take images; none where it is left out. */
       imageModels: z.array(served).max(1000).optional(),
+      /** Those that rerank and do nothing else; none where it is left out. */
+      rerankModels: z.array(served).max(1000).optional(),
       reason: name.optional(),
     }),
     sentence: (of) => {

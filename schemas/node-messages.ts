@@ -62,6 +62,8 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
       .optional(),
     /** Those of the models that are known to take images. Left out where there are none: 0.1 control planes refuse it. */
     imageModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
+    /** Those of the models that rerank and do nothing else. Left out where there are none: older control planes refuse it. */
+    rerankModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
     /** Requests that the engine works on, where it reports that. */
     inFlight: z.int().min(0).max(1_000_000).optional(),
     installs: z.array(installSchema).max(installsPerNodeMax).optional(),

@@ -5,7 +5,7 @@
  * no answer at all comes from most of this replica's nodes at once, it is the replica that is cut off: they stay as they are.
  */
 import { setMaxListeners } from 'node:events';
-import { ImageModels } from '../../shared/engines/image-models.ts';
+import { AskedModels } from '../../shared/engines/asked-models.ts';
 import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -36,7 +36,7 @@ interface Absence {
   readonly id: string;
   /** What is known of the agent. */
   readonly reason: string;
-  readonly imageModels: ImageModels;
+  readonly asked: AskedModels;
   /** What the latest probe said; silent until one was answered, be it by a refusal. */
   answer: 'silent' | 'up' | 'bad';
   misses: number;
@@ -66,8 +66,8 @@ export class AbsentAgents {
   /** Reports the node down unless it answers, or its agent comes back before. `reason`: what is known of the agent. */
   verify(id: string, reason: string): void {
     if (this.#absent.has(id) || this.#stop.signal.aborted) return;
-    const imageModels = new ImageModels();
-    const absence: Absence = { id, reason, imageModels, answer: 'silent', misses: 0, missesMax: 1 };
+    const asked = new AskedModels();
+    const absence: Absence = { id, reason, asked, answer: 'silent', misses: 0, missesMax: 1 };
     this.#absent.set(id, absence);
     const running = this.#probeWhileAway(absence).finally(() => {
       this.#absent.delete(id);
@@ -86,7 +86,7 @@ export class AbsentAgents {
   async #probeWhileAway(absence: Absence): Promise<void> {
     const { credential, intervals, reportDown } = this.#options;
     for (let row = this.#awayRow(absence.id); row !== undefined; row = this.#awayRow(absence.id)) {
-      const answer = await probe(probeTarget(row, credential), absence.imageModels);
+      const answer = await probe(probeTarget(row, credential), absence.asked);
       if (this.#awayRow(absence.id) === undefined) return;
       const reason = this.#reasonOfDown(absence, row, answer);
       if (reason !== undefined) return reportDown(absence.id, reason).catch(() => undefined);

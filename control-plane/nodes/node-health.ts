@@ -11,6 +11,7 @@ export interface Health {
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
   readonly imageModels: readonly string[];
+  readonly rerankModels: readonly string[];
   readonly reason?: string | undefined;
 }
 
@@ -35,13 +36,14 @@ export function partForLog(
   const unlisted: string[] = [];
   const windows: Record<string, number> = {};
   const images = new Set(health.imageModels);
+  const rerankers = new Set(health.rerankModels);
   const kept: string[] = [];
   let bytes = 0;
   // Sorted, so that what is left out does not change with the order.
   for (const name of [...new Set(health.models)].sort()) {
     const window = Object.hasOwn(health.windows, name) ? health.windows[name] : undefined;
-    // With its quotes, its window and its place among the images.
-    const size = 3 * (Buffer.byteLength(JSON.stringify(name)) + 1) + 20;
+    // With its quotes, its window and its places among the images and the rerankers.
+    const size = 4 * (Buffer.byteLength(JSON.stringify(name)) + 1) + 20;
     if (!isKnown(name)) {
       if (unlisted.length < unlistedMax) unlisted.push(name);
     } else if (bytes + size <= bytesMax) {
@@ -51,12 +53,13 @@ export function partForLog(
     }
   }
   const imageModels = kept.filter((name) => images.has(name));
-  return { health: { ...health, models: kept, windows, imageModels }, unlisted };
+  const rerankModels = kept.filter((name) => rerankers.has(name));
+  return { health: { ...health, models: kept, windows, imageModels, rerankModels }, unlisted };
 }
 
 /** The health in a heartbeat. A node is down where its engine is not the registered one: requests would use the wrong dialect. */
 export function healthOf(heartbeat: Beat, row: NodeRow): Health {
-  const { up, dialect, models, windows = {}, imageModels = [], reason } = heartbeat;
+  const { up, dialect, models, windows = {}, imageModels = [], rerankModels = [], reason } = heartbeat;
   if (!up) return down(reason);
   if (dialect !== undefined && dialect !== row.dialect)
     return down(`the engine is ${dialect}, the node is registered as ${row.dialect}`);
@@ -66,11 +69,12 @@ export function healthOf(heartbeat: Beat, row: NodeRow): Health {
     models,
     windows: Object.fromEntries(Object.entries(windows).filter(([name]) => served.has(name))),
     imageModels: imageModels.filter((name) => served.has(name)),
+    rerankModels: rerankModels.filter((name) => served.has(name)),
   };
 }
 
 export function down(reason: string | undefined): Health {
-  return { up: false, models: [], windows: {}, imageModels: [], reason };
+  return { up: false, models: [], windows: {}, imageModels: [], rerankModels: [], reason };
 }
 
 /** Names in the log that are not for it, of an earlier build or since the catalog lost them, are no difference. */
@@ -80,7 +84,8 @@ export function differs(node: NodeRow, health: Health, isKnown: (name: string) =
   const isSameText =
     node.loaded === textOfNames(health.models) &&
     node.windows === JSON.stringify(health.windows) &&
-    node.image_models === textOfNames(health.imageModels);
+    node.image_models === textOfNames(health.imageModels) &&
+    node.rerank_models === textOfNames(health.rerankModels);
   if (isSameText) return false;
   const names = (text: RowOf<'node'>['loaded']): string => textOfNames(parseColumn(text).filter(isKnown));
   const windowsOf = (windows: Health['windows']): string =>
@@ -92,6 +97,7 @@ export function differs(node: NodeRow, health: Health, isKnown: (name: string) =
   return (
     names(node.loaded) !== textOfNames(health.models) ||
     names(node.image_models) !== textOfNames(health.imageModels) ||
+    names(node.rerank_models) !== textOfNames(health.rerankModels) ||
     windowsOf(parseColumn(node.windows)) !== windowsOf(health.windows)
   );
 }

@@ -10,7 +10,7 @@ import { type Health, lastReportedUp, type NodeRow } from './node-health.ts';
 
 /** All that the log takes of one node, for agents and probed engines alike. Bytes are those of JSON. */
 export const nodeLogLimits = {
-  /** Names, windows and images of one report; names beyond it are left out. */
+  /** Names, windows, images and rerankers of one report; names beyond it are left out. */
   reportBytesMax: 128 * 1024,
   /** Reports that it is up, or serves other models. */
   reports: { burst: 5, perSecond: 1 / 10 },
@@ -58,6 +58,6 @@ export class NodeLimits {
   }
 }
 
-function sizeOf({ models, windows, imageModels }: Health): number {
-  return Buffer.byteLength(JSON.stringify([models, windows, imageModels]));
+function sizeOf({ models, windows, imageModels, rerankModels }: Health): number {
+  return Buffer.byteLength(JSON.stringify([models, windows, imageModels, rerankModels]));
 }

@@ -3,8 +3,8 @@
  * it is down. A node whose owner has been silent for five seconds is claimed by the first replica that notices.
  */
 import { setMaxListeners } from 'node:events';
-import { ImageModels } from '../../shared/engines/image-models.ts';
-import { type Probed, type ProbeTarget, probe, provesNothing } from '../../shared/engines/probe.ts';
+import { AskedModels, type ProbeTarget } from '../../shared/engines/asked-models.ts';
+import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -87,7 +87,7 @@ export class NodeProber {
     const { reporter, isHalted, logger, intervals } = this.#options;
     const { probeMs, dampSecondsMin } = intervals;
     const { signal } = this.#stop;
-    const imageModels = new ImageModels();
+    const asked = new AskedModels();
     let misses = 0;
     let damped: Damped | undefined;
     try {
@@ -95,7 +95,7 @@ export class NodeProber {
       while (!signal.aborted && !isHalted()) {
         const node = reporter.node(id);
         if (node?.owner !== reporter.owner || node.agent === 1) return;
-        const answer = await probe(probeTarget(node, this.#options.credential), imageModels);
+        const answer = await probe(probeTarget(node, this.#options.credential), asked);
         misses = missesAfter(misses, answer);
         damped ??= resumeDamping(lastReportedUp(node), dampSecondsMin);
         if (answer.up || misses >= missesUntilDown) {

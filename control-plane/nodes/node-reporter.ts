@@ -139,9 +139,11 @@ export class NodeReporter {
       ? []
       : [{ type: 'node.joined', data: { id, owner: this.owner, generation } }];
     if (health === undefined || !differs(node, health, this.#isForLog(node))) return claimed;
-    const { up, models, windows, imageModels, reason } = health;
+    const { up, models, windows, imageModels, rerankModels, reason } = health;
     const images = imageModels.length > 0 && { imageModels: [...imageModels] };
-    const data = { id, owner: this.owner, generation, up, models: [...models], windows, ...images };
+    const rerankers = rerankModels.length > 0 && { rerankModels: [...rerankModels] };
+    const found = { models: [...models], windows, ...images, ...rerankers };
+    const data = { id, owner: this.owner, generation, up, ...found };
     return [
       ...claimed,
       { type: 'node.health_changed', data: reason === undefined ? data : { ...data, reason } },

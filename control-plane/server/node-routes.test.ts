@@ -382,22 +382,25 @@ test('an engine of another kind than is registered is no node that is up', async
   socket.close();
 });
 
-test('models that take images are in the log where the engine serves them, and only while it reports them', async () => {
+test('models that take images, or rerank, are in the log where the engine serves them, and only while it reports them', async () => {
   const { id, token } = await node('images');
   const before = await admin.position();
   const reported = async (): Promise<unknown[]> => {
     const { items } = await admin.call('GET', `/events?from=${before + 1}`);
     const of = items.filter(({ type, data }) => type === 'node.health_changed' && idOf(data) === id);
-    return of.map(({ data }) => (data as { imageModels?: string[] }).imageModels);
+    return of.map(({ data }) => {
+      const { imageModels, rerankModels } = data as { imageModels?: string[]; rerankModels?: string[] };
+      return { imageModels, rerankModels };
+    });
   };
   const { socket } = await open(token);
   socket.send(hello(id));
-  socket.send(heartbeat({ imageModels: ['m', 'not-served'] }));
+  socket.send(heartbeat({ imageModels: ['m', 'not-served'], rerankModels: ['not-served', 'm'] }));
   await until(async () => (await reported()).length === 1);
   // A heartbeat of an agent of 0.1.
   socket.send(heartbeat());
   await until(async () => (await reported()).length === 2);
-  expect(await reported()).toEqual([['m'], undefined]);
+  expect(await reported()).toEqual([{ imageModels: ['m'], rerankModels: ['m'] }, {}]);
   socket.close();
 });
 

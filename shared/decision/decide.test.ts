@@ -40,6 +40,7 @@ function routeTo(node: string): Route {
     credential: null,
     windowTokens: null,
     takesImages: false,
+    reranks: false,
   };
 }
 

@@ -3,7 +3,7 @@
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { ImageModels } from './image-models.ts';
+import { AskedModels } from './asked-models.ts';
 import { type Probed, probe } from './probe.ts';
 
 interface Model {
@@ -48,7 +48,7 @@ async function startEngine(models: readonly Model[], show: Show): Promise<Engine
     server.closeAllConnections();
   });
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const known = new ImageModels();
+  const known = new AskedModels();
   const engine: Engine = { models, show, asked, probe: () => probe({ url, dialect: 'ollama' }, known) };
   return engine;
 }

@@ -18,6 +18,16 @@ export interface TokenCounter {
   readonly answer: string;
 }
 
+/** A request whose response shows that a model reranks and does nothing else. */
+export interface RerankSign {
+  readonly path: string;
+  /** POST, with the name of the model and nothing else; otherwise GET. */
+  readonly posts: boolean;
+  readonly statuses: readonly number[];
+  /** Whether the body says so, where the status does not suffice. `answer` is undefined where it is no JSON. */
+  readonly isGiven?: (answer: unknown) => boolean;
+}
+
 /** A capability that some models lack, which an engine reports only in an error. */
 export type Inability = 'images' | 'schema' | 'dimensions' | 'thinking';
 
@@ -27,6 +37,8 @@ export interface DialectTable {
   readonly healthPath: string;
   /** POST returns the capabilities of one model; undefined where the engine has no such route. */
   readonly modelPath: string | undefined;
+  /** All of them must be given; none where the engine reranks nothing. */
+  readonly rerankSigns: readonly RerankSign[];
   readonly tokenCounter: TokenCounter | undefined;
   /** Closes the connection after each stream without saying so in its head: a next request on it could be lost. */
   readonly closesAfterStream: boolean;

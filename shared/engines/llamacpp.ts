@@ -3,12 +3,15 @@
  * It counts the usage of one choice only, takes a named tool as none, ignores `dimensions`, and continues a last
  * message of the assistant by itself.
  */
+import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
 
 export const llamacpp: DialectTable = {
   name: 'llamacpp',
   healthPath: '/health',
   modelPath: undefined,
+  // Without `--reranking` it answers 501. A server of several models answers 400, too, but for another reason.
+  rerankSigns: [{ path: '/v1/rerank', posts: true, statuses: [400], isGiven: lacksQuery }],
   tokenCounter: {
     path: '/v1/chat/completions/input_tokens',
     fields: ['model', 'messages', 'tools', 'tool_choice', 'response_format', 'reasoning_effort'],
@@ -36,3 +39,8 @@ export const llamacpp: DialectTable = {
   takesDimensions: false,
   takesTokenInput: true,
 };
+
+function lacksQuery(answer: unknown): boolean {
+  const message = member(member(answer, 'error'), 'message');
+  return typeof message === 'string' && message.includes('"query" must be provided');
+}

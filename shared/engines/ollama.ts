@@ -9,6 +9,7 @@ export const ollama: DialectTable = {
   name: 'ollama',
   healthPath: '/api/version',
   modelPath: '/api/show',
+  rerankSigns: [],
   tokenCounter: undefined,
   closesAfterStream: false,
   contextErrors: [/exceeds the context length/],

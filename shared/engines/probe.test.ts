@@ -1,18 +1,18 @@
 import { expect, test } from 'vitest';
 import { startSimNode } from '../../dev/simulator/sim-node.ts';
 import { stall } from '../../test/support/stall.ts';
-import { ImageModels } from './image-models.ts';
+import { AskedModels } from './asked-models.ts';
 import { probe } from './probe.ts';
 
 test('a node whose answer this process had no time to read is up, and one that does not answer is down', async () => {
   const node = await startSimNode({ models: ['echo-small'] });
   const target = { url: node.url, dialect: 'vllm' } as const;
-  const probing = probe(target, new ImageModels(), 500);
+  const probing = probe(target, new AskedModels(), 500);
   stall(1000);
   expect(await probing).toMatchObject({ up: true, models: ['echo-small'] });
 
   node.setBehaviour({ rules: [{ match: { path: '/health' }, fault: { kind: 'stall' } }] });
   const silent = { up: false, reason: 'no answer in time', silent: true };
-  expect(await probe(target, new ImageModels(), 500)).toEqual(silent);
+  expect(await probe(target, new AskedModels(), 500)).toEqual(silent);
   await node.close();
 });

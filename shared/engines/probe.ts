@@ -3,16 +3,11 @@
  * The node is untrusted: no redirect is followed, the size of a response and the wait are bounded, and none of its text is
  * kept except valid names of models.
  */
-import type { Dialect } from '../../schemas/names.ts';
 import { isOutOfFiles } from '../runtime/open-files.ts';
-import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
+import { askNode, boundedJson } from './ask-node.ts';
+import type { AskedModels, ProbeTarget } from './asked-models.ts';
 import { dialects } from './dialects.ts';
-import type { ImageModels } from './image-models.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
-
-export interface ProbeTarget extends NodeAddress {
-  readonly dialect: Dialect;
-}
 
 export type Probed =
   | {
@@ -21,6 +16,8 @@ export type Probed =
       readonly windows: Readonly<Record<string, number>>;
       /** Those that accept images, where the engine reports that. */
       readonly imageModels: readonly string[];
+      /** Those that rerank and do nothing else, where the engine shows that. */
+      readonly rerankModels: readonly string[];
     }
   /** `reason` may be stored in an event: a short fixed text, without text of the node. `silent`: it may only be slow. */
   | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
@@ -33,10 +30,10 @@ export function provesNothing(probed: Probed): boolean {
   return !probed.up && probed.isOwnFault === true;
 }
 
-/** `timeoutMs` is for each of its requests; those about images are bounded by `imageModels`. Never throws. */
+/** `timeoutMs` is for each of its requests; those about single models are bounded by `asked`. Never throws. */
 export async function probe(
   target: ProbeTarget,
-  imageModels: ImageModels,
+  asked: AskedModels,
   timeoutMs = timeoutDefaultMs,
 ): Promise<Probed> {
   try {
@@ -48,7 +45,7 @@ export async function probe(
       await answer.body.dump();
       return answeredBadly(`models answered ${answer.statusCode}`);
     }
-    return await modelsOf(target, imageModels, await boundedJson(answer.body));
+    return await modelsOf(target, asked, await boundedJson(answer.body));
   } catch (error) {
     return failed(error);
   }
@@ -58,15 +55,17 @@ function answeredBadly(reason: string): Probed {
   return { up: false, reason, silent: false };
 }
 
-async function modelsOf(target: ProbeTarget, known: ImageModels, answer: unknown): Promise<Probed> {
+async function modelsOf(target: ProbeTarget, asked: AskedModels, answer: unknown): Promise<Probed> {
   const served = servedModels(target.dialect, answer).slice(0, modelsMax);
   const named = served.filter(({ name }) => name.length <= 200);
   const models = named.map(({ name }) => name);
   const windows: Record<string, number> = {};
   for (const { name, windowTokens } of served) if (windowTokens !== undefined) windows[name] = windowTokens;
-  const path = dialects[target.dialect].modelPath;
-  const imageModels = path === undefined ? [] : await known.among(target, path, named);
-  return { up: true, models, windows, imageModels };
+  const [imageModels, rerankModels] = await Promise.all([
+    asked.images.among(target, named),
+    asked.rerankers.among(target, named),
+  ]);
+  return { up: true, models, windows, imageModels, rerankModels };
 }
 
 function failed(error: unknown): Probed {

@@ -2,12 +2,15 @@
  * SGLang. Honours nearly the whole shape, but answers 400 to a null, and takes a named tool as "some tool".
  * Its errors are flat objects with `object: "error"`; in a stream they are nested, and `[DONE]` follows.
  */
+import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
 
 export const sglang: DialectTable = {
   name: 'sglang',
   healthPath: '/health',
   modelPath: undefined,
+  // Rerankers that generate are started as chats are, and nothing tells them apart.
+  rerankSigns: [{ path: '/model_info', posts: false, statuses: [200], isGiven: scoresPairs }],
   tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
   closesAfterStream: false,
   contextErrors: [
@@ -32,3 +35,9 @@ export const sglang: DialectTable = {
   takesDimensions: true,
   takesTokenInput: true,
 };
+
+function scoresPairs(answer: unknown): boolean {
+  const architectures = member(answer, 'architectures');
+  if (member(answer, 'is_generation') !== false || !Array.isArray(architectures)) return false;
+  return architectures.some((name) => typeof name === 'string' && name.endsWith('ForSequenceClassification'));
+}

@@ -9,6 +9,12 @@ export const vllm: DialectTable = {
   name: 'vllm',
   healthPath: '/health',
   modelPath: undefined,
+  // It has the routes of what its model does. One that embeds has the route of reranking, too. Older versions have all routes.
+  rerankSigns: [
+    { path: '/v1/rerank', posts: false, statuses: [405] },
+    { path: '/v1/embeddings', posts: false, statuses: [404] },
+    { path: '/v1/chat/completions', posts: false, statuses: [404] },
+  ],
   tokenCounter: {
     path: '/tokenize',
     fields: ['model', 'messages', 'tools', 'continue_final_message', 'add_generation_prompt'],

@@ -103,6 +103,7 @@ export const capacityHandlers: Pick<
       loaded: '[]',
       windows: '{}',
       image_models: '[]',
+      rerank_models: '[]',
       reason: null,
       changed_at: null,
     };
@@ -146,6 +147,7 @@ export const capacityHandlers: Pick<
       loaded: textOfNames(data.models),
       windows: JSON.stringify(data.windows ?? {}),
       image_models: textOfNames(data.imageModels ?? []),
+      rerank_models: textOfNames(data.rerankModels ?? []),
       reason: data.reason ?? null,
       changed_at: atMs,
     });

@@ -97,7 +97,13 @@ const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
       },
       {
         type: 'node.health_changed',
-        data: { ...found, models: [a, b, a], windows: { [a]: 1, [b]: n }, imageModels: [b, b] },
+        data: {
+          ...found,
+          models: [a, b, a],
+          windows: { [a]: 1, [b]: n },
+          imageModels: [b, b],
+          rerankModels: [b],
+        },
       },
       { type: 'usage.adjusted', data: { organisation: 'org-1', period: '2026-01-01', tokens: n } },
       {
@@ -216,12 +222,13 @@ test.each(oddNames.map((name) => [JSON.stringify(name), name]))(
           models: [name],
           windows: JSON.parse(`{${JSON.stringify(name)}:4096}`),
           imageModels: [name],
+          rerankModels: [name],
         }),
       ]),
     ]);
-    expect(snapshot.db.prepare(`SELECT served, takes_images FROM routes WHERE model = 'echo'`).all()).toEqual(
-      [{ served: name.toWellFormed(), takes_images: 1 }],
-    );
+    expect(
+      snapshot.db.prepare(`SELECT served, takes_images, reranks FROM routes WHERE model = 'echo'`).all(),
+    ).toEqual([{ served: name.toWellFormed(), takes_images: 1, reranks: 1 }]);
     expect(verify(snapshot.db).differing).toEqual([]);
     snapshot.apply([writer.add([known('node.removed', { id: 'node-1' })])]);
     expect(snapshot.digests()).toEqual(memorySnapshot().digests());

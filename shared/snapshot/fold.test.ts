@@ -69,6 +69,7 @@ const nodeRow = (row: TableRow = {}): TableRow => ({
   loaded: '[]',
   windows: '{}',
   image_models: '[]',
+  rerank_models: '[]',
   reason: null,
   changed_at: null,
   ...row,
@@ -93,6 +94,7 @@ const routeRow = (row: TableRow = {}): TableRow => ({
   credential: null,
   window_tokens: null,
   takes_images: 0,
+  reranks: 0,
   ...row,
 });
 
@@ -801,6 +803,15 @@ const capacityCases: Case[] = [
     ],
     when: health,
     leaves: { node: [upRow({ changed_at: whenMs })], routes: bothRoutes },
+  },
+  {
+    name: 'a route reranks where the engine shows that under its own name for the model, until it shows it no more',
+    given: [node, joined, installed],
+    when: known('node.health_changed', { ...health.data, rerankModels: ['large', 'other'] } as never),
+    leaves: {
+      node: [upRow({ rerank_models: '["large","other"]', changed_at: whenMs })],
+      routes: [routeRow({}), routeRow({ model: 'large', served: 'large', reranks: 1 })],
+    },
   },
   {
     name: 'a report of a former owner is passed over',

@@ -11,7 +11,7 @@ import type { EventContext, EventSkipReason, Handlers } from './fold-types.ts';
 import type { TableViews } from './table.ts';
 
 /** Raised with every change of what the fold makes of any event; a snapshot of another version is rebuilt. */
-export const foldVersion = 6;
+export const foldVersion = 7;
 
 const handlers: Handlers = {
   ...tenantHandlers,

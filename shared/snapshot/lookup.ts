@@ -63,6 +63,8 @@ export interface Route {
   readonly windowTokens: number | null;
   /** The model is known to take images. */
   readonly takesImages: boolean;
+  /** The model is known to rerank, and to do nothing else. */
+  readonly reranks: boolean;
 }
 
 export interface ServedModel {
@@ -133,6 +135,7 @@ type RouteRow = readonly [
   credential: string | null,
   windowTokens: number | null,
   takesImages: number,
+  reranks: number,
 ];
 
 function tierOf(row: TierRow): TierLimits | null {
@@ -161,8 +164,18 @@ function ownerOf([
   };
 }
 
-function routeOf([node, served, url, dialect, credential, windowTokens, takesImages]: RouteRow): Route {
-  return { node, served, url, dialect, credential, windowTokens, takesImages: takesImages === 1 };
+function routeOf([
+  node,
+  served,
+  url,
+  dialect,
+  credential,
+  windowTokens,
+  takesImages,
+  reranks,
+]: RouteRow): Route {
+  const known = { takesImages: takesImages === 1, reranks: reranks === 1 };
+  return { node, served, url, dialect, credential, windowTokens, ...known };
 }
 
 function visitorTotalsOf(db: Database): Lookup['visitorTotals'] {
@@ -211,7 +224,7 @@ export function createLookup(db: Database): Lookup {
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
   const routes = askLists<RouteRow, [string, string]>(
-    'SELECT node, served, url, dialect, credential, window_tokens, takes_images FROM routes WHERE place = ? AND model = ?',
+    'SELECT node, served, url, dialect, credential, window_tokens, takes_images, reranks FROM routes WHERE place = ? AND model = ?',
   );
   const away = ask<Pick<RowOf<'node'>, 'loaded' | 'models'>, [string]>(
     'SELECT loaded, models FROM node WHERE place = ? AND (up = 0 OR drained = 1)',

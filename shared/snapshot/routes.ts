@@ -43,11 +43,13 @@ export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): void {
   const wanted = node.up && !node.drained ? servedModels(node) : new Map<string, string>();
   const windows = parseColumn(node.windows);
   const imageModels = new Set(parseColumn(node.image_models));
+  const rerankModels = new Set(parseColumn(node.rerank_models));
   const { place, url, dialect, credential } = node;
   const after = new Map(
     [...wanted].map(([model, served]) => {
       const window_tokens = Object.hasOwn(windows, served) ? (windows[served] ?? null) : null;
       const takes_images = imageModels.has(served) ? 1 : 0;
+      const reranks = rerankModels.has(served) ? 1 : 0;
       const row: RowOf<'routes'> = {
         place,
         model,
@@ -58,6 +60,7 @@ export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): void {
         credential,
         window_tokens,
         takes_images,
+        reranks,
       };
       return [model, row];
     }),

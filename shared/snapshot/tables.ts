@@ -144,6 +144,7 @@ export const tableSpecs = {
       loaded: text<JsonColumn<readonly string[]>>(), // names the engine reports
       windows: text<JsonColumn<Readonly<Record<string, number>>>>(), // context window by engine's name, tokens
       image_models: text<JsonColumn<readonly string[]>>(), // names the engine reports of models that take images
+      rerank_models: text<JsonColumn<readonly string[]>>(), // of models that rerank and do nothing else
       reason: orNull(text()),
       changed_at: orNull(integer()), // of the last change of health; NULL before the first report
     },
@@ -189,6 +190,7 @@ export const tableSpecs = {
       credential: orNull(text()),
       window_tokens: orNull(integer()), // NULL: not reported
       takes_images: integer(), // 0: not known to
+      reranks: integer(), // 1: known to, and does nothing else
     },
     key: ['place', 'model', 'node'],
     indexes: [['node']],

@@ -60,7 +60,14 @@ function engineOf(models: readonly string[], loader?: ModelLoader): Engine {
   return {
     loader,
     get view() {
-      return { up: true, dialect: loader ? 'ollama' : 'vllm', models, windows: {}, imageModels: [] } as const;
+      return {
+        up: true,
+        dialect: loader ? 'ollama' : 'vllm',
+        models,
+        windows: {},
+        imageModels: [],
+        rerankModels: [],
+      } as const;
     },
     start: async () => undefined,
     stop: async () => undefined,

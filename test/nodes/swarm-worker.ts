@@ -22,6 +22,7 @@ function madeUpEngine(): Engine {
       models: ['swarm-model'],
       windows: { 'swarm-model': 8192 },
       imageModels: [],
+      rerankModels: [],
       inFlight: 1,
     },
     start: async () => undefined,

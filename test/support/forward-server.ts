@@ -66,6 +66,7 @@ export function routeTo(url: string, more: Partial<Route> = {}): Route {
     credential: null,
     windowTokens: null,
     takesImages: false,
+    reranks: false,
     ...more,
   };
 }
