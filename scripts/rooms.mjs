@@ -33,6 +33,7 @@ function inOrder(base, folder, names) {
 
 const dataPlane = inOrder(onTheRequestRoad, 'data-plane', [
   'core',
+  'http1',
   'http',
   'shape',
   'dialect',

@@ -1,0 +1,39 @@
+/** Which bytes may be where in a head, as a table of classes. */
+
+export const token = 1;
+export const visible = 2;
+export const value = 4;
+
+const symbols = "!#$%&'*+-.^_`|~";
+
+/** The classes of each byte. */
+const classes = Uint8Array.from({ length: 256 }, (_, code) => {
+  const character = String.fromCharCode(code);
+  const isToken = /[0-9A-Za-z]/.test(character) || symbols.includes(character);
+  const isVisible = code > 0x20 && code < 0x7f;
+  const isValue = code === 0x09 || (code >= 0x20 && code !== 0x7f);
+  return (isToken ? token : 0) | (isVisible ? visible : 0) | (isValue ? value : 0);
+});
+
+const tab = 0x09;
+export const lineFeed = 0x0a;
+export const carriageReturn = 0x0d;
+export const space = 0x20;
+export const colon = 0x3a;
+export const semicolon = 0x3b;
+export const equals = 0x3d;
+
+export function isOf(code: number, wanted: number): boolean {
+  return ((classes[code] ?? 0) & wanted) !== 0;
+}
+
+/** The first place from `at` whose character is not of a class; the end where all are. `text` is of bytes (latin1). */
+export function spanOf(text: string, at: number, wanted: number): number {
+  let next = at;
+  while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;
+  return next;
+}
+
+export function isBlank(code: number): boolean {
+  return code === space || code === tab;
+}

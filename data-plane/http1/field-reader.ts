@@ -1,0 +1,167 @@
+/**
+ * Reads the lines of a head or of trailers, in pieces that may end anywhere. A byte is judged where it is read and by what is before
+ * it alone, so the result never depends on the pieces. Of a line that is not whole the text is kept, and read again.
+ */
+import {
+  carriageReturn,
+  colon,
+  isBlank,
+  lineFeed,
+  spanOf,
+  token,
+  value as valueBytes,
+} from './characters.ts';
+import type { FaultName } from './faults.ts';
+
+/** The line is not whole. */
+export const incomplete = -1;
+/** `fault` says why. */
+export const broken = -2;
+
+const headEnd = Buffer.from('\r\n\r\n');
+
+export abstract class FieldReader {
+  fault: FaultName | undefined;
+  /** Name, value, name, value, as they were sent. */
+  protected fields: string[] = [];
+  readonly #bytesMax: number;
+  #text = '';
+  /** Where the first line begins that was not read. */
+  #at = 0;
+  #isStarted = false;
+  #isWhole = false;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Some of it was read. */
+  get hasBegun(): boolean {
+    return this.#text !== '';
+  }
+
+  /** The first line; gives where the next one begins. */
+  protected abstract startLine(text: string, at: number): number;
+
+  /** Where the lines end in the piece; `incomplete` where all of it belongs to them, or `broken`. */
+  read(piece: Buffer, from: number): number {
+    let at = from;
+    while (at < piece.length) {
+      const held = this.#text.length;
+      // Of what is behind the head no text is made.
+      const end = piece.indexOf(headEnd, at);
+      const to = Math.min(at + this.#bytesMax - held, end === -1 ? piece.length : end + headEnd.length);
+      const part = piece.toString('latin1', at, to);
+      const text = held === 0 ? part : this.#text + part;
+      const next = this.#lines(text);
+      if (next >= 0) return at + next - held;
+      if (next === broken) return broken;
+      if (text.length >= this.#bytesMax) return this.breakOff('large head');
+      this.#text = text;
+      at = to;
+    }
+    return incomplete;
+  }
+
+  protected breakOff(fault: FaultName): number {
+    this.fault = fault;
+    return broken;
+  }
+
+  protected reset(): void {
+    this.fields = [];
+    this.#text = '';
+    this.#at = 0;
+    this.#isStarted = false;
+    this.#isWhole = false;
+  }
+
+  /** A carriage return is at `at`. */
+  protected lineEnd(text: string, at: number): number {
+    if (at + 1 === text.length) return incomplete;
+    return text.charCodeAt(at + 1) === lineFeed ? at + 2 : this.breakOff('bare carriage return');
+  }
+
+  #lines(text: string): number {
+    for (;;) {
+      const next = this.#isStarted ? this.#fieldLine(text, this.#at) : this.startLine(text, this.#at);
+      if (next < 0) return next;
+      this.#isStarted = true;
+      if (this.#isWhole) return next;
+      this.#at = next;
+    }
+  }
+
+  #fieldLine(text: string, at: number): number {
+    const colonAt = spanOf(text, at, token);
+    if (colonAt === text.length) return incomplete;
+    const code = text.charCodeAt(colonAt);
+    if (code !== colon || colonAt === at) return this.#noField(text, at, colonAt);
+    let from = colonAt + 1;
+    while (isBlank(text.charCodeAt(from))) from++;
+    const end = spanOf(text, from, valueBytes);
+    if (end === text.length) return incomplete;
+    const next = this.valueEnd(text, end);
+    if (next < 0) return next;
+    let to = end;
+    while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
+    this.fields.push(text.slice(at, colonAt), text.slice(from, to));
+    return next;
+  }
+
+  /** What is at `nameEnd` ends no name: the line is the empty one, or none at all. */
+  #noField(text: string, at: number, nameEnd: number): number {
+    const code = text.charCodeAt(nameEnd);
+    if (code === lineFeed) return this.breakOff('bare line feed');
+    if (nameEnd > at) return this.breakOff(isBlank(code) ? 'space before a colon' : 'field name');
+    if (isBlank(code)) return this.breakOff('folded line');
+    if (code !== carriageReturn) return this.breakOff('field name');
+    const next = this.lineEnd(text, at);
+    if (next >= 0) this.#isWhole = true;
+    return next;
+  }
+
+  /** The byte at `at` is none of a value: a line end, or one that may be nowhere. */
+  protected valueEnd(text: string, at: number): number {
+    const code = text.charCodeAt(at);
+    if (code === carriageReturn) return this.lineEnd(text, at);
+    if (code === lineFeed) return this.breakOff('bare line feed');
+    return this.breakOff('control byte');
+  }
+}
+
+/** Reads trailers: they are dropped, but none may be a field that frames or routes a message. */
+export class TrailerReader extends FieldReader {
+  protected override startLine(_text: string, at: number): number {
+    return at;
+  }
+
+  override read(piece: Buffer, from: number): number {
+    const next = super.read(piece, from);
+    if (next < 0) return next;
+    for (let i = 0; i < this.fields.length; i += 2)
+      if (barredTrailers.has((this.fields[i] as string).toLowerCase())) return this.breakOff('trailer');
+    this.reset();
+    return next;
+  }
+}
+
+const barredTrailers = new Set(['content-length', 'transfer-encoding', 'host', 'connection', 'trailer']);
+
+const protocol = 'HTTP/';
+
+/** Reads `HTTP/1.1` at `at`. */
+export function versionAt(text: string, at: number): number {
+  for (let i = 0; i < protocol.length; i++) {
+    if (at + i === text.length) return incomplete;
+    if (text[at + i] !== protocol[i]) return broken;
+  }
+  const digits = at + protocol.length;
+  for (let i = digits; i < digits + 3; i++) {
+    if (i === text.length) return incomplete;
+    const code = text.charCodeAt(i);
+    const isRight = i === digits + 1 ? code === 0x2e : code >= 0x30 && code <= 0x39;
+    if (!isRight) return broken;
+  }
+  return digits + 3;
+}

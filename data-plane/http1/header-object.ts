@@ -1,0 +1,23 @@
+/** Fields as `node:http` gives them to all that reads a request: one value for each name, in lower case. */
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** Of these a second one is dropped; of all others the values are joined. */
+const single = new Set([
+  ...['age', 'authorization', 'content-length', 'content-type', 'etag', 'expires', 'from', 'host'],
+  ...['if-modified-since', 'if-unmodified-since', 'last-modified', 'location', 'max-forwards'],
+  ...['proxy-authorization', 'referer', 'retry-after', 'server', 'user-agent'],
+]);
+
+export function headersOf(fields: readonly string[]): IncomingHttpHeaders {
+  const headers: Record<string, string | string[] | undefined> = Object.create(null);
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = (fields[i] as string).toLowerCase();
+    const value = fields[i + 1] as string;
+    const known = headers[name];
+    if (name === 'set-cookie') headers[name] = Array.isArray(known) ? [...known, value] : [value];
+    else if (known === undefined) headers[name] = value;
+    else if (!single.has(name))
+      headers[name] = `${known as string}${name === 'cookie' ? '; ' : ', '}${value}`;
+  }
+  return headers;
+}

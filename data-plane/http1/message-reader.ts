@@ -1,0 +1,243 @@
+/**
+ * Reads messages from the bytes of a connection, which may be cut anywhere. What is read of a body in one call reaches the sink as
+ * one piece: chunks are moved together within the bytes that were given. After a fault nothing more is read.
+ */
+import { carriageReturn, equals, isOf, lineFeed, semicolon, token } from './characters.ts';
+import type { FaultName } from './faults.ts';
+import { broken, incomplete, TrailerReader } from './field-reader.ts';
+import type { HeadReader } from './head-readers.ts';
+import type { BodyFraming, MessageHead } from './message-head.ts';
+import { type ReaderEvent, type ReaderState, readerTransitions } from './message-states.ts';
+
+export interface MessageSink<Head> {
+  onHead(head: Head): void;
+  /** A part of the bytes that were given. */
+  onPiece(piece: Buffer): void;
+  onEnd(): void;
+  /** Comes last; `unseen`: the head that has the fault, where its lines are right. */
+  onFault(fault: FaultName, unseen: Head | undefined): void;
+}
+
+/** Hexadecimal digits of a chunk's size: below 4 GiB. */
+const sizeDigitsMax = 8;
+/** Of all extensions of a message. */
+const extensionBytesMax = 16 * 1024;
+
+const bodyEvents: Readonly<Record<BodyFraming, ReaderEvent>> = {
+  none: 'without-body',
+  counted: 'counted',
+  chunked: 'chunked',
+  'until-close': 'until-close',
+};
+
+export class MessageReader<Head extends MessageHead> {
+  readonly #heads: HeadReader<Head>;
+  readonly #sink: MessageSink<Head>;
+  readonly #headBytesMax: number;
+  #trailers: TrailerReader | undefined;
+  #state: ReaderState = 'head';
+  /** Bytes of a body or of a chunk that are still to come; of a chunk's line the size so far. */
+  #left = 0;
+  #digits = 0;
+  #extensionBytes = 0;
+  /** In an extension: the byte before, and whether an equals sign was. */
+  #previous = 0;
+  #hasValue = false;
+  /** The part of the bytes given that is the piece for the sink. */
+  #from = 0;
+  #to = 0;
+
+  constructor(heads: HeadReader<Head>, sink: MessageSink<Head>, headBytesMax: number) {
+    this.#heads = heads;
+    this.#sink = sink;
+    this.#headBytesMax = headBytesMax;
+  }
+
+  get state(): ReaderState {
+    return this.#state;
+  }
+
+  /** Nothing of a message was read, or the last one is whole. */
+  get isBetween(): boolean {
+    return this.#state === 'ended' || (this.#state === 'head' && !this.#heads.hasBegun);
+  }
+
+  /** Reads to the end of a message; gives how many bytes that were. Called again with the rest, it reads the next message. */
+  read(bytes: Buffer): number {
+    let at = 0;
+    this.#from = 0;
+    this.#to = 0;
+    if (this.#state === 'ended' && bytes.length > 0) this.#step('next');
+    while (at < bytes.length && this.#state !== 'ended' && this.#state !== 'broken')
+      at = this.#advance(bytes, at);
+    this.#deliver(bytes);
+    if (this.#state === 'ended') this.#sink.onEnd();
+    return at;
+  }
+
+  /** The peer will send nothing more. */
+  close(): void {
+    if (this.isBetween || this.#state === 'broken') return;
+    if (this.#state !== 'until-close') {
+      this.#break('cut short');
+      return;
+    }
+    this.#step('close');
+    this.#sink.onEnd();
+  }
+
+  /** Nothing more is read, and the sink is not called any more. */
+  abandon(): void {
+    this.#step('fault');
+  }
+
+  #step(event: ReaderEvent): ReaderState {
+    this.#state = readerTransitions[this.#state][event] ?? 'broken';
+    return this.#state;
+  }
+
+  #advance(bytes: Buffer, at: number): number {
+    switch (this.#state) {
+      case 'head':
+        return this.#readHead(bytes, at);
+      case 'counted':
+      case 'data':
+        return this.#takeLeft(bytes, at);
+      case 'until-close':
+        return this.#take(bytes, at, bytes.length);
+      case 'size':
+        return this.#readSize(bytes, at);
+      case 'extension':
+        return this.#readExtension(bytes, at);
+      case 'size-end':
+        return this.#expectFeed(bytes, at, this.#left === 0 ? 'last-size' : 'chunk-size');
+      case 'data-return':
+        if (bytes[at] === carriageReturn) this.#step('return');
+        else this.#fail(bytes, bytes[at] === lineFeed ? 'bare line feed' : 'chunk end');
+        return at + 1;
+      case 'data-feed':
+        this.#left = 0;
+        this.#digits = 0;
+        return this.#expectFeed(bytes, at, 'feed');
+      case 'trailers':
+        return this.#readTrailers(bytes, at);
+      case 'ended':
+      case 'broken':
+        return bytes.length;
+    }
+  }
+
+  #readHead(bytes: Buffer, at: number): number {
+    const next = this.#heads.read(bytes, at);
+    if (next === incomplete) return bytes.length;
+    if (next === broken) return this.#fail(bytes, this.#heads.fault ?? 'method');
+    const head = this.#heads.take();
+    if (head.fault !== undefined) return this.#fail(bytes, head.fault, head);
+    this.#left = head.framing === 'counted' ? head.bodyBytes : 0;
+    this.#digits = 0;
+    this.#extensionBytes = 0;
+    const isEmpty = head.framing === 'counted' && this.#left === 0;
+    this.#step(isEmpty ? 'without-body' : bodyEvents[head.framing]);
+    this.#sink.onHead(head);
+    return next;
+  }
+
+  #takeLeft(bytes: Buffer, at: number): number {
+    const to = Math.min(bytes.length, at + this.#left);
+    this.#left -= to - at;
+    if (this.#left === 0) this.#step('through');
+    return this.#take(bytes, at, to);
+  }
+
+  /** Adds a part of the bytes to the piece for the sink. */
+  #take(bytes: Buffer, from: number, to: number): number {
+    if (this.#to === 0) this.#from = from;
+    else if (this.#to !== from) bytes.copyWithin(this.#to, from, to);
+    this.#to = this.#to === 0 ? to : this.#to + to - from;
+    return to;
+  }
+
+  #readSize(bytes: Buffer, at: number): number {
+    let next = at;
+    for (; next < bytes.length; next++) {
+      const digit = hexadecimal(bytes[next] as number);
+      if (digit === -1) break;
+      this.#digits++;
+      if (this.#digits > sizeDigitsMax) return this.#fail(bytes, 'chunk size');
+      this.#left = this.#left * 16 + digit;
+    }
+    if (next === bytes.length) return next;
+    const code = bytes[next] as number;
+    if (this.#digits === 0) return this.#fail(bytes, 'chunk size');
+    if (code === carriageReturn) this.#step('return');
+    else if (code === semicolon) this.#beginExtension();
+    else return this.#fail(bytes, code === lineFeed ? 'bare line feed' : 'chunk size');
+    return next + 1;
+  }
+
+  #beginExtension(): void {
+    this.#previous = semicolon;
+    this.#hasValue = false;
+    this.#step('semicolon');
+  }
+
+  /** `;name` or `;name=token`, any number of them. */
+  #readExtension(bytes: Buffer, at: number): number {
+    for (let next = at; next < bytes.length; next++) {
+      const code = bytes[next] as number;
+      if (++this.#extensionBytes > extensionBytesMax) return this.#fail(bytes, 'chunk extension');
+      const isAfterToken = isOf(this.#previous, token);
+      if (code === carriageReturn && isAfterToken) {
+        this.#step('return');
+        return next + 1;
+      }
+      const isSeparator = code === semicolon || (code === equals && !this.#hasValue);
+      if (!(isSeparator && isAfterToken) && !isOf(code, token)) return this.#fail(bytes, 'chunk extension');
+      if (isSeparator) this.#hasValue = code === equals;
+      this.#previous = code;
+    }
+    return bytes.length;
+  }
+
+  #expectFeed(bytes: Buffer, at: number, event: ReaderEvent): number {
+    if (bytes[at] !== lineFeed) return this.#fail(bytes, 'bare carriage return');
+    this.#step(event);
+    return at + 1;
+  }
+
+  #readTrailers(bytes: Buffer, at: number): number {
+    this.#trailers ??= new TrailerReader(this.#headBytesMax);
+    const next = this.#trailers.read(bytes, at);
+    if (next === incomplete) return bytes.length;
+    if (next === broken) return this.#fail(bytes, this.#trailers.fault ?? 'trailer');
+    this.#step('fields-end');
+    return next;
+  }
+
+  /** What was read before the fault is delivered before it. */
+  #fail(bytes: Buffer, fault: FaultName, unseen?: Head): number {
+    this.#deliver(bytes);
+    this.#break(fault, unseen);
+    return bytes.length;
+  }
+
+  #break(fault: FaultName, unseen?: Head): void {
+    if (this.#state === 'broken') return;
+    this.#step('fault');
+    this.#sink.onFault(fault, unseen);
+  }
+
+  #deliver(bytes: Buffer): void {
+    const from = this.#from;
+    const to = this.#to;
+    this.#from = 0;
+    this.#to = 0;
+    if (to > from && this.#state !== 'broken') this.#sink.onPiece(bytes.subarray(from, to));
+  }
+}
+
+function hexadecimal(code: number): number {
+  if (code >= 0x30 && code <= 0x39) return code - 0x30;
+  const letter = code | 0x20;
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1;
+}
