@@ -13,6 +13,8 @@ export function headersOf(fields: readonly string[]): IncomingHttpHeaders {
   for (let i = 0; i < fields.length; i += 2) {
     const name = (fields[i] as string).toLowerCase();
     const value = fields[i + 1] as string;
+    // As there: it sets the prototype of that object, which has one.
+    if (name === '__proto__') continue;
     const known = headers[name];
     if (name === 'set-cookie') headers[name] = Array.isArray(known) ? [...known, value] : [value];
     else if (known === undefined) headers[name] = value;
