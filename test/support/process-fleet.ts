@@ -32,6 +32,8 @@ export interface ProcessFleetOptions {
   readonly env?: Env;
   /** Until a process serves. */
   readonly timeoutMs?: number;
+  /** The command of another build. */
+  readonly build?: string;
 }
 
 export interface AgentOptions {
@@ -63,9 +65,10 @@ export class ProcessFleet {
   readonly logUrl: string;
   readonly env: Env;
   readonly #timeoutMs: number | undefined;
+  readonly #build: string;
   readonly #running: Started<unknown>[] = [];
 
-  constructor({ logUrl, env, timeoutMs }: ProcessFleetOptions = {}) {
+  constructor({ logUrl, env, timeoutMs, build = binary }: ProcessFleetOptions = {}) {
     this.logUrl = logUrl ?? `sqlite:${this.logFolder}`;
     this.env = {
       HEADGATE_LOG: this.logUrl,
@@ -74,6 +77,7 @@ export class ProcessFleet {
       ...env,
     };
     this.#timeoutMs = timeoutMs;
+    this.#build = build;
   }
 
   /** A process with a data folder; the same name means the same folder. A flag that is given again replaces the first. */
@@ -152,7 +156,7 @@ export class ProcessFleet {
     name: string,
     args: readonly string[],
     env: Env = {},
-    build = binary,
+    build = this.#build,
   ): Promise<Started<Ready>> {
     const started = await startProcess<Ready>({
       ...{ dir: this.dir, name, args, binary: build },
@@ -172,7 +176,7 @@ export class ProcessFleet {
       timeout: timeoutMs,
     };
     return new Promise((resolve) => {
-      execFile(process.execPath, [binary, ...args], options, (error, stdout, stderr) =>
+      execFile(process.execPath, [this.#build, ...args], options, (error, stdout, stderr) =>
         resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr }),
       );
     });

@@ -1,0 +1,24 @@
+// Loaded into a process with --import, and so into each of its threads: notes each call of a function of a copy that
+// `recorded-build.ts` made, once $HEADGATE_TEST_CALLS has a file `begin`. Each thread writes lines of time and name there; the time
+// is in ns, of the one monotonic clock of the machine.
+import { appendFileSync, existsSync } from 'node:fs';
+import { threadId } from 'node:worker_threads';
+
+const folder = process.env['HEADGATE_TEST_CALLS'];
+const file = `${folder}/${process.pid}-${threadId}.calls`;
+let isRecording = false;
+let lines = '';
+
+globalThis.__called = (name) => {
+  if (isRecording) lines += `${process.hrtime.bigint()} ${name}\n`;
+};
+
+function write() {
+  isRecording ||= existsSync(`${folder}/begin`);
+  if (lines !== '') appendFileSync(file, lines);
+  lines = '';
+}
+
+write();
+setInterval(write, 20).unref();
+process.on('exit', write);
