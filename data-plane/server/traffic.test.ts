@@ -12,7 +12,7 @@ import {
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { KeyOwner } from '../../shared/snapshot/lookup.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { type Milestones, RequestRecord } from '../request/gateway.ts';
+import { RequestRecord } from '../request/gateway.ts';
 import { TrafficReports } from './traffic-reports.ts';
 
 const everyMs = 10_000;
@@ -30,7 +30,7 @@ interface Sent extends Partial<Omit<RequestRecord, 'at'>> {
   readonly organisation?: string;
   readonly key?: string;
   readonly stackAsked?: string;
-  readonly at?: Partial<Milestones>;
+  readonly at?: Partial<RequestRecord['at']>;
 }
 
 /** As it is at the end of a request, `at` in ms since its start. */

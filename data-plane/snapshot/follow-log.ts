@@ -27,7 +27,11 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { countRefusedStatus } from '../../shared/status/status-metrics.ts';
-import { type ReportBody, StatusPublisher, type TrafficSource } from '../../shared/status/status-publisher.ts';
+import {
+  type ReportBody,
+  StatusPublisher,
+  type TrafficSource,
+} from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
 import { type SnapshotIntervals, snapshotIntervals } from './intervals.ts';
 import { SnapshotSupervisor, type SupervisorOptions } from './supervisor.ts';
