@@ -8,11 +8,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { mintRequestId } from '../data-plane/core/request-id.ts';
-import { DecisionFile } from '../data-plane/records/decision-file.ts';
-import { groupOf } from '../data-plane/records/decision-group.ts';
 import { DecisionJournal } from '../data-plane/records/decision-journal.ts';
 import { decisionOf } from '../data-plane/records/project.ts';
+import { RecordGroupBuffer } from '../data-plane/records/record-group.ts';
 import { recordedOf } from '../data-plane/records/recorded.ts';
+import { SegmentLog } from '../data-plane/records/segment-log.ts';
 import type { RequestRecord } from '../data-plane/request/gateway.ts';
 import { SeenCounters } from '../data-plane/request/seen-counters.ts';
 import type { RecordedRequest } from '../schemas/request-record.ts';
@@ -63,16 +63,15 @@ for (let n = 0; n < 400; n++)
 
 const snapshot = memorySnapshot();
 const lookup = createLookup(snapshot.db);
-const file = new DecisionFile(join(dir, 'decisions.db'));
+const kept = new SegmentLog(join(dir, 'records'));
+const group = new RecordGroupBuffer(1000);
 const lines: string[] = [];
 const perPosition = Math.ceil(count / 401);
-let cells: RecordedRequest[] = [];
 for (const record of records) {
   snapshot.apply([record]);
   if (snapshot.seq < firstPosition) continue;
   for (let n = 0; n < perPosition && lines.length < count; n++) lines.push(recordAt(lines.length));
-  if (cells.length > 0) file.write(groupOf(cells), Date.now());
-  cells = [];
+  if (group.count > 0) await kept.append(group.take(), Date.now());
 }
 
 /** A line of the journal, with the decision that the rules give at this position. */
@@ -84,7 +83,7 @@ function recordAt(n: number): string {
   const { verdict } = decideWith(lookup, questionOf(asked));
   if (verdict.kind === 'refused') request.refusal = verdict.refusal;
   const whole = recorded(asked.at);
-  cells.push(whole);
+  group.add(whole);
   return JSON.stringify(decisionOf(whole, 'gw-1'));
 }
 
@@ -118,8 +117,8 @@ function requestOf(n: number): RequestRecord {
   } as unknown as RequestRecord;
 }
 
-const bytesPerMillion = (file.bytes() / count) * 1e6;
-file.close();
+const bytesPerMillion = (kept.bytes / count) * 1e6;
+await kept.close();
 
 /** Processor time of the thread of requests: that of others does not count. */
 function mainThreadMs(): number {
@@ -128,10 +127,9 @@ function mainThreadMs(): number {
 
 async function addCost(): Promise<number> {
   const journal = new DecisionJournal({
-    path: join(dir, 'added.db'),
+    folder: join(dir, 'added'),
     gateway: 'gw-1',
     oneIn: 1,
-    onEnd: (reason) => console.error('the journal has ended', reason),
   });
   const sample = Array.from({ length: 1000 }, (_, n) => requestOf(n));
   let added = 0;

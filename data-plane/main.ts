@@ -31,7 +31,7 @@ import type { ForwardSettings } from './forward/forward.ts';
 import { type Listener, startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import { type PlaySettings, startPlay } from './play/start-play.ts';
-import { DecisionJournal } from './records/decision-journal.ts';
+import { DecisionJournal, removeEarlierDecisions } from './records/decision-journal.ts';
 import { RequestRecords } from './records/request-records.ts';
 import { countDecisions, decisionRoute } from './records/serve-decisions.ts';
 import { LocalCounters } from './request/counters.ts';
@@ -191,17 +191,10 @@ function openJournal(
   closers: Closers,
 ): DecisionJournal | undefined {
   if (oneIn === 0) return undefined;
-  const journal = new DecisionJournal({
-    path: join(dataDir, 'decisions.db'),
-    gateway: name,
-    oneIn,
-    // The name alone: a message may quote what the thread was sent.
-    onEnd: (reason) =>
-      logger.warn(
-        { reason: reason instanceof Error ? reason.name : `exit code ${String(reason)}` },
-        'the decision journal has ended; decisions are dropped',
-      ),
-  });
+  const earlier = removeEarlierDecisions(dataDir);
+  if (earlier !== undefined)
+    logger.warn({ path: earlier }, 'decisions of an earlier build cannot be read and are removed');
+  const journal = new DecisionJournal({ folder: join(dataDir, 'records'), gateway: name, oneIn });
   closers.add(() => journal.close());
   countDecisions(registry, journal);
   return journal;

@@ -1,26 +1,30 @@
 /** What the journal keeps, and that no fault of its file reaches a request. */
-import { mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
-import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
-import { DecisionFile } from './decision-file.ts';
-import { groupOf } from './decision-group.ts';
-import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
+import {
+  DecisionJournal,
+  type DecisionJournalOptions,
+  JournalSilent,
+  removeEarlierDecisions,
+} from './decision-journal.ts';
+import { RecordGroupBuffer } from './record-group.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
+import { SegmentLog } from './segment-log.ts';
 
 let dir: string;
-let path: string;
+let folder: string;
 const open: DecisionJournal[] = [];
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'headgate-journal-'));
-  path = join(dir, 'decisions.db');
+  folder = join(dir, 'records');
 });
 afterEach(async () => {
   for (const journal of open.splice(0)) await journal.close();
@@ -32,8 +36,7 @@ const recorded = (record: RequestRecord, nowMs = Date.now()) =>
 const keep = (journal: DecisionJournal, record: RequestRecord): void => journal.add(record, recorded(record));
 
 function journalOf(oneIn = 1, more: Partial<DecisionJournalOptions> = {}): DecisionJournal {
-  const onEnd = (): void => undefined;
-  const journal = new DecisionJournal({ path, gateway: 'gw-1', oneIn, onEnd, ...more });
+  const journal = new DecisionJournal({ folder, gateway: 'gw-1', oneIn, ...more });
   open.push(journal);
   return journal;
 }
@@ -125,100 +128,73 @@ test.each([
 });
 
 test.each([2, 3, 5, 7, 8])(
-  'a day of limited kinds, %i decisions in each group, is less than the file may hold',
-  (count) => {
-    const file = new DecisionFile(path);
+  'a day of limited kinds, %i decisions in each group, is less than the files may hold',
+  async (count) => {
+    const log = new SegmentLog(folder);
     const kinds = [
       { refusal: cannotTakeNow('fenced') },
       { refusal: notListed, caller: nobody, operation: { kind: 'model' } },
       { refusal: notListed, caller: visitor, operation: { kind: 'chat' }, model: 'a-model-of-the-state' },
     ];
-    const decisionOf = (n: number) => {
-      const one = requestOf({ ...kinds[n % 3], startMs: performance.now() - Math.random() * 1000 });
-      return recorded(one, 1_700_000_000_000 + n * 67);
-    };
     const groups = 300;
-    for (let n = 0; n < groups; n++)
-      file.write(
-        groupOf(Array.from({ length: count }, (_, at) => decisionOf(n * count + at))),
-        Date.now() - 1e12,
-      );
-    expect((file.bytes() / groups) * 2 * 24 * 3600).toBeLessThan(256 * 1024 * 1024);
-    file.close();
+    for (let n = 0; n < groups; n++) {
+      const group = new RecordGroupBuffer(count);
+      for (let at = 0; at < count; at++) {
+        const one = requestOf({ ...kinds[at % 3], startMs: performance.now() - Math.random() * 1000 });
+        group.add(recorded(one, 1_700_000_000_000 + n * 500 + at));
+      }
+      await log.append(group.take(), Date.now());
+    }
+    expect((log.bytes / groups) * 2 * 24 * 3600).toBeLessThan(256 * 1024 * 1024);
+    await log.close();
   },
 );
 
-const spoiled: [string, () => void][] = [
-  [
-    'is no database',
-    () => writeFileSync(path, 'no database at all, but a text that is long enough to be read'),
-  ],
-  [
-    'has another version',
-    () => openDatabase(path, { durability: 'normal' }).exec('PRAGMA user_version = 9').close(),
-  ],
-  [
-    'has lost its table',
-    () => openDatabase(path, { durability: 'normal' }).exec('PRAGMA user_version = 1').close(),
-  ],
-];
-test.each(spoiled)('a file that %s is begun again', async (_what, spoil) => {
-  spoil();
-  const journal = journalOf();
-  const one = requestOf();
-  keep(journal, one);
-  await settled(journal, 1);
-  expect(journal.state).toMatchObject({ written: 1, dropped: 0 });
-  expect(await journal.find(one.ids.requestId)).toMatchObject({ req: one.ids.requestId, position: 7 });
-});
-
-test('a file that is damaged while it is open costs what could not be written, and is begun again', async () => {
+test('a file of it that is damaged while it is open costs no later decision', async () => {
   const journal = journalOf();
   for (let n = 0; n < 600; n++) keep(journal, requestOf());
   await settled(journal, 600);
-  expect(journal.state).toMatchObject({ written: 600, dropped: 0 });
-  const file = openSync(path, 'r+');
-  writeSync(file, Buffer.alloc(64 * 1024, 7), 0, 64 * 1024, 0);
-  rmSync(`${path}-wal`);
-  let sent = 600;
-  await until(async () => {
-    const one = requestOf();
-    keep(journal, one);
-    await settled(journal, ++sent);
-    return (await journal.find(one.ids.requestId).catch(() => undefined)) !== undefined;
-  });
-  const { written, dropped } = journal.state;
-  expect(written + dropped).toBe(sent);
+  for (const name of readdirSync(folder)) writeFileSync(join(folder, name), 'no group at all');
+  const later = requestOf();
+  keep(journal, later);
+  await settled(journal, 601);
+  expect(journal.state).toMatchObject({ written: 601, dropped: 0 });
+  expect(await journal.find(later.ids.requestId)).toMatchObject({ req: later.ids.requestId, position: 7 });
 });
 
-test('where the file cannot be made, decisions are dropped and counted, and later ones kept', async () => {
-  mkdirSync(path);
+test('where no file can be made, decisions are dropped and counted, and later ones kept', async () => {
+  writeFileSync(folder, 'no folder');
   const journal = journalOf();
   keep(journal, requestOf());
   await settled(journal, 1);
   expect(journal.state).toMatchObject({ written: 0, dropped: 1 });
-  rmSync(path, { recursive: true });
+  await expect(journal.find(mintRequestId())).rejects.toBeInstanceOf(JournalSilent);
+  rmSync(folder);
   keep(journal, requestOf());
   await settled(journal, 2);
   expect(journal.state).toMatchObject({ written: 1, dropped: 1 });
 });
 
-test('the ring holds a day and its bytes, the newest of them', () => {
-  const bounds = { ageMsMax: 1000, bytesMax: 512 * 1024 };
-  const file = new DecisionFile(path, bounds);
-  const at = (nowMs: number) => recorded(requestOf(), nowMs);
-  const write = (...times: number[]) => file.write(groupOf(times.map(at)), Math.max(...times));
-  write(1000);
-  write(1500);
-  write(2100);
-  expect(file.page(0, 0, 10).map(({ cells }) => JSON.parse(cells)[1])).toEqual([1500, 2100]);
-  for (let n = 0; n < 60; n++) {
-    write(...Array.from({ length: 500 }, () => 2200));
-    expect(file.bytes()).toBeLessThan(bounds.bytesMax + 256 * 1024);
-  }
-  expect(file.count()).toBeGreaterThan(1000);
-  expect(file.count()).toBeLessThan(30_000);
-  file.close();
+test('decisions of an earlier process are there, and only those since the time that is asked for', async () => {
+  const first = journalOf();
+  const [old, young] = [requestOf(), requestOf()];
+  first.add(old, recorded(old, 1000));
+  first.add(young, recorded(young, 2000));
+  await first.close();
+  const second = journalOf();
+  const found: DecisionRecord[] = [];
+  for await (const page of second.since(1500)) found.push(...page);
+  expect(found.map(({ req }) => req)).toEqual([young.ids.requestId]);
+  expect(await second.find(old.ids.requestId)).toMatchObject({ req: old.ids.requestId, at: 1000 });
+  expect(await second.find('req_')).toBeUndefined();
+});
+
+test('one that was closed takes and answers nothing', async () => {
+  const journal = journalOf();
+  await journal.close();
+  keep(journal, requestOf());
+  expect(journal.state).toMatchObject({ written: 0, dropped: 1 });
+  await expect(journal.find(mintRequestId())).rejects.toBeInstanceOf(JournalSilent);
 });
 
 test('at once it searches for four; more are refused, and later ones answered', async () => {
@@ -231,4 +207,12 @@ test('at once it searches for four; more are refused, and later ones answered', 
   for (const answer of answers)
     if (answer.status === 'rejected') expect(answer.reason).toBeInstanceOf(JournalSilent);
   expect(await journal.find(one.ids.requestId)).toMatchObject({ req: one.ids.requestId });
+});
+
+test('the database of an earlier build is removed with its parts, once', () => {
+  const names = ['decisions.db', 'decisions.db-wal', 'decisions.db-shm'].map((name) => join(dir, name));
+  for (const name of [...names, join(dir, 'outbox.db')]) writeFileSync(name, 'x');
+  expect(removeEarlierDecisions(dir)).toBe(names[0]);
+  expect(readdirSync(dir)).toEqual(['outbox.db']);
+  expect(removeEarlierDecisions(dir)).toBeUndefined();
 });

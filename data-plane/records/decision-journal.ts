@@ -1,16 +1,20 @@
 /**
- * The decision journal of a gateway: what it decided in the last day, on a thread of its own. Adding a decision is one push;
- * no request waits for it or fails for it. Where the thread or its disk cannot follow, decisions are dropped and counted.
+ * The decision journal of a gateway: what it decided in the last day, in a log of segments. Adding a decision is one push; no
+ * request waits for it or fails for it, and compression and disk are no work of its thread. Where they cannot follow,
+ * decisions are dropped and counted.
  */
+import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { RecordedRequest } from '../../schemas/request-record.ts';
 import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
-import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
+import { within } from '../../shared/runtime/retry.ts';
 import type { RequestRecord } from '../request/gateway.ts';
-import { DecisionGroupBuffer } from './decision-group.ts';
-import { type JournalEvent, type JournalRequest, serveJournal } from './journal-thread.ts';
 import { decisionOf } from './project.ts';
+import { idOf, type RecordGroup, RecordGroupBuffer, requestsIn, timeCell } from './record-group.ts';
+import { SegmentLog } from './segment-log.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
 const groupMax = 500;
@@ -19,9 +23,7 @@ const groupMs = 500;
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
-/** By default a thread takes as much memory for young objects as the process. */
-const threadYoungMegabytes = 4;
-/** Questions that the thread has: more would keep it from writing. */
+/** Questions at a time, of which each has a segment in memory. */
 const asksMax = 4;
 
 /**
@@ -34,7 +36,7 @@ const limitsDefault: DecisionLimits = {
   fenced: { burst: 100_000, perSecond: 5 },
 };
 
-/** The journal did not answer: its thread is busy or has ended, or its file cannot be read. */
+/** The journal did not answer: it has too many questions or was closed, or its files cannot be read. */
 export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
@@ -47,33 +49,28 @@ type LimitedKind = 'unknown' | 'visitor' | 'fenced';
 type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
 
 export interface DecisionJournalOptions {
-  readonly path: string;
+  readonly folder: string;
   /** The name in each record. */
   readonly gateway: string;
   /** Of completed requests one in so many is kept; of all others each, but of limited kinds so many a second. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
-  /** Called once where the thread cannot be started or ends by itself: later decisions are dropped. */
-  readonly onEnd: (reason: unknown) => void;
 }
 
 export class DecisionJournal {
   readonly #options: DecisionJournalOptions;
-  /** Undefined where the system grants no thread. */
-  readonly #thread: WorkerThread<JournalRequest, JournalEvent> | undefined;
-  readonly #asks = new Map<number, (rows: Row[] | undefined) => void>();
+  readonly #log: SegmentLog;
   readonly #limits: Readonly<Record<LimitedKind, RateLimit>>;
-  readonly #group = new DecisionGroupBuffer(groupMax);
+  readonly #group = new RecordGroupBuffer(groupMax);
   #timer: NodeJS.Timeout | undefined;
+  /** Ends once all that was sent is written or dropped. */
+  #writing = Promise.resolve();
   #completed = 0;
-  #sent = 0;
-  #settled = 0;
+  #unwritten = 0;
   #written = 0;
   #dropped = 0;
-  #bytes = 0;
-  #asked = 0;
-  #isClosing = false;
-  #isEnded = false;
+  #asks = 0;
+  #isClosed = false;
 
   constructor(options: DecisionJournalOptions) {
     this.#options = options;
@@ -83,36 +80,12 @@ export class DecisionJournal {
       visitor: new RateLimit(visitor),
       fenced: new RateLimit(fenced),
     };
-    this.#thread = this.#start();
+    this.#log = new SegmentLog(options.folder);
   }
 
-  #start(): WorkerThread<JournalRequest, JournalEvent> | undefined {
-    const data = { path: this.#options.path };
-    try {
-      const thread = new WorkerThread<JournalRequest, JournalEvent>({
-        entry: new URL('./worker-entry.js', import.meta.url),
-        data,
-        limits: { maxYoungGenerationSizeMb: threadYoungMegabytes },
-        serve: (port) => serveJournal(port, data),
-        onEvent: (event) => this.#onEvent(event),
-        isRef: false,
-      });
-      void thread.ended.then(({ error, exitCode }) => this.#end(error ?? exitCode));
-      return thread;
-    } catch (error) {
-      this.#end(error);
-      return undefined;
-    }
-  }
-
-  #end(reason: unknown): void {
-    this.#isEnded = true;
-    if (!this.#isClosing) this.#options.onEnd(reason);
-  }
-
-  /** Counts since the start, and bytes of the file. */
+  /** Counts since the start, and bytes of the files. */
   get state(): { readonly written: number; readonly dropped: number; readonly bytes: number } {
-    return { written: this.#written, dropped: this.#dropped, bytes: this.#bytes };
+    return { written: this.#written, dropped: this.#dropped, bytes: this.#log.bytes };
   }
 
   /** Keeps the decision of a request that has ended. Never throws. */
@@ -131,7 +104,7 @@ export class DecisionJournal {
 
   /** Counts what is dropped where there is none. */
   #hasRoom(): boolean {
-    if (!this.#isEnded && this.#sent - this.#settled < unwrittenMax) return true;
+    if (!this.#isClosed && this.#unwritten < unwrittenMax) return true;
     this.#dropped++;
     return false;
   }
@@ -145,86 +118,76 @@ export class DecisionJournal {
 
   #push(decision: RecordedRequest): void {
     if (!this.#group.add(decision)) {
-      this.#send();
+      void this.#send();
       this.#group.add(decision);
     }
-    if (this.#group.count === 1) this.#timer = setTimeout(() => this.#send(), groupMs).unref();
-    else if (this.#group.count >= groupMax) this.#send();
+    if (this.#group.count === 1) this.#timer = setTimeout(() => void this.#send(), groupMs).unref();
+    else if (this.#group.count >= groupMax) void this.#send();
   }
 
   /** Throws JournalSilent. */
   async find(req: string): Promise<DecisionRecord | undefined> {
-    this.#send();
-    const [row] = await this.#ask((ask) => ({ kind: 'find', ...ask, req }));
-    return row && decisionOf(JSON.parse(row.cells) as unknown[], this.#options.gateway);
+    const id = idOf(req);
+    if (id === undefined) return undefined;
+    const written = this.#send();
+    const found = await this.#ask(() => written.then(() => this.#log.find(id)));
+    const request = found && requestsIn(found.group)[found.at];
+    return request && decisionOf(request, this.#options.gateway);
   }
 
-  /** Oldest first, page by page. Throws JournalSilent. */
+  /** Oldest first, group by group. Throws JournalSilent. */
   async *since(sinceMs: number): AsyncIterable<readonly DecisionRecord[]> {
-    this.#send();
-    let after = 0;
+    const written = this.#send();
+    const groups = this.#log.since(sinceMs);
     for (;;) {
-      const from = after;
-      const rows = await this.#ask((ask) => ({ kind: 'page', ...ask, after: from, sinceMs }));
-      const last = rows.at(-1);
-      if (last === undefined) return;
-      yield rows.map(({ cells }) => decisionOf(JSON.parse(cells) as unknown[], this.#options.gateway));
-      after = last.id;
+      const { value: group } = await this.#ask(() => written.then(() => groups.next()));
+      if (group === undefined) return;
+      yield requestsIn(group)
+        .filter((request) => Number(request[timeCell]) >= sinceMs)
+        .map((request) => decisionOf(request, this.#options.gateway));
+      // A segment has thousands of small groups: what requests wait for comes between two of them.
+      await setImmediate();
     }
   }
 
   /** Writes what is left; bounded in time. */
   async close(): Promise<void> {
-    this.#send();
-    this.#isClosing = true;
-    if (!this.#isEnded) await this.#thread?.close({ kind: 'close' }, closeTimeoutMs);
-    await this.#thread?.terminate();
+    const written = this.#send();
+    this.#isClosed = true;
+    await within(written, closeTimeoutMs);
+    await within(this.#log.close(), closeTimeoutMs);
   }
 
-  #send(): void {
+  /** Resolves once all so far is written or dropped. */
+  #send(): Promise<void> {
     clearTimeout(this.#timer);
-    const { count } = this.#group;
-    if (count === 0) return;
-    this.#sent += count;
-    const group = this.#group.take();
-    this.#post({ kind: 'decisions', ...group }, [group.ids.buffer, group.text.buffer]);
-  }
-
-  /** Counts until the thread answers, however long that takes: a question that nobody waits for keeps it busy all the same. */
-  #ask(request: (ask: { readonly ask: number; readonly untilMs: number }) => JournalRequest): Promise<Row[]> {
-    if (this.#isEnded || this.#asks.size >= asksMax)
-      return Promise.reject(new JournalSilent('the decision journal is busy or has ended'));
-    const ask = this.#asked++;
-    return new Promise((resolve, reject) => {
-      const silent = (): void => reject(new JournalSilent('the decision journal did not answer'));
-      const late = setTimeout(silent, answerTimeoutMs);
-      this.#asks.set(ask, (rows) => {
-        clearTimeout(late);
-        if (rows === undefined) silent();
-        else resolve(rows);
-      });
-      this.#post(request({ ask, untilMs: Date.now() + answerTimeoutMs }));
-    });
-  }
-
-  #answer(ask: number, rows: string | undefined): void {
-    const settle = this.#asks.get(ask);
-    this.#asks.delete(ask);
-    settle?.(rows === undefined ? undefined : (JSON.parse(rows) as Row[]));
-  }
-
-  #post(request: JournalRequest, moved: readonly ArrayBuffer[] = []): void {
-    if (!this.#isEnded) this.#thread?.post(request, moved);
-  }
-
-  #onEvent(event: JournalEvent): void {
-    if (event.kind === 'answer') this.#answer(event.ask, event.rows);
-    else if (event.kind === 'state') {
-      this.#settled += event.written + event.dropped;
-      this.#written += event.written;
-      this.#dropped += event.dropped;
-      if (event.written > 0) this.#bytes = event.bytes;
+    if (this.#group.count > 0) {
+      const group = this.#group.take();
+      this.#unwritten += group.count;
+      this.#writing = this.#writing.then(() => this.#write(group));
     }
+    return this.#writing;
+  }
+
+  async #write(group: RecordGroup): Promise<void> {
+    try {
+      await this.#log.append(group, Date.now());
+      this.#written += group.count;
+    } catch {
+      this.#dropped += group.count;
+    }
+    this.#unwritten -= group.count;
+  }
+
+  /** Counts until there is an answer, however long that takes: one that nobody waits for keeps the disk busy all the same. */
+  async #ask<Answer>(question: () => Promise<Answer>): Promise<Answer> {
+    if (this.#isClosed || this.#asks >= asksMax)
+      throw new JournalSilent('the decision journal is busy or was closed');
+    this.#asks++;
+    const asked = question().finally(() => this.#asks--);
+    const answer = await within(asked, answerTimeoutMs).catch(() => 'late' as const);
+    if (answer === 'late') throw new JournalSilent('the decision journal did not answer');
+    return answer;
   }
 }
 
@@ -239,7 +202,10 @@ function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKi
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
 }
 
-interface Row {
-  readonly id: number;
-  readonly cells: string;
+/** The database of builds before the log of segments: what it has would be a day old soon. Its path, where there was one. */
+export function removeEarlierDecisions(dataDir: string): string | undefined {
+  const path = join(dataDir, 'decisions.db');
+  if (!existsSync(path)) return undefined;
+  for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+  return path;
 }

@@ -5,7 +5,7 @@ import { columnsOf, type RecordColumn, type RecordedRequest } from '../../schema
 type Fields = Record<string, unknown>;
 
 const columns = {
-  decision: columnsOf('decision'),
+  decision: columnsOf('decision').map((column) => ({ ...column, path: column.name.split('.') })),
   line: columnsOf('line'),
   span: columnsOf('span'),
   nodeSpan: columnsOf('nodeSpan'),
@@ -39,7 +39,7 @@ export function decisionOf(request: readonly unknown[], gateway: string): Decisi
   const decision: Fields = { v: 1, gateway, ms: {}, counters: {} };
   for (const column of columns.decision) {
     const value = decisionValue(column, request[column.at]);
-    if (value !== undefined) put(decision, column.name.split('.'), value);
+    if (value !== undefined) put(decision, column.path, value);
   }
   return decision as unknown as DecisionRecord;
 }

@@ -37,7 +37,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ],
   ['counters.reachability', 'counters topic'],
   ['counters.reading_ended', 'counters of other gateways are no longer read'],
-  ['decisions.journal_ended', 'the decision journal has ended; decisions are dropped'],
+  ['decisions.removed', 'decisions of an earlier build cannot be read and are removed'],
   ['event_tail.ended', 'event tail ended'],
   ['event_tail.failed', 'event tail failed'],
   ['fold.checkpoint_failed', 'checkpoint not written'],

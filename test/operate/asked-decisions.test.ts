@@ -34,8 +34,7 @@ let log: ControlLog;
 let board: StatusBoard;
 
 beforeAll(async () => {
-  const options = { gateway: 'gw-1', oneIn: 1, onEnd: () => undefined };
-  journal = new DecisionJournal({ path: join(dir, 'decisions.db'), ...options });
+  journal = new DecisionJournal({ folder: join(dir, 'records'), gateway: 'gw-1', oneIn: 1 });
   for (let n = 0; n < kept; n++) {
     const record = {
       ...{ status: 200, at: {}, startMs: performance.now() },

@@ -1,10 +1,10 @@
 /**
- * Decisions that are written together, as text from the moment that they are added: kept as lists, each would hold some
+ * Records that are written together, as text from the moment that they are added: kept as lists, each would hold some
  * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
  */
 import type { RecordedRequest } from '../../schemas/request-record.ts';
 
-export interface DecisionGroup {
+export interface RecordGroup {
   readonly count: number;
   /** Of the latest one, ms since 1970. */
   readonly lastMs: number;
@@ -15,9 +15,10 @@ export interface DecisionGroup {
 }
 
 export const idBytes = 16;
-/** Place of the id in the list of a decision, and of its time. */
-export const [idCell, timeCell] = [0, 1] as const;
-export const idPrefix = 'req_';
+/** Place of the id in what is recorded of a request, and of its time. */
+const idCell = 0;
+export const timeCell = 1;
+const idPrefix = 'req_';
 /** Where the id ends in the text of a request, which begins with it. */
 const idEnd = '["req_'.length + 2 * idBytes + 1;
 const textBytesMax = 256 * 1024;
@@ -25,15 +26,15 @@ const [opening, comma] = [0x5b, 0x2c];
 /** A character of a string may take so many bytes. */
 const bytesPerCharacter = 3;
 
-export class DecisionGroupBuffer {
+export class RecordGroupBuffer {
   readonly #ids: Buffer;
   readonly #text = Buffer.allocUnsafeSlow(textBytesMax);
   #count = 0;
   #lastMs = 0;
   #length = 0;
 
-  constructor(decisionsMax: number) {
-    this.#ids = Buffer.allocUnsafeSlow(decisionsMax * idBytes);
+  constructor(recordsMax: number) {
+    this.#ids = Buffer.allocUnsafeSlow(recordsMax * idBytes);
   }
 
   get count(): number {
@@ -41,20 +42,20 @@ export class DecisionGroupBuffer {
   }
 
   /** False where it has no room for it. */
-  add(decision: RecordedRequest): boolean {
-    const text = `[0${JSON.stringify(decision).slice(idEnd)}`;
+  add(request: RecordedRequest): boolean {
+    const text = `[0${JSON.stringify(request).slice(idEnd)}`;
     const isFull = (this.#count + 1) * idBytes > this.#ids.length;
     if (isFull || this.#length + bytesPerCharacter * text.length + 2 > textBytesMax) return false;
-    this.#ids.write(String(decision[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
+    this.#ids.write(String(request[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
     this.#text[this.#length++] = this.#count === 0 ? opening : comma;
     this.#length += this.#text.write(text, this.#length);
-    this.#lastMs = Math.max(this.#lastMs, Number(decision[timeCell]));
+    this.#lastMs = Math.max(this.#lastMs, Number(request[timeCell]));
     this.#count++;
     return true;
   }
 
   /** What was added, in memory of its own; the buffer is empty afterwards. */
-  take(): DecisionGroup {
+  take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
     const group = {
       count: this.#count,
@@ -69,10 +70,17 @@ export class DecisionGroupBuffer {
   }
 }
 
-/** All of them, which must fit. */
-export function groupOf(decisions: readonly RecordedRequest[]): DecisionGroup {
-  const buffer = new DecisionGroupBuffer(decisions.length);
-  for (const decision of decisions)
-    if (!buffer.add(decision)) throw new RangeError('so many decisions are no group');
-  return buffer.take();
+/** The requests of a group that was read, each with its id. */
+export function requestsIn({ ids, text }: { readonly ids: Buffer; readonly text: string }): unknown[][] {
+  const lists = JSON.parse(text) as unknown[][];
+  lists.forEach((list, at) => {
+    list[idCell] = idPrefix + ids.toString('hex', at * idBytes, (at + 1) * idBytes);
+  });
+  return lists;
+}
+
+/** Undefined where it is no id. */
+export function idOf(req: string): Buffer | undefined {
+  const id = Buffer.from(req.slice(idPrefix.length), 'hex');
+  return id.length === idBytes ? id : undefined;
 }

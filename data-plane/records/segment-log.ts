@@ -1,0 +1,283 @@
+/**
+ * A log of groups of records in files that are only appended to, the segments, bounded in bytes and in age. Each record has a
+ * number, its position, which continues over restarts; a segment is called by its first one. A group is one write with a checksum:
+ * once that has ended `kill -9` does not lose it, and one that was cut or damaged costs its own records, and none of the others.
+ * A process begins a segment of its own, so that nothing which it found is changed. Nothing waits for the disk.
+ */
+import { constants } from 'node:fs';
+import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { crc32, deflateRaw, inflateRaw } from 'node:zlib';
+import { dayMs } from '../../schemas/durations.ts';
+import { idBytes, type RecordGroup } from './record-group.ts';
+
+export interface SegmentBounds {
+  readonly ageMsMax: number;
+  readonly bytesMax: number;
+  /** Of one segment. What is removed is whole segments, and one is read at once. */
+  readonly segmentBytes: number;
+}
+
+const boundsDefault: SegmentBounds = {
+  ageMsMax: dayMs,
+  bytesMax: 256 * 1024 * 1024,
+  segmentBytes: 1024 * 1024,
+};
+/** A segment takes so many parts of the age, so that a quiet gateway keeps nothing much longer. */
+const segmentsInAge = 24;
+
+/** The fastest: the text repeats itself so much that the best would save a fifth more for three times the time. */
+const deflateLevel = 1;
+/** Shorter texts, of a record or two, are kept as they are: to begin a compression costs more than these bytes. */
+const deflatedFrom = 512;
+/** A group has some hundreds of records of less than a kilobyte. */
+const textBytesMax = 8 * 1024 * 1024;
+
+const deflate = promisify(deflateRaw);
+const inflate = promisify(inflateRaw);
+
+interface Segment {
+  readonly path: string;
+  /** Position of its first record. */
+  readonly first: number;
+  bytes: number;
+  /** When it was last written, ms since 1970. */
+  lastMs: number;
+}
+
+/** The one that is written. */
+interface OpenSegment extends Segment {
+  readonly handle: FileHandle;
+  readonly beganMs: number;
+}
+
+/** A group as it is in a segment. */
+interface Frame {
+  readonly position: number;
+  readonly count: number;
+  readonly lastMs: number;
+  readonly ids: Buffer;
+  readonly text: Buffer;
+  readonly isDeflated: boolean;
+  /** Its length in the segment. */
+  readonly bytes: number;
+}
+
+/** A group as it was read, with the position of its first record. */
+export interface ReadGroup {
+  readonly position: number;
+  readonly ids: Buffer;
+  readonly text: string;
+}
+
+export class SegmentLog {
+  readonly #folder: string;
+  readonly #bounds: SegmentBounds;
+  /** Oldest first. */
+  #segments: Segment[] = [];
+  #finding: Promise<void> | undefined;
+  #written: OpenSegment | undefined;
+  #next = 0;
+
+  constructor(folder: string, bounds: Partial<SegmentBounds> = {}) {
+    this.#folder = folder;
+    this.#bounds = { ...boundsDefault, ...bounds };
+  }
+
+  get bytes(): number {
+    return this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  /** One at a time. Rejects with nothing written that could be read; the next one begins another segment. */
+  async append(group: RecordGroup, nowMs: number): Promise<void> {
+    const segments = await this.#found();
+    const frame = await frameOf(group, this.#next);
+    try {
+      const segment = await this.#segmentFor(frame.length, segments, nowMs);
+      const { bytesWritten } = await segment.handle.write(frame, 0, frame.length, segment.bytes);
+      if (bytesWritten < frame.length) throw new Error(`${segment.path} cannot be written`);
+      segment.bytes += frame.length;
+      segment.lastMs = nowMs;
+    } catch (error) {
+      await this.close();
+      // The folder itself may be what is wrong.
+      this.#finding = undefined;
+      throw error;
+    }
+    this.#next += group.count;
+    await this.#trim(segments, nowMs);
+  }
+
+  /** The group that has a record, and its place there; the newest are searched first. */
+  async find(id: Buffer): Promise<{ readonly group: ReadGroup; readonly at: number } | undefined> {
+    for (const segment of (await this.#found()).toReversed()) {
+      const bytes = await contentOf(segment);
+      // A search of bytes: few segments have it, and only these are looked through.
+      if (!bytes.includes(id)) continue;
+      for (const frame of framesIn(bytes)) {
+        const at = indexIn(frame.ids, id);
+        const group = at === -1 ? undefined : await groupIn(frame);
+        if (group !== undefined) return { group, at };
+      }
+    }
+    return undefined;
+  }
+
+  /** Groups with records of this time or later, oldest first; those that are appended meanwhile too. */
+  async *since(sinceMs: number): AsyncGenerator<ReadGroup, void> {
+    const segments = await this.#found();
+    let next = 0;
+    for (;;) {
+      const segment = segments.find(({ first, lastMs }) => first >= next && lastMs >= sinceMs);
+      if (segment === undefined) return;
+      for (const frame of framesIn(await contentOf(segment))) {
+        const group = frame.lastMs < sinceMs ? undefined : await groupIn(frame);
+        if (group !== undefined) yield group;
+      }
+      next = segment.first + 1;
+    }
+  }
+
+  async close(): Promise<void> {
+    const { handle } = this.#written ?? {};
+    this.#written = undefined;
+    await handle?.close().catch(() => undefined);
+  }
+
+  /** What earlier processes left; tried again where it could not be read. */
+  async #found(): Promise<Segment[]> {
+    this.#finding ??= this.#find();
+    try {
+      await this.#finding;
+    } catch (error) {
+      this.#finding = undefined;
+      throw error;
+    }
+    return this.#segments;
+  }
+
+  async #find(): Promise<void> {
+    await mkdir(this.#folder, { recursive: true, mode: 0o700 });
+    const names = (await readdir(this.#folder)).filter((name) => nameForm.test(name)).sort();
+    const segments: Segment[] = [];
+    for (const name of names) {
+      const path = join(this.#folder, name);
+      const { size: bytes, mtimeMs: lastMs } = await stat(path);
+      segments.push({ path, first: Number.parseInt(name, 10), bytes, lastMs });
+    }
+    const last = segments.at(-1);
+    this.#next = last?.first ?? 0;
+    if (last !== undefined)
+      for (const { position, count } of framesIn(await contentOf(last))) this.#next = position + count;
+    this.#segments = segments;
+  }
+
+  async #segmentFor(bytes: number, segments: Segment[], nowMs: number): Promise<OpenSegment> {
+    const { ageMsMax, segmentBytes } = this.#bounds;
+    const present = this.#written;
+    const isOld = present !== undefined && nowMs - present.beganMs > ageMsMax / segmentsInAge;
+    if (present !== undefined && !isOld && present.bytes + bytes <= segmentBytes) return present;
+    await this.close();
+    const path = join(this.#folder, nameOf(this.#next));
+    // What has the same first position has no group that can be read.
+    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
+    const handle = await open(path, flags, 0o600);
+    const opened = { path, first: this.#next, bytes: 0, lastMs: nowMs, handle, beganMs: nowMs };
+    if (segments.at(-1)?.first === this.#next) segments.pop();
+    segments.push(opened);
+    this.#written = opened;
+    return opened;
+  }
+
+  async #trim(segments: Segment[], nowMs: number): Promise<void> {
+    const { ageMsMax, bytesMax } = this.#bounds;
+    for (let [oldest] = segments; oldest !== undefined && oldest !== this.#written; [oldest] = segments) {
+      if (this.bytes <= bytesMax && oldest.lastMs >= nowMs - ageMsMax) return;
+      segments.shift();
+      // One that cannot be removed now is found at the next start.
+      await rm(oldest.path, { force: true }).catch(() => undefined);
+    }
+  }
+}
+
+const nameForm = /^\d{16}\.records$/;
+
+function nameOf(position: number): string {
+  return `${String(position).padStart(16, '0')}.records`;
+}
+
+const magic = Buffer.from('HGR1');
+const headBytes = 40;
+/** Where each number of the head is. What is checked begins behind the checksum. */
+const place = { checksum: 4, bytes: 8, count: 12, position: 16, lastMs: 24, idBytes: 32, deflated: 36 };
+
+async function frameOf({ count, lastMs, ids, text }: RecordGroup, position: number): Promise<Buffer> {
+  const isDeflated = text.length >= deflatedFrom;
+  const packed = isDeflated ? await deflate(text, { level: deflateLevel }) : text;
+  const head = Buffer.alloc(headBytes);
+  magic.copy(head);
+  head.writeUInt32LE(headBytes + ids.length + packed.length, place.bytes);
+  head.writeUInt32LE(count, place.count);
+  head.writeDoubleLE(position, place.position);
+  head.writeDoubleLE(lastMs, place.lastMs);
+  head.writeUInt32LE(ids.length, place.idBytes);
+  head.writeUInt32LE(isDeflated ? 1 : 0, place.deflated);
+  const frame = Buffer.concat([head, ids, packed]);
+  frame.writeUInt32LE(crc32(frame.subarray(place.bytes)), place.checksum);
+  return frame;
+}
+
+/** Those that are whole; between them may be what a write left that failed, or a damage. */
+function* framesIn(bytes: Buffer): Generator<Frame, void> {
+  for (let at = 0; at !== -1 && at + headBytes <= bytes.length; ) {
+    const frame = frameAt(bytes, at);
+    if (frame !== undefined) yield frame;
+    at = frame === undefined ? bytes.indexOf(magic, at + 1) : at + frame.bytes;
+  }
+}
+
+function frameAt(segment: Buffer, at: number): Frame | undefined {
+  if (!segment.subarray(at, at + magic.length).equals(magic)) return undefined;
+  const bytes = segment.readUInt32LE(at + place.bytes);
+  const idsEnd = headBytes + segment.readUInt32LE(at + place.idBytes);
+  if (at + bytes > segment.length || idsEnd > bytes) return undefined;
+  const frame = segment.subarray(at, at + bytes);
+  if (crc32(frame.subarray(place.bytes)) !== frame.readUInt32LE(place.checksum)) return undefined;
+  return {
+    bytes,
+    count: frame.readUInt32LE(place.count),
+    position: frame.readDoubleLE(place.position),
+    lastMs: frame.readDoubleLE(place.lastMs),
+    isDeflated: frame.readUInt32LE(place.deflated) === 1,
+    ids: frame.subarray(headBytes, idsEnd),
+    text: frame.subarray(idsEnd),
+  };
+}
+
+/** Undefined where it cannot be read. */
+async function groupIn({ position, ids, text, isDeflated }: Frame): Promise<ReadGroup | undefined> {
+  try {
+    const whole = isDeflated ? await inflate(text, { maxOutputLength: textBytesMax }) : text;
+    return { position, ids, text: whole.toString() };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Nothing where it was removed meanwhile. */
+async function contentOf({ path }: Segment): Promise<Buffer> {
+  try {
+    return await readFile(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return Buffer.alloc(0);
+    throw error;
+  }
+}
+
+/** Which of the ids it is; -1: none. */
+function indexIn(ids: Buffer, wanted: Buffer): number {
+  let at = ids.indexOf(wanted);
+  while (at % idBytes > 0) at = ids.indexOf(wanted, at + 1);
+  return at === -1 ? -1 : at / idBytes;
+}
