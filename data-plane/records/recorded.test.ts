@@ -66,7 +66,7 @@ test.each([
   expect(JSON.stringify(decision)).not.toContain('secret');
 });
 
-test('what is billed is in the decision beside what the limits counted, with the first token and the end', () => {
+test('what is billed is in the decision next to what the limits counted, with the first token and the end', () => {
   const { promptTokens, promptTokensLeast, counted, usage, ms, served, outcome, at } = decisionOf(
     kept(),
     'g',
