@@ -79,7 +79,7 @@ const fields = {
   /** `ok`, `aborted`, or the type of the refusal. */
   result: { ...text, line: 'outcome' },
   type: { ...text, decision: 'type' },
-  stage: { ...hidden, decision: 'stage' },
+  stage: { ...hidden, decision: 'stage', otherwise: 'admission' },
   /** The cause of a refusal, as text. */
   cause: { ...hidden, decision: 'reason', line: 'cause' },
   message: { ...text, decision: 'message' },

@@ -22,7 +22,7 @@ const idPrefix = 'req_';
 /** Where the id ends in the text of a request, which begins with it. */
 const idEnd = '["req_'.length + 2 * idBytes + 1;
 const textBytesMax = 256 * 1024;
-const [opening, comma] = [0x5b, 0x2c];
+const [opening, comma, zero] = [0x5b, 0x2c, 0x30];
 /** A character of a string may take so many bytes. */
 const bytesPerCharacter = 3;
 
@@ -43,11 +43,14 @@ export class RecordGroupBuffer {
 
   /** False where it has no room for it. */
   add(request: RecordedRequest): boolean {
-    const text = `[0${JSON.stringify(request).slice(idEnd)}`;
+    const text = JSON.stringify(request).slice(idEnd);
     const isFull = (this.#count + 1) * idBytes > this.#ids.length;
-    if (isFull || this.#length + bytesPerCharacter * text.length + 2 > textBytesMax) return false;
+    if (isFull || this.#length + bytesPerCharacter * text.length + 4 > textBytesMax) return false;
     this.#ids.write(String(request[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
     this.#text[this.#length++] = this.#count === 0 ? opening : comma;
+    // In place of the id, byte by byte: a text that is joined of two is copied once more.
+    this.#text[this.#length++] = opening;
+    this.#text[this.#length++] = zero;
     this.#length += this.#text.write(text, this.#length);
     this.#lastMs = Math.max(this.#lastMs, Number(request[timeCell]));
     this.#count++;

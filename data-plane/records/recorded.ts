@@ -43,7 +43,7 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   served: ({ refusal }) => refusal === undefined,
   result: ({ refusal, outcome }) => refusal?.type ?? (outcome?.kind === 'ended-early' ? 'aborted' : 'ok'),
   type: ({ refusal }) => refusal?.type,
-  stage: ({ refusal }) => (refusal === undefined ? 'admission' : causes[refusal.cause].stage),
+  stage: ({ refusal }) => refusal && causes[refusal.cause].stage,
   cause: ({ refusal }) => refusal && causeOf(refusal),
   message: ({ refusal }) => refusal && messageOf(refusal),
   retryAfterSeconds: ({ refusal }) => refusal?.retryAfterSeconds,
