@@ -3,28 +3,9 @@ import type { Commit } from '../../schemas/commit.ts';
 import type { Because } from '../../schemas/explanations.ts';
 import type { StepMark } from '../../shared/decision/step-texts.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { explains } from '../../shared/snapshot/effects.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { commitAt } from '../state/commit-at.ts';
-
-/** The types of the events that set the aspect of a row. */
-const typesOf: Readonly<Record<string, RegExp>> = {
-  drained_set_at: /^node\.(?:un)?drained$/,
-  up_set_at: /^node\.(?:health_changed|registered)$/,
-  loaded_set_at: /^node\.(?:health_changed|registered)$/,
-  suspended_set_at: /^organisation\.suspended$/,
-  tier_set_at: /^organisation\.set$/,
-  surface_set_at: /^stack\.(?:surface_set|created)$/,
-};
-const typesByTable: Readonly<Record<string, RegExp>> = {
-  tier: /^(?:tier|anonymous)\./,
-  tier_model: /^(?:tier|anonymous)\./,
-  organisation: /^organisation\./,
-  api_key: /^key\./,
-  stack: /^stack\./,
-  stack_model: /^stack\.model_/,
-  pool_model: /^pool\.model_/,
-  node: /^node\./,
-};
 
 export async function becauseOf(
   { log, snapshot }: { readonly log: ControlLog; readonly snapshot: Snapshot },
@@ -39,9 +20,10 @@ export async function becauseOf(
 }
 
 function typeIn({ events }: Commit, { table, id, mark }: StepMark): string {
-  const types = (mark === undefined ? undefined : typesOf[mark]) ?? typesByTable[table];
   const ofRow = events.filter(({ data }) => isAbout(data, table, id));
-  const found = ofRow.findLast(({ type }) => types?.test(type)) ?? ofRow.at(-1);
+  // The models of a tier are set with it.
+  const of = table === 'tier_model' ? 'tier' : table;
+  const found = ofRow.findLast(({ type }) => explains(type, of, mark)) ?? ofRow.at(-1);
   // What a removed organisation or stack had is removed with it.
   return (found ?? events.findLast(({ type }) => type.endsWith('.removed')) ?? events[0])?.type ?? 'no_op';
 }

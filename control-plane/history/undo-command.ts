@@ -6,11 +6,12 @@ import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
 import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin-row.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
+import type { UndoCommand } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { actorName } from '../commands/authorise.ts';
 import { type CommandDefinition, defineCommand, parseInput, planCommand } from '../commands/definition.ts';
 import { commandsByName } from '../commands/registry.ts';
-import { type CommitInverse, checkUnchanged, type UndoCommand } from './undo.ts';
+import { type CommitInverse, checkUnchanged } from './undo.ts';
 
 /** Decided like any command on the state at the head, in one turn, so nothing is written between its decision and the append. */
 export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {

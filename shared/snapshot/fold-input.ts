@@ -2,7 +2,7 @@
 import type { Commit } from '../../schemas/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
-import type { EventContext } from './fold-types.ts';
+import type { EventContext } from './effect.ts';
 
 /** Records, and bytes of them, folded between two checks of the clock. */
 const recordsPerClockCheck = 64;

@@ -12,7 +12,7 @@ import type {
   Surface,
 } from '../../schemas/names.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
-import { anonymousTier } from './fold-types.ts';
+import { anonymousTier } from './effect.ts';
 import { installsIn, servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
 

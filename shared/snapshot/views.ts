@@ -4,7 +4,7 @@
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
-import type { EventContext } from './fold-types.ts';
+import type { EventContext } from './effect.ts';
 import { type TableName, tableNames } from './tables.ts';
 
 export interface State {

@@ -35,13 +35,13 @@ function newerBuild(): string {
   const parts = `foldVersion: ${foldVersion + 1}, data: ({ modelId }) => ({ id: modelId })`;
   const types = `'model.retired': event({ ${parts} }), 'model.praised': event({ critical: false, ${parts} }),`;
   patch('schemas/events-tenants.js', 'tenantEvents = {', `tenantEvents = { ${types}`);
-  const write = '(tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; }';
+  const write = '{ fold: (tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; } }';
   const version = (n: number) => `export const foldVersion = ${n}`;
   patch('shared/snapshot/fold.js', version(foldVersion), version(foldVersion + 1));
   patch(
-    'shared/snapshot/fold.js',
-    '...tenantHandlers,',
-    `...tenantHandlers, 'model.retired': ${write}, 'model.praised': ${write},`,
+    'shared/snapshot/effects.js',
+    '...tenantEffects,',
+    `...tenantEffects, 'model.retired': ${write}, 'model.praised': ${write},`,
   );
   return join(to, 'dist/cli/headgate.js');
 }

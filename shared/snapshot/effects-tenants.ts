@@ -1,0 +1,333 @@
+/** What events of tiers, visitors, members' bounds, models, organisations, members, keys and usage adjustments do to the state. */
+import type { Database } from '../runtime/sqlite.ts';
+import {
+  anonymousTier,
+  columnOf,
+  type EventEffects,
+  type Inverse,
+  inverse,
+  momentOf,
+  present,
+  removeAll,
+  rowsOf,
+  undo,
+} from './effect.ts';
+import { removeNode, removeStack } from './effects-capacity.ts';
+import type { TableViews } from './table.ts';
+import type { RowOf } from './tables.ts';
+
+function setTierModels(tables: TableViews, tier: string, models: '*' | readonly string[]): void {
+  removeAll(tables.tier_model.where('tier', tier), (row) => tables.tier_model.remove(row));
+  for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
+}
+
+/** Removes all that belongs to an organisation, so that a new one with its id does not inherit its keys. */
+function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): void {
+  const { id } = organisation;
+  removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
+  removeAll(tables.api_key.where('organisation', id), (row) => tables.api_key.remove(row));
+  removeAll(tables.stack.where('organisation', id), (row) => removeStack(tables, row));
+  removeAll(tables.node.where('place', `organisation:${id}`), (row) => removeNode(tables, row));
+  removeAll(tables.usage_adjustment.where('organisation', id), (row) => tables.usage_adjustment.remove(row));
+  tables.organisation.remove(organisation);
+}
+
+function modelsOf(db: Database, tier: string): '*' | string[] {
+  const models = columnOf(db, 'SELECT model FROM tier_model WHERE tier = ? ORDER BY model', tier);
+  return models.includes('*') ? '*' : models;
+}
+
+function limitsOf(row: RowOf<'tier'>) {
+  return present({
+    requestsPerMinute: row.requests_per_minute,
+    concurrency: row.concurrency,
+    contextTokens: row.context_tokens,
+  });
+}
+
+const tiers = rowsOf('tier', (row, db) => {
+  const { id, rank, monthly_tokens: monthlyTokens } = row;
+  if (id === anonymousTier || rank === null) return undefined;
+  return { id, rank, ...limitsOf(row), ...present({ monthlyTokens }), models: modelsOf(db, id) };
+});
+
+const visitors = rowsOf('tier', (row, db) => {
+  const { id, free_turns: freeTurns, network_factor: networkFactor } = row;
+  if (id !== anonymousTier || freeTurns === null) return undefined;
+  const total = present({
+    requestsPerMinute: row.total_requests_per_minute,
+    concurrency: row.total_concurrency,
+    tokensPerDay: row.total_tokens_per_day,
+  });
+  return {
+    freeTurns,
+    ...present({ networkFactor }),
+    ...limitsOf(row),
+    models: modelsOf(db, id),
+    ...(Object.keys(total).length > 0 && { total }),
+  };
+});
+
+const bounds = rowsOf('bounds', (row) =>
+  present({
+    activeKeysPerOrganisation: row.active_keys_per_organisation,
+    keysPerOrganisation: row.keys_per_organisation,
+    commandsPerPersonPerMinute: row.commands_per_person_per_minute,
+    commandsPerOrganisationPerMinute: row.commands_per_organisation_per_minute,
+  }),
+);
+
+const models = rowsOf('model', ({ id, family, added, weight, affinity }) => ({
+  ...{ id, family, added: momentOf(added), weight, affinity },
+}));
+
+const organisations = rowsOf('organisation', ({ id, name, tier, anchor }) => ({ id, name, tier, anchor }));
+const suspensions = rowsOf('organisation', ({ id, suspended }) =>
+  suspended === 1 ? { id, suspended: true } : undefined,
+);
+const members = rowsOf('member', ({ organisation, person, role }) => ({ organisation, person, role }));
+
+const createdKeys = rowsOf(
+  'api_key',
+  ({ id, hash, organisation, name, expires, expires_at: expiresAtMs }) => {
+    // A key that was revoked before it was created has none of these.
+    if (hash === null || organisation === null || name === null || expires === null) return undefined;
+    const expiresAt = expiresAtMs === null ? null : momentOf(expiresAtMs);
+    return { id, organisation, name, hash: hash.toString('hex'), expires, expiresAt };
+  },
+  { at: 'created_at', by: 'created_by' },
+);
+
+const revokedKeys = rowsOf(
+  'api_key',
+  ({ id, revoked_at: revokedAt }) => (revokedAt === null ? undefined : { id }),
+  { at: 'revoked_at', by: 'revoked_by' },
+);
+
+const putTierBack: Inverse<{ readonly id: string }> = inverse(
+  (db, { id }) => tiers.at(db, id),
+  (was, { id }) => (was ? undo('tier.set', was) : undo('tier.delete', { id })),
+);
+const putModelBack: Inverse<{ readonly id: string }> = inverse(
+  (db, { id }) => models.at(db, id),
+  (was, { id }) => (was ? undo('model.set', was) : undo('model.delete', { id })),
+);
+const putMemberBack: Inverse<{ readonly organisation: string; readonly person: string }> = inverse(
+  (db, { organisation, person }) => members.at(db, organisation, person),
+  (was, { organisation: id, person }) =>
+    was ? undo('member.set', { id, person, role: was.role }) : undo('member.remove', { id, person }),
+);
+
+export const tenantEffects = {
+  'tier.set': {
+    fold: (tables, data) => {
+      if (data.id === anonymousTier) return 'the id is reserved';
+      tables.tier.put({
+        id: data.id,
+        rank: data.rank,
+        requests_per_minute: data.requestsPerMinute ?? null,
+        concurrency: data.concurrency ?? null,
+        context_tokens: data.contextTokens ?? null,
+        monthly_tokens: data.monthlyTokens ?? null,
+        free_turns: null,
+        network_factor: null,
+        total_requests_per_minute: null,
+        total_concurrency: null,
+        total_tokens_per_day: null,
+      });
+      setTierModels(tables, data.id, data.models);
+      return undefined;
+    },
+    restore: tiers,
+    inverse: putTierBack,
+    explains: ['tier'],
+  },
+  'tier.removed': {
+    fold: (tables, { id }) => {
+      const tier = tables.tier.get(id);
+      if (!tier || id === anonymousTier) return 'no such tier';
+      setTierModels(tables, id, []);
+      tables.tier.remove(tier);
+      return undefined;
+    },
+    restore: 'leaves no row',
+    inverse: putTierBack,
+    explains: ['tier'],
+  },
+  'anonymous.set': {
+    fold: (tables, data) => {
+      tables.tier.put({
+        id: anonymousTier,
+        rank: null,
+        requests_per_minute: data.requestsPerMinute ?? null,
+        concurrency: data.concurrency ?? null,
+        context_tokens: data.contextTokens ?? null,
+        monthly_tokens: null,
+        free_turns: data.freeTurns,
+        network_factor: data.networkFactor ?? null,
+        total_requests_per_minute: data.total?.requestsPerMinute ?? null,
+        total_concurrency: data.total?.concurrency ?? null,
+        total_tokens_per_day: data.total?.tokensPerDay ?? null,
+      });
+      setTierModels(tables, anonymousTier, data.models);
+      return undefined;
+    },
+    restore: visitors,
+    inverse: inverse(
+      (db) => visitors.at(db, anonymousTier),
+      (was) =>
+        was ? undo('anonymous.set', was) : 'visitors had no limits before, and cannot have none again',
+    ),
+    explains: ['tier'],
+  },
+  'bounds.set': {
+    fold: (tables, data) => {
+      tables.bounds.put({
+        id: 'fleet',
+        active_keys_per_organisation: data.activeKeysPerOrganisation ?? null,
+        keys_per_organisation: data.keysPerOrganisation ?? null,
+        commands_per_person_per_minute: data.commandsPerPersonPerMinute ?? null,
+        commands_per_organisation_per_minute: data.commandsPerOrganisationPerMinute ?? null,
+      });
+      return undefined;
+    },
+    restore: bounds,
+    inverse: inverse(
+      (db) => bounds.at(db, 'fleet'),
+      (was) => undo('bounds.set', { ...was }),
+    ),
+    explains: ['bounds'],
+  },
+  'model.set': {
+    fold: (tables, { id, family, added, weight, affinity = 'prefix' }) => {
+      tables.model.put({ id, family, added: Date.parse(added), weight, affinity });
+      return undefined;
+    },
+    restore: models,
+    inverse: putModelBack,
+    explains: ['model'],
+  },
+  'model.removed': {
+    fold: (tables, { id }) => {
+      const model = tables.model.get(id);
+      if (!model) return 'no such model';
+      tables.model.remove(model);
+      return undefined;
+    },
+    restore: 'leaves no row',
+    inverse: putModelBack,
+    explains: ['model'],
+  },
+  'organisation.set': {
+    fold: (tables, { id, name, tier, anchor }) => {
+      const suspended = tables.organisation.get(id)?.suspended ?? 0;
+      tables.organisation.put({ id, name, tier, anchor, suspended });
+      return undefined;
+    },
+    restore: organisations,
+    inverse: inverse(
+      (db, { id }) => organisations.at(db, id),
+      (was, { id }) => (was ? undo('organisation.update', was) : undo('organisation.delete', { id })),
+    ),
+    explains: ['organisation', 'tier_set_at'],
+  },
+  'organisation.suspended': {
+    fold: (tables, { id, suspended }) => {
+      const organisation = tables.organisation.get(id);
+      if (!organisation) return 'no such organisation';
+      tables.organisation.update(organisation, { suspended: suspended ? 1 : 0 });
+      return undefined;
+    },
+    restore: suspensions,
+    inverse: inverse(
+      (db, { id }) => organisations.at(db, id) && [suspensions.at(db, id)],
+      (was, { id }) => undo('organisation.update', { id, suspended: was?.[0] !== undefined }),
+    ),
+    explains: ['organisation', 'suspended_set_at'],
+  },
+  'organisation.removed': {
+    fold: (tables, { id }) => {
+      const organisation = tables.organisation.get(id);
+      if (!organisation) return 'no such organisation';
+      removeOrganisation(tables, organisation);
+      return undefined;
+    },
+    restore: 'leaves no row',
+    inverse: 'its keys, stacks and nodes went with it',
+    explains: ['organisation'],
+  },
+  'member.set': {
+    fold: (tables, { organisation, person, role }) => {
+      tables.member.put({ organisation, person, role });
+      return undefined;
+    },
+    restore: members,
+    inverse: putMemberBack,
+    explains: ['member'],
+  },
+  'member.removed': {
+    fold: (tables, { organisation, person }) => {
+      const member = tables.member.get(organisation, person);
+      if (!member) return 'no such member';
+      tables.member.remove(member);
+      return undefined;
+    },
+    restore: 'leaves no row',
+    inverse: putMemberBack,
+    explains: ['member'],
+  },
+  'key.created': {
+    fold: (tables, data, { atMs, by }) => {
+      const hash = Buffer.from(data.hash, 'hex');
+      const there = tables.api_key.get(data.id);
+      if (there?.hash || tables.api_key.where('hash', hash).length > 0) return 'the key is there already';
+      tables.api_key.replace(there, {
+        id: data.id,
+        hash,
+        organisation: data.organisation,
+        name: data.name,
+        expires: data.expires,
+        expires_at: data.expiresAt === null ? null : Date.parse(data.expiresAt),
+        created_at: atMs,
+        created_by: by,
+        revoked_at: there?.revoked_at ?? null,
+        revoked_by: there?.revoked_by ?? null,
+      });
+      return undefined;
+    },
+    restore: createdKeys,
+    inverse: inverse(
+      (db, { id }) => createdKeys.at(db, id) && [revokedKeys.at(db, id)],
+      (_was, { id }) => undo('key.revoke', { id }),
+    ),
+    explains: ['api_key'],
+  },
+  'key.revoked': {
+    // A revocation that precedes its key is kept, so that no order of events can lose it.
+    fold: (tables, { id }, { atMs, by }) => {
+      const key = tables.api_key.get(id);
+      if (key && key.revoked_at !== null) return 'revoked already';
+      const unknown = { hash: null, organisation: null, name: null, expires: null, expires_at: null };
+      const row = key ?? { id, ...unknown, created_at: null, created_by: null };
+      tables.api_key.replace(key, { ...row, revoked_at: atMs, revoked_by: by });
+      return undefined;
+    },
+    restore: revokedKeys,
+    inverse: 'a revoked key stays revoked; create another',
+    explains: ['api_key'],
+  },
+  'usage.adjusted': {
+    fold: (tables, { organisation, period, tokens }) => {
+      const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
+      // Clamped, because a sum beyond the integers that both JavaScript and SQLite hold would not be a function of the rows.
+      const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
+      tables.usage_adjustment.put({ organisation, period, tokens: sum });
+      return undefined;
+    },
+    restore: rowsOf('usage_adjustment', ({ organisation, period, tokens }) => ({
+      ...{ organisation, period, tokens },
+    })),
+    inverse: 'adjust the usage again, by the opposite number',
+    explains: ['usage_adjustment'],
+  },
+} as const satisfies Partial<EventEffects>;
