@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { resolveOperation } from '../shared/decision/admission.ts';
 import { factsOf } from '../shared/decision/question.ts';
-import { explainedKinds, operationKinds, operations, surfaceOfPath } from './operations.ts';
+import { explainedKinds, operationKinds, operations, pathsOf, surfaceOfPath } from './operations.ts';
 
 test('a code of the decision journal names one operation, and always the same', () => {
   expect(Object.fromEntries(operationKinds.map((kind) => [operations[kind].code, kind]))).toMatchObject({
@@ -14,6 +14,7 @@ test('a code of the decision journal names one operation, and always the same', 
       4: 'models',
       5: 'model',
       6: 'unknown',
+      7: 'rerank',
     },
   });
   expect(new Set(operationKinds.map((kind) => operations[kind].code)).size).toBe(operationKinds.length);
@@ -37,5 +38,14 @@ test('a path speaks the API of its row, and what no row names that of OpenAI unl
     expect(surfaceOfPath(path)).toBe(surface === 'any' ? 'openai' : surface);
   }
   expect(surfaceOfPath('/v1/messages/batches')).toBe('anthropic');
-  expect(explainedKinds).toEqual(['chat', 'messages', 'embeddings', 'models']);
+  expect(explainedKinds).toEqual(['chat', 'messages', 'embeddings', 'rerank', 'models']);
+});
+
+test('what clients ask for at several paths is one operation, and no path is of two', () => {
+  for (const path of ['/v1/rerank', '/v2/rerank', '/rerank']) {
+    expect(resolveOperation('POST', path)).toEqual({ kind: 'rerank' });
+    expect(resolveOperation('GET', path)).toEqual({ kind: 'unknown' });
+  }
+  const all = operationKinds.flatMap(pathsOf);
+  expect(new Set(all).size).toBe(all.length);
 });

@@ -41,6 +41,7 @@ const dataPlane = inOrder(onTheRequestRoad, 'data-plane', [
   'surfaces/chat',
   'surfaces/embeddings',
   'surfaces/messages',
+  'surfaces/rerank',
   'surfaces',
   'body-worker',
   'upstream',

@@ -1,6 +1,7 @@
 /** Asks the question. It is sent as an address, so that an answer can be linked to. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
+import type { ExplainedKind } from '../../schemas/operations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
 import { useRead } from '../lib/read.ts';
@@ -18,12 +19,14 @@ const subjects: readonly (readonly [Subject, string])[] = [
   ['key', 'A key'],
   ['visitor', 'A visitor'],
 ];
-const kinds = [
-  ['chat', 'Chat completions'],
-  ['messages', 'Messages'],
-  ['embeddings', 'Embeddings'],
-  ['models', 'List of models'],
-] as const;
+const kindNames: Readonly<Record<ExplainedKind, string>> = {
+  chat: 'Chat completions',
+  messages: 'Messages',
+  embeddings: 'Embeddings',
+  rerank: 'Rerank',
+  models: 'List of models',
+};
+const kinds = Object.entries(kindNames);
 
 function subjectOf(asked: Asked): Subject {
   if (asked.request !== undefined) return 'request';

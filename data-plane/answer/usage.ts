@@ -4,6 +4,7 @@
  */
 import { integer, member } from '../core/untrusted.ts';
 import type { AskedFacts } from '../shape/asked.ts';
+import { tokensPerPair } from '../shape/prompt-size.ts';
 
 export interface Usage {
   readonly promptTokens: number;
@@ -32,15 +33,15 @@ export interface AnsweringNode {
 /** What an image may be in tokens depends on the model; where no window says it, so many times what one usually is. */
 const imageFactor = 16;
 
-/** What a model adds to each input of embeddings, at most. */
-const tokensPerInput = 32;
+/** What a model adds to each input, at most: the template of some rerankers says what is to be judged. */
+const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
 /** An honest engine is within them: `promptBytes` has what a template adds, and tools twice. */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
-  if (asked.kind === 'embeddings')
+  if (asked.kind !== 'chat')
     return {
-      promptTokens: textBytes + tokensPerInput * asked.inputs,
+      promptTokens: textBytes + tokensPerInput[asked.kind] * asked.inputs,
       completionTokens: Number.POSITIVE_INFINITY,
     };
   const ofImages = windowTokens ?? promptBytes * imageFactor;

@@ -22,6 +22,7 @@ import type {
   WholeAsked,
   WholeChat,
   WholeEmbeddings,
+  WholeRerank,
 } from '../shape/asked.ts';
 import { shapeRefusal } from '../shape/validate.ts';
 
@@ -70,9 +71,16 @@ export function notForThisModel(path: Path): Refusal {
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
 export function toNodeBody(asked: WholeAsked, dialect: Dialect, target: NodeTarget): NodeBody {
   const table = dialects[dialect];
-  return asked.kind === 'chat'
-    ? chatBody(asked, table, target)
-    : embeddingsBody(asked, table, target.servedName);
+  switch (asked.kind) {
+    case 'chat':
+      return chatBody(asked, table, target);
+    case 'embeddings':
+      return embeddingsBody(asked, table, target.servedName);
+    case 'rerank':
+      return rerankBody(asked, table, target.servedName);
+    default:
+      return asked satisfies never;
+  }
 }
 
 function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): NodeBody {
@@ -199,4 +207,10 @@ function embeddingsBody(request: WholeEmbeddings, table: DialectTable, servedNam
     encoding_format: request.encoding,
     ...(request.dimensions === undefined ? {} : { dimensions: request.dimensions }),
   };
+}
+
+/** How many are wanted, and whether with their texts, is no matter of the node: engines differ in it, and some ignore it. */
+function rerankBody({ body }: WholeRerank, table: DialectTable, servedName: string): NodeBody {
+  if (table.rerankSigns.length === 0) throw notForThisModel(['model']);
+  return { model: servedName, query: body.query, documents: body.documents };
 }

@@ -21,6 +21,7 @@ export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: u
 /** In the caller's own body. */
 function pathOf(inability: Inability, asked: AskedRequest): Path {
   if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
+  if (asked.kind === 'rerank') return ['documents'];
   const { hasSchema, paths = {} } = asked;
   switch (inability) {
     case 'images':

@@ -19,7 +19,7 @@ import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { renderBody } from '../dialect/node-body.ts';
 import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
 import type { ClientAnswer, Fields } from '../http/exchange.ts';
-import type { AskedRequest } from '../shape/asked.ts';
+import { type AskedRequest, nodePaths } from '../shape/asked.ts';
 import { type AnswerForm, streamedAnswer } from '../surfaces/surfaces.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { BodyPieces } from '../upstream/body-pieces.ts';
@@ -52,7 +52,7 @@ export interface ForwardOptions {
   readonly candidates: readonly Route[];
   /** The tier that a refusal of too long a request names. */
   readonly tier: string;
-  /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
+  /** Tokens of the answer at most, clamped to the window; at least 1. Asked for a chat only. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
   /** Of the client's answer, next to those of its kind. */
@@ -157,7 +157,7 @@ async function attempt(
   if (client.isGone) return { kind: 'client-gone' };
   const { node, url, credential } = route;
   const isStream = asked.stream;
-  const path = asked.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
+  const path = nodePaths[asked.kind];
   const accept = isStream ? 'text/event-stream' : 'application/json';
   let outcome: NodeOutcome = 'neutral';
   load.begin(node);

@@ -14,7 +14,7 @@ export function nodeChooser(
   { placement, subject: tenant }: Pick<Decision, 'placement' | 'subject'>,
   asked: AskedRequest,
 ): NodeChooser {
-  if (placement instanceof Refusal || asked.kind === 'embeddings' || !lookup.hasAffinity(model))
+  if (placement instanceof Refusal || asked.kind !== 'chat' || !lookup.hasAffinity(model))
     return (left) => load.choose(left);
   const { capacity } = placement;
   const place =

@@ -177,6 +177,7 @@ async function serve(
     promptTokens: asked.promptBytes,
     maxTokens,
     onlyCounts: form === undefined,
+    reranks: asked.kind === 'rerank',
     // Few requests need it, and it reads all text.
     promptTokensLeast: () => {
       record.promptLeast = leastTokensOf(asked);

@@ -172,7 +172,7 @@ test('Limits 1: cancelled requests of visitors are as many as all visitors have 
   for (let n = 0; n < 4; n++) {
     const facts = {
       ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
-      ...{ model: 'echo-small', surface: 'openai' as const, promptTokens: 1, maxTokens: 1 },
+      ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokens: 1, maxTokens: 1 },
     };
     const { decision, lease } = reserve(gateway, facts, counters);
     lease.cancel(decision.tier.requestsPerMinute);

@@ -1,11 +1,12 @@
 /**
- * What a node is asked, whichever surface the request came by: a chat or embeddings. Its facts are plain values whose size does
+ * What a node is asked, whichever surface the request came by: a chat, embeddings or scores of documents. Its facts are plain values whose size does
  * not grow with the text: all that limits, routing and the answer need. The text is here, or the body worker retains it and
  * renders the body for a node from it.
  */
 import type { ChatSettings } from '../../schemas/chat-fields.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import type { ChatFields, EmbeddingsFields } from '../../schemas/openai.ts';
+import type { RerankFields } from '../../schemas/rerank.ts';
 import { prefixesOf } from './prompt-prefix.ts';
 import { leastChatTokens, type PromptSize } from './prompt-size.ts';
 
@@ -14,6 +15,11 @@ export type ChatNeed = 'images' | 'prefill' | 'single_tool_call' | 'tools';
 
 /** What a node is sent in the words of the chat completion's shape, much as it came. */
 export type ChatBody = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'tool_choice'>> & ChatSettings;
+
+/** Documents as texts, whichever form they came in. */
+export interface RerankBody extends Readonly<Pick<RerankFields, 'query'>> {
+  readonly documents: readonly string[];
+}
 
 export interface ChatFacts extends PromptSize {
   readonly kind: 'chat';
@@ -52,7 +58,24 @@ export interface EmbeddingsFacts extends PromptSize {
   readonly tokenInput: boolean;
 }
 
-export type AskedFacts = ChatFacts | EmbeddingsFacts;
+export interface RerankFacts extends PromptSize {
+  readonly kind: 'rerank';
+  readonly model: string;
+  /** Scores come whole, and no tokens are generated. */
+  readonly stream: false;
+  readonly maxTokens: 0;
+  /** Documents, each of which has a score in the answer. */
+  readonly inputs: number;
+}
+
+export type AskedFacts = ChatFacts | EmbeddingsFacts | RerankFacts;
+
+/** Where a node is asked; the same on all engines. */
+export const nodePaths: Readonly<Record<AskedFacts['kind'], string>> = {
+  chat: '/v1/chat/completions',
+  embeddings: '/v1/embeddings',
+  rerank: '/v1/rerank',
+};
 
 interface TextHere<Body> {
   readonly body: Body;
@@ -65,15 +88,21 @@ interface TextOnWorker {
 
 export type WholeChat = ChatFacts & TextHere<ChatBody>;
 export type WholeEmbeddings = EmbeddingsFacts & TextHere<Readonly<Pick<EmbeddingsFields, 'input'>>>;
-export type WholeAsked = WholeChat | WholeEmbeddings;
+export type WholeRerank = RerankFacts & TextHere<RerankBody>;
+export type WholeAsked = WholeChat | WholeEmbeddings | WholeRerank;
 
 export type AskedChat = WholeChat | (ChatFacts & TextOnWorker);
-export type AskedRequest = AskedChat | WholeEmbeddings | (EmbeddingsFacts & TextOnWorker);
+export type AskedRequest =
+  | AskedChat
+  | WholeEmbeddings
+  | (EmbeddingsFacts & TextOnWorker)
+  | WholeRerank
+  | (RerankFacts & TextOnWorker);
 
 export interface NodeTarget {
   /** What the node itself calls the model. */
   readonly servedName: string;
-  /** Tokens of the answer at most, already clamped to the window; at least 1. Embeddings do not use it. */
+  /** Tokens of the answer at most, already clamped to the window; at least 1. Only a chat uses it. */
   readonly maxTokens: number;
   /** The model is known to take images. */
   readonly seesImages?: boolean;

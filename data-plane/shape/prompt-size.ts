@@ -9,6 +9,8 @@ import type { ChatMessage } from '../../schemas/openai-messages.ts';
 /** What a chat template may add to each message, and to the whole, in tokens. */
 const tokensPerMessage = 32;
 const tokensPerPrompt = 512;
+/** The same for a query with one document. */
+export const tokensPerPair = 256;
 /** Taken for one image: what models that take images make of a large one, of an ordinary one, and of the smallest. */
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
@@ -93,6 +95,28 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
     promptBytes: largest + tokensPerMessage,
     leastTokens: least,
     likelyTokens: likelyOf(largestText),
+    textBytes,
+  };
+}
+
+/** A query with each document is a prompt of its own, so the sizes are those of the largest; the text is that of all. */
+export function rerankPromptSize(query: string, documents: readonly string[]): PromptSize {
+  const queryBytes = bytesOf(query);
+  const queryLeast = leastTokens(query);
+  let largest = 0;
+  let least = 0;
+  let textBytes = 0;
+  for (const document of documents) {
+    const bytes = queryBytes + bytesOf(document);
+    largest = Math.max(largest, bytes);
+    // One token may hold the end of the query and the start of the document.
+    least = Math.max(least, queryLeast + leastTokens(document) - 1);
+    textBytes += bytes;
+  }
+  return {
+    promptBytes: largest + tokensPerPair,
+    leastTokens: Math.max(0, least),
+    likelyTokens: likelyOf(largest),
     textBytes,
   };
 }

@@ -36,7 +36,8 @@ export function shapeOperation(
   switch (kind) {
     case 'chat':
     case 'embeddings':
-    case 'messages': {
+    case 'messages':
+    case 'rerank': {
       const surface = surfaces[kind];
       const { asked, context } = surface.shape(parseBody(bytes, headers.contentType), headers);
       return { asked, form: { surface: kind, context } as AnswerForm, surface: surface.style };

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
+import { rerankRequestSchema } from '../../schemas/rerank.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import { toNodeBody } from '../dialect/node-body.ts';
@@ -17,6 +18,7 @@ const operations = [
   { kind: 'embeddings', least: { model: 'echo', input: 'hi' }, schema: embeddingsRequestSchema },
   { kind: 'messages', least: messages, schema: messagesRequestSchemas['2023-06-01'] },
   { kind: 'count-tokens', least: chat, schema: countTokensRequestSchema },
+  { kind: 'rerank', least: { model: 'echo', query: 'hi', documents: ['a'] }, schema: rerankRequestSchema },
 ] as const;
 type Kind = (typeof operations)[number]['kind'];
 

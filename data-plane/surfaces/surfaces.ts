@@ -4,8 +4,9 @@ import type { ClientSurface, RebuiltBody, SurfaceStream } from '../answer/surfac
 import { chat } from './chat/chat.ts';
 import { embeddings } from './embeddings/embeddings.ts';
 import { messages } from './messages/messages.ts';
+import { rerank } from './rerank/rerank.ts';
 
-export const surfaces = { chat, embeddings, messages };
+export const surfaces = { chat, embeddings, messages, rerank };
 
 export type SurfaceName = keyof typeof surfaces;
 type ContextOf<One> = One extends ClientSurface<infer Context> ? Context : never;

@@ -64,7 +64,7 @@ function nodeSpan(
   recorded: RecordedRequest,
 ): Omit<PlannedSpan, 'id' | 'startMs' | 'endMs'> {
   const { countsAs } = operations[operation?.kind ?? 'unknown'];
-  const name = countsAs === 'embedding' ? 'embeddings' : 'chat';
+  const name = countsAs === 'embedding' ? 'embeddings' : countsAs === 'rerank' ? 'rerank' : 'chat';
   const attributes = {
     'gen_ai.operation.name': name,
     'gen_ai.provider.name': 'headgate',

@@ -121,17 +121,16 @@ function embeddings(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   if (request === undefined) return refuse(dialect, badRequest('You must pass at least one prompt'));
   const longest = Math.max(...request.inputs.map((input) => embeddingTokens([input])));
   if (longest > contextTokens && dialect !== 'ollama') {
-    const fault = tooLong(contextTokens);
+    const fault = badRequest(
+      `This model's maximum context length is ${contextTokens} tokens.`,
+      'input_tokens',
+    );
     // llama.cpp blames itself.
     return refuse(dialect, dialect === 'llamacpp' ? { ...fault, status: 500 } : fault);
   }
   const id = `embd-${stamp.serial}`;
   const work = { id, promptTokens: embeddingTokens(request.inputs), completionTokens: 0 };
   return { ...jsonPlan(200, embeddingsBody(request, id, stamp.created, model)), work };
-}
-
-function tooLong(contextTokens: number): SimError {
-  return badRequest(`This model's maximum context length is ${contextTokens} tokens.`, 'input_tokens');
 }
 
 function rerank(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
@@ -149,11 +148,7 @@ function rerank(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   if (model === undefined) return refuse(dialect, unknownModel(dialect, asked, engine.models));
   const tokens = pairTokens(request);
   const longest = Math.max(...tokens);
-  if (longest > contextTokens)
-    return refuse(
-      dialect,
-      dialect === 'llamacpp' ? exceedsContext(longest, contextTokens) : tooLong(contextTokens),
-    );
+  if (longest > contextTokens) return refuse(dialect, exceedsContext(dialect, longest, contextTokens));
   const id = `rerank-${stamp.serial}`;
   const work = { id, promptTokens: tokens.reduce((sum, one) => sum + one, 0), completionTokens: 0 };
   return { ...jsonPlan(200, rerankBody(request, dialect, id, model)), work };

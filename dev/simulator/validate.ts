@@ -66,21 +66,17 @@ function windowFault(request: SimChatRequest, prompt: number, window: Window): S
   // Ollama never refuses: it truncates the prompt silently.
   if (dialect === 'ollama') return undefined;
   if (dialect === 'llamacpp')
-    return prompt >= contextTokens ? exceedsContext(prompt, contextTokens) : undefined;
+    return prompt >= contextTokens ? exceedsContext(dialect, prompt, contextTokens) : undefined;
   const max = request.tokensMax ?? 0;
   if (prompt + max <= contextTokens && prompt < contextTokens) return undefined;
   if (dialect === 'sglang')
-    return badRequest(
-      prompt < contextTokens
-        ? `Requested token count exceeds the model's maximum context length of ${contextTokens} tokens.`
-        : `The input (${prompt} tokens) is longer than the model's context length (${contextTokens} tokens).`,
-    );
+    return prompt < contextTokens
+      ? badRequest(
+          `Requested token count exceeds the model's maximum context length of ${contextTokens} tokens.`,
+        )
+      : exceedsContext(dialect, prompt, contextTokens);
+  if (prompt >= contextTokens) return exceedsContext(dialect, prompt, contextTokens);
   const limit = `This model's maximum context length is ${contextTokens} tokens.`;
-  if (prompt >= contextTokens)
-    return badRequest(
-      `${limit} However, your prompt contains at least ${prompt} input tokens. (parameter=input_tokens, value=${prompt})`,
-      'input_tokens',
-    );
   if (max > contextTokens)
     return badRequest(
       `max_tokens=${max} cannot be greater than max_model_len=${contextTokens}. (parameter=max_tokens, value=${max})`,
@@ -92,7 +88,17 @@ function windowFault(request: SimChatRequest, prompt: number, window: Window): S
   );
 }
 
-export function exceedsContext(prompt: number, contextTokens: number): SimError {
+/** The refusal of a prompt that alone is too long. */
+export function exceedsContext(dialect: Dialect, prompt: number, contextTokens: number): SimError {
+  if (dialect === 'sglang')
+    return badRequest(
+      `The input (${prompt} tokens) is longer than the model's context length (${contextTokens} tokens).`,
+    );
+  if (dialect === 'vllm')
+    return badRequest(
+      `This model's maximum context length is ${contextTokens} tokens. However, your prompt contains at least ${prompt} input tokens. (parameter=input_tokens, value=${prompt})`,
+      'input_tokens',
+    );
   return {
     status: 400,
     message: `request (${prompt} tokens) exceeds the available context size (${contextTokens} tokens)`,

@@ -6,7 +6,7 @@
  * label of stack form names a stack whether or not one exists, and a path reveals nothing.
  */
 import { stackIdSchema } from '../../schemas/names.ts';
-import { type InferenceKind, operationKinds, operations } from '../../schemas/operations.ts';
+import { type InferenceKind, operationKinds, operations, pathsOf } from '../../schemas/operations.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import {
   authenticate,
@@ -61,7 +61,9 @@ export type Operation = { readonly kind: InferenceKind | 'unknown' } | ListingOp
 
 const unknownOperation: Operation = { kind: 'unknown' };
 const known = new Map<string, Operation>(
-  operationKinds.flatMap((kind) => (kind === 'model' ? [] : [[operations[kind].path, { kind }]])),
+  operationKinds.flatMap((kind) =>
+    kind === 'model' ? [] : pathsOf(kind).map((path): [string, Operation] => [path, { kind }]),
+  ),
 );
 const modelPath = operations.model.path.slice(0, -'{model}'.length);
 
@@ -239,5 +241,6 @@ function requestFacts({ target, operation, caller }: AdmittedInference, facts: A
     surface,
     maxTokens: countsAs === 'generation' ? facts.maxTokens : 0,
     onlyCounts: countsAs === 'count',
+    reranks: countsAs === 'rerank',
   };
 }

@@ -68,6 +68,7 @@ const tooMuchMemory = 'the bodies of its organisation took all the memory that o
 const noForm = 'the body is of no form that can be carried';
 const notTaken = 'the engine of the node does not take such a request';
 const tooLong = 'it needs more than the context window of the model';
+const otherKind = 'the model reranks and does nothing else, or it does not rerank';
 const noAnswer = 'the node did not answer it';
 
 /** In the order of their steps; what is open fits every text that begins like it, so it comes last. */
@@ -128,6 +129,7 @@ const rows = {
   'model not in plan': ruled('tier', 'ModelNotInPlanError', null),
   'not serving': ruled('nodes', notServing, null),
   'no node answers': ruled('nodes', unavailable, null),
+  'wrong kind': ruled('nodes', wrongShape, otherKind),
 
   fault: found('answer', 'InternalError', 'the gateway failed to handle it', 'its type'),
   'not for this model': found('answer', wrongShape, notTaken, 'its type'),

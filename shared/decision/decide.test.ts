@@ -130,6 +130,7 @@ const anyFacts = fc.record<RequestFacts>({
     { weight: 1, arbitrary: fc.string({ unit: 'binary' }) },
   ),
   surface: fc.constantFrom('openai', 'anthropic', 'any'),
+  reranks: fc.constant(false),
   promptTokens: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
   maxTokens: fc.option(fc.nat(12), { nil: undefined }),
   promptTokensLeast: fc.option(
@@ -380,6 +381,7 @@ test('an organisation and a visitor of its name are counted apart, with the weig
     target: { kind: 'shared' },
     model: 'm',
     surface: 'openai',
+    reranks: false,
     promptTokens: 1,
     maxTokens: 1,
   } as const;

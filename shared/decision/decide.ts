@@ -38,6 +38,8 @@ export interface RequestFacts {
   readonly maxTokens: number | undefined;
   /** Its tokens are counted and nothing is generated: it has limits of its own. */
   readonly onlyCounts?: boolean | undefined;
+  /** Asks a model to rerank documents. */
+  readonly reranks: boolean;
 }
 
 export interface Decision {
@@ -105,6 +107,7 @@ function usesPool(
 ): boolean {
   if (facts.target.kind === 'stack') return false;
   if (!(placement instanceof Refusal)) return placement.capacity === 'pool';
+  if (placement.cause === 'wrong kind') return false;
   return (
     facts.surface !== 'anthropic' && lookup.isPooled(facts.model) && lookup.tierIncludes(tier.id, facts.model)
   );
@@ -146,8 +149,8 @@ export function decide(
   const { caller, promptTokens, maxTokens } = facts;
   const tier = tierOf(lookup, caller);
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
-  const { target, model, surface } = facts;
-  const routing: RoutingFacts = { target, organisation, tier: tier?.id ?? null, model, surface };
+  const { target, model, surface, reranks } = facts;
+  const routing: RoutingFacts = { target, organisation, tier: tier?.id ?? null, model, surface, reranks };
   // The route is worked out first and is the last step.
   const routeTrace = trace && new Trace();
   const placement = route(lookup, routing, routeTrace);

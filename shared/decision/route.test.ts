@@ -16,6 +16,7 @@ const facts: RoutingFacts = {
   tier: 'Starter',
   model: 'echo-small',
   surface: 'openai',
+  reranks: false,
 };
 const otter = { kind: 'stack', stack: 'stk-amber-otter-9k2f' } as const;
 const lynx = { kind: 'stack', stack: 'stk-silent-lynx-3c3c' } as const;
@@ -117,6 +118,7 @@ test('at any position and for any names, a route is nodes of one place or a rout
     tier: fc.option(fc.oneof(fc.constantFrom('Starter', 'Platinum', 'anonymous'), name), { nil: null }),
     model: name,
     surface: fc.constantFrom('openai', 'anthropic', 'any'),
+    reranks: fc.constant(false),
   });
   const refusals = [
     'UnsupportedShapeError',

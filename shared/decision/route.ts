@@ -3,6 +3,7 @@
  * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
+import { operations } from '../../schemas/operations.ts';
 import type { Capacity } from '../../schemas/usage.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';
@@ -28,6 +29,8 @@ export interface RoutingFacts {
   readonly model: string;
   /** The API surface of the path; embeddings are on every surface. */
   readonly surface: 'openai' | 'anthropic' | 'any';
+  /** Only a model that reranks answers it, and such a model answers nothing else. */
+  readonly reranks: boolean;
 }
 
 /** One answer for all causes, so that a foreign stack cannot be distinguished from one that does not serve the model. */
@@ -67,6 +70,29 @@ function wrongSurface(): Refusal {
   return new Refusal('wrong surface', 'This host does not serve this API shape.');
 }
 
+function wrongKind(reranks: boolean): Refusal {
+  return new Refusal(
+    'wrong kind',
+    reranks
+      ? 'model: this model is not known to rerank documents; ask one that is.'
+      : `model: this model reranks documents and does nothing else: send it to ${operations.rerank.path}.`,
+  );
+}
+
+/** The nodes of a place whose model is of the kind that is asked for, usually all of them. */
+function ofKind(
+  capacity: Capacity,
+  candidates: readonly Route[],
+  { reranks }: RoutingFacts,
+): Placement | Refusal {
+  for (const route of candidates) {
+    if (route.reranks === reranks) continue;
+    const rest = candidates.filter((other) => other.reranks === reranks);
+    return rest.length > 0 ? { capacity, candidates: rest } : wrongKind(reranks);
+  }
+  return { capacity, candidates };
+}
+
 /** Serving ends at a refusal; with a trace it is noted, and the next step is decided too. */
 function ends(trace: Trace | undefined, refusal: Refusal, reads: readonly Read[] = []): boolean {
   trace?.refuse(refusal, {}, reads);
@@ -94,7 +120,7 @@ function routeStack(
   trace?.add('surface', 'ok', { surface: stack.surface }, [{ table: 'stack', id: stackId }]);
   const candidates = lookup.routes(`stack:${stackId}`, facts.model);
   const answer: Placement | Refusal =
-    candidates.length > 0 ? { capacity: 'stack', candidates } : targetNotServing('not serving');
+    candidates.length > 0 ? ofKind('stack', candidates, facts) : targetNotServing('not serving');
   noteNodes(trace, answer, `stack:${stackId}`);
   return wrong ?? answer;
 }
@@ -115,7 +141,9 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
     if (own.length > 0) {
       trace?.add('own nodes', 'ok', { place: `organisation:${facts.organisation}`, nodes: nodesOf(own) });
-      return wrong ?? { capacity: 'own', candidates: own };
+      const placed = ofKind('own', own, facts);
+      if (placed instanceof Refusal) trace?.refuse(placed, { place: `organisation:${facts.organisation}` });
+      return wrong ?? placed;
     }
     trace?.add('own nodes', 'refused', { place: `organisation:${facts.organisation}` });
   }
@@ -144,7 +172,7 @@ function routePool(
   trace?.add('tier', 'ok', { tier: facts.tier }, tierReads(facts));
   const candidates = lookup.routes('pool', facts.model);
   const answer: Placement | Refusal =
-    candidates.length > 0 ? { capacity: 'pool', candidates } : unavailable('no node answers');
+    candidates.length > 0 ? ofKind('pool', candidates, facts) : unavailable('no node answers');
   noteNodes(trace, answer, 'pool');
   return first ?? answer;
 }

@@ -115,7 +115,7 @@ test('all that a visitor used is counted at the moment of its admission', () => 
   };
   const caller = { kind: 'anonymous', visitor: 'v-1', network: 'n-1', admittedMs } as const;
   const facts: RequestFacts = {
-    ...{ target: { kind: 'shared' }, caller, model: 'echo', surface: 'openai' },
+    ...{ target: { kind: 'shared' }, caller, model: 'echo', surface: 'openai', reranks: false },
     ...{ promptTokens: 1, maxTokens: 1 },
   };
   decide(createLookup(snapshot.db), counters, facts, nowMs);

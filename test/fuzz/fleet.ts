@@ -11,6 +11,7 @@ import { WatchedProcess } from './watched.ts';
 /** Stands in prompts and in what hostile nodes answer; no log and no error text may hold it. */
 export const canary = 'canary-3f9d2b71c0';
 export const models = ['echo-small', 'echo-large', 'echo-embed'] as const;
+export const rerankModel = 'echo-rerank';
 export const stacks = { openai: 'stk-amber-otter-9k2f', anthropic: 'stk-quiet-heron-4m7q' } as const;
 export const stackDomain = 'stacks.test';
 
@@ -40,6 +41,8 @@ export interface FleetOptions {
   readonly agent?: boolean;
   /** Stands in the place of the simulated node. */
   readonly engine?: string;
+  /** The same in the place of the one that reranks. */
+  readonly reranker?: string;
   /** Nodes of the pool that agents report on, in addition. */
   readonly agentNodes?: readonly string[];
   readonly gatewayArgs?: readonly string[];
@@ -117,11 +120,13 @@ export class FuzzFleet extends ProcessFleet {
   }
 
   async #start(): Promise<void> {
-    const { engine, agent, tls, agentNodes = [] } = this.#options;
+    const { engine, reranker, agent, tls, agentNodes = [] } = this.#options;
     this.#plane = await this.watchPlane('control-plane');
     const simArgs = ['--port', '0', '--models', models.join(','), '--tokens-per-second', '0'];
-    const node = engine ?? (await this.#startEngine(simArgs));
-    await this.operator.apply(fleetWith(node, agentNodes, agent === true));
+    const node = engine ?? (await this.#startEngine('sim-node', simArgs));
+    const rerankArgs = ['--port', '0', '--models', rerankModel, '--rerank'];
+    const second = reranker ?? (await this.#startEngine('sim-reranker', rerankArgs));
+    await this.operator.apply(fleetWith(node, second, agentNodes, agent === true));
     const { value } = await this.operator.createKey('acme', 'fuzz');
     this.#keyValue = value;
     this.secrets.add(value);
@@ -141,8 +146,8 @@ export class FuzzFleet extends ProcessFleet {
     await this.#untilUp();
   }
 
-  async #startEngine(args: readonly string[]): Promise<string> {
-    const started = await this.#watch<EngineReady>('sim-node', ['sim-node', ...args], '/health');
+  async #startEngine(name: string, args: readonly string[]): Promise<string> {
+    const started = await this.#watch<EngineReady>(name, ['sim-node', ...args], '/health');
     return engineUrl(started.started.ready);
   }
 
@@ -155,7 +160,7 @@ export class FuzzFleet extends ProcessFleet {
   }
 
   async #untilUp(): Promise<void> {
-    const wanted = new Set(['pool-1', ...(this.#options.agent ? ['agent-1'] : [])]);
+    const wanted = new Set(['pool-1', 'pool-rerank', ...(this.#options.agent ? ['agent-1'] : [])]);
     await until(async () => {
       const nodes = await this.operator.nodes();
       return nodes.filter(({ id, up }) => up && wanted.has(id)).length === wanted.size;
@@ -194,17 +199,22 @@ function given<Value>(value: Value | undefined): Value {
   return value;
 }
 
-function fleetWith(url: string, agentNodes: readonly string[], agent: boolean): Fleet {
+function fleetWith(url: string, reranker: string, agentNodes: readonly string[], agent: boolean): Fleet {
   const node = (id: string) => ({ id, url, dialect: 'vllm' as const });
+  const pooled = [...models, rerankModel];
   const reported = [...agentNodes, ...(agent ? ['agent-1'] : [])];
   return {
     version: 1,
-    models: models.map((id) => ({ id, family: 'echo' })),
+    models: pooled.map((id) => ({ id, family: 'echo' })),
     tiers: [{ id: 'Wide', models: '*' }],
     anonymous: { freeTurns: 1_000_000, networkFactor: 1000, models: ['echo-small'] },
     pool: {
-      models: [...models],
-      nodes: [node('pool-1'), ...reported.map((id) => ({ ...node(id), agent: true }))],
+      models: pooled,
+      nodes: [
+        node('pool-1'),
+        { ...node('pool-rerank'), url: reranker },
+        ...reported.map((id) => ({ ...node(id), agent: true })),
+      ],
     },
     organisations: [
       {

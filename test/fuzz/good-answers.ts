@@ -33,6 +33,8 @@ function wholeFault(body: string, operation: InferenceKind): string | undefined 
         isList(answer['choices']) &&
         hasNumber(answer, 'prompt_tokens'),
       embeddings: () => answer['object'] === 'list' && isList(answer['data']),
+      rerank: () =>
+        answer['object'] === 'list' && isList(answer['results']) && hasNumber(answer, 'prompt_tokens'),
       messages: () =>
         answer['type'] === 'message' && Array.isArray(answer['content']) && hasNumber(answer, 'input_tokens'),
       'count-tokens': () => Number.isInteger(answer['input_tokens']),

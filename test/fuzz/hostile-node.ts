@@ -27,17 +27,19 @@ const hangMsMax = 8000;
 export class HostileNode {
   readonly #server: Server;
   readonly #models: readonly string[];
+  readonly #reranks: boolean;
   readonly #plans = new Map<number, NodePlan>();
   readonly #sockets = new Set<Socket>();
   #asked = 0;
 
-  private constructor(models: readonly string[]) {
+  private constructor(models: readonly string[], reranks: boolean) {
     this.#models = models;
+    this.#reranks = reranks;
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async start(models: readonly string[]): Promise<HostileNode> {
-    const node = new HostileNode(models);
+  static async start(models: readonly string[], reranks = false): Promise<HostileNode> {
+    const node = new HostileNode(models, reranks);
     await new Promise<void>((resolve) => node.#server.listen(0, '127.0.0.1', resolve));
     return node;
   }
@@ -103,7 +105,14 @@ export class HostileNode {
       data: this.#models.map((id) => ({ id, object: 'model', max_model_len: 131_072 })),
     };
     const body = head.includes('/v1/models') ? JSON.stringify(list) : '{"count":7}';
-    return `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+    return `HTTP/1.1 ${this.#statusOf(head)} x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  }
+
+  /** As vLLM shows that it reranks, and does nothing else. */
+  #statusOf(head: string): number {
+    if (!this.#reranks) return 200;
+    if (head.startsWith('GET /v1/rerank ')) return 405;
+    return /^GET \/v1\/(embeddings|chat\/completions) /.test(head) ? 404 : 200;
   }
 }
 

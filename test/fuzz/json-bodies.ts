@@ -1,11 +1,12 @@
-/** JSON bodies of the four operations, from the schemas themselves, then mutated. */
+/** JSON bodies of the operations, from the schemas themselves, then mutated. */
 import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
 import { toolSchema, turnSchema } from '../../schemas/anthropic-messages.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
 import { functionToolSchema, messageSchema } from '../../schemas/openai-messages.ts';
-import type { InferenceKind } from '../../schemas/operations.ts';
+import { type InferenceKind, operations } from '../../schemas/operations.ts';
+import { rerankRequestSchema } from '../../schemas/rerank.ts';
 import type { Draw } from './draw.ts';
-import { canary, models } from './fleet.ts';
+import { canary, models, rerankModel } from './fleet.ts';
 import { type Json, jsonText, mutateJson } from './mutate.ts';
 import { type Opaque, type SchemaDraw, valueFor } from './schema-draw.ts';
 
@@ -14,6 +15,7 @@ const schemas = {
   embeddings: embeddingsRequestSchema,
   messages: messagesRequestSchemas['2023-06-01'],
   'count-tokens': countTokensRequestSchema,
+  rerank: rerankRequestSchema,
 } as const satisfies Record<InferenceKind, unknown>;
 export const inferenceKinds = Object.keys(schemas) as InferenceKind[];
 
@@ -55,6 +57,12 @@ const openaiOpaque: Opaque = (draw, field) => {
       return draw.chance(0.5)
         ? draw.list(draw.between(1, 4), () => promptText(draw))
         : draw.list(draw.between(1, 9), () => draw.below(30_000));
+    case 'query':
+      return promptText(draw);
+    case 'documents':
+      return draw.list(draw.between(1, 9), () =>
+        draw.chance(0.7) ? promptText(draw) : { text: promptText(draw) },
+      );
     case 'parameters':
     case 'schema':
       return jsonSchema(draw);
@@ -107,13 +115,17 @@ function turns(draw: Draw, odd: () => Json): Json {
 
 /** A body that the schemas take, mostly. */
 function goodBody(draw: Draw, operation: InferenceKind): Json {
-  const isChat = operation === 'chat' || operation === 'embeddings';
-  const opaque = isChat ? openaiOpaque : anthropicOpaque;
+  const opaque = operations[operation].surface === 'anthropic' ? anthropicOpaque : openaiOpaque;
   const from: SchemaDraw = { draw, opaque, optional: draw.chance(0.6) ? 0.06 : 0.3 };
   const drawn = valueFor(from, schemas[operation]) as { readonly [name: string]: Json };
   const limit = operation === 'messages' ? { max_tokens: draw.between(1, 30) } : {};
-  const model = operation === 'embeddings' ? 'echo-embed' : draw.pick(models);
+  const model = modelFor(draw, operation);
   return { ...drawn, ...limit, model: draw.chance(0.95) ? model : draw.text() };
+}
+
+function modelFor(draw: Draw, operation: InferenceKind): string {
+  if (operation === 'embeddings') return 'echo-embed';
+  return operation === 'rerank' ? rerankModel : draw.pick(models);
 }
 
 /** The text of a body, with what no schema would make in half of all cases. */

@@ -50,7 +50,7 @@ class JsonTarget extends FleetTarget {
       ],
     ]);
     const headers = { 'content-type': type, authorization: `Bearer ${this.fleet.key}` };
-    if (operation === 'chat' || operation === 'embeddings') return headers;
+    if (operations[operation].surface !== 'anthropic') return headers;
     const version = draw.weighted<string>([
       [8, '2023-06-01'],
       [4, '2026-10-21'],
@@ -61,7 +61,7 @@ class JsonTarget extends FleetTarget {
 
   #url(operation: InferenceKind): string {
     const { api, stacks: ports } = this.fleet.gateway.started.ready;
-    const isOpenai = operation === 'chat' || operation === 'embeddings';
+    const isOpenai = operations[operation].surface !== 'anthropic';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
     return `${base.replace(/\/v1$/, '')}${operations[operation].path}`;
   }

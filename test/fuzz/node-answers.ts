@@ -144,9 +144,15 @@ function whole(draw: Draw, { operation, model }: Wanted): string {
     model: nodeSecret,
     usage: usage(draw),
   };
+  const score = (index: number): Json => ({
+    index,
+    relevance_score: draw.chance(0.9) ? index : draw.number(),
+  });
+  const scores = draw.list(draw.chance(0.9) ? 2 : draw.skewed(50), score);
+  const rerank: Json = draw.chance(0.5) ? scores : { results: scores, usage: usage(draw) };
   const count: Json = draw.chance(0.7) ? { count: draw.number(), tokens: [] } : anyJson(draw);
   const error: Json = { error: { message: nodeSecret, type: 'x', code: draw.number() }, object: 'error' };
-  const answer = { chat, messages: chat, embeddings, 'count-tokens': count }[operation];
+  const answer = { chat, messages: chat, embeddings, rerank, 'count-tokens': count }[operation];
   const drawn = draw.weighted<Json>([
     [8, answer],
     [1, error],

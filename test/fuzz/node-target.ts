@@ -7,7 +7,7 @@ import { type InferenceKind, operations } from '../../schemas/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
-import { canary, FuzzFleet, models, stacks } from './fleet.ts';
+import { canary, FuzzFleet, models, rerankModel, stacks } from './fleet.ts';
 import { FleetTarget } from './fleet-target.ts';
 import { faultOf } from './good-answers.ts';
 import { caseMark, HostileNode } from './hostile-node.ts';
@@ -16,6 +16,16 @@ import { drawNodePlan, nodeSecret } from './node-answers.ts';
 /** Gauges that count what is under way; each request releases what it took. */
 const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
 const restMs = 20_000;
+
+/** Of the operations that ask for no chat. */
+const asked: { readonly [Kind in InferenceKind]?: { readonly model: string; body(prompt: string): object } } =
+  {
+    embeddings: { model: 'echo-embed', body: (input) => ({ input }) },
+    rerank: {
+      model: rerankModel,
+      body: (query) => ({ query, documents: ['a', 'b'], return_documents: true }),
+    },
+  };
 
 interface Asked {
   readonly operation: InferenceKind;
@@ -29,27 +39,37 @@ interface Asked {
 export const nodeTarget: Target = {
   name: 'node',
   start: async () => {
-    const node = await HostileNode.start(models);
+    const nodes = {
+      plain: await HostileNode.start(models),
+      reranker: await HostileNode.start([rerankModel], true),
+    };
+    const [engine, reranker] = [nodes.plain.url, nodes.reranker.url];
     const gatewayArgs = ['--first-event-timeout', '1', '--idle-timeout', '1'];
     try {
-      return new NodeTarget(node, await FuzzFleet.start({ engine: node.url, gatewayArgs }));
+      return new NodeTarget(nodes, await FuzzFleet.start({ engine, reranker, gatewayArgs }));
     } catch (error) {
-      await node.close();
+      await closeAll(nodes);
       throw error;
     }
   },
 };
 
+type Nodes = Readonly<Record<'plain' | 'reranker', HostileNode>>;
+
+async function closeAll(nodes: Nodes): Promise<void> {
+  await Promise.all(Object.values(nodes).map((node) => node.close()));
+}
+
 class NodeTarget extends FleetTarget {
   readonly workers = 24;
-  readonly #node: HostileNode;
+  readonly #nodes: Nodes;
   #serial = 0;
   #good = 0;
   #cut = 0;
 
-  constructor(node: HostileNode, fleet: FuzzFleet) {
+  constructor(nodes: Nodes, fleet: FuzzFleet) {
     super(fleet);
-    this.#node = node;
+    this.#nodes = nodes;
     fleet.secrets.add(nodeSecret);
   }
 
@@ -58,10 +78,11 @@ class NodeTarget extends FleetTarget {
       [6, 'chat'],
       [4, 'messages'],
       [1, 'embeddings'],
+      [1, 'rerank'],
       [1, 'count-tokens'],
     ]);
     const stream = (operation === 'chat' || operation === 'messages') && draw.chance(0.7);
-    const model = operation === 'embeddings' ? 'echo-embed' : 'echo-small';
+    const model = asked[operation]?.model ?? 'echo-small';
     const plan = drawNodePlan(draw, { operation, stream, model });
     const usage = stream && operation === 'chat' && draw.chance(0.5);
     // Some clients leave before or within their answer.
@@ -76,25 +97,25 @@ class NodeTarget extends FleetTarget {
     };
     note(Buffer.concat([Buffer.from(`# ${JSON.stringify(described)}\n`), ...plan.pieces]));
     const number = this.#serial++;
-    this.#node.plan(number, plan);
+    const node = operation === 'rerank' ? this.#nodes.reranker : this.#nodes.plain;
+    node.plan(number, plan);
     try {
       return await this.#ask(number, { operation, stream, model, usage, leavesMs });
     } finally {
-      this.#node.forget(number);
+      node.forget(number);
     }
   }
 
   async #ask(number: number, { operation, stream, model, usage, leavesMs }: Asked): Promise<string[]> {
     const prompt = `${canary} ${caseMark(number)}`;
-    const more =
-      operation === 'embeddings' ? { input: prompt } : { messages: [{ role: 'user', content: prompt }] };
+    const more = asked[operation]?.body(prompt) ?? { messages: [{ role: 'user', content: prompt }] };
     const limit = operation === 'messages' ? { max_tokens: 50 } : {};
     const options = { ...(stream && { stream }), ...(usage && { stream_options: { include_usage: true } }) };
     const body = JSON.stringify({ model, ...more, ...limit, ...options });
     const { key, gateway } = this.fleet;
     const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };
     const { api, stacks: ports } = gateway.started.ready;
-    const isOpenai = operation === 'chat' || operation === 'embeddings';
+    const isOpenai = operations[operation].surface !== 'anthropic';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
     const url = `${base.replace(/\/v1$/, '')}${operations[operation].path}`;
     const answer = await ask({ url, headers, body, agent: this.agent, timeoutMs: leavesMs ?? 40_000 });
@@ -128,11 +149,16 @@ class NodeTarget extends FleetTarget {
   }
 
   figures(): Record<string, number> {
-    return { 'requests at the node': this.#node.asked, 'good answers': this.#good, 'answers cut': this.#cut };
+    const { plain, reranker } = this.#nodes;
+    return {
+      'requests at the node': plain.asked + reranker.asked,
+      'good answers': this.#good,
+      'answers cut': this.#cut,
+    };
   }
 
   override async close(): Promise<void> {
     await super.close();
-    await this.#node.close();
+    await closeAll(this.#nodes);
   }
 }

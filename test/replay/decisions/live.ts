@@ -86,6 +86,7 @@ function gatewayOf(
 
 function bodyOf({ path, model }: ReplayFacts): string {
   if (path === '/v1/embeddings') return JSON.stringify({ model, input: 'a' });
+  if (path.endsWith('/rerank')) return JSON.stringify({ model, query: 'a', documents: ['b'] });
   const messages = [{ role: 'user', content: 'a' }];
   return JSON.stringify({ model, messages, ...(path === '/v1/messages' && { max_tokens: 1 }) });
 }

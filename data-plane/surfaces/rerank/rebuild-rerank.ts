@@ -1,0 +1,74 @@
+/**
+ * Converts a node's scores: the best first, those of equal score in the order of the documents, as many as were asked for. Engines
+ * sort or do not, and cut or do not; the scores themselves stay as they are, in the scale of the engine. Documents are those of the
+ * request, never the node's. Throws NodeFailure where anything does not fit.
+ */
+import { type AnswerFacts, malformed, refuseError } from '../../answer/chat-parts.ts';
+import type { RebuiltBody } from '../../answer/surface.ts';
+import { estimateUsage, readUsage, type Usage, type UsageBounds } from '../../answer/usage.ts';
+import { integer, member } from '../../core/untrusted.ts';
+import type { RerankContext } from './shape-rerank.ts';
+
+/** `answer`: the node's body as parsed. */
+export function rebuildRerank(
+  answer: unknown,
+  { unique, model, promptTextBytes, most }: AnswerFacts,
+  { inputs, topN, documents }: RerankContext,
+): RebuiltBody {
+  refuseError(answer);
+  // SGLang gives the list alone.
+  const entries: unknown = Array.isArray(answer) ? answer : member(answer, 'results');
+  if (!Array.isArray(entries) || entries.length !== inputs)
+    throw malformed('its scores are not one for each document');
+  const scores: number[] = [];
+  for (const entry of entries) {
+    const index = integer(member(entry, 'index'));
+    if (index === undefined || index >= inputs || scores[index] !== undefined)
+      throw malformed('a score has no document of its own');
+    scores[index] = scoreOf(entry);
+  }
+  const usage = usageOf(answer, entries, most) ?? estimateUsage(promptTextBytes, 0, most);
+  const results = scores
+    .map((relevance_score, index) => ({ index, relevance_score }))
+    .sort((a, b) => b.relevance_score - a.relevance_score || a.index - b.index)
+    .slice(0, topN)
+    .map((result) => (documents ? { ...result, document: { text: documents[result.index] } } : result));
+  const { promptTokens } = usage;
+  return {
+    body: {
+      id: `rerank-${unique}`,
+      object: 'list',
+      model,
+      results,
+      usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
+      // Empty, but a client of Cohere's form fails without it.
+      meta: {},
+    },
+    usage: { ...usage, completionTokens: 0 },
+  };
+}
+
+function scoreOf(entry: unknown): number {
+  const score = member(entry, 'relevance_score') ?? member(entry, 'score');
+  if (typeof score !== 'number' || !Number.isFinite(score)) throw malformed('a score is not a number');
+  return score;
+}
+
+/** Old vLLM reports the total alone, SGLang the tokens of each document. */
+function usageOf(answer: unknown, entries: readonly unknown[], most: UsageBounds): Usage | undefined {
+  const reported = member(answer, 'usage');
+  const prompt_tokens =
+    integer(member(reported, 'prompt_tokens')) ??
+    integer(member(reported, 'total_tokens')) ??
+    sumOf(entries.map((entry) => integer(member(member(entry, 'meta_info'), 'prompt_tokens'))));
+  return readUsage({ prompt_tokens }, most);
+}
+
+function sumOf(numbers: readonly (number | undefined)[]): number | undefined {
+  let sum = 0;
+  for (const number of numbers) {
+    if (number === undefined) return undefined;
+    sum += number;
+  }
+  return sum;
+}

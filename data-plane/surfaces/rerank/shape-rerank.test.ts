@@ -1,0 +1,94 @@
+/** Goal: a request to rerank is carried as it came, or refused by the name of a field; nothing of it is cut or dropped. */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { dialectSchema } from '../../../schemas/names.ts';
+import { documentsMax } from '../../../schemas/rerank.ts';
+import { toNodeBody } from '../../dialect/node-body.ts';
+import { shapeRerank } from './shape-rerank.ts';
+
+const least = { model: 'm', query: 'q', documents: ['a', 'b'] };
+const shape = (more: object) => shapeRerank({ ...least, ...more });
+
+test('texts and objects with a text are the same documents, and no more than they reaches a node', () => {
+  const { asked, context } = shape({
+    documents: ['a', { text: 'b' }],
+    ...{ top_n: 1, return_documents: true },
+  });
+  expect(context).toEqual({ inputs: 2, topN: 1, documents: ['a', 'b'] });
+  const target = { servedName: 'served', maxTokens: 1 };
+  for (const dialect of dialectSchema.options) {
+    if (dialect === 'ollama')
+      expect(() => toNodeBody(asked, dialect, target)).toThrow('model: is not supported');
+    else
+      expect(toNodeBody(asked, dialect, target)).toEqual({
+        model: 'served',
+        query: 'q',
+        documents: ['a', 'b'],
+      });
+  }
+});
+
+test.each([
+  ['absent', {}, 2],
+  ['null', { top_n: null }, 2],
+  ['more than there are', { top_n: 1e9 }, 2],
+  ['fewer', { top_n: 1 }, 1],
+])('as many results as asked for, or all: top_n %s', (_, more, topN) => {
+  expect(shape(more).context).toEqual({ inputs: 2, topN });
+});
+
+test.each([
+  ['no query', { query: undefined }, 'query: is required'],
+  ['a blank query', { query: ' \n' }, 'query: must not be blank'],
+  ['no documents', { documents: [] }, 'documents: is required'],
+  ['a text alone', { documents: 'a' }, 'documents: must be of type array'],
+  ['a blank document', { documents: ['a', '\t'] }, 'documents[1]: must not be blank'],
+  ['a blank text', { documents: [{ text: '' }] }, 'documents[0].text: must not be blank'],
+  ['null among them', { documents: ['a', null] }, 'documents[1]: '],
+  [
+    'a document with more',
+    { documents: [{ text: 'a', title: 'b' }] },
+    'documents[0].title: is not a supported field',
+  ],
+  ['too many', { documents: Array.from({ length: documentsMax + 1 }, () => 'a') }, 'documents: '],
+  ['no result', { top_n: 0 }, 'top_n: '],
+  ['half of one', { top_n: 0.5 }, 'top_n: '],
+  ['a text for a number', { top_n: '1' }, 'top_n: '],
+  ['what cuts documents', { max_tokens_per_doc: 10 }, 'max_tokens_per_doc: is not supported'],
+  ['what cuts documents, in old words', { max_chunks_per_doc: 10 }, 'max_chunks_per_doc: is not supported'],
+  ['what cuts documents silently', { truncate: 'END' }, 'truncate: is not supported'],
+  ['fields of documents', { rank_fields: ['a'] }, 'rank_fields: is not supported'],
+  ['a priority', { priority: 1 }, 'priority: is not supported'],
+  ['an unknown field', { instruction: 'a' }, 'instruction: is not a supported field'],
+])('%s is refused by its name', (_, more, message) => {
+  expect(() => shape(more)).toThrow(message);
+});
+
+test('as many documents as may be are taken', () => {
+  const documents = Array.from({ length: documentsMax }, (_, index) => `d${index}`);
+  expect(shape({ documents }).asked).toMatchObject({ inputs: documentsMax, body: { documents } });
+});
+
+test('documents are given back up to a bound, because they are held until the answer', () => {
+  const documents = ['d'.repeat(1024 * 1024)];
+  expect(() => shape({ documents, return_documents: true })).toThrow('return_documents: needs');
+  expect(shape({ documents }).context).toEqual({ inputs: 1, topN: 1 });
+});
+
+test('Limits 3: the query with each document is a prompt of its own, and all of them are the text', () => {
+  const { asked } = shape({ query: 'one two', documents: ['three', 'four five six'] });
+  expect(asked).toMatchObject({
+    promptBytes: 20 + 256,
+    leastTokens: 4,
+    textBytes: 2 * 7 + 5 + 13,
+    maxTokens: 0,
+  });
+  fc.assert(
+    fc.property(fc.array(fc.string({ minLength: 1 }), { minLength: 1 }), (texts) => {
+      const documents = texts.map((text) => `x${text}`);
+      const { promptBytes, leastTokens = 0, likelyTokens } = shape({ documents }).asked;
+      expect(leastTokens).toBeLessThanOrEqual(likelyTokens);
+      expect(likelyTokens).toBeLessThanOrEqual(promptBytes);
+    }),
+  );
+});

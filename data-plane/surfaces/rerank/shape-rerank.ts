@@ -1,0 +1,49 @@
+/** The strict shape of POST /v1/rerank: what comes out holds only fields that a node may be sent, each checked. */
+import { rerankRequestSchema } from '../../../schemas/rerank.ts';
+import type { WholeRerank } from '../../shape/asked.ts';
+import { rerankPromptSize } from '../../shape/prompt-size.ts';
+import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
+
+/** What the answer needs to know of the request. */
+export interface RerankContext {
+  /** Scores that the node must give. */
+  readonly inputs: number;
+  /** Results at most. */
+  readonly topN: number;
+  /** Where they are wanted back. Bounded, because they are held until the answer. */
+  readonly documents?: readonly string[];
+}
+
+const returnedBytesMax = 1024 * 1024;
+
+const schema = new PresentFields(rerankRequestSchema);
+
+/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+export function shapeRerank(given: Record<string, unknown>): {
+  readonly asked: WholeRerank;
+  readonly context: RerankContext;
+} {
+  const parsed = schema.safeParse(given);
+  if (!parsed.success) throw refusalOf(parsed.error);
+  const { model, query, top_n, return_documents } = parsed.data;
+  const documents = parsed.data.documents.map((one) => (typeof one === 'string' ? one : one.text));
+  const size = rerankPromptSize(query, documents);
+  if (return_documents === true && size.textBytes > returnedBytesMax)
+    throw shapeRefusal(['return_documents'], 'needs query and documents of at most 1 MiB together');
+  const inputs = documents.length;
+  const asked: WholeRerank = {
+    kind: 'rerank',
+    model,
+    stream: false,
+    maxTokens: 0,
+    inputs,
+    body: { query, documents },
+    ...size,
+  };
+  const context: RerankContext = {
+    inputs,
+    topN: Math.min(top_n ?? inputs, inputs),
+    ...(return_documents === true ? { documents } : {}),
+  };
+  return { asked, context };
+}
