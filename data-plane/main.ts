@@ -28,6 +28,7 @@ import { BodyWorker } from './body-worker/body-worker.ts';
 import { TenantSecrets } from './core/tenant-secrets.ts';
 import { passTrace } from './core/trace-context.ts';
 import type { ForwardSettings } from './forward/forward.ts';
+import { withOrigins } from './http/cors.ts';
 import { type Listener, startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import { type PlaySettings, startPlay } from './play/start-play.ts';
@@ -65,6 +66,8 @@ export interface GatewaySettings {
   readonly hosts: HostNames;
   /** Ports that serve one stack each, whatever the Host header is. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
+  /** Origins whose pages may read answers of the API; left out: none. */
+  readonly corsOrigins?: ReadonlySet<string> | undefined;
   /** The page for visitors; left out: none. */
   readonly play?: PlaySettings | undefined;
   readonly whenStale: StalePolicy;
@@ -322,7 +325,7 @@ async function listen(
   connections: Connections,
   closers: Closers,
 ): Promise<Opened[]> {
-  const handler = handle.bind(undefined, gateway);
+  const handler = withOrigins(settings.corsOrigins ?? new Set(), handle.bind(undefined, gateway));
   const onRefusal = gateway.observeEarly;
   const base = { host: settings.bind, handler, certificate: settings.certificate, connections, onRefusal };
   const opened: Opened[] = [];

@@ -38,6 +38,24 @@ function stackPorts(value: string, before: readonly StackPort[] = []): StackPort
   return [...before, ...added];
 }
 
+const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
+
+/** Exact origins, as browsers write them; a wildcard or `null` would be of pages that nobody named. */
+function corsOrigins(value: string, before: readonly string[] = []): string[] {
+  const added = value.split(',').map((text) => {
+    const origin = text.trim();
+    const isWeb = /^https?:/.test(origin);
+    if (originForm.test(origin) && (!isWeb || isSameOrigin(origin))) return origin;
+    throw new InvalidArgumentError('It must be an origin such as https://app.example.com, without a path.');
+  });
+  return [...before, ...added];
+}
+
+/** Not in capitals, and without the port that goes without saying. */
+function isSameOrigin(origin: string): boolean {
+  return URL.canParse(origin) && new URL(origin).origin === origin;
+}
+
 /** One in so many; 0 for none. */
 function decisionsKept(text: string): number {
   if (text === 'all') return 1;
@@ -69,6 +87,11 @@ export const gatewayOptions = {
     '--stack-port <stack=port>',
     'port that serves one stack, whatever the host; may be repeated',
     { parse: stackPorts, default: [] },
+  ),
+  corsOrigin: option<readonly string[]>(
+    '--cors-origin <origin>',
+    'origin whose pages in browsers may call the API; may be repeated',
+    { parse: corsOrigins, default: [] },
   ),
   playPort: option('--play-port <port>', 'port of the page for visitors; none where it is left out', {
     parse: parsePort,
@@ -146,6 +169,7 @@ async function run(options: Options): Promise<void> {
         stackDomain: lower(options.stackDomain),
       },
       stackPorts: options.stackPort,
+      corsOrigins: new Set(options.corsOrigin),
       play: playOf(options),
       whenStale: options.whenStale,
       controlPlanes: options.controlPlane,
