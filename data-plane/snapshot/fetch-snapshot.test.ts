@@ -217,5 +217,7 @@ test('a snapshot may come over https, or from this machine', () => {
     'http://localhost:8081',
     'http://[::1]:8081',
   ];
-  expect(() => checkSnapshotSources(fine)).not.toThrow();
+  expect(() => checkSnapshotSources([...fine, 'http://10.0.0.1:8081'])).toThrow(
+    '--control-plane http://10.0.0.1:8081 is neither https',
+  );
 });

@@ -75,6 +75,10 @@ test('a connection that has its answers may send on, as many requests ahead as a
     for (const response of answers) response.end('ok');
     await closed;
   }
+  await peer.send(get);
+  await vi.waitUntil(() => handled.length === 3 * pipelinedMax + 1);
+  expect(peer.text.match(/HTTP\/1\.1 200 OK/g)).toHaveLength(3 * pipelinedMax);
+  expect(peer.isClosed).toBe(false);
 });
 
 test.each([

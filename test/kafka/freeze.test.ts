@@ -21,5 +21,8 @@ test('a process that has ended, and whose end is not read yet, is not waited for
   child.kill('SIGKILL');
   freeze(child);
   await exited;
+  expect(child.signalCode).toBe('SIGKILL');
+  const beganMs = performance.now();
   freeze(child);
+  expect(performance.now() - beganMs).toBeLessThan(1000);
 });

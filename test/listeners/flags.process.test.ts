@@ -111,6 +111,6 @@ test.each(['control-plane', 'gateway', 'sim-node'])(
 
 test.each(['0', '-1', 'many'])('--max-connections %s is refused at the start', async (value) => {
   await expect(start('bad', ['sim-node', ...free, '--max-connections', value])).rejects.toThrow(
-    /max-connections/,
+    `'--max-connections <n>' argument '${value}' is invalid. It must be a whole number`,
   );
 });
