@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Started, startDev } from '../support/processes.ts';
 import { type ClaudeCode, openClaudeCode, type Printed, type Settings } from './claude-code.ts';
 import { openWire, type Wire } from './wire.ts';
 
@@ -30,8 +30,7 @@ let settings: Settings;
 
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'headgate-claude-'));
-  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
-  dev = await startProcess<Dev>({ dir, name: 'dev', args: ['dev', '--data', join(dir, 'data'), ...ports] });
+  dev = await startDev<Dev>(dir);
   const { ready } = dev;
   const stack = ready.stacks.find(({ organisation }) => organisation === 'acme');
   admin = new DevAdmin(ready.admin, ready.operatorToken);

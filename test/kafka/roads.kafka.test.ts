@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Started, startDev } from '../support/processes.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
 interface Ready {
@@ -25,13 +25,7 @@ let kafka: Kafka;
 let dev: Started<Ready>;
 beforeAll(async () => {
   kafka = await startKafka();
-  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
-  dev = await startProcess<Ready>({
-    dir,
-    name: 'dev',
-    args: ['dev', '--log', kafka.url, '--data', join(dir, 'data'), ...ports],
-    timeoutMs: 60_000,
-  });
+  dev = await startDev<Ready>(dir, ['--log', kafka.url]);
 }, 120_000);
 afterAll(async () => {
   await dev?.end();

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Started, startDev } from '../support/processes.ts';
 
 interface Dev {
   readonly admin: string;
@@ -14,14 +14,9 @@ interface Dev {
 const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-tokens-'));
 let dev: Started<Dev>;
 beforeAll(async () => {
-  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--no-demo', '--gateways', '1'];
-  const args = ['dev', '--data', join(dir, 'data'), '--node-credentials', dir, ...ports];
-  const env = {
-    HEADGATE_GATEWAY_TOKEN: undefined,
-    HEADGATE_OPERATOR_TOKEN: 'operator-token-of-the-test',
-    HEADGATE_TOKEN: 'operator-token-of-the-test',
-  };
-  dev = await startProcess<Dev>({ dir, name: 'dev', args, env });
+  const token = 'operator-token-of-the-test';
+  const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_TOKEN: token };
+  dev = await startDev<Dev>(dir, ['--node-credentials', dir, '--no-demo', '--gateways', '1'], env);
 }, 60_000);
 afterAll(async () => {
   await dev?.end();

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { launchBrowser, type View, WatchedPage } from '../support/browser.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Started, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { startWrittenNode, type WrittenAnswer, type WrittenNode } from '../support/written-node.ts';
 
@@ -17,22 +17,15 @@ interface Dev {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-talk-'));
-const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
+const trusted = ['--trusted-proxies', '127.0.0.1'];
 let dev: Started<Dev>;
 let browser: Browser;
 /** Serves a model that no other node has, with what the tests let it say. */
 let node: WrittenNode;
 const model = 'written';
 
-function startDev(name: string, ...args: readonly string[]): Promise<Started<Dev>> {
-  const folder = join(dir, name);
-  const env = { HEADGATE_CONTEXT: `${folder}.json`, HEADGATE_GATEWAY_TOKEN: undefined };
-  const all = ['dev', '--data', folder, ...ports, '--trusted-proxies', '127.0.0.1', ...args];
-  return startProcess<Dev>({ dir, name, args: all, env, timeoutMs: 60_000 });
-}
-
 beforeAll(async () => {
-  dev = await startDev('dev');
+  dev = await startDev<Dev>(join(dir, 'dev'), trusted);
   browser = await launchBrowser();
   node = await startWrittenNode(model);
   await call('PUT', `/models/${model}`, { family: model });
@@ -331,7 +324,7 @@ test('where no model answers the page says so and sends nothing; once one does, 
 });
 
 test('where the fleet serves no visitors, the page says that it is closed, and calls are refused', async () => {
-  const empty = await startDev('empty', '--no-demo', '--play-port', '0');
+  const empty = await startDev<Dev>(join(dir, 'empty'), [...trusted, '--no-demo', '--play-port', '0']);
   try {
     const play = empty.ready.gateways[0]?.play ?? '';
     const watched = await WatchedPage.open(browser, play, { allowed: /status of 404/ });

@@ -8,7 +8,7 @@ import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Started, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 interface Dev {
@@ -42,14 +42,7 @@ let lines = '';
 const play = (index = 0): string => dev.ready.gateways[index]?.play ?? '';
 
 beforeAll(async () => {
-  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--trusted-proxies', '127.0.0.1'];
-  const env = {
-    HEADGATE_CONTEXT: join(dir, 'context.json'),
-    HEADGATE_GATEWAY_TOKEN: undefined,
-    HEADGATE_LOG_LEVEL: 'info',
-  };
-  const args = ['dev', '--data', join(dir, 'data'), ...ports];
-  dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
+  dev = await startDev<Dev>(dir, ['--trusted-proxies', '127.0.0.1'], { HEADGATE_LOG_LEVEL: 'info' });
   dev.child.stderr?.on('data', (chunk: Buffer) => {
     lines += chunk.toString();
   });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { launchBrowser, type View, WatchedPage } from './browser.ts';
-import { type Started, startProcess } from './processes.ts';
+import { type Started, startDev } from './processes.ts';
 
 interface Dev {
   readonly admin: string;
@@ -32,11 +32,7 @@ export class ConsoleFleet {
 
   static async start(): Promise<ConsoleFleet> {
     const dir = mkdtempSync(join(tmpdir(), 'headgate-console-'));
-    const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
-    const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: undefined };
-    const args = ['dev', '--data', join(dir, 'data'), ...ports];
-    const dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
-    return new ConsoleFleet(dir, dev, await launchBrowser());
+    return new ConsoleFleet(dir, await startDev<Dev>(dir), await launchBrowser());
   }
 
   get ready(): Dev {

@@ -1,7 +1,7 @@
 /** Real processes of the built service, each with a ready file; ended by their pids when a test is over. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scaledMs } from './budget.ts';
 
@@ -77,4 +77,18 @@ export async function startProcess<Ready>(options: StartOptions): Promise<Starte
       await exited;
     },
   };
+}
+
+/** `headgate dev` on free ports, with its data and its context in this folder, and with tokens of its own. */
+export function startDev<Ready>(
+  dir: string,
+  args: readonly string[] = [],
+  env: StartOptions['env'] = {},
+): Promise<Started<Ready>> {
+  mkdirSync(dir, { recursive: true });
+  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
+  return startProcess<Ready>({
+    ...{ dir, name: 'dev', args: ['dev', '--data', join(dir, 'data'), ...ports, ...args], timeoutMs: 60_000 },
+    env: { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: undefined, ...env },
+  });
 }
