@@ -6,7 +6,7 @@ import { z } from 'zod';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
-import { operatorToken, quiet } from '../../test/support/fleet.ts';
+import { operatorToken, planeSettings } from '../../test/support/fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { startControlPlane } from '../main.ts';
 import { endedPerHolderMax } from '../sessions/ended-sessions.ts';
@@ -55,16 +55,9 @@ beforeAll(async () => {
   plane = await startControlPlaneAlone({ console });
   await plane.admin.apply(fleet);
   second = await startControlPlane({
-    logUrl: `sqlite:${join(plane.dir, 'log')}`,
-    dataDir: join(plane.dir, 'cp-2'),
-    name: 'cp-2',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    operatorToken,
-    gatewayToken: operatorToken,
+    ...planeSettings(plane.dir, `sqlite:${join(plane.dir, 'log')}`),
+    ...{ name: 'cp-2', dataDir: join(plane.dir, 'cp-2') },
     console: { ...console, demo: false },
-    logger: quiet,
   });
 });
 afterAll(async () => {

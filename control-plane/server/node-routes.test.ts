@@ -14,10 +14,10 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
+import { operatorToken, planeSettings } from '../../test/support/fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { type ControlPlane, startControlPlane } from '../main.ts';
 
-const operatorToken = 'test-operator-token-0002';
 const dir = mkdtempSync(join(tmpdir(), 'headgate-node-routes-'));
 let controlPlane: ControlPlane;
 let admin: DevAdmin;
@@ -32,14 +32,7 @@ beforeAll(async () => {
     },
   });
   controlPlane = await startControlPlane({
-    logUrl: `sqlite:${join(dir, 'log')}`,
-    dataDir: join(dir, 'control-plane'),
-    name: 'control-plane-1',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    operatorToken,
-    gatewayToken: operatorToken,
+    ...planeSettings(dir, `sqlite:${join(dir, 'log')}`),
     nodeIntervals: { agentSilenceMsMax: 1000, scanMs: 20, probeMs: 20 },
     logger: pino({ level: 'trace' }, lines),
   });

@@ -10,13 +10,12 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
-import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { demoFleet } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { dialWith } from '../../shared/log/kafka/client.ts';
 import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
-import { operatorToken, quiet } from '../support/fleet.ts';
+import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
 import { type SplitKafka, startSplitKafka } from './split.ts';
 
 const place = { topic: 'headgate.control', partition: 0 };
@@ -27,38 +26,10 @@ let gateway: RunningGateway;
 let admin: DevAdmin;
 beforeAll(async () => {
   split = await startSplitKafka();
-  controlPlane = await startControlPlane({
-    logUrl: split.kafka.url,
-    dataDir: join(dir, 'control-plane'),
-    name: 'control-plane-1',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    operatorToken,
-    gatewayToken: operatorToken,
-    logger: quiet,
-  });
+  controlPlane = await startControlPlane(planeSettings(dir, split.kafka.url));
   admin = new DevAdmin(controlPlane.admin, operatorToken);
-  const urls = new Proxy({}, { get: () => 'http://127.0.0.1:9' });
-  await admin.apply(demoFleet(urls as Parameters<typeof demoFleet>[0]));
-  gateway = await startGateway({
-    logUrl: split.observedUrl,
-    dataDir: join(dir, 'gateway'),
-    name: 'gateway-1',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    hosts: { shared: new Set(['127.0.0.1']), stackDomain: 'stacks.test' },
-    stackPorts: [],
-    whenStale: 'fence',
-    controlPlanes: [],
-    gatewayToken: operatorToken,
-    connectMs: 2000,
-    forwarding: defaultForwardSettings,
-    drainDelaySeconds: 0,
-    drainTimeoutSeconds: 1,
-    logger: quiet,
-  });
+  await admin.apply(demoFleet(nobodyThere));
+  gateway = await startGateway(gatewayAlone(dir, split.observedUrl));
 }, 180_000);
 afterEach(() => split?.heal());
 afterAll(async () => {
@@ -129,8 +100,7 @@ async function createKey(): Promise<{ id: string; key: string }> {
 }
 
 function demoOrganisation(): string {
-  const urls = new Proxy({}, { get: () => 'http://127.0.0.1:9' });
-  return demoFleet(urls as Parameters<typeof demoFleet>[0]).organisations![0]!.id;
+  return demoFleet(nobodyThere).organisations![0]!.id;
 }
 
 async function statusOf(key: string): Promise<number> {

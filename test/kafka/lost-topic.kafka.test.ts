@@ -11,13 +11,12 @@ import { promisify } from 'node:util';
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
-import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { demoFleet } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { ChainWriter } from '../support/commits.ts';
-import { operatorToken, quiet } from '../support/fleet.ts';
+import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
 const run = promisify(execFile);
@@ -29,44 +28,15 @@ let controlPlane: ControlPlane;
 let gateway: RunningGateway;
 let key: string;
 
-const controlPlaneOn = () =>
-  startControlPlane({
-    logUrl: kafka.url,
-    dataDir: join(dir, 'control-plane'),
-    name: 'control-plane-1',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    operatorToken,
-    gatewayToken: operatorToken,
-    logger: quiet,
-  });
+const controlPlaneOn = () => startControlPlane(planeSettings(dir, kafka.url));
 const gatewayOn = (name: string) =>
-  startGateway({
-    logUrl: kafka.url,
-    dataDir: join(dir, name),
-    name,
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    hosts: { shared: new Set(['127.0.0.1']), stackDomain: 'stacks.test' },
-    stackPorts: [],
-    whenStale: 'serve',
-    controlPlanes: [],
-    gatewayToken: operatorToken,
-    connectMs: 2000,
-    forwarding: defaultForwardSettings,
-    drainDelaySeconds: 0,
-    drainTimeoutSeconds: 1,
-    logger: quiet,
-  });
+  startGateway({ ...gatewayAlone(dir, kafka.url, name), whenStale: 'serve' });
 const admin = () => new DevAdmin(controlPlane.admin, operatorToken);
 
 beforeAll(async () => {
   kafka = await startKafka();
   controlPlane = await controlPlaneOn();
-  const urls = new Proxy({}, { get: () => 'http://127.0.0.1:9' });
-  const fleet = demoFleet(urls as Parameters<typeof demoFleet>[0]);
+  const fleet = demoFleet(nobodyThere);
   await admin().apply(fleet);
   key = (await admin().createKey(fleet.organisations![0]!.id, 'kept')).value;
   gateway = await gatewayOn('gateway-1');

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
-import { operatorToken, quiet } from './fleet.ts';
+import { operatorToken, planeSettings } from './fleet.ts';
 
 export interface TestControlPlane {
   readonly url: string;
@@ -24,15 +24,8 @@ export async function startControlPlaneAlone(
     console,
     close,
   } = await startControlPlane({
-    logUrl: `sqlite:${join(dir, 'log')}`,
-    dataDir: join(dir, 'cp'),
-    name: 'cp',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    operatorToken,
-    gatewayToken: operatorToken,
-    logger: quiet,
+    ...planeSettings(dir, `sqlite:${join(dir, 'log')}`),
+    ...{ name: 'cp', dataDir: join(dir, 'cp') },
     ...settings,
   });
   return {

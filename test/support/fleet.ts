@@ -30,6 +30,28 @@ export const quickRecovery: Partial<SnapshotIntervals> = {
   downloadSpreadMs: 0,
 };
 
+/** Of a control plane of tests, in a folder of its own below this one. */
+export function planeSettings(dir: string, logUrl: string): ControlPlaneSettings {
+  return {
+    ...{ logUrl, name: 'control-plane-1', dataDir: join(dir, 'control-plane'), logger: quiet },
+    ...{ bind: '127.0.0.1', port: 0, metricsPort: 0, operatorToken, gatewayToken: operatorToken },
+  };
+}
+
+/** Of a gateway of tests, which asks no control plane for snapshots. */
+export function gatewayAlone(dir: string, logUrl: string, name = 'gateway-1'): GatewaySettings {
+  return {
+    ...{ logUrl, name, dataDir: join(dir, name), logger: quiet },
+    ...{ bind: '127.0.0.1', port: 0, metricsPort: 0, gatewayToken: operatorToken },
+    hosts: { shared: new Set(['127.0.0.1', 'localhost']), stackDomain: 'stacks.test' },
+    ...{ stackPorts: [], whenStale: 'fence', controlPlanes: [], connectMs: 2000 },
+    ...{ forwarding: defaultForwardSettings, drainDelaySeconds: 0, drainTimeoutSeconds: 2 },
+  };
+}
+
+/** Addresses for the demo's nodes, of which nobody is there. */
+export const nobodyThere = new Proxy({}, { get: () => 'http://127.0.0.1:9' }) as Record<DemoNodeId, string>;
+
 export interface TestFleetOptions {
   /** Made from the simulated nodes' addresses; the demo's where none is given. */
   readonly fleet?: (urls: Readonly<Record<DemoNodeId, string>>) => Fleet;
@@ -66,17 +88,9 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
   const logUrl = `sqlite:${join(dir, 'log')}`;
   const nodes = await startNodes(options);
   const controlPlane = await startControlPlane({
-    logUrl,
-    dataDir: join(dir, 'control-plane'),
-    name: 'control-plane-1',
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    operatorToken,
-    gatewayToken: operatorToken,
+    ...planeSettings(dir, logUrl),
     // New nodes are found at once; what a test does to one is seen at the pace of production unless it says otherwise.
     nodeIntervals: { scanMs: 20, ...options.nodeIntervals },
-    logger: quiet,
     ...options.controlPlane,
   });
   const admin = new DevAdmin(controlPlane.admin, operatorToken);
@@ -145,23 +159,6 @@ interface GatewayPlan {
 }
 
 function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayPlan): GatewaySettings {
-  return {
-    logUrl,
-    dataDir: join(dir, `gateway-${index + 1}`),
-    name: `gateway-${index + 1}`,
-    bind: '127.0.0.1',
-    port: 0,
-    metricsPort: 0,
-    hosts: { shared: new Set(['127.0.0.1', 'localhost']), stackDomain: 'stacks.test' },
-    stackPorts: [],
-    whenStale: 'fence',
-    controlPlanes: [controlPlane.admin],
-    gatewayToken: operatorToken,
-    connectMs: 2000,
-    forwarding: defaultForwardSettings,
-    drainDelaySeconds: 0,
-    drainTimeoutSeconds: 2,
-    logger: quiet,
-    ...options.gateway,
-  };
+  const name = `gateway-${index + 1}`;
+  return { ...gatewayAlone(dir, logUrl, name), controlPlanes: [controlPlane.admin], ...options.gateway };
 }
