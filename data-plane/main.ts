@@ -257,8 +257,7 @@ async function compose(
     pools,
     load,
     affinity,
-    cacheSalts:
-      settings.saltsCaches === false ? undefined : new TenantSecrets(settings.gatewayToken, 'cache salt'),
+    ...tenantSecrets(settings),
     meter: usage.meter,
     forwarding: settings.forwarding,
     countTokens: createPromptCounter(pools, bodyWorker),
@@ -280,6 +279,16 @@ async function compose(
     },
   };
   return { gateway, telemetry, inFlight: () => openRequests, clockAheadMs: () => exchange.clockAheadMs };
+}
+
+function tenantSecrets({
+  gatewayToken,
+  saltsCaches,
+}: Pick<GatewaySettings, 'gatewayToken' | 'saltsCaches'>): Pick<Gateway, 'cacheSalts' | 'sealKeys'> {
+  return {
+    cacheSalts: saltsCaches === false ? undefined : new TenantSecrets(gatewayToken, 'cache salt'),
+    sealKeys: new TenantSecrets(gatewayToken, 'sealed thoughts'),
+  };
 }
 
 function openBodyWorker(logger: Logger, closers: Closers): BodyWorker {

@@ -7,12 +7,16 @@ import { z } from 'zod';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 
 /** Names of functions: letters, digits, `_` and `-`, at most 64, as the shape defines them. */
-const functionNameSchema = z
+export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
 /** The start of an image given in place; the rest is base64 and is not examined here. */
 const imageDataUrl = /^data:image\/[a-z0-9.+-]{1,64};base64,/i;
+
+export const imageUrlSchema = z
+  .string()
+  .regex(imageDataUrl, 'must be a data: URL of an image in base64; addresses are not fetched');
 
 const textPartSchema = z.strictObject({
   type: z.literal('text'),
@@ -23,9 +27,7 @@ const textPartSchema = z.strictObject({
 const imagePartSchema = z.strictObject({
   type: z.literal('image_url'),
   image_url: z.strictObject({
-    url: z
-      .string()
-      .regex(imageDataUrl, 'must be a data: URL of an image in base64; addresses are not fetched'),
+    url: imageUrlSchema,
     detail: noOp(z.enum(['auto', 'low', 'high'])),
   }),
   prompt_cache_breakpoint: noOp(z.union([z.boolean(), freeObject])),

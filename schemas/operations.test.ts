@@ -15,6 +15,7 @@ test('a code of the decision journal names one operation, and always the same', 
       5: 'model',
       6: 'unknown',
       7: 'rerank',
+      8: 'responses',
     },
   });
   expect(new Set(operationKinds.map((kind) => operations[kind].code)).size).toBe(operationKinds.length);
@@ -38,7 +39,7 @@ test('a path speaks the API of its row, and what no row names that of OpenAI unl
     expect(surfaceOfPath(path)).toBe(surface === 'any' ? 'openai' : surface);
   }
   expect(surfaceOfPath('/v1/messages/batches')).toBe('anthropic');
-  expect(explainedKinds).toEqual(['chat', 'messages', 'embeddings', 'rerank', 'models']);
+  expect(explainedKinds).toEqual(['chat', 'responses', 'messages', 'embeddings', 'rerank', 'models']);
 });
 
 test('what clients ask for at several paths is one operation, and no path is of two', () => {

@@ -37,6 +37,7 @@ const nothing = { method: 'POST', countsAs: 'nothing', bodyBytesMax: 0, surface:
 
 export const operations = {
   chat: { ...generation, code: 0, path: '/v1/chat/completions', surface: 'openai', explained: true },
+  responses: { ...generation, code: 8, path: '/v1/responses', surface: 'openai', explained: true },
   messages: { ...generation, code: 2, path: '/v1/messages', surface: 'anthropic', explained: true },
   'count-tokens': { ...count, code: 3, path: '/v1/messages/count_tokens', surface: 'anthropic' },
   embeddings: { ...embedding, code: 1, path: '/v1/embeddings', surface: 'any', explained: true },

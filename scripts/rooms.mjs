@@ -42,6 +42,7 @@ const dataPlane = inOrder(onTheRequestRoad, 'data-plane', [
   'surfaces/embeddings',
   'surfaces/messages',
   'surfaces/rerank',
+  'surfaces/responses',
   'surfaces',
   'body-worker',
   'upstream',

@@ -5,6 +5,7 @@ import { chatFields } from '../schemas/chat-fields.ts';
 import type { Dialect } from '../schemas/names.ts';
 import { noOpFields } from '../schemas/openai.ts';
 import { refusalKinds } from '../schemas/refusals.ts';
+import { responsesNoOpFields } from '../schemas/responses.ts';
 import { chatFieldGrants, type FieldGrant } from '../shared/engines/chat-fields.ts';
 
 const read = (name: string): string => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
@@ -26,6 +27,7 @@ test('docs/api.md lists every field that is accepted without effect, and no othe
   const known = [
     ...noOpFields.chat,
     ...noOpFields.embeddings,
+    ...responsesNoOpFields,
     ...anthropicNoOpFields.messages,
     ...anthropicNoOpFields.count_tokens,
   ];

@@ -21,6 +21,7 @@ const subjects: readonly (readonly [Subject, string])[] = [
 ];
 const kindNames: Readonly<Record<ExplainedKind, string>> = {
   chat: 'Chat completions',
+  responses: 'Responses',
   messages: 'Messages',
   embeddings: 'Embeddings',
   rerank: 'Rerank',

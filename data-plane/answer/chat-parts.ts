@@ -92,8 +92,19 @@ function base36(value: number): string {
   return value.toString(36).padStart(2, '0');
 }
 
+export interface TokenLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  readonly bytes: readonly number[] | null;
+}
+
+export interface ChatLogprobs {
+  readonly content: readonly (TokenLogprob & { readonly top_logprobs: readonly TokenLogprob[] })[];
+  readonly refusal: null;
+}
+
 /** Log probabilities with the shape's own members only. */
-export function rebuildLogprobs(value: unknown): object | null {
+export function rebuildLogprobs(value: unknown): ChatLogprobs | null {
   const content = member(value, 'content');
   if (!Array.isArray(content)) return null;
   return {
@@ -105,7 +116,7 @@ export function rebuildLogprobs(value: unknown): object | null {
   };
 }
 
-function tokenLogprob(entry: unknown): object {
+function tokenLogprob(entry: unknown): TokenLogprob {
   const token = member(entry, 'token');
   const logprob = member(entry, 'logprob');
   if (typeof token !== 'string' || typeof logprob !== 'number')

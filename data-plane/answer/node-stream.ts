@@ -10,6 +10,7 @@ import { NodeFailure } from '../core/node-failure.ts';
 import { integer, member, text } from '../core/untrusted.ts';
 import {
   type AnswerFacts,
+  type ChatLogprobs,
   type FinishReason,
   finishReason,
   malformed,
@@ -31,7 +32,7 @@ export interface ChoiceDelta {
   readonly reasoning?: string | undefined;
   readonly refusal?: string | undefined;
   readonly toolCalls?: readonly ToolCallDelta[] | undefined;
-  readonly logprobs?: object | undefined;
+  readonly logprobs?: ChatLogprobs | undefined;
   readonly finish?: FinishReason | undefined;
 }
 

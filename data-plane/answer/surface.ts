@@ -13,6 +13,8 @@ import type { Usage } from './usage.ts';
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
   readonly version: string | undefined;
+  /** Not of the headers: the key under which thoughts of the caller's organisation are sealed, where the surface seals any. */
+  readonly sealKey?: string | undefined;
 }
 
 export interface RebuiltBody {

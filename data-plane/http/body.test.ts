@@ -11,12 +11,14 @@ import { chat, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
+import { TenantSecrets } from '../core/tenant-secrets.ts';
 import { shapeBody } from '../request/shape-body.ts';
 import { readBody } from './body.ts';
 import { NodeExchange } from './node-exchange.ts';
 
 const MiB = 1024 * 1024;
 const bytesMax = 32 * MiB;
+const sealKeys = new TenantSecrets('gateway-token-of-the-tests', 'sealed thoughts');
 const open: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
@@ -152,7 +154,7 @@ test.each([
     void (async () => {
       const body = await readBody(exchange, budget.of('one'), { bytesMax });
       const operation = { kind: 'chat' } as const;
-      const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', exchange });
+      const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', exchange, sealKeys });
       seen.push(budget.usedBytes, bodyWorker.retainedTexts);
       release();
       release();
@@ -192,7 +194,7 @@ test.each([
       const body = await readBody(exchange, budget.of('one'), { bytesMax });
       seen.push(body.bytes.length > length);
       try {
-        await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', exchange });
+        await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', exchange, sealKeys });
       } catch (error) {
         seen.push(error instanceof Refusal);
       }

@@ -34,6 +34,8 @@ export interface Gateway {
   readonly affinity: Affinity;
   /** For requests to the pool; undefined where they go without. */
   readonly cacheSalts: TenantSecrets | undefined;
+  /** Under which thoughts are sealed for the client that keeps them. */
+  readonly sealKeys: TenantSecrets;
   readonly meter: Meter;
   readonly forwarding: ForwardSettings;
   readonly countTokens: PromptCounter;

@@ -120,7 +120,8 @@ async function pass(
   });
   checkOrRelease(body, entry);
   record.at.read = performance.now();
-  const shaping = shapeBody(gateway.bodyWorker, { operation, body, owner, exchange });
+  const { bodyWorker, sealKeys } = gateway;
+  const shaping = shapeBody(bodyWorker, { operation, body, owner, exchange, sealKeys });
   const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {

@@ -10,8 +10,9 @@ import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { readJsonText } from '../core/json-text.ts';
+import type { TenantSecrets } from '../core/tenant-secrets.ts';
 import { oneHeader } from '../http/answers.ts';
-import type { Exchange, HttpHead } from '../http/exchange.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { CountRequest, NodeTarget, WorkerText } from '../shape/asked.ts';
 import { refuseOtherThanJson } from '../shape/json-body.ts';
 import { type Shaped, shapeOperation } from '../surfaces/shape-operation.ts';
@@ -28,6 +29,8 @@ export interface BodyToShape {
   readonly owner: string;
   /** Of the request. */
   readonly exchange: Pick<Exchange, 'head' | 'gone'>;
+  /** By owner: the keys of the surface that seals thoughts. */
+  readonly sealKeys: TenantSecrets;
 }
 
 export interface ShapedBody {
@@ -60,9 +63,10 @@ function nothingRetained(): void {
 }
 
 /** Undefined where it would block the event loop for too long. */
-function shapeInline({ operation, body, exchange }: BodyToShape): Shaped | undefined {
+function shapeInline(task: BodyToShape): Shaped | undefined {
+  const { operation, body } = task;
   if (body.bytes.length > inlineBytesMax) return undefined;
-  const headers = headersOf(exchange.head);
+  const headers = headersOf(task);
   refuseOtherThanJson(headers.contentType);
   const text = readJsonText(body.bytes.whole());
   const { names, values } = text.counts;
@@ -79,11 +83,9 @@ async function shapeOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise
   }
 }
 
-async function retainOnWorker(
-  bodyWorker: BodyWorker,
-  { operation, body, owner, exchange }: BodyToShape,
-): Promise<ShapedBody> {
-  const headers = headersOf(exchange.head);
+async function retainOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise<ShapedBody> {
+  const { operation, body, owner, exchange } = task;
+  const headers = headersOf(task);
   const options: JobOptions = { owner, signal: exchange.gone };
   const blocks = body.bytes.detach();
   const { outline, textId, worker } = await bodyWorker.retain(
@@ -106,10 +108,11 @@ async function retainOnWorker(
   };
 }
 
-function headersOf(head: HttpHead): ShapeHeaders {
+function headersOf({ exchange: { head }, operation, owner, sealKeys }: BodyToShape): ShapeHeaders {
   return {
     contentType: head.headers['content-type'],
     version: oneHeader(head, 'anthropic-version'),
+    sealKey: operation.kind === 'responses' ? sealKeys.of(owner) : undefined,
   };
 }
 

@@ -142,6 +142,7 @@ function ruleOf(issue: z.core.$ZodIssue): string {
       // The schema's own text replaces the standard one, which begins like this.
       return issue.message.startsWith('Invalid input') ? `${typeRule}${typeName(issue)}` : issue.message;
     case 'invalid_value':
+      if (!issue.message.startsWith('Invalid')) return issue.message;
       return `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;
     case 'too_small':
       return issue.origin === 'array' || issue.origin === 'string'

@@ -37,7 +37,8 @@ export function shapeOperation(
     case 'chat':
     case 'embeddings':
     case 'messages':
-    case 'rerank': {
+    case 'rerank':
+    case 'responses': {
       const surface = surfaces[kind];
       const { asked, context } = surface.shape(parseBody(bytes, headers.contentType), headers);
       return { asked, form: { surface: kind, context } as AnswerForm, surface: surface.style };

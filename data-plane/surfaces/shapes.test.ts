@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
 import { rerankRequestSchema } from '../../schemas/rerank.ts';
+import { responsesRequestSchema } from '../../schemas/responses.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import { toNodeBody } from '../dialect/node-body.ts';
@@ -19,6 +20,7 @@ const operations = [
   { kind: 'messages', least: messages, schema: messagesRequestSchemas['2023-06-01'] },
   { kind: 'count-tokens', least: chat, schema: countTokensRequestSchema },
   { kind: 'rerank', least: { model: 'echo', query: 'hi', documents: ['a'] }, schema: rerankRequestSchema },
+  { kind: 'responses', least: { model: 'echo', input: 'hi' }, schema: responsesRequestSchema },
 ] as const;
 type Kind = (typeof operations)[number]['kind'];
 

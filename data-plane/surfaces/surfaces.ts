@@ -5,8 +5,9 @@ import { chat } from './chat/chat.ts';
 import { embeddings } from './embeddings/embeddings.ts';
 import { messages } from './messages/messages.ts';
 import { rerank } from './rerank/rerank.ts';
+import { responses } from './responses/responses.ts';
 
-export const surfaces = { chat, embeddings, messages, rerank };
+export const surfaces = { chat, embeddings, messages, rerank, responses };
 
 export type SurfaceName = keyof typeof surfaces;
 type ContextOf<One> = One extends ClientSurface<infer Context> ? Context : never;

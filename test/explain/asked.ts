@@ -6,7 +6,15 @@ import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Answer, call } from '../support/api.ts';
 import { type ExplainedFleet, missingStack, nodeFaults, stacks } from './explained-fleet.ts';
 
-export type Operation = 'chat' | 'messages' | 'count-tokens' | 'embeddings' | 'models' | 'model' | 'unknown';
+export type Operation =
+  | 'chat'
+  | 'responses'
+  | 'messages'
+  | 'count-tokens'
+  | 'embeddings'
+  | 'models'
+  | 'model'
+  | 'unknown';
 export type Defect = 'shape' | 'unknown field' | 'encoded' | 'bad http';
 
 export interface Asked {
@@ -108,6 +116,7 @@ const elsewhere = parts({
     ...([
       [4, 'chat'],
       [4, 'messages'],
+      [2, 'responses'],
       [1, 'count-tokens'],
       [1, 'embeddings'],
       [1, 'unknown'],
@@ -121,7 +130,9 @@ const elsewhere = parts({
 });
 const otherwise = parts({
   ...{ ...base, who: fc.constantFrom('acme', 'busy', 'missing'), host: fc.constant('shared') },
-  operation: fc.constantFrom<Operation>('messages', 'embeddings', 'unknown', 'models', 'model'),
+  operation: fc.constantFrom<Operation>(
+    ...(['messages', 'responses', 'embeddings', 'unknown', 'models', 'model'] as const),
+  ),
   model: fc.constantFrom('echo-embed', 'echo-small', 'echo-idle', 'unknown-model'),
 });
 const turns = parts({
@@ -143,6 +154,7 @@ export const asked: fc.Arbitrary<Asked> = fc.oneof(
 
 const paths: Readonly<Record<Operation, string>> = {
   chat: '/v1/chat/completions',
+  responses: '/v1/responses',
   messages: '/v1/messages',
   'count-tokens': '/v1/messages/count_tokens',
   embeddings: '/v1/embeddings',
@@ -166,6 +178,11 @@ function bodyOf(one: Asked): object {
   const tokens = askedTokens(one);
   const unknown = fault === 'unknown field' && { surely_not_a_field: 1 };
   if (operation === 'embeddings') return { model, input: fault === 'shape' ? {} : prompt(one), ...unknown };
+  if (operation === 'responses')
+    return {
+      ...{ model, input: fault === 'shape' ? 7 : prompt(one), ...unknown },
+      ...(tokens !== undefined && { max_output_tokens: tokens }),
+    };
   return {
     ...{ model, messages: fault === 'shape' ? 7 : [{ role: 'user', content: prompt(one) }] },
     ...(operation !== 'count-tokens' && tokens !== undefined && { max_tokens: tokens }),

@@ -162,7 +162,7 @@ function key({ asked: { who }, key: found }: Known): Says {
 function context(known: Known, { text, facts }: Step, { status, content }: Answer): Says {
   const { asked } = known;
   const { contextTokens: limit } = tierFor(known);
-  const isAnswered = asked.operation === 'chat' || asked.operation === 'messages';
+  const isAnswered = ['chat', 'responses', 'messages'].includes(asked.operation);
   const forAnswer = isAnswered ? (askedTokens(asked) ?? 1) : 0;
   const tokens = promptTokens(known);
   const needed = numberIn(text, /(\d+) tokens/);

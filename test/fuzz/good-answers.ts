@@ -1,6 +1,7 @@
 /** What a good answer of the gateway is, held as a strict client of each API would: whole JSON, or a legal stream. */
 import type { InferenceKind } from '../../schemas/operations.ts';
 import { readMessageEvents } from '../support/message-events.ts';
+import { readResponseEvents } from '../support/response-events.ts';
 import type { ClientAnswer } from './client.ts';
 import { refusalFault } from './raw-answers.ts';
 
@@ -35,6 +36,8 @@ function wholeFault(body: string, operation: InferenceKind): string | undefined 
       embeddings: () => answer['object'] === 'list' && isList(answer['data']),
       rerank: () =>
         answer['object'] === 'list' && isList(answer['results']) && hasNumber(answer, 'prompt_tokens'),
+      responses: () =>
+        answer['object'] === 'response' && isList(answer['output']) && hasNumber(answer, 'total_tokens'),
       messages: () =>
         answer['type'] === 'message' && Array.isArray(answer['content']) && hasNumber(answer, 'input_tokens'),
       'count-tokens': () => Number.isInteger(answer['input_tokens']),
@@ -53,13 +56,20 @@ function hasNumber(answer: Fields, member: string): boolean {
   return Number.isInteger((answer['usage'] as Fields | undefined)?.[member]);
 }
 
+/** By the operations that stream: whether the terminator came. Throws at the first breach. */
+const isCompleteBy: Readonly<Partial<Record<InferenceKind, (wire: string) => boolean>>> = {
+  chat: readChatEvents,
+  messages: (wire) => readMessageEvents(wire).isComplete,
+  responses: (wire) => readResponseEvents(wire).end !== undefined,
+};
+
 /** A stream is legal frame by frame; where its body is whole it has its terminator, and where it was cut it has none. */
 function streamFault({ fields, body, whole }: ClientAnswer, operation: InferenceKind): string | undefined {
   if (fields['content-type'] !== 'text/event-stream') return `a stream of type ${fields['content-type']}`;
   // The last frame of a stream that was cut may be cut itself.
   const wire = whole ? body : body.slice(0, body.lastIndexOf('\n\n') + 2);
   try {
-    const isComplete = operation === 'messages' ? readMessageEvents(wire).isComplete : readChatEvents(wire);
+    const isComplete = isCompleteBy[operation]?.(wire) === true;
     if (isComplete === whole) return undefined;
     return whole ? 'a stream ended cleanly without its terminator' : 'a stream was cut behind its terminator';
   } catch (error) {

@@ -1,10 +1,12 @@
-/** JSON bodies of the operations, from the schemas themselves, then mutated. */
+/** JSON bodies of all operations that have one, from the schemas themselves, then mutated. */
 import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
 import { toolSchema, turnSchema } from '../../schemas/anthropic-messages.ts';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
 import { functionToolSchema, messageSchema } from '../../schemas/openai-messages.ts';
-import { type InferenceKind, operations } from '../../schemas/operations.ts';
+import type { InferenceKind } from '../../schemas/operations.ts';
 import { rerankRequestSchema } from '../../schemas/rerank.ts';
+import { responsesRequestSchema } from '../../schemas/responses.ts';
+import { inputItemSchema } from '../../schemas/responses-items.ts';
 import type { Draw } from './draw.ts';
 import { canary, models, rerankModel } from './fleet.ts';
 import { type Json, jsonText, mutateJson } from './mutate.ts';
@@ -16,6 +18,7 @@ const schemas = {
   messages: messagesRequestSchemas['2023-06-01'],
   'count-tokens': countTokensRequestSchema,
   rerank: rerankRequestSchema,
+  responses: responsesRequestSchema,
 } as const satisfies Record<InferenceKind, unknown>;
 export const inferenceKinds = Object.keys(schemas) as InferenceKind[];
 
@@ -107,15 +110,49 @@ const anthropicOpaque: Opaque = (draw, field) => {
   }
 };
 
+const responsesOpaque: Opaque = (draw, field) => {
+  const from = { draw, opaque: responsesOpaque, optional: 0.1 };
+  switch (field) {
+    case 'input':
+      return turns(draw, () => valueFor(from, inputItemSchema));
+    case 'content':
+    case 'output':
+      return [{ type: 'input_text', text: promptText(draw) }];
+    case 'summary':
+      return [{ type: 'summary_text', text: promptText(draw) }];
+    case 'include':
+      return ['reasoning.encrypted_content'];
+    case 'tools':
+      return draw.list(draw.between(1, 3), (index) => ({
+        type: draw.pick(['function', 'custom']),
+        name: `tool_${index}`,
+      }));
+    case 'parameters':
+    case 'schema':
+      return jsonSchema(draw);
+    default:
+      return undefined;
+  }
+};
+
 /** Mostly a plain user's turn, so that many conversations get through. */
 function turns(draw: Draw, odd: () => Json): Json {
   const plain = (): Json => ({ role: 'user', content: promptText(draw) });
   return draw.list(draw.between(1, 4), (index) => (index === 0 || draw.chance(0.4) ? plain() : odd()));
 }
 
+const opaqueBy: Readonly<Record<InferenceKind, Opaque>> = {
+  chat: openaiOpaque,
+  embeddings: openaiOpaque,
+  rerank: openaiOpaque,
+  responses: responsesOpaque,
+  messages: anthropicOpaque,
+  'count-tokens': anthropicOpaque,
+};
+
 /** A body that the schemas take, mostly. */
 function goodBody(draw: Draw, operation: InferenceKind): Json {
-  const opaque = operations[operation].surface === 'anthropic' ? anthropicOpaque : openaiOpaque;
+  const opaque = opaqueBy[operation];
   const from: SchemaDraw = { draw, opaque, optional: draw.chance(0.6) ? 0.06 : 0.3 };
   const drawn = valueFor(from, schemas[operation]) as { readonly [name: string]: Json };
   const limit = operation === 'messages' ? { max_tokens: draw.between(1, 30) } : {};

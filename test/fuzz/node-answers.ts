@@ -152,7 +152,9 @@ function whole(draw: Draw, { operation, model }: Wanted): string {
   const rerank: Json = draw.chance(0.5) ? scores : { results: scores, usage: usage(draw) };
   const count: Json = draw.chance(0.7) ? { count: draw.number(), tokens: [] } : anyJson(draw);
   const error: Json = { error: { message: nodeSecret, type: 'x', code: draw.number() }, object: 'error' };
-  const answer = { chat, messages: chat, embeddings, rerank, 'count-tokens': count }[operation];
+  const answer = { chat, messages: chat, responses: chat, embeddings, rerank, 'count-tokens': count }[
+    operation
+  ];
   const drawn = draw.weighted<Json>([
     [8, answer],
     [1, error],

@@ -77,11 +77,13 @@ class NodeTarget extends FleetTarget {
     const operation = draw.weighted<InferenceKind>([
       [6, 'chat'],
       [4, 'messages'],
+      [6, 'responses'],
       [1, 'embeddings'],
       [1, 'rerank'],
       [1, 'count-tokens'],
     ]);
-    const stream = (operation === 'chat' || operation === 'messages') && draw.chance(0.7);
+    const stream =
+      (operation === 'chat' || operation === 'messages' || operation === 'responses') && draw.chance(0.7);
     const model = asked[operation]?.model ?? 'echo-small';
     const plan = drawNodePlan(draw, { operation, stream, model });
     const usage = stream && operation === 'chat' && draw.chance(0.5);

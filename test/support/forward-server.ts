@@ -71,7 +71,11 @@ export function routeTo(url: string, more: Partial<Route> = {}): Route {
   };
 }
 
-const kinds = { '/v1/embeddings': 'embeddings', '/v1/messages': 'messages' } as const;
+const kinds = {
+  '/v1/embeddings': 'embeddings',
+  '/v1/messages': 'messages',
+  '/v1/responses': 'responses',
+} as const;
 
 function shape(path: string, bytes: Buffer, contentType: string | undefined): Shaped {
   const kind = kinds[path as keyof typeof kinds] ?? 'chat';

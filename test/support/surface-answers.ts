@@ -6,6 +6,7 @@ import type { RebuiltBody, SurfaceStream } from '../../data-plane/answer/surface
 import { shapeOperation } from '../../data-plane/surfaces/shape-operation.ts';
 import { type AnswerForm, streamedAnswer, wholeAnswer } from '../../data-plane/surfaces/surfaces.ts';
 import { readMessageEvents } from './message-events.ts';
+import { readResponseEvents } from './response-events.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -31,7 +32,7 @@ export interface Wanted {
 }
 
 export interface AnswerSurface {
-  readonly name: 'chat' | 'messages';
+  readonly name: 'chat' | 'messages' | 'responses';
   readonly body: (wanted: Wanted) => object;
   readonly readStream: (wire: string) => ReadAnswer;
   readonly readWhole: (body: object) => ReadAnswer;
@@ -147,7 +148,46 @@ export const messagesSurface: AnswerSurface = {
   },
 };
 
-export const answerSurfaces: readonly AnswerSurface[] = [chatSurface, messagesSurface];
+function readItems(items: readonly Fields[], end: Fields | undefined): ReadAnswer {
+  const texts = (type: string, member: string): string =>
+    items
+      .filter((item) => item['type'] === type)
+      .flatMap((item) => item[member] as readonly Fields[])
+      .map((part) => String(part['text'] ?? part['refusal']))
+      .join('');
+  const calls = items.filter((item) => 'call_id' in item);
+  const usage = end?.['usage'] as Readonly<Record<string, number>> | undefined;
+  const details = end?.['incomplete_details'] as Fields | null | undefined;
+  return {
+    text: texts('message', 'content'),
+    thoughts: texts('reasoning', 'summary'),
+    calls: calls.map((call) => [String(call['name']), String(call['arguments'] ?? call['input'])]),
+    ids: calls.map((call) => String(call['call_id'])),
+    finish: details?.['reason'] ?? end?.['status'],
+    isComplete: end !== undefined,
+    promptTokens: usage?.['input_tokens'],
+    completionTokens: usage?.['output_tokens'],
+  };
+}
+
+const responsesSurface: AnswerSurface = {
+  name: 'responses',
+  body: ({ tools = false, oneCall = false }) => ({
+    ...{ model: 'asked', max_output_tokens: 50, input: 'hi' },
+    ...(tools && { tools: toolNames.map((name) => ({ type: 'function', name })) }),
+    ...(oneCall && { parallel_tool_calls: false }),
+  }),
+  readStream: (wire) => {
+    const { soFar, end } = readResponseEvents(wire);
+    return readItems(soFar, end);
+  },
+  readWhole: (body) => {
+    const end = body as { readonly output: readonly Fields[] };
+    return readItems(end.output, end as unknown as Fields);
+  },
+};
+
+export const answerSurfaces: readonly AnswerSurface[] = [chatSurface, messagesSurface, responsesSurface];
 
 type Known = { readonly facts: AnswerFacts; readonly form: AnswerForm };
 const known = new Map<string, Known>();

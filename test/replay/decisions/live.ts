@@ -7,6 +7,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
+import { TenantSecrets } from '../../../data-plane/core/tenant-secrets.ts';
 import { NodeExchange } from '../../../data-plane/http/node-exchange.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
@@ -64,6 +65,7 @@ function gatewayOf(
     } satisfies Partial<Gateway['counters']>,
     bodies: new BodyBudget(),
     bodyWorker: new BodyWorker(),
+    sealKeys: new TenantSecrets('gateway-token-of-the-tests', 'sealed thoughts'),
     meter: {
       isFull: facts.outboxFull === true,
       keepsUp: () => true,
@@ -85,7 +87,7 @@ function gatewayOf(
 }
 
 function bodyOf({ path, model }: ReplayFacts): string {
-  if (path === '/v1/embeddings') return JSON.stringify({ model, input: 'a' });
+  if (path === '/v1/embeddings' || path === '/v1/responses') return JSON.stringify({ model, input: 'a' });
   if (path.endsWith('/rerank')) return JSON.stringify({ model, query: 'a', documents: ['b'] });
   const messages = [{ role: 'user', content: 'a' }];
   return JSON.stringify({ model, messages, ...(path === '/v1/messages' && { max_tokens: 1 }) });

@@ -1,0 +1,70 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { NodeFailure } from '../../core/node-failure.ts';
+import { CustomInput } from './custom-input.ts';
+
+/** What the client reads, with the deltas, of a text that comes in pieces. */
+function readOf(
+  text: string,
+  cuts: readonly number[] = [],
+): { read: string; deltas: string[]; isWhole: boolean } {
+  const places = [0, ...cuts.map((cut) => cut % (text.length + 1)).sort((a, b) => a - b), text.length];
+  const input = new CustomInput();
+  const deltas = places.slice(1).map((to, at) => input.add(text.slice(places[at], to)));
+  const { isWhole } = input;
+  deltas.push(input.end());
+  return { read: deltas.join(''), deltas, isWhole };
+}
+
+test('the input is what the model wrote as its member, however the JSON was cut', () => {
+  fc.assert(
+    fc.property(
+      fc.string({ unit: 'binary' }),
+      fc.boolean(),
+      fc.array(fc.nat(), { maxLength: 12 }),
+      (text, isAscii, cuts) => {
+        const json = JSON.stringify({ input: text });
+        const ascii = json.replace(
+          /[^\0-~]/g,
+          (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
+        );
+        const { read, deltas, isWhole } = readOf(isAscii ? ascii : json, cuts);
+        expect(read).toBe(text);
+        expect(isWhole).toBe(true);
+        if (isAscii) for (const delta of deltas) expect(delta.isWellFormed?.() ?? true).toBe(true);
+      },
+    ),
+  );
+});
+
+test.each([
+  ['bare text', 'print(1)', 'print(1)'],
+  ['white space around it', ' { "input" : "a" } ', 'a'],
+  ['a line end as it is', '{"input":"a\nb\tc"}', 'a\nb\tc'],
+  ['another member first', '{"x":1,"input":"a"}', 'a'],
+  ['members behind it', '{"input":"a","x":1}', 'a'],
+  ['nothing', '', ''],
+  ['an empty input', '{"input":""}', ''],
+])('%s is read', (_, given, expected) => {
+  expect(readOf(given).read).toBe(expected);
+  expect(readOf(given, [1, 2, 3, 5, 8]).read).toBe(expected);
+});
+
+test.each([
+  ['cut within the text', '{"input":"ab'],
+  ['cut before it', '{"inp'],
+  ['an escape that is none', '{"input":"a\\x"}'],
+  ['a number', '{"input":1}'],
+  ['another object', '{"code":"a"}'],
+])('%s is no input', (_, given) => {
+  expect(() => readOf(given)).toThrow(NodeFailure);
+});
+
+test('it is held within a bound', () => {
+  const input = new CustomInput();
+  input.add('{"input":"');
+  const piece = 'a'.repeat(64 * 1024);
+  expect(() => {
+    for (let n = 0; n < 65; n++) input.add(piece);
+  }).toThrow('too large');
+});

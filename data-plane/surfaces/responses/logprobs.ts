@@ -1,0 +1,13 @@
+/** Log probabilities in the form of this API, where the bytes of a token are always there. */
+import type { ChatLogprobs, TokenLogprob } from '../../answer/chat-parts.ts';
+
+export function logprobsOf(given: ChatLogprobs | undefined | null): readonly object[] | undefined {
+  return given?.content.map((entry) => ({
+    ...withBytes(entry),
+    top_logprobs: entry.top_logprobs.map(withBytes),
+  }));
+}
+
+function withBytes(entry: TokenLogprob): TokenLogprob {
+  return entry.bytes === null ? { ...entry, bytes: [...Buffer.from(entry.token)] } : entry;
+}

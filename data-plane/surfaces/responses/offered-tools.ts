@@ -1,0 +1,150 @@
+/**
+ * The tools of a request as functions that a node takes, and what the caller calls each of them: a tool in a namespace has a name
+ * that says both, and a custom tool takes its one text as a member.
+ */
+import { createHash } from 'node:crypto';
+import type { FunctionTool, ToolChoice } from '../../../schemas/openai-messages.ts';
+import type { ResponsesFields } from '../../../schemas/responses.ts';
+import type {
+  ChosenTool,
+  OwnTool,
+  ResponseToolChoice,
+  ResponseTools,
+} from '../../../schemas/responses-items.ts';
+import { shapeRefusal } from '../../shape/validate.ts';
+
+/** What the caller calls a function, where a node knows it by another name or in another form. */
+export interface CalledAs {
+  readonly name: string;
+  readonly namespace?: string;
+  /** Takes a text in place of arguments. */
+  readonly isCustom?: true;
+}
+
+/** By the name that nodes know. */
+export type CallNames = ReadonlyMap<string, CalledAs>;
+
+export interface OfferedTools {
+  readonly tools: readonly FunctionTool[] | undefined;
+  readonly choice: ToolChoice | undefined;
+  readonly names: CallNames;
+}
+
+const functionsMax = 1000;
+/** Of a function's name, as all engines take it. */
+const nameCharactersMax = 64;
+const hashCharacters = 8;
+
+/** The one name of a tool in a namespace. Longer ones are cut, and end in a hash of the whole. */
+export function nodeName(name: string, namespace: string | undefined): string {
+  if (namespace === undefined) return name;
+  const whole = `${namespace}__${name}`;
+  if (whole.length <= nameCharactersMax) return whole;
+  const hash = createHash('sha256').update(whole).digest('hex').slice(0, hashCharacters);
+  return `${whole.slice(0, nameCharactersMax - hashCharacters - 1)}_${hash}`;
+}
+
+/** The arguments of a custom tool's call, as a node has them. */
+export function customArguments(input: string): string {
+  return JSON.stringify({ input });
+}
+
+/** Throws UnsupportedShapeError. */
+export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): OfferedTools {
+  const offered = new Map<string, FunctionTool>();
+  const names = new Map<string, CalledAs>();
+  const add = (tool: OwnTool, path: readonly PropertyKey[], namespace?: string, about?: string): void => {
+    const name = nodeName(tool.name, namespace);
+    if (offered.has(name)) throw shapeRefusal([...path, 'name'], 'is the name of another tool');
+    if (offered.size === functionsMax)
+      throw shapeRefusal(['tools'], `must have at most ${functionsMax} functions`);
+    offered.set(name, functionTool(tool, name, about));
+    const isCustom = tool.type === 'custom' ? ({ isCustom: true } as const) : {};
+    if (namespace !== undefined) names.set(name, { name: tool.name, namespace, ...isCustom });
+    else if (tool.type === 'custom') names.set(name, { name: tool.name, ...isCustom });
+  };
+  for (const [index, tool] of (tools ?? []).entries()) {
+    if (tool.type === 'function' || tool.type === 'custom') add(tool, ['tools', index]);
+    else if (tool.type === 'namespace')
+      // What is said of the whole namespace stands once, before its first tool.
+      for (const [at, inner] of tool.tools.entries())
+        add(inner, ['tools', index, 'tools', at], tool.name, at === 0 ? tool.description : undefined);
+  }
+  if (offered.size === 0) return { tools: undefined, choice: choiceWithoutTools(choice), names };
+  return { ...chosenOf(offered, choice), names };
+}
+
+function choiceWithoutTools(choice: ResponseToolChoice | undefined): undefined {
+  if (choice === undefined || choice === 'auto' || choice === 'none') return undefined;
+  throw shapeRefusal(['tool_choice'], 'needs tools');
+}
+
+function chosenOf(
+  offered: ReadonlyMap<string, FunctionTool>,
+  choice: ResponseToolChoice | undefined,
+): Pick<OfferedTools, 'tools' | 'choice'> {
+  const tools = [...offered.values()];
+  if (choice === undefined || typeof choice === 'string') return { tools, choice };
+  if (choice.type !== 'allowed_tools') {
+    const { name } = offeredTool(offered, choice, ['tool_choice', 'name']).function;
+    return { tools, choice: { type: 'function', function: { name } } };
+  }
+  const allowed = choice.tools.map((tool, index) =>
+    offeredTool(offered, tool, ['tool_choice', 'tools', index, 'name']),
+  );
+  if (allowed.length === 0) throw shapeRefusal(['tool_choice', 'tools'], 'must not be empty');
+  return { tools: tools.filter((tool) => allowed.includes(tool)), choice: choice.mode };
+}
+
+function offeredTool(
+  offered: ReadonlyMap<string, FunctionTool>,
+  { name, namespace }: ChosenTool,
+  path: readonly PropertyKey[],
+): FunctionTool {
+  const tool = offered.get(nodeName(name, namespace));
+  if (tool === undefined) throw shapeRefusal(path, 'must be one of the tools');
+  return tool;
+}
+
+function functionTool(tool: OwnTool, name: string, about: string | undefined): FunctionTool {
+  const texts = [about, tool.description, tool.type === 'custom' ? grammarText(tool.format) : undefined];
+  const said = texts.filter((text) => text !== undefined && text !== '').join('\n\n');
+  const description = said === '' && tool.description === undefined ? {} : { description: said };
+  if (tool.type === 'custom') {
+    const input = { type: 'string' };
+    const only = { properties: { input }, required: ['input'], additionalProperties: false };
+    return { type: 'function', function: { name, ...description, parameters: { type: 'object', ...only } } };
+  }
+  const { parameters, strict } = tool;
+  return {
+    type: 'function',
+    function: {
+      name,
+      ...description,
+      ...(parameters === undefined ? {} : { parameters }),
+      ...(strict === undefined ? {} : { strict }),
+    },
+  };
+}
+
+/** No engine holds a model to a grammar within a call, so the model is told of it. */
+function grammarText(format: Extract<OwnTool, { type: 'custom' }>['format']): string | undefined {
+  if (format?.type !== 'grammar') return undefined;
+  return `The input must match this ${format.syntax} grammar:\n${format.definition}`;
+}
+
+/** The tools as an answer repeats them: what is absent is null, and a search that nobody makes is not among them. */
+export function repeatedTools(tools: ResponseTools | undefined): object[] {
+  return (tools ?? []).flatMap((tool): object[] => {
+    if (tool.type === 'function' || tool.type === 'custom') return [repeatedTool(tool)];
+    if (tool.type !== 'namespace') return [];
+    const { type, name, description = null } = tool;
+    return [{ type, name, description, tools: tool.tools.map(repeatedTool) }];
+  });
+}
+
+function repeatedTool(tool: OwnTool): object {
+  const { type, name, description = null } = tool;
+  if (tool.type === 'custom') return { type, name, description, format: tool.format ?? { type: 'text' } };
+  return { type, name, description, parameters: tool.parameters ?? null, strict: tool.strict ?? null };
+}

@@ -1,0 +1,151 @@
+/**
+ * The items of an answer, streamed or not, one after the other: what is streamed and what is not comes from the same code, so the
+ * items are the same. Thoughts and text pass as they come. Calls of tools are written one by one: what comes for a later
+ * call waits until the one before is whole, and text after the first call waits for the end.
+ */
+import type { FinishReason } from '../../answer/chat-parts.ts';
+import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
+import { NodeFailure } from '../../core/node-failure.ts';
+import { CallItem } from './call-item.ts';
+import { isIncomplete } from './response-body.ts';
+import type { ResponseEvents } from './response-events.ts';
+import { sealThoughts } from './sealed-thoughts.ts';
+import type { ResponsesContext } from './shape-responses.ts';
+import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
+
+/** The end of an answer has all of it, so it is held until then; a stream may last as long as its node likes. */
+const charactersMax = 8 * 1024 * 1024;
+
+const noLogprobs: readonly object[] = [];
+
+export interface ItemsOptions {
+  /** Of the answer. */
+  readonly unique: string;
+  readonly context: ResponsesContext;
+  /** Undefined where nothing is streamed. */
+  readonly events: ResponseEvents | undefined;
+}
+
+interface LateText {
+  readonly kind: TextKind;
+  text: string;
+}
+
+export class OutputItems {
+  readonly #options: ItemsOptions;
+  /** Those that are finished. */
+  readonly #items: object[] = [];
+  readonly #calls: CallItem[] = [];
+  readonly #late: LateText[] = [];
+  #text: TextItem | undefined;
+  /** The call that is written now. */
+  #current = 0;
+  #nextIndex = 0;
+  #characters = 0;
+  #hasMessage = false;
+
+  constructor(options: ItemsOptions) {
+    this.#options = options;
+  }
+
+  addText(kind: TextKind, text: string, logprobs = noLogprobs): void {
+    this.#count(text);
+    if (this.#calls.length === 0) {
+      this.#write(kind, text, logprobs);
+      return;
+    }
+    const last = this.#late[this.#late.length - 1];
+    if (last?.kind === kind) last.text += text;
+    else this.#late.push({ kind, text });
+  }
+
+  /** Throws NodeFailure where the input of the call is none. */
+  call({ index, opened, arguments: added }: ToolCallDelta): void {
+    this.#count(added);
+    if (opened !== undefined) {
+      const called = this.#options.context.names.get(opened.name) ?? { name: opened.name };
+      this.#calls[index] = new CallItem(opened.id, called);
+    }
+    const call = this.#calls[index];
+    if (call === undefined) return;
+    call.add(added);
+    this.#writeCalls();
+  }
+
+  /** Nothing more comes: all items. Throws NodeFailure where the input of a call is none. */
+  finish(finish: FinishReason): readonly object[] {
+    this.#finishCalls(finish === 'length');
+    // Templates leave line ends after a call; they are no content.
+    for (const { kind, text } of this.#late) if (text.trim() !== '') this.#write(kind, text, noLogprobs);
+    // Agents take an answer without a message or a call for none, and ask again.
+    if (!this.#hasMessage && this.#items.every((item) => !('call_id' in item)))
+      this.#write('output_text', '', noLogprobs);
+    this.#endText(isIncomplete(finish));
+    return this.#items;
+  }
+
+  #count(text: string): void {
+    this.#characters += text.length;
+    if (this.#characters > charactersMax)
+      throw new NodeFailure('too_large', 'the answer of the node is too large');
+  }
+
+  #write(kind: TextKind, text: string, logprobs: readonly object[]): void {
+    const { item } = textKinds[kind];
+    if (this.#text?.item !== item) {
+      this.#endText(false);
+      this.#text = new TextItem(item, this.#nextPlace(), this.#options.events);
+      if (item === 'message') this.#hasMessage = true;
+    }
+    this.#text.add(kind, text, logprobs);
+  }
+
+  #endText(isCut: boolean): void {
+    const ended = this.#text;
+    if (ended === undefined) return;
+    this.#text = undefined;
+    const { sealKey } = this.#options.context;
+    const isSealed = ended.item === 'reasoning' && sealKey !== undefined;
+    const sealed = isSealed ? sealThoughts(ended.text, sealKey) : undefined;
+    this.#items.push(ended.end(isCut ? 'incomplete' : 'completed', sealed));
+  }
+
+  #writeCalls(): void {
+    for (let call = this.#calls[this.#current]; call !== undefined; call = this.#calls[this.#current]) {
+      this.#start(call);
+      call.write(this.#options.events);
+      if (!call.isWhole || this.#calls[this.#current + 1] === undefined) return;
+      this.#endCall(call);
+    }
+  }
+
+  /** `isCut`: the limit of tokens ended the answer, so a call that is not whole then never will be. */
+  #finishCalls(isCut: boolean): void {
+    for (let call = this.#calls[this.#current]; call !== undefined; call = this.#calls[this.#current]) {
+      if (isCut && !call.isWhole) {
+        this.#current += 1;
+        continue;
+      }
+      this.#start(call);
+      this.#endCall(call);
+    }
+  }
+
+  #start(call: CallItem): void {
+    if (call.hasStarted) return;
+    this.#endText(false);
+    call.start(this.#nextPlace(), this.#options.events);
+  }
+
+  #endCall(call: CallItem): void {
+    call.complete();
+    this.#items.push(call.end(this.#options.events));
+    this.#current += 1;
+  }
+
+  #nextPlace(): ItemPlace {
+    const outputIndex = this.#nextIndex;
+    this.#nextIndex += 1;
+    return { unique: `${this.#options.unique}${outputIndex.toString(36).padStart(2, '0')}`, outputIndex };
+  }
+}

@@ -1,0 +1,61 @@
+/** The frame around the items of an answer: the same members in each event that has it, and in an answer that is not streamed. */
+import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
+import type { Usage } from '../../answer/usage.ts';
+import type { ResponsesContext } from './shape-responses.ts';
+
+/** Why an answer is not whole; what is not named here ends it by itself. */
+const incompleteReasons: Readonly<Partial<Record<FinishReason, string>>> = {
+  length: 'max_output_tokens',
+  content_filter: 'content_filter',
+};
+
+export interface FinishedResponse {
+  readonly output: readonly object[];
+  readonly finish: FinishReason;
+  readonly usage: Usage;
+}
+
+export function isIncomplete(finish: FinishReason): boolean {
+  return incompleteReasons[finish] !== undefined;
+}
+
+/** Without what has finished it is the beginning of a stream. */
+export function responseBody(
+  { unique, created, model }: AnswerFacts,
+  { repeated }: ResponsesContext,
+  finished?: FinishedResponse,
+): object {
+  const reason = finished && incompleteReasons[finished.finish];
+  const ended = reason === undefined ? 'completed' : 'incomplete';
+  return {
+    id: `resp_${unique}`,
+    object: 'response',
+    created_at: created,
+    completed_at: null,
+    status: finished === undefined ? 'in_progress' : ended,
+    background: false,
+    error: null,
+    incomplete_details: reason === undefined ? null : { reason },
+    model,
+    output: finished?.output ?? [],
+    previous_response_id: null,
+    prompt_cache_key: null,
+    safety_identifier: null,
+    service_tier: 'default',
+    store: false,
+    truncation: 'disabled',
+    user: null,
+    ...repeated,
+    usage: finished === undefined ? null : usageBody(finished.usage),
+  };
+}
+
+function usageBody({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens ?? 0 },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: reasoningTokens ?? 0 },
+    total_tokens: promptTokens + completionTokens,
+  };
+}

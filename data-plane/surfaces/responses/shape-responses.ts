@@ -1,0 +1,143 @@
+/**
+ * A body of POST /v1/responses becomes the request of a chat that any node can be sent, or UnsupportedShapeError (Errors 2).
+ * Engines differ in their own form of this API and none has it whole without state, so no node is asked for it.
+ */
+import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/responses.ts';
+import type { ShapeHeaders } from '../../answer/surface.ts';
+import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
+import { chatPromptSize } from '../../shape/prompt-size.ts';
+import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
+import { toConversation } from './input-items.ts';
+import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from './offered-tools.ts';
+
+/** What the answer needs to know of the request. */
+export interface ResponsesContext {
+  /** Members of the request that the answer repeats. */
+  readonly repeated: object;
+  readonly names: CallNames;
+  /** Where thoughts are to be sealed. */
+  readonly sealKey: string | undefined;
+}
+
+/** Of instructions, of tools and of a schema: what is larger is not repeated, so that no context grows with its body. */
+const repeatedCharactersMax = 32 * 1024;
+
+const responsesSchema = new PresentFields(responsesRequestSchema);
+
+/** Throws UnsupportedShapeError naming the JSON path, never a value. */
+export function shapeResponses(
+  given: Record<string, unknown>,
+  { sealKey }: ShapeHeaders,
+): { readonly asked: WholeChat; readonly context: ResponsesContext } {
+  const parsed = responsesSchema.safeParse(given);
+  if (!parsed.success) throw refusalOf(parsed.error);
+  const fields: ResponsesFields = parsed.data;
+  const offered = offeredTools(fields);
+  const isSealed = fields.store === false || fields.include?.includes('reasoning.encrypted_content') === true;
+  return {
+    asked: chatOf(fields, offered, sealKey),
+    context: {
+      repeated: repeatedMembers(fields),
+      names: offered.names,
+      sealKey: isSealed ? sealKey : undefined,
+    },
+  };
+}
+
+/** Where this API has what a chat completion has elsewhere. */
+const fixedPaths = {
+  response_format: ['text', 'format'],
+  reasoning_effort: ['reasoning', 'effort'],
+  logprobs: ['include'],
+};
+
+function chatOf(fields: ResponsesFields, offered: OfferedTools, sealKey: string | undefined): WholeChat {
+  const { messages, imagePath, prefillPath } = toConversation(fields, sealKey);
+  const format = fields.text?.format;
+  const logprobs = fields.include?.includes('message.output_text.logprobs') === true;
+  if ((fields.top_logprobs ?? 0) > 0 && !logprobs)
+    throw shapeRefusal(['top_logprobs'], 'needs "message.output_text.logprobs" in include');
+  const body: Record<string, unknown> = { messages: [...messages] };
+  const add = (name: keyof ChatBody, value: unknown): void => {
+    if (value !== undefined) body[name] = value;
+  };
+  add('temperature', fields.temperature);
+  add('top_p', fields.top_p);
+  add('frequency_penalty', fields.frequency_penalty);
+  add('presence_penalty', fields.presence_penalty);
+  add('logprobs', logprobs ? true : undefined);
+  add('top_logprobs', fields.top_logprobs);
+  add('response_format', chatFormat(format));
+  add('reasoning_effort', fields.reasoning?.effort);
+  add('tools', offered.tools);
+  add('tool_choice', offered.choice);
+  const chat = body as unknown as ChatBody;
+  const needs: ChatNeed[] = [];
+  if (imagePath !== undefined) needs.push('images');
+  if (prefillPath !== undefined) needs.push('prefill');
+  if (offered.tools !== undefined) needs.push('tools');
+  if (offered.tools !== undefined && fields.parallel_tool_calls === false) needs.push('single_tool_call');
+  return {
+    kind: 'chat',
+    model: fields.model,
+    stream: fields.stream === true,
+    maxTokens: fields.max_output_tokens,
+    choices: 1,
+    logprobs,
+    hasSchema: format?.type === 'json_schema',
+    needs,
+    paths: {
+      ...fixedPaths,
+      ...(imagePath && { images: imagePath }),
+      ...(prefillPath && { prefill: prefillPath }),
+    },
+    body: chat,
+    ...chatPromptSize(chat),
+    ...(fields.prompt_cache_key === undefined ? {} : { cacheKey: fields.prompt_cache_key }),
+  };
+}
+
+type Format = NonNullable<ResponsesFields['text']>['format'];
+
+function chatFormat(format: Format): ChatBody['response_format'] {
+  if (format?.type !== 'json_schema') return format;
+  const { type, ...schema } = format;
+  return { type, json_schema: schema };
+}
+
+/** As an answer has them: each is there, with the default of the API where it was not given. */
+function repeatedMembers(fields: ResponsesFields): object {
+  const { text, reasoning } = fields;
+  return {
+    instructions: unlessLarge(fields.instructions) ?? null,
+    max_output_tokens: fields.max_output_tokens ?? null,
+    max_tool_calls: null,
+    parallel_tool_calls: fields.parallel_tool_calls ?? true,
+    presence_penalty: fields.presence_penalty ?? 0,
+    frequency_penalty: fields.frequency_penalty ?? 0,
+    reasoning: { effort: reasoning?.effort ?? null, summary: null },
+    temperature: fields.temperature ?? 1,
+    text: { format: repeatedFormat(text?.format) },
+    tool_choice: unlessLarge(fields.tool_choice) ?? 'auto',
+    tools: unlessLarge(repeatedTools(fields.tools)) ?? [],
+    top_logprobs: fields.top_logprobs ?? 0,
+    top_p: fields.top_p ?? 1,
+    metadata: fields.metadata ?? {},
+  };
+}
+
+function repeatedFormat(format: Format): object {
+  if (format?.type !== 'json_schema') return format ?? { type: 'text' };
+  const { type, name, description = null, strict = null } = format;
+  return {
+    type,
+    name,
+    description: unlessLarge(description),
+    schema: unlessLarge(format.schema) ?? {},
+    strict,
+  };
+}
+
+function unlessLarge<Value>(value: Value): Value | undefined {
+  return JSON.stringify(value ?? null).length <= repeatedCharactersMax ? value : undefined;
+}

@@ -1,0 +1,196 @@
+/**
+ * The input items and tools of a request to POST /v1/responses: what each kind may carry.
+ * Strict objects throughout: a kind or a field that is not named here is refused with its path. Nothing is kept here, so an
+ * item must come whole, and a tool must be the caller's own, because a node runs none.
+ */
+import { z } from 'zod';
+import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+import { functionNameSchema, imageUrlSchema } from './openai-messages.ts';
+
+/** Parts of one message or output. */
+const partsMax = 1000;
+
+const inputTextSchema = z.strictObject({ type: z.literal('input_text'), text: z.string() });
+const inputImageSchema = z.strictObject({
+  type: z.literal('input_image'),
+  image_url: imageUrlSchema,
+  detail: noOp(z.enum(['auto', 'low', 'high', 'original'])),
+  file_id: refused(),
+});
+const outputTextSchema = z.strictObject({
+  type: z.literal('output_text'),
+  text: z.string(),
+  annotations: refused(),
+  logprobs: noOp(z.array(z.unknown())),
+});
+const refusalSchema = z.strictObject({ type: z.literal('refusal'), refusal: z.string() });
+
+function contentOf<T extends z.ZodType>(part: T) {
+  return z.union([z.string(), list(part, partsMax)]);
+}
+
+const instructionContent = contentOf(z.discriminatedUnion('type', [inputTextSchema]));
+const userContent = contentOf(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
+const assistantContent = contentOf(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
+
+/** What answers have on each item, and clients send back. */
+const echoed = {
+  id: noOp(z.string()),
+  status: noOp(z.enum(['in_progress', 'completed', 'incomplete'])),
+};
+const message = {
+  ...echoed,
+  type: z.literal('message'),
+  phase: noOp(z.enum(['commentary', 'final_answer'])),
+};
+
+/** An assistant's content may be empty, because an answer may be. */
+const messageSchema = z.discriminatedUnion('role', [
+  z.strictObject({ ...message, role: z.literal('system'), content: required(instructionContent) }),
+  z.strictObject({ ...message, role: z.literal('developer'), content: required(instructionContent) }),
+  z.strictObject({ ...message, role: z.literal('user'), content: required(userContent) }),
+  z.strictObject({ ...message, role: z.literal('assistant'), content: assistantContent }),
+]);
+
+const callIdSchema = z.string().min(1).max(200);
+const called = {
+  ...echoed,
+  call_id: callIdSchema,
+  name: functionNameSchema,
+  namespace: carried(functionNameSchema),
+};
+
+const functionCallSchema = z.strictObject({
+  ...called,
+  type: z.literal('function_call'),
+  arguments: z.string(),
+});
+const customCallSchema = z.strictObject({
+  ...called,
+  type: z.literal('custom_tool_call'),
+  input: z.string(),
+});
+const output = { ...echoed, call_id: callIdSchema, output: userContent };
+
+const reasoningSchema = z.strictObject({
+  ...echoed,
+  type: z.literal('reasoning'),
+  summary: carried(list(z.strictObject({ type: z.literal('summary_text'), text: z.string() }), partsMax)),
+  content: carried(list(z.strictObject({ type: z.literal('reasoning_text'), text: z.string() }), partsMax)),
+  encrypted_content: carried(z.string()),
+});
+
+const referenceAdvice =
+  'names an item that is kept nowhere; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
+
+/** Only thoughts are lost where a reference to them is left out. */
+const referenceSchema = z.strictObject({
+  type: z.literal('item_reference'),
+  id: z.string().refine((id) => id.startsWith('rs_'), referenceAdvice),
+});
+
+/** Clients leave the type of a message out. */
+function withType(item: unknown): unknown {
+  if (typeof item !== 'object' || item === null || Array.isArray(item) || Object.hasOwn(item, 'type'))
+    return item;
+  return { ...item, type: 'message' };
+}
+
+export const inputItemSchema = z.preprocess(
+  withType,
+  z.discriminatedUnion('type', [
+    messageSchema,
+    functionCallSchema,
+    customCallSchema,
+    z.strictObject({ ...output, type: z.literal('function_call_output') }),
+    z.strictObject({ ...output, type: z.literal('custom_tool_call_output') }),
+    reasoningSchema,
+    referenceSchema,
+  ]),
+);
+
+const responseFunctionSchema = z.strictObject({
+  type: z.literal('function'),
+  name: functionNameSchema,
+  description: carried(z.string()),
+  parameters: carried(freeObject),
+  strict: carried(z.boolean()),
+  output_schema: noOp(freeObject),
+  defer_loading: noOp(z.literal(false)),
+  async: noOp(z.literal(false)),
+  allowed_callers: noOp(list(z.literal('direct'), 1)),
+});
+
+const customToolSchema = z.strictObject({
+  type: z.literal('custom'),
+  name: functionNameSchema,
+  description: carried(z.string()),
+  format: carried(
+    z.discriminatedUnion('type', [
+      z.strictObject({ type: z.literal('text') }),
+      z.strictObject({
+        type: z.literal('grammar'),
+        syntax: z.enum(['lark', 'regex']),
+        definition: z.string().min(1),
+      }),
+    ]),
+  ),
+  defer_loading: noOp(z.literal(false)),
+});
+
+const ownTools = [responseFunctionSchema, customToolSchema] as const;
+const toolsMax = 128;
+
+const namespaceSchema = z.strictObject({
+  type: z.literal('namespace'),
+  name: functionNameSchema,
+  description: carried(z.string()),
+  tools: list(z.discriminatedUnion('type', ownTools), toolsMax),
+});
+
+/** Codex offers it with each request, and asks with it for no search that a server would make. */
+const idleSearchSchema = z.strictObject({
+  type: z.literal('web_search'),
+  external_web_access: z.literal(false, 'must be false: no server here searches the web'),
+});
+
+const serverTools = ['web_search_preview', 'file_search', 'computer', 'computer_use_preview'] as const;
+const moreServerTools = ['code_interpreter', 'image_generation', 'mcp', 'local_shell', 'shell'] as const;
+const serverToolSchema = z
+  .looseObject({ type: z.enum([...serverTools, ...moreServerTools, 'apply_patch', 'tool_search']) })
+  .refine(() => false, {
+    path: ['type'],
+    error: 'is a tool that a server would run, and none runs here; offer a `function` or `custom` tool',
+  });
+
+export const responseToolsSchema = list(
+  z.discriminatedUnion('type', [...ownTools, namespaceSchema, idleSearchSchema, serverToolSchema]),
+  toolsMax,
+);
+
+const chosen = { name: functionNameSchema, namespace: carried(functionNameSchema) };
+const chosenToolSchema = z.discriminatedUnion('type', [
+  z.strictObject({ ...chosen, type: z.literal('function') }),
+  z.strictObject({ ...chosen, type: z.literal('custom') }),
+]);
+
+export const responseToolChoiceSchema = z.union([
+  z.enum(['none', 'auto', 'required']),
+  z.discriminatedUnion('type', [
+    ...chosenToolSchema.options,
+    z.strictObject({
+      type: z.literal('allowed_tools'),
+      mode: z.enum(['auto', 'required']),
+      tools: list(chosenToolSchema, 1000),
+    }),
+  ]),
+]);
+
+export type InputItem = z.output<typeof inputItemSchema>;
+export type InputMessage = z.output<typeof messageSchema>;
+export type UserContent = z.output<typeof userContent>;
+export type ReasoningItem = z.output<typeof reasoningSchema>;
+export type ResponseTools = z.output<typeof responseToolsSchema>;
+export type OwnTool = z.output<(typeof ownTools)[number]>;
+export type ResponseToolChoice = z.output<typeof responseToolChoiceSchema>;
+export type ChosenTool = z.output<typeof chosenToolSchema>;

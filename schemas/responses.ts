@@ -1,0 +1,128 @@
+/**
+ * The strict request shape of POST /v1/responses, without state: what would need a store or a tool of a server is refused, and
+ * says what to send in its place. Each other field is carried to the node or answered with, or accepted without effect
+ * (listed in `responsesNoOpFields`); a field that is not named here is refused too.
+ */
+import { z } from 'zod';
+import { chatFieldsShape } from './chat-fields.ts';
+import type { NoOpField } from './openai.ts';
+import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+import { inputItemSchema, responseToolChoiceSchema, responseToolsSchema } from './responses-items.ts';
+
+const hintText = z.string();
+
+function never(advice: string) {
+  return carried(z.never({ error: `is not supported; ${advice}` }));
+}
+
+const wholeInput = 'nothing is kept here: send the whole conversation in input';
+
+const formatSchema = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('text') }),
+  z.strictObject({ type: z.literal('json_object') }),
+  z.strictObject({
+    type: z.literal('json_schema'),
+    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -'),
+    description: carried(z.string()),
+    schema: freeObject,
+    strict: carried(z.boolean()),
+  }),
+]);
+
+const summary = noOp(z.enum(['auto', 'concise', 'detailed']));
+
+/** About tools that are refused, so there is never anything to include. */
+const idleIncludes = [
+  'file_search_call.results',
+  'web_search_call.results',
+  'web_search_call.action.sources',
+  'code_interpreter_call.outputs',
+  'computer_call_output.output.image_url',
+  'message.input_image.image_url',
+] as const;
+
+const metadataSchema = z
+  .record(z.string().max(64), z.string().max(512))
+  .refine((pairs) => Object.keys(pairs).length <= 16, 'must have at most 16 pairs');
+
+export const responsesRequestSchema = z.strictObject({
+  model: z.string().min(1).max(200),
+  input: required(z.union([z.string().min(1), list(inputItemSchema, 10_000)])),
+  instructions: carried(z.string()),
+  stream: carried(z.boolean()),
+  max_output_tokens: carried(z.int().min(1)),
+  temperature: chatFieldsShape.temperature,
+  top_p: chatFieldsShape.top_p,
+  presence_penalty: chatFieldsShape.presence_penalty,
+  frequency_penalty: chatFieldsShape.frequency_penalty,
+  top_logprobs: chatFieldsShape.top_logprobs,
+  text: carried(z.strictObject({ format: carried(formatSchema), verbosity: noOp(z.literal('medium')) })),
+  reasoning: carried(
+    z.strictObject({ effort: chatFieldsShape.reasoning_effort, summary, generate_summary: summary }),
+  ),
+  tools: carried(responseToolsSchema),
+  tool_choice: carried(responseToolChoiceSchema),
+  parallel_tool_calls: carried(z.boolean()),
+  include: carried(
+    list(z.enum(['reasoning.encrypted_content', 'message.output_text.logprobs', ...idleIncludes]), 32),
+  ),
+  /** Given as false, it asks for thoughts in a form that the client can keep. */
+  store: carried(z.literal(false, 'must be false: nothing is stored')),
+  metadata: carried(metadataSchema),
+  /** Joins the choice of node; no node gets it. */
+  prompt_cache_key: carried(hintText),
+
+  prompt_cache_retention: noOp(hintText),
+  prompt_cache_options: noOp(freeObject),
+  safety_identifier: noOp(hintText),
+  user: noOp(hintText),
+  client_metadata: noOp(freeObject),
+  service_tier: noOp(z.enum(['auto', 'default'])),
+  stream_options: carried(z.strictObject({ include_obfuscation: noOp(z.boolean()) })),
+  max_tool_calls: noOp(z.int().min(1)),
+  background: noOp(z.literal(false, 'must be false: answers are waited for')),
+  truncation: noOp(z.literal('disabled', 'must be "disabled": no input is left out')),
+
+  previous_response_id: never(wholeInput),
+  conversation: never(wholeInput),
+  prompt: never('templates are kept nowhere: send their text in instructions and input'),
+  context_management: refused(),
+  moderation: refused(),
+});
+
+export type ResponsesFields = z.output<typeof responsesRequestSchema>;
+
+const noMarker = 'Any text. No identity is passed to a node.';
+const noCache = 'A hint to a prompt cache; nodes cache by content on their own.';
+const shownWhole = '`auto`, `concise` or `detailed`: the summary of thoughts is the thoughts themselves.';
+
+/** Accepted; no effect here. The documentation of the API is generated from this list. */
+export const responsesNoOpFields: readonly NoOpField[] = [
+  { path: 'user', text: noMarker },
+  { path: 'safety_identifier', text: noMarker },
+  { path: 'client_metadata', text: 'Any object. Nothing of it is passed to a node.' },
+  { path: 'prompt_cache_retention', text: noCache },
+  { path: 'prompt_cache_options', text: noCache },
+  { path: 'service_tier', text: '`auto` or `default`: there is one class of service.' },
+  { path: 'background', text: '`false`, the default.' },
+  { path: 'truncation', text: '`disabled`, the default.' },
+  { path: 'max_tool_calls', text: 'It counts calls of tools that a server runs, and there are none.' },
+  { path: 'stream_options.include_obfuscation', text: 'No padding is added to a stream.' },
+  { path: 'text.verbosity', text: '`medium`, the default.' },
+  { path: 'reasoning.summary', text: shownWhole },
+  { path: 'reasoning.generate_summary', text: shownWhole },
+  { path: 'include[]', text: 'What belongs to tools that are not offered here.' },
+  {
+    path: 'tools[].external_web_access',
+    text: '`false`: the tool `web_search` is not offered to the model.',
+  },
+  { path: 'tools[].output_schema', text: 'What a function gives is read as it comes.' },
+  { path: 'tools[].defer_loading', text: '`false`, the default.' },
+  { path: 'tools[].async', text: '`false`, the default.' },
+  { path: 'tools[].allowed_callers', text: '`["direct"]`, the default.' },
+  { path: 'input[].id', text: 'Calls and their outputs are joined by `call_id`.' },
+  { path: 'input[].status', text: 'An item counts as it is.' },
+  { path: 'input[].phase', text: '`commentary` or `final_answer`: models know no phases.' },
+  { path: 'input[].content[].detail', text: 'The model decides how finely it looks.' },
+  { path: 'input[].content[].logprobs', text: 'Of an earlier answer; its text counts.' },
+];
