@@ -140,8 +140,6 @@ async function serve(
   closers.add(() => files.close());
   const observers = { registry, journal, files };
   const { gateway, telemetry, inFlight, clockAheadMs } = await compose(settings, state, observers, closers);
-  state.addresses.overstatingNodes = () => telemetry.clampedUsage.recent();
-  state.addresses.isOutOfFiles = () => files.isShort;
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const health = await startHealthServer({
@@ -157,9 +155,14 @@ async function serve(
     route: decisionRoute(journal, { token: settings.gatewayToken, incarnation: state.incarnation }),
   });
   closers.add(() => health.close());
-  if (journal !== undefined) state.addresses.metrics = advertisedUrl(health.url, settings.advertise);
-  const { certificate } = settings;
-  if (certificate !== undefined) state.addresses.certificateEnds = () => certificate.validUntil;
+  const decisionsUrl = journal && advertisedUrl(health.url, settings.advertise);
+  state.late.members = () => ({
+    metrics: decisionsUrl,
+    certificateEnds: settings.certificate?.validUntil,
+    overstating: telemetry.clampedUsage.recent(),
+    outOfFiles: files.isShort,
+    countsTraffic: true,
+  });
   const listeners = await listen(settings, gateway, connections, closers);
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
   const play = listeners.find(({ name }) => name === 'play')?.listener.url;
@@ -302,12 +305,12 @@ function openBodyWorker(logger: Logger, closers: Closers): BodyWorker {
 
 /** Its reports are part of those of the gateway. */
 function countTraffic(
-  { lookup, addresses }: GatewayState,
+  { lookup, late }: GatewayState,
   { intervals }: GatewaySettings,
   inFlight: () => number,
 ): TrafficReports {
   const traffic = new TrafficReports(lookup, inFlight, intervals?.trafficMs);
-  addresses.traffic = traffic;
+  late.traffic = traffic;
   return traffic;
 }
 

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { fleetKinds } from './fleet.ts';
+import { shownMembers } from './gateway-members.ts';
 import {
   affinitySchema,
   dialectSchema,
@@ -13,6 +14,7 @@ import {
   surfaceSchema,
 } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
+import { memberSchemas } from './status.ts';
 
 const id = z.string();
 export const position = z.int().min(0);
@@ -140,13 +142,12 @@ export const gatewayStatusSchema = z.object({
   freshSeconds: z.number().nullable(),
   digest: z.string(),
   seenSeconds: z.number(),
-  stalePolicy: z.enum(['fence', 'serve']).optional(),
   foldVersion: z.int(),
   incarnation: z.string(),
   /** Where it follows another log than this replica. */
   log: z.string().nullable().optional(),
   conflict: z.string().optional(),
-  halted: z.string().optional(),
+  ...memberSchemas(shownMembers),
   forgotten: z.literal(true).optional(),
 });
 export const gatewayConfirmationSchema = z.object({

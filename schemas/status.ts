@@ -3,6 +3,13 @@
  * prove to be. The reader judges; a process never says of itself that it is well.
  */
 import { z } from 'zod';
+import {
+  type GatewayMember,
+  type GatewayMemberRow,
+  gatewayMemberNames,
+  gatewayMembers,
+  type MemberValue,
+} from './gateway-members.ts';
 import { nameSchema } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
 
@@ -13,6 +20,25 @@ export const statusTopic = 'headgate.status';
 export const statusBytesMax = 200_000;
 
 const incarnationSchema = z.string().regex(/^[A-Za-z0-9-]{8,64}$/);
+
+function memberSchema(row: GatewayMemberRow): z.ZodType {
+  switch (row.kind) {
+    case 'text':
+      return z.string().max(row.charactersMax);
+    case 'texts':
+      return z.array(z.string().max(row.charactersMax)).max(row.countMax);
+    case 'choice':
+      return z.enum(row.values);
+    case 'yes':
+      return z.literal(true);
+  }
+}
+
+/** Of members of a gateway's report, each of which may be absent. */
+export function memberSchemas<Name extends GatewayMember>(names: readonly Name[]) {
+  const schemas = names.map((name) => [name, memberSchema(gatewayMembers[name]).optional()]);
+  return Object.fromEntries(schemas) as { [Each in Name]: z.ZodOptional<z.ZodType<MemberValue<Each>>> };
+}
 
 export const statusSchema = z.object({
   v: z.literal(1),
@@ -33,26 +59,15 @@ export const statusSchema = z.object({
   foldVersion: z.int(),
   /** Age of the last proof of freshness when this was written, seconds; null before the first. */
   freshSeconds: z.number().nullable(),
-  stalePolicy: z.enum(['fence', 'serve']).optional(),
-  /** Why it does not follow the log now. */
-  halted: z.string().max(500).optional(),
-  /** Of a gateway that keeps its decisions: address of its metrics listener, where they can be asked for. */
-  metrics: z.string().max(300).optional(),
-  /** Of a gateway with TLS: when the certificate of its listeners ends. */
-  certificateEnds: z.string().max(40).optional(),
-  /** Of a gateway: nodes that reported more tokens than a request can use, within the last hour. */
-  overstating: z.array(z.string().max(64)).max(50).optional(),
-  /** Of a gateway: it had no file descriptor left for a connection to a node, within the last ten seconds. */
-  outOfFiles: z.literal(true).optional(),
+  /** Of a gateway; `halted` of a control plane, too. */
+  ...memberSchemas(gatewayMemberNames),
   /** Of a control plane: fingerprint of the key with which it signs. */
   signer: z.string().max(64).optional(),
   /** Of a control plane: the nodes whose agents report to it. */
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
   /** So many nodes are left out, because the record would be too large. */
   nodesOmitted: z.int().min(1).optional(),
-  /** Of a gateway: it publishes what it counts of its requests. */
-  countsTraffic: z.literal(true).optional(),
-  /** What it has counted since an earlier report, as `schemas/traffic.ts` reads it: what is wrong there does not make a report unreadable. */
+  /** What a gateway has counted since an earlier report, as `schemas/traffic.ts` reads it: what is wrong there does not make a report unreadable. */
   traffic: z.unknown().optional(),
   /** Its rows are not what their digest says: no key is accepted from them. */
   diverged: z.boolean().optional(),

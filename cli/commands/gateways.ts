@@ -2,6 +2,7 @@
 import { join, resolve } from 'node:path';
 import type { Resource } from '../../admin-client/answers.ts';
 import type { GatewayStatus } from '../../schemas/admin.ts';
+import { shownColumns } from '../../schemas/gateway-members.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import { column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
@@ -26,8 +27,10 @@ const gatewayView: View<GatewayStatus> = {
     { heading: 'FRESH', cell: ({ freshSeconds }) => secondsText(freshSeconds) },
     column('DIGEST', 'digest'),
     { heading: 'SEEN', cell: ({ seenSeconds }) => secondsText(seenSeconds) },
-    column('WHEN-STALE', 'stalePolicy'),
-    longColumn('HALTED', 'halted'),
+    ...shownColumns.map(({ heading, member, isLong, tone }) => ({
+      ...(isLong ? longColumn : column)<GatewayStatus>(heading, member),
+      severity: ({ [member]: value }: GatewayStatus) => (value === undefined ? undefined : tone(value)),
+    })),
     longColumn('CONFLICT', 'conflict'),
     { heading: 'FORGOTTEN', cell: ({ forgotten }) => (forgotten ? 'yes' : undefined) },
   ],

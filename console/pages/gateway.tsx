@@ -6,7 +6,7 @@ import { useRead } from '../lib/read.ts';
 import { EventRows } from '../ui/event-rows.tsx';
 import { Answer, ThingPage } from '../ui/page.tsx';
 import { Card, Facts, State } from '../ui/parts.tsx';
-import { Freshness, GatewayState, WhenStale } from './gateways.tsx';
+import { Freshness, GatewayState, memberColumns } from './gateways.tsx';
 
 const commitsShown = 8;
 
@@ -30,7 +30,7 @@ export function GatewayPage({ id: name }: { readonly id: string }) {
 }
 
 function About({ gateway }: { readonly gateway: GatewayStatus }) {
-  const { applied, lagEvents, digest, stalePolicy, seenSeconds, incarnation, foldVersion } = gateway;
+  const { applied, lagEvents, digest, seenSeconds, incarnation, foldVersion } = gateway;
   return (
     <Card title="About">
       <Facts
@@ -38,7 +38,7 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
           State: <GatewayState gateway={gateway} />,
           Applied: `${count(applied)}, ${count(lagEvents)} behind`,
           Freshness: <Freshness gateway={gateway} />,
-          'Without proof': <WhenStale policy={stalePolicy} />,
+          ...Object.fromEntries(memberColumns.map(({ name, cell }) => [name, cell(gateway)])),
           Digest: <code>{digest.slice(0, 16)}</code>,
           'Fold version': String(foldVersion ?? '–'),
           Process: <code>{incarnation.slice(0, 8)}</code>,

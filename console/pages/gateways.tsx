@@ -1,6 +1,7 @@
 /** Gateways: state as this replica computes it from what each reports, never what a silent one last said of itself. */
 import { useState } from 'preact/hooks';
 import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
+import { fencedSeconds, shownColumns } from '../../schemas/gateway-members.ts';
 import { call, route } from '../lib/api.ts';
 import { count, seconds } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -94,11 +95,7 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
       value: ({ digest }) => digest,
       cell: ({ digest }) => <code title={digest}>{digest.slice(0, 8)}</code>,
     },
-    {
-      name: 'Without proof',
-      value: ({ stalePolicy = '' }) => stalePolicy,
-      cell: ({ stalePolicy }) => <WhenStale policy={stalePolicy} />,
-    },
+    ...memberColumns,
     {
       name: 'Seen',
       isNumber: true,
@@ -118,11 +115,18 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
   ];
 }
 
-/** What it does once its proof is as old as the last step of the ladder. */
-export function WhenStale({ policy }: { readonly policy: GatewayStatus['stalePolicy'] }) {
-  const [, , fenced] = ladder;
-  return <>{policy === 'serve' ? `serves on after ${fenced} s` : `accepts no key after ${fenced} s`}</>;
-}
+/** Of what a gateway reports of itself, as the table of the members has it. */
+export const memberColumns: readonly TableColumn<GatewayStatus>[] = shownColumns.flatMap(
+  ({ term: name, member, text, tone }) => {
+    if (name === undefined) return [];
+    const cell = ({ [member]: value }: GatewayStatus) => {
+      if (value === undefined) return '–';
+      const sign = tone(value);
+      return sign === undefined ? text(value) : <State tone={sign}>{text(value)}</State>;
+    };
+    return [{ name, value: ({ [member]: value = '' }: GatewayStatus) => String(value), cell }];
+  },
+);
 
 export function GatewayState({
   gateway: { state, seenSeconds, halted, conflict, log },
@@ -143,7 +147,7 @@ export function GatewayState({
 }
 
 /** The steps of the freshness rule, seconds: proven, late, and from the last on fenced. */
-const ladder = [15, 30, 45] as const;
+const ladder = [15, 30, fencedSeconds] as const;
 
 export function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {
   if (freshSeconds === null) return <State tone="bad">not proven</State>;

@@ -1,5 +1,6 @@
 /** Routes of the fleet itself: status, gateways and what each has confirmed, usage. */
 import type { GatewayStatus } from '../../schemas/admin.ts';
+import { reportedMembers, shownMembers } from '../../schemas/gateway-members.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { digestOfTables } from '../../shared/snapshot/tables.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
@@ -23,12 +24,11 @@ function gatewayOf(context: AdminContext, seen: Seen): GatewayStatus {
     freshSeconds: report.freshSeconds === null ? null : round(report.freshSeconds + seenSeconds),
     digest: report.digest,
     seenSeconds: round(seenSeconds),
-    stalePolicy: report.stalePolicy,
     foldVersion: report.foldVersion,
     incarnation: report.incarnation,
     ...(report.log !== log && { log: report.log }),
     ...(processes !== undefined && { conflict: `${processes} processes report under this name` }),
-    ...(report.halted !== undefined && { halted: report.halted }),
+    ...reportedMembers(shownMembers, report),
     ...(seen.isForgotten === true && ({ forgotten: true } as const)),
   };
 }

@@ -5,6 +5,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Registry } from 'prom-client';
+import { type GatewayMembers, gatewayMemberNames, reportedMembers } from '../../schemas/gateway-members.ts';
 import type { StalePolicy } from '../../schemas/status.ts';
 import {
   type ControlLog,
@@ -64,21 +65,15 @@ export interface GatewayState {
    */
   provenSoon(): Promise<void> | undefined;
   checks(): Check[];
-  /** Part of each report, once they are known. */
-  readonly addresses: Addresses;
+  /** Part of each report, once it is there. */
+  readonly late: LateReport;
   /** Of this process, in its reports. */
   readonly incarnation: string;
 }
 
-interface Addresses {
-  /** Of the metrics listener, where decisions can be asked for. */
-  metrics?: string;
-  /** When the certificate ends, which may be renewed. */
-  certificateEnds?: () => string;
-  /** Nodes that reported more tokens than a request can use. */
-  overstatingNodes?: () => string[];
-  /** No file descriptor is left for connections to nodes. */
-  isOutOfFiles?: () => boolean;
+interface LateReport {
+  /** All but those of the snapshot, as they are now. */
+  members?: () => Omit<GatewayMembers, 'stalePolicy' | 'halted'>;
   /** What is counted of the requests. */
   traffic?: TrafficSource;
 }
@@ -98,7 +93,7 @@ export async function followLog(
   closers: Closers,
 ): Promise<GatewayState> {
   const { logger, whenStale } = settings;
-  const addresses: Addresses = {};
+  const late: LateReport = {};
   const snapshot = await openSnapshot(settings, log);
   const status = await openStatusLog(settings.logUrl);
   closers.add(() => status.close());
@@ -118,8 +113,8 @@ export async function followLog(
     log: status,
     logger,
     mac: new StatusMac(settings.gatewayToken),
-    report: () => reportOf(supervisor, settings, start, addresses),
-    traffic: () => addresses.traffic,
+    report: () => reportOf(supervisor, settings, start, late),
+    traffic: () => late.traffic,
   });
   closers.add(() => publisher?.stop());
   countRefusedStatus(settings.metrics.registry, publisher.refused);
@@ -151,7 +146,7 @@ export async function followLog(
       return isWorthWaiting ? replicator.provenAgain(proofTimeoutMs) : undefined;
     },
     checks: () => checks(supervisor, whenStale),
-    addresses,
+    late,
     incarnation: publisher.incarnation,
   };
 }
@@ -203,12 +198,12 @@ function reportOf(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,
-  { metrics, certificateEnds, overstatingNodes, isOutOfFiles }: Addresses,
+  late: LateReport,
 ): ReportBody {
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
   const reason = fault?.reason.slice(0, 500);
-  const overstating = overstatingNodes?.() ?? [];
+  const members = { ...late.members?.(), stalePolicy: whenStale, halted: reason };
   return {
     v: 1,
     name,
@@ -220,13 +215,8 @@ function reportOf(
     digest: snapshot.digest(),
     foldVersion,
     freshSeconds: Number.isFinite(age) ? age : null,
-    stalePolicy: whenStale,
-    countsTraffic: true,
-    ...(metrics !== undefined && { metrics }),
-    ...(certificateEnds !== undefined && { certificateEnds: certificateEnds() }),
-    ...(overstating.length > 0 && { overstating }),
-    ...(isOutOfFiles?.() && { outOfFiles: true as const }),
-    ...(reason !== undefined && { halted: reason, diverged: fault?.state === 'quarantined' }),
+    ...reportedMembers(gatewayMemberNames, members),
+    ...(reason !== undefined && { diverged: fault?.state === 'quarantined' }),
   };
 }
 
