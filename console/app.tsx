@@ -12,7 +12,7 @@ import { Frame } from './ui/frame.tsx';
 import { Loading } from './ui/parts.tsx';
 
 async function findOut(): Promise<void> {
-  me.value = await call<Person>('GET', '/me').catch(() => null);
+  me.value = await call('me.get', {}).catch(() => null);
 }
 
 /** Answers to what the page reads first, which came with it, once: without them it asks. */

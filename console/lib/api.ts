@@ -1,4 +1,6 @@
 /** Calls of the console's API: JSON, with the cookie of the session, which no script can read. */
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
+import { type OperationName, partsOf, routeOf } from '../../schemas/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { minPosition, signedOut } from './session.ts';
 
@@ -28,8 +30,26 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/** Sends one call. Rejects with ApiFailure. */
-export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
+/** An operation of the admin API. Rejects with ApiFailure. */
+export function call<Name extends OperationName>(
+  name: Name,
+  input: InputOf<Name>,
+  options: Omit<CallOptions, 'body'> = {},
+): Promise<AnswerOf<Name>> {
+  const { method } = routeOf(name);
+  if (method === 'GET') return callPath(method, readPath(name, input), options);
+  const { path, rest } = partsOf(name, input);
+  return callPath(method, path, { ...options, body: rest });
+}
+
+/** Of an operation that only reads: its path, with its query. */
+export function readPath<Name extends OperationName>(name: Name, input: InputOf<Name>): string {
+  const { path, rest } = partsOf(name, input);
+  return withQuery(path, rest as Query);
+}
+
+/** What is the console's own, and no operation of the admin API. Rejects with ApiFailure. */
+export async function callPath<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
   const answer = await answerOf(method, path, options);
   const document = documentOf<T & Refusal>(await answer.text().catch(() => ''));
   if (answer.ok && document !== undefined) {
@@ -95,11 +115,10 @@ export function route(parts: TemplateStringsArray, ...values: readonly string[])
   return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
 }
 
+type Query = Readonly<Record<string, string | number | undefined>>;
+
 /** A path with a query; what is undefined or empty is left out. */
-export function withQuery(
-  path: string,
-  query: Readonly<Record<string, string | number | undefined>>,
-): string {
+export function withQuery(path: string, query: Query): string {
   const parts = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
   const text = new URLSearchParams(parts.map(([name, value]) => [name, String(value)])).toString();
   return text === '' ? path : `${path}?${text}`;

@@ -57,7 +57,7 @@ function take(message: Message): void {
  * itself. Where it has ended, this call signs out.
  */
 function checkSession(): void {
-  call('GET', '/me', { isBackground: true }).catch(() => undefined);
+  call('me.get', {}, { isBackground: true }).catch(() => undefined);
 }
 
 let stop: (() => void) | undefined;

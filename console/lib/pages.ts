@@ -1,15 +1,21 @@
 /** Lists that the control plane searches, sorts and gives page after page; what is asked for stands in the address. */
 import { useRef } from 'preact/hooks';
-import { withQuery } from './api.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
+import type { OperationName } from '../../schemas/admin-routes.ts';
 import { shellWord } from './format.ts';
-import { type ReadOptions, useRead } from './read.ts';
+import { type ReadOf, type ReadOptions, useRead } from './read.ts';
 import { location } from './router.ts';
 import { moment } from './travel.ts';
 
 const rowsPerPage = 500;
 
-interface Page<Row> {
-  readonly items: readonly Row[];
+/** The operations that give a list page after page. */
+type ListName = {
+  [Name in OperationName]: 'total' extends keyof AnswerOf<Name> ? Name : never;
+}[OperationName];
+
+interface Page {
+  readonly items: readonly unknown[];
   readonly next?: string | undefined;
   readonly total?: number | undefined;
 }
@@ -50,19 +56,21 @@ export function pageQuery(sort: string): PageQuery {
 }
 
 /** One page. While another page, search or moment of the same list is read, the last one keeps its place, marked as old. */
-export function usePage<Row, Answer extends Page<Row>>(
-  path: string | undefined,
+export function usePage<Name extends ListName>(
+  name: Name | undefined,
   filter: PageFilter,
   sort: string,
   options: ReadOptions = {},
 ) {
   const query = pageQuery(sort);
-  const wanted = path === undefined ? undefined : withQuery(path, { ...filter, ...query });
-  const { data, failure, refresh } = useRead<Answer>(wanted, options);
-  const list = JSON.stringify([path, filter]);
+  const asked = { ...filter, ...query } as unknown as InputOf<Name>;
+  const read = useRead(name, asked, options) as ReadOf<AnswerOf<Name> & Page>;
+  const { data, failure, refresh } = read;
+  const list = JSON.stringify([name, filter]);
   const at = moment();
   const last = useRef<
-    { readonly list: string; readonly at: string | undefined; readonly data: Answer } | undefined
+    | { readonly list: string; readonly at: string | undefined; readonly data: AnswerOf<Name> & Page }
+    | undefined
   >(undefined);
   if (data) last.current = { list, at, data };
   const before = last.current?.list === list ? last.current : undefined;

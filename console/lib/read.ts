@@ -1,12 +1,14 @@
 /** Reads for components: shown at once from the last answer, read again with each change of the state. */
 import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { ApiFailure, call } from './api.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
+import type { OperationName } from '../../schemas/admin-routes.ts';
+import { ApiFailure, callPath, readPath } from './api.ts';
 import { changes } from './live.ts';
 import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
 
-interface Read<T> {
+export interface ReadOf<T> {
   /** The last answer; kept while a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
@@ -35,7 +37,22 @@ const retryMs = 3000;
 /** Where the log never pauses, a tab reads for a third of the time at most. */
 const restsPerRead = 2;
 
-export function useRead<T>(wanted: string | undefined, options: ReadOptions = {}): Read<T> {
+/** An operation of the admin API that only reads; none where it is undefined. */
+export function useRead<Name extends OperationName>(
+  name: Name | undefined,
+  ...[input, options]: ReadArguments<Name>
+): ReadOf<AnswerOf<Name>> {
+  return usePath(name && readPath(name, input ?? ({} as InputOf<Name>)), options);
+}
+
+/** Its input may be left out where the operation needs none. */
+type ReadArguments<Name extends OperationName> =
+  object extends InputOf<Name>
+    ? [input?: InputOf<Name>, options?: ReadOptions]
+    : [input: InputOf<Name>, options?: ReadOptions];
+
+/** What is the console's own, and no operation of the admin API. */
+export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadOf<T> {
   const { everyMs, isFixed = false, isOfNow = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
   // Neither the past nor what is fixed changes; and a page that follows the log asks for many lists, each read once.
@@ -154,7 +171,7 @@ function begin(path: string, joined: string, { isBackground, isPast }: LoadOptio
     if (isPast && isUnderWay) readsOfPast.value--;
     isUnderWay = false;
   };
-  const answer = call('GET', joined, { isBackground, signal: ended.signal })
+  const answer = callPath('GET', joined, { isBackground, signal: ended.signal })
     .then((found) => keep(isPast ? pastAnswers : answers, isPast ? pastAnswersMax : answersMax, path, found))
     .finally(end);
   const abort = (): void => {

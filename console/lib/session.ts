@@ -1,9 +1,9 @@
 /** Who is signed in, and what they may do: as the control plane computes it, never decided here. */
 import { signal } from '@preact/signals';
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { moment } from './travel.ts';
 
-export type Person = AdminResponse<'GET /me'>;
+export type Person = AnswerOf<'me.get'>;
 
 /** undefined: not known yet; null: nobody. */
 export const me = signal<Person | null | undefined>(undefined);

@@ -1,6 +1,6 @@
 /** Rows of usage, added up by day, model and key: what the chart, the table and the file show. */
 import type { UsageLine } from '../../schemas/usage.ts';
-import { ApiFailure, answerOf, withQuery } from './api.ts';
+import { ApiFailure, answerOf, readPath } from './api.ts';
 import type { DayUsage } from './csv.ts';
 
 /** Rows that are read at most; a larger range is a matter for the command line. */
@@ -12,7 +12,7 @@ export async function readUsage(
   from: string,
   signal: AbortSignal,
 ): Promise<readonly DayUsage[]> {
-  const answer = await answerOf('GET', withQuery('/usage/export', { organisation, from }), { signal });
+  const answer = await answerOf('GET', readPath('usage.export', { organisation, from }), { signal });
   if (!answer.ok || !answer.body)
     throw new ApiFailure(answer.status, 'Unreadable', 'the usage cannot be read', 'try again');
   const sums = new Map<string, DayUsage>();

@@ -1,6 +1,5 @@
 /** The catalog: models with where each is installed and loaded, and plans with what each includes. For operators. */
-import type { AdminResponse, LiveNodeResource, Model, Tier } from '../../schemas/admin.ts';
-import { route } from '../lib/api.ts';
+import type { LiveNodeResource, Model, Tier } from '../../schemas/admin.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
@@ -12,9 +11,9 @@ import type { TableColumn } from '../ui/table.tsx';
 import { NodeState } from './node-state.tsx';
 
 export function ModelsPage() {
-  const list = usePage<Model, AdminResponse<'GET /models'>>('/models', {}, 'id');
-  const pool = useRead<AdminResponse<'GET /pool'>>('/pool').data;
-  const stacks = useRead<AdminResponse<'GET /stacks'>>('/stacks').data?.items;
+  const list = usePage('model.list', {}, 'id');
+  const pool = useRead('pool.get').data;
+  const stacks = useRead('stack.list').data?.items;
   const where = (id: string) => {
     const on = stacks?.filter(({ models }) => models.includes(id)).map((stack) => stack.id) ?? [];
     const isInPool = pool?.models.includes(id) ?? false;
@@ -53,7 +52,7 @@ export function ModelPage({ id }: { readonly id: string }) {
       title={id}
       list={['/models', 'All models']}
       cli={`headgate model get ${shellWord(id)}`}
-      of={useRead<Model>(route`/models/${id}`)}
+      of={useRead('model.get', { id })}
     >
       {({ family, weight, affinity, added }) => (
         <div class="columns">
@@ -83,10 +82,10 @@ export function ModelPage({ id }: { readonly id: string }) {
 }
 
 function WhereInstalled({ id }: { readonly id: string }) {
-  const pool = useRead<AdminResponse<'GET /pool'>>('/pool').data;
-  const stacks = useRead<AdminResponse<'GET /stacks'>>('/stacks').data?.items ?? [];
-  const nodes = useRead<AdminResponse<'GET /nodes'>>('/nodes', { everyMs: 3000 }).data?.items ?? [];
-  const tiers = useRead<AdminResponse<'GET /tiers'>>('/tiers').data?.items ?? [];
+  const pool = useRead('pool.get').data;
+  const stacks = useRead('stack.list').data?.items ?? [];
+  const nodes = useRead('node.list', {}, { everyMs: 3000 }).data?.items ?? [];
+  const tiers = useRead('tier.list').data?.items ?? [];
   const on = stacks.filter(({ models }) => models.includes(id)).map((stack) => stack.id);
   const loaded = nodes.filter((node: LiveNodeResource) => node.loaded.includes(node.models?.[id] ?? id));
   const plans = tiers.filter(({ models }) => models === '*' || models.includes(id)).map((tier) => tier.id);
@@ -146,7 +145,7 @@ export function TiersPage() {
       title="Plans"
       lead="What organisations may use: limits and models."
       cli="headgate tier list"
-      list={useRead<AdminResponse<'GET /tiers'>>('/tiers')}
+      list={useRead('tier.list')}
       columns={tierColumns}
       keyOf={({ id }) => id}
       empty={
@@ -161,14 +160,14 @@ export function TiersPage() {
 }
 
 export function TierPage({ id }: { readonly id: string }) {
-  const organisations = useRead<AdminResponse<'GET /organisations'>>('/organisations').data?.items;
+  const organisations = useRead('organisation.list').data?.items;
   const having = organisations?.filter(({ tier }) => tier === id) ?? [];
   return (
     <ThingPage
       title={id}
       list={['/tiers', 'All plans']}
       cli={`headgate tier get ${shellWord(id)}`}
-      of={useRead<Tier>(route`/tiers/${id}`)}
+      of={useRead('tier.get', { id })}
     >
       {({ requestsPerMinute, concurrency, contextTokens, monthlyTokens, rank, models }) => (
         <div class="columns">

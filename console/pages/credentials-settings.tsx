@@ -1,7 +1,7 @@
 /** Which API a stack speaks, and settings to paste into programs. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse, Stack } from '../../schemas/admin.ts';
-import { call, route, withQuery } from '../lib/api.ts';
+import type { Stack } from '../../schemas/admin.ts';
+import { call, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
@@ -60,8 +60,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
   const submit = (event: Event): void => {
     event.preventDefault();
     run(async () => {
-      const path = route`/stacks/${stack.id}/surface`;
-      await call<AdminResponse<'PUT /stacks/:id/surface'>>('PUT', path, { body: { surface: chosen } });
+      await call('stack.set-surface', { id: stack.id, surface: chosen });
     });
   };
   return (
@@ -113,8 +112,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
 
 /** Which keys would be refused, as far as the last hour shows. */
 function Callers({ stack: { id, organisation, surface } }: { readonly stack: Stack }) {
-  const path = route`/organisations/${organisation}/activity`;
-  const { data } = useRead<AdminResponse<'GET /organisations/:id/activity'>>(path);
+  const { data } = useRead('organisation.activity', { id: organisation });
   if (!data) return null;
   const callers = data.callers.filter((one) => one.stack === id && one.surface === surface);
   const isWhole = !data.partial && data.unanswered.length === 0;

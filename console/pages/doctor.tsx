@@ -1,12 +1,12 @@
 /** What the checks of `headgate doctor` find: failures first, each with its next step. */
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
 import { Answer } from '../ui/page.tsx';
 import { Badge, Button, Empty, PageHeader, State } from '../ui/parts.tsx';
 
-type Found = AdminResponse<'GET /doctor'>;
+type Found = AnswerOf<'doctor.get'>;
 type Check = Found['checks'][number];
 
 const everyMs = 15_000;
@@ -14,7 +14,7 @@ const tones = { ok: 'good', warn: 'warn', fail: 'bad' } as const;
 const order = ['fail', 'warn'] as const;
 
 export function DoctorPage() {
-  const read = useRead<Found>('/doctor', { everyMs });
+  const read = useRead('doctor.get', {}, { everyMs });
   const { data, refresh } = read;
   return (
     <>

@@ -1,6 +1,5 @@
 /** The log as people read it: newest first, followed live, each event with its data. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
@@ -48,11 +47,8 @@ function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
 export function EventsPage() {
   const { filter, before, last, readUpTo } = useWanted();
   const { text, ...named } = filter;
-  const query = { ...named, text, to: last, order: 'desc', limit: eventsPerPage };
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /events'>>(
-    last === 0 ? undefined : withQuery('/events', query),
-    { isFixed: true },
-  );
+  const query = { ...named, text, to: last, order: 'desc', limit: eventsPerPage } as const;
+  const { data, failure, refresh } = useRead(last === 0 ? undefined : 'event.list', query, { isFixed: true });
   const live = useTail(before === undefined, last, readUpTo).filter((event) => matches(event, filter));
   const list = JSON.stringify([filter, before]);
   const shown = useRef<{ readonly list: string; readonly events: readonly ListedEvent[] } | undefined>(
@@ -233,7 +229,7 @@ function aboutOf(data: unknown): Asked {
 /** What the commit did to the rows, and its data. */
 function EventDetail({ event }: { readonly event: ListedEvent }) {
   const { type, v, at, command, data, position: seq } = event;
-  const found = useRead<AdminResponse<'GET /events/:position'>>(`/events/${seq}`).data;
+  const found = useRead('commit.get', { position: seq }).data;
   return (
     <div class="event-detail">
       {found ? (

@@ -1,7 +1,6 @@
 /** An explanation: the verdict, every step with the event that made it so, and what would turn a refusal. */
-import type { AdminResponse } from '../../schemas/admin.ts';
 import type { Because, ExplainedStep } from '../../schemas/explanations.ts';
-import { route, withQuery } from '../lib/api.ts';
+import { withQuery } from '../lib/api.ts';
 import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
 import { count, moment, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -177,9 +176,7 @@ function Difference({
 
 /** What the gateway wrote down about a request that was made: no prompt, no address, no header. */
 function Recorded({ request }: { readonly request: string }) {
-  const { data } = useRead<AdminResponse<'GET /decisions/:request'>>(route`/decisions/${request}`, {
-    isFixed: true,
-  });
+  const { data } = useRead('decision.get', { request }, { isFixed: true });
   if (!data) return null;
   const { decision, unanswered } = data;
   const { key, organisation, visitor, model, node, outcome, ms, promptTokens } = decision;

@@ -1,8 +1,6 @@
 /** Asks the question. It is sent as an address, so that an answer can be linked to. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ExplainedKind } from '../../schemas/operations.ts';
-import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
 import { useRead } from '../lib/read.ts';
 import { go } from '../lib/router.ts';
@@ -96,7 +94,7 @@ function RequestField({ asked }: { readonly asked: Asked }) {
 
 function KeyField({ asked }: { readonly asked: Asked }) {
   const newest = { organisation: organisationInScope(), sort: '-createdAt', limit: suggestionsMax };
-  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', newest)).data?.items ?? [];
+  const keys = useRead('key.list', newest).data?.items ?? [];
   return (
     <Field
       label="Key id"
@@ -116,11 +114,9 @@ function OrganisationField({ asked }: { readonly asked: Asked }) {
 }
 
 function Details({ asked }: { readonly asked: Asked }) {
-  const models =
-    useRead<AdminResponse<'GET /models'>>(isOperator() ? '/models' : undefined).data?.items ?? [];
+  const models = useRead(isOperator() ? 'model.list' : undefined).data?.items ?? [];
   const organisation = organisationInScope();
-  const stacks =
-    useRead<AdminResponse<'GET /stacks'>>(withQuery('/stacks', { organisation })).data?.items ?? [];
+  const stacks = useRead('stack.list', { organisation }).data?.items ?? [];
   const hosts = ['shared', ...stacks.map(({ id }) => id)];
   const others = asked.host !== undefined && !hosts.includes(asked.host) ? [asked.host] : [];
   return (

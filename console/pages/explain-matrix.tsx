@@ -1,14 +1,13 @@
 /** Each model that an organisation has, at the shared host and at each of its stacks: served, or what refuses it. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
 import { Button, Empty, Failure, Loading, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
-type Item = AdminResponse<'GET /explain/matrix'>['items'][number];
+type Item = AnswerOf<'decision.matrix'>['items'][number];
 
 export interface MatrixProps {
   readonly organisation: string;
@@ -17,10 +16,8 @@ export interface MatrixProps {
 
 export function Matrix({ organisation, at }: MatrixProps) {
   const [after, setAfter] = useState<string>();
-  const path = withQuery('/explain/matrix', { organisation, at, after });
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /explain/matrix'>>(path, {
-    isFixed: at !== undefined,
-  });
+  const asked = { organisation, at, after };
+  const { data, failure, refresh } = useRead('decision.matrix', asked, { isFixed: at !== undefined });
   if (!data) return failure ? <Failure failure={failure} onRetry={refresh} /> : <Loading />;
   const models = [...new Set(data.items.map(({ model }) => model))];
   const hosts = [...new Set(data.items.map(({ host }) => host))];

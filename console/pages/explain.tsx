@@ -55,10 +55,7 @@ function Explained({ asked }: { readonly asked: Asked }) {
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();
-    const answer = call<Explanation>('POST', '/explain', {
-      body: JSON.parse(question),
-      signal: ended.signal,
-    });
+    const answer = call('decision.explain', JSON.parse(question), { signal: ended.signal });
     (asked.at === undefined ? answer : countedOfPast(answer)).then(
       (explanation) => setFound({ question, explanation }),
       (error: unknown) => {

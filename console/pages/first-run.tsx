@@ -1,9 +1,8 @@
 /** What a fleet that has nothing yet needs, as commands that can be run one after another as they stand. */
-import type { AdminResponse } from '../../schemas/admin.ts';
 import type { Addresses } from '../lib/addresses.ts';
 import { shellWord } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
-import { useRead } from '../lib/read.ts';
+import { usePath, useRead } from '../lib/read.ts';
 import { Copy, Empty, State } from '../ui/parts.tsx';
 
 /** As long as none is known. */
@@ -43,11 +42,9 @@ function commandsFor(state: FleetReads, gateway: string): readonly (readonly [st
 /** The steps tick as the events of each arrive. */
 export function FirstRun({ state }: { readonly state: FleetReads }) {
   const { nodes, pool, stacks, organisations } = state;
-  const keys = useRead<AdminResponse<'GET /keys'>>(
-    organisations.length > 0 ? '/keys?limit=1' : undefined,
-  ).data;
-  const uses = useRead<AdminResponse<'GET /usage/keys'>>('/usage/keys', { everyMs: 3000 }).data;
-  const { shared = anyGateway } = useRead<Addresses>('/addresses').data ?? {};
+  const keys = useRead(organisations.length > 0 ? 'key.list' : undefined, { limit: 1 }).data;
+  const uses = useRead('usage.keys', {}, { everyMs: 3000 }).data;
+  const { shared = anyGateway } = usePath<Addresses>('/addresses').data ?? {};
   const done = [
     nodes.length > 0,
     pool.models.length > 0 || stacks.some(({ models }) => models.length > 0),

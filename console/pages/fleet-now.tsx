@@ -1,5 +1,5 @@
 /** What the fleet does now: requests, refusals, the busiest organisations, and what was changed last. */
-import type { AdminResponse, LimitUse } from '../../schemas/admin.ts';
+import type { LimitUse } from '../../schemas/admin.ts';
 import { count, plural } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
@@ -12,7 +12,7 @@ const everyMs = 3000;
 const shownMax = 6;
 
 export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
-  const limits = useRead<AdminResponse<'GET /limits'>>('/limits', { everyMs }).data?.items;
+  const limits = useRead('limits.list', {}, { everyMs }).data?.items;
   const refused = useRefusals(undefined)?.refusals.reduce((sum, { requests }) => sum + requests, 0);
   const serving = nodes.filter(({ up, drained }) => up && !drained).length;
   const sum = (of: (use: LimitUse) => number | null): string =>
@@ -32,7 +32,7 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
 }
 
 export function FleetActivity() {
-  const limits = useRead<AdminResponse<'GET /limits'>>('/limits', { everyMs }).data?.items ?? [];
+  const limits = useRead('limits.list', {}, { everyMs }).data?.items ?? [];
   const busiest = limits
     .filter(({ requests, concurrency }) => (requests.used ?? 0) + (concurrency.inFlight ?? 0) > 0)
     .sort((a, b) => (b.requests.used ?? 0) - (a.requests.used ?? 0))

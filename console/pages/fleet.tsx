@@ -1,7 +1,7 @@
 /** The fleet as a map: a column for the pool and for each organisation, a tile for each node, and what is missing. */
 import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
-import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { route } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { nameSome, plural } from '../lib/format.ts';
@@ -15,11 +15,11 @@ import { FleetActivity, FleetNow } from './fleet-now.tsx';
 import { Installs, LoadedModels, NodeState } from './node-state.tsx';
 
 export function FleetPage() {
-  const pool = useRead<AdminResponse<'GET /pool'>>('/pool');
-  const stacks = useRead<AdminResponse<'GET /stacks'>>('/stacks');
-  const nodes = useRead<AdminResponse<'GET /nodes'>>('/nodes', { everyMs: 3000 });
-  const tiers = useRead<AdminResponse<'GET /tiers'>>('/tiers');
-  const organisations = useRead<AdminResponse<'GET /organisations'>>('/organisations');
+  const pool = useRead('pool.get');
+  const stacks = useRead('stack.list');
+  const nodes = useRead('node.list', {}, { everyMs: 3000 });
+  const tiers = useRead('tier.list');
+  const organisations = useRead('organisation.list');
   const failure = [pool, stacks, nodes, tiers, organisations].find((read) => read.failure)?.failure;
   const state: FleetReads | undefined =
     pool.data && stacks.data && nodes.data && tiers.data && organisations.data

@@ -1,6 +1,5 @@
 /** One gateway: what it reports, and when it had the newest commits in force. */
-import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
-import { route } from '../lib/api.ts';
+import type { GatewayStatus } from '../../schemas/admin.ts';
 import { count, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { EventRows } from '../ui/event-rows.tsx';
@@ -11,7 +10,7 @@ import { Freshness, GatewayState, memberColumns } from './gateways.tsx';
 const commitsShown = 8;
 
 export function GatewayPage({ id: name }: { readonly id: string }) {
-  const gateway = useRead<GatewayStatus>(route`/gateways/${name}`, { everyMs: 1000 });
+  const gateway = useRead('gateway.get', { name }, { everyMs: 1000 });
   return (
     <ThingPage
       title={name}
@@ -51,12 +50,11 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
 
 /** By its own reports, which the page reads all the time: a gateway answers by all that it has applied. */
 function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
-  const path = `/events?order=desc&limit=${commitsShown}`;
   const isInForce = (position: number): boolean =>
     position <= applied && halted === undefined && log === undefined;
   return (
     <Card title="Newest commits here">
-      <Answer of={useRead<AdminResponse<'GET /events'>>(path)}>
+      <Answer of={useRead('event.list', { order: 'desc', limit: commitsShown })}>
         {({ items }) => (
           <EventRows
             label="Confirmations"

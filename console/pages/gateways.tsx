@@ -1,8 +1,8 @@
 /** Gateways: state as this replica computes it from what each reports, never what a silent one last said of itself. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
+import type { GatewayStatus } from '../../schemas/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/gateway-members.ts';
-import { call, route } from '../lib/api.ts';
+import { call } from '../lib/api.ts';
 import { count, seconds } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
@@ -21,7 +21,7 @@ const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
 const silentSeconds = 10;
 
 export function GatewaysPage() {
-  const list = useRead<AdminResponse<'GET /gateways'>>('/gateways', { everyMs: 1000 });
+  const list = useRead('gateway.list', {}, { everyMs: 1000 });
   const [forgetting, setForgetting] = useState<string | undefined>();
   return (
     <ListPage
@@ -47,7 +47,7 @@ export function GatewaysPage() {
           name={forgetting}
           onClose={() => setForgetting(undefined)}
           work={async () => {
-            await call('DELETE', route`/gateways/${forgetting}`);
+            await call('gateway.forget', { name: forgetting });
           }}
         >
           <p>

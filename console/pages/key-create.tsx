@@ -1,6 +1,6 @@
 /** Creates a key. Its value lives in this dialog alone, until it is closed. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { InputOf } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { may } from '../lib/session.ts';
@@ -32,8 +32,9 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   const scope = organisationInScope();
   const create = async (fields: FormData): Promise<void> => {
     const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
-    const body = { organisation, name: String(fields.get('name')), expires: String(fields.get('expires')) };
-    const key = await call<AdminResponse<'POST /keys'>>('POST', '/keys', { body });
+    const expires = String(fields.get('expires')) as InputOf<'key.create'>['expires'];
+    const body = { organisation, name: String(fields.get('name')), expires };
+    const key = await call('key.create', body);
     onCreated(key.value ?? '');
   };
   return (

@@ -1,7 +1,7 @@
 /** Revokes a key, then shows which gateways refuse it already. */
 import { useEffect, useState } from 'preact/hooks';
-import type { AdminResponse, ApiKey, Confirmations } from '../../schemas/admin.ts';
-import { call, route } from '../lib/api.ts';
+import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
 import { Button, State } from '../ui/parts.tsx';
@@ -9,7 +9,7 @@ import { Button, State } from '../ui/parts.tsx';
 export interface RevokeProps {
   readonly subject: ApiKey;
   /** Undefined: it was never used. */
-  readonly use: AdminResponse<'GET /usage/keys'>['items'][number] | undefined;
+  readonly use: AnswerOf<'usage.keys'>['items'][number] | undefined;
   readonly onClose: () => void;
 }
 
@@ -18,8 +18,7 @@ export function RevokeKey({ subject, use, onClose }: RevokeProps) {
   const [position, setPosition] = useState<number | undefined>();
   if (position !== undefined) return <RevocationProgress name={name} position={position} onClose={onClose} />;
   const revoke = async (): Promise<void> => {
-    const path = route`/keys/${id}/revoke`;
-    setPosition((await call<AdminResponse<'POST /keys/:id/revoke'>>('POST', path)).position);
+    setPosition((await call('key.revoke', { id })).position);
   };
   return (
     <FormDialog
@@ -59,7 +58,7 @@ function RevocationProgress({ name, position, onClose }: ProgressProps) {
     let isOpen = true;
     const ask = async (): Promise<void> => {
       while (isOpen) {
-        const answer = await call<Confirmations>('GET', `/confirmations/${position}?timeoutSeconds=1`).catch(
+        const answer = await call('confirmations.get', { position, timeoutSeconds: 1 }).catch(
           () => undefined,
         );
         if (answer && isOpen) setFound(answer);

@@ -1,8 +1,7 @@
 /** API keys: the page of members. A value is shown once, when it is made, and never again. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AdminResponse, ApiKey } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
+import type { AnswerOf, ApiKey } from '../../schemas/admin.ts';
 import { ago, count, day, plural } from '../lib/format.ts';
 import { organisationOption, type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
@@ -22,11 +21,10 @@ const soonMs = 7 * 24 * 3600_000;
 
 export function KeysPage() {
   const organisation = organisationInScope();
-  const list = usePage<ApiKey, AdminResponse<'GET /keys'>>('/keys', { organisation }, newestFirst);
-  const uses = useRead<AdminResponse<'GET /usage/keys'>>(
-    moment() === undefined
-      ? withQuery('/usage/keys', { organisation, ...pageQuery(newestFirst) })
-      : undefined,
+  const list = usePage('key.list', { organisation }, newestFirst);
+  const uses = useRead(
+    moment() === undefined ? 'usage.keys' : undefined,
+    { organisation, ...pageQuery(newestFirst) },
     { everyMs: 10_000 },
   ).data;
   const usedBy = uses && new Map(uses.items.map((use) => [use.key, use]));
@@ -99,7 +97,7 @@ function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState):
   return plural(items.filter(({ state }) => state === 'active').length, 'active key');
 }
 
-type KeyUse = AdminResponse<'GET /usage/keys'>['items'][number];
+type KeyUse = AnswerOf<'usage.keys'>['items'][number];
 
 function columnsOf(
   onRevoke: (key: ApiKey) => void,

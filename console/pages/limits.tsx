@@ -1,9 +1,9 @@
 /** What organisations use of their limits now, over all gateways: those nearest to one first. */
 import type { ComponentChildren } from 'preact';
-import type { AdminResponse, LimitUse } from '../../schemas/admin.ts';
-import { route, withQuery } from '../lib/api.ts';
+import type { LimitUse } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
 import { count, plural, seconds, shellWord } from '../lib/format.ts';
-import { useRead } from '../lib/read.ts';
+import { type ReadOf, useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
@@ -15,8 +15,6 @@ import { Card, Empty, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;
-
-const visitorsPath = '/limits/visitors';
 
 export function LimitsPage() {
   const organisation = organisationInScope();
@@ -32,16 +30,11 @@ export function LimitsPage() {
         <OrganisationChoice />
       </PageHeader>
       {isVisitors ? (
-        <OneSubject path={visitorsPath} title="All visitors together" />
+        <Visitors />
       ) : organisation === undefined ? (
         <AllLimits />
       ) : (
-        <OneSubject
-          key={organisation}
-          path={route`/organisations/${organisation}/limits`}
-          title={organisationName(organisation)}
-          about={<Name of={{ kind: 'organisation', id: organisation }}>The organisation</Name>}
-        />
+        <OneOrganisation key={organisation} id={organisation} />
       )}
     </>
   );
@@ -49,7 +42,7 @@ export function LimitsPage() {
 
 function AllLimits() {
   return (
-    <Answer of={useRead<AdminResponse<'GET /limits'>>('/limits', { everyMs })}>
+    <Answer of={useRead('limits.list', {}, { everyMs })}>
       {({ items }) => (
         <>
           <p class="more-links">
@@ -105,16 +98,10 @@ const columns: readonly TableColumn<LimitUse>[] = [
   { name: 'Refills', value: ({ tokens: { refillsAt } }) => refillsAt, cell: refill },
 ];
 
-interface SubjectProps {
-  readonly path: string;
-  readonly title: string;
-  readonly about?: ComponentChildren;
-}
-
-function OneSubject({ path, title, about }: SubjectProps) {
-  const read = useRead<LimitUse>(path, { everyMs });
+function Visitors() {
+  const read = useRead('limits.visitors', {}, { everyMs });
   // A fleet without them is as it should be.
-  if (read.failure?.status === 404 && path === visitorsPath)
+  if (read.failure?.status === 404)
     return (
       <Empty title="Visitors are not served">
         <p>
@@ -122,8 +109,24 @@ function OneSubject({ path, title, about }: SubjectProps) {
         </p>
       </Empty>
     );
+  return <Uses of={read} title="All visitors together" />;
+}
+
+function OneOrganisation({ id }: { readonly id: string }) {
+  const read = useRead('organisation.limits', { id }, { everyMs });
+  const about = <Name of={{ kind: 'organisation', id }}>The organisation</Name>;
+  return <Uses of={read} title={organisationName(id)} about={about} />;
+}
+
+interface UsesProps {
+  readonly of: ReadOf<LimitUse>;
+  readonly title: string;
+  readonly about?: ComponentChildren;
+}
+
+function Uses({ of, title, about }: UsesProps) {
   return (
-    <Answer of={read}>
+    <Answer of={of}>
       {(use) => (
         <div class="columns">
           <Card title={title} more={about} isWide>

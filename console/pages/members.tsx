@@ -1,22 +1,21 @@
 /** What is done to members of an organisation: add, give a role, make a sign-in link. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AdminResponse, Member } from '../../schemas/admin.ts';
-import { call, route } from '../lib/api.ts';
+import type { AnswerOf, Member } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
 import { Dialog, FormDialog, useWork } from '../ui/dialog.tsx';
 import { Choice, Field, Shown } from '../ui/field.tsx';
 import { Button, Copy, Failure } from '../ui/parts.tsx';
 
-const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
+type Role = Member['role'];
+const roles: readonly Role[] = ['owner', 'admin', 'approver', 'member', 'viewer'];
+
+const roleOf = (fields: FormData): Role => String(fields.get('role')) as Role;
 
 const roleField = (
   <Choice label="Role" name="role" options={roles.toReversed().map((role) => [role, role])} />
 );
-
-function pathOf(organisation: string, person: string): string {
-  return route`/organisations/${organisation}/members/${person}`;
-}
 
 export function RoleChoice({ member: { organisation, person, role } }: { readonly member: Member }) {
   const { isBusy, failure, run } = useWork();
@@ -27,10 +26,10 @@ export function RoleChoice({ member: { organisation, person, role } }: { readonl
         value={role}
         disabled={isBusy}
         onChange={({ currentTarget }) => {
-          const chosen = currentTarget.value;
+          const chosen = currentTarget.value as Role;
           currentTarget.value = role;
           run(async () => {
-            await call('PUT', pathOf(organisation, person), { body: { role: chosen } });
+            await call('member.set', { id: organisation, person, role: chosen });
           });
         }}
       >
@@ -52,8 +51,8 @@ export interface MemberDialogProps {
 
 export function AddMember({ organisation, onClose }: MemberDialogProps) {
   const add = async (fields: FormData): Promise<void> => {
-    const body = { role: String(fields.get('role')) };
-    await call('PUT', pathOf(organisation, String(fields.get('person'))), { body });
+    const person = String(fields.get('person'));
+    await call('member.set', { id: organisation, person, role: roleOf(fields) });
     onClose();
   };
   return (
@@ -80,8 +79,7 @@ export function LinkDialog({
   const [link, setLink] = useState<Link | undefined>();
   const make = (): void =>
     run(async () => {
-      const path = `${pathOf(organisation, person)}/link` as const;
-      setLink(await call<AdminResponse<'POST /organisations/:id/members/:person/link'>>('POST', path));
+      setLink(await call('member.link', { id: organisation, person }));
     });
   const title = `Sign-in link for ${person}`;
   if (link)
@@ -106,7 +104,7 @@ export function LinkDialog({
   );
 }
 
-type Link = AdminResponse<'POST /organisations/:id/invitations'>;
+type Link = AnswerOf<'member.invite'>;
 
 /** For people who sign in by the identity provider: their id is not known before. */
 export function Invite({ organisation, onClose }: MemberDialogProps) {
@@ -118,8 +116,7 @@ export function Invite({ organisation, onClose }: MemberDialogProps) {
       </LinkShown>
     );
   const invite = async (fields: FormData): Promise<void> => {
-    const path = route`/organisations/${organisation}/invitations`;
-    setLink(await call<Link>('POST', path, { body: { role: String(fields.get('role')) } }));
+    setLink(await call('member.invite', { id: organisation, role: roleOf(fields) }));
   };
   return (
     <FormDialog title={`Invite to ${organisation}`} action="Make invitation" work={invite} onClose={onClose}>

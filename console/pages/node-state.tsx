@@ -1,6 +1,6 @@
 /** Parts of pages about nodes: the state as one word, where it serves, what it has loaded and is loading, and how it is drained. */
 import type { LiveNodeResource } from '../../schemas/admin.ts';
-import { call, route } from '../lib/api.ts';
+import { call } from '../lib/api.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Name, Names } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';
@@ -70,14 +70,13 @@ export function DrainDialog({
   readonly node: LiveNodeResource;
   readonly onClose: () => void;
 }) {
-  const verb = drained ? 'undrain' : 'drain';
   return (
     <Confirm
       title={`${drained ? 'Undrain' : 'Drain'} ${id}`}
       action={drained ? 'Undrain' : 'Drain'}
       onClose={onClose}
       work={async () => {
-        await call('POST', route`/nodes/${id}/${verb}`);
+        await call(drained ? 'node.undrain' : 'node.drain', { id });
       }}
     >
       <p>

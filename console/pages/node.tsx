@@ -1,7 +1,6 @@
 /** One node: what it is and where it serves, what it has loaded, who reports on it, and what happened to it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
-import { route } from '../lib/api.ts';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { ago, count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
@@ -13,7 +12,7 @@ import { Badge, Button, Card, Copy, Empty, Facts } from '../ui/parts.tsx';
 import { DrainDialog, Installs, NodeState, Place } from './node-state.tsx';
 
 export function NodePage({ id }: { readonly id: string }) {
-  const node = useRead<LiveNodeResource>(route`/nodes/${id}`, { everyMs: 1000 });
+  const node = useRead('node.get', { id }, { everyMs: 1000 });
   const { data } = node;
   const [isAsking, setAsking] = useState(false);
   return (
@@ -102,9 +101,9 @@ function Models({ node }: { readonly node: LiveNodeResource }) {
 function Reports({ node }: { readonly node: LiveNodeResource }) {
   const { id, owner, agent, generation, beatSeconds, withheld } = node;
   const isNow = moment() === undefined;
-  const tokens = useRead<AdminResponse<'GET /nodes/:id/tokens'>>(
-    agent && isNow ? route`/nodes/${id}/tokens` : undefined,
-  ).data?.items.filter(({ state }) => state === 'active');
+  const tokens = useRead(agent && isNow ? 'node-token.list' : undefined, { id }).data?.items.filter(
+    ({ state }) => state === 'active',
+  );
   const beats = isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not kept for the past';
   return (
     <Card title={agent ? 'Agent' : 'Probes'}>

@@ -1,6 +1,6 @@
 /** Nodes: the inference servers, where they serve, and what they report. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { ago } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { may } from '../lib/session.ts';
@@ -11,7 +11,7 @@ import type { TableColumn } from '../ui/table.tsx';
 import { DrainDialog, Installs, LoadedModels, NodeState, Place } from './node-state.tsx';
 
 export function NodesPage() {
-  const list = usePage<LiveNodeResource, AdminResponse<'GET /nodes'>>('/nodes', {}, 'id', { everyMs: 3000 });
+  const list = usePage('node.list', {}, 'id', { everyMs: 3000 });
   const [chosen, setChosen] = useState<LiveNodeResource | undefined>();
   return (
     <ListPage

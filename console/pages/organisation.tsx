@@ -1,11 +1,11 @@
 /** One organisation: plan and allowance, members and their roles, stacks, keys. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
-import { call, route, withQuery } from '../lib/api.ts';
+import type { Member, Organisation } from '../../schemas/admin.ts';
+import { call, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { day, plural, shellWord } from '../lib/format.ts';
 import { usePage } from '../lib/pages.ts';
-import { useRead } from '../lib/read.ts';
+import { usePath, useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Confirm } from '../ui/dialog.tsx';
@@ -19,7 +19,7 @@ import { AddMember, Invite, LinkDialog, RoleChoice } from './members.tsx';
 import { Refusals } from './refusals.tsx';
 
 export function OrganisationPage({ id }: { readonly id: string }) {
-  const read = useRead<Organisation>(route`/organisations/${id}`);
+  const read = useRead('organisation.get', { id });
   const { data } = read;
   return (
     <ThingPage
@@ -69,8 +69,7 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
           {...(!suspended && { name: id })}
           onClose={() => setAsking(false)}
           work={async () => {
-            const body = { suspended: !suspended };
-            await call('PATCH', route`/organisations/${id}`, { body });
+            await call('organisation.update', { id, suspended: !suspended });
           }}
         >
           <p>
@@ -86,7 +85,7 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
 
 function Plan({ organisation }: { readonly organisation: Organisation }) {
   const { id, tier, anchor, suspended } = organisation;
-  const usage = useRead<UsageTotals>(withQuery('/usage', { organisation: id }), { everyMs: 10_000 }).data;
+  const usage = useRead('usage.get', { organisation: id }, { everyMs: 10_000 }).data;
   return (
     <Card title="Plan">
       <Facts
@@ -112,8 +111,8 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
 }
 
 function Limits({ organisation }: { readonly organisation: string }) {
-  const path = route`/organisations/${organisation}/limits`;
-  const { data } = useRead<LimitUse>(moment() === undefined ? path : undefined, { everyMs: 2000 });
+  const name = moment() === undefined ? 'organisation.limits' : undefined;
+  const { data } = useRead(name, { id: organisation }, { everyMs: 2000 });
   if (!data) return null;
   return (
     <Card title="Limits now" more={<a href={withQuery('/limits', { org: organisation })}>By gateway</a>}>
@@ -124,11 +123,11 @@ function Limits({ organisation }: { readonly organisation: string }) {
 
 function Holdings({ organisation }: { readonly organisation: string }) {
   const ofKeys = { organisation, state: 'active', limit: 1 };
-  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', ofKeys)).data;
-  const stacks = useRead<AdminResponse<'GET /stacks'>>(withQuery('/stacks', { organisation })).data;
-  const nodes = useRead<AdminResponse<'GET /nodes'>>(
-    isOperator() ? withQuery('/nodes', { text: `organisation:${organisation}` }) : undefined,
-  ).data;
+  const keys = useRead('key.list', ofKeys).data;
+  const stacks = useRead('stack.list', { organisation }).data;
+  const nodes = useRead(isOperator() ? 'node.list' : undefined, {
+    text: `organisation:${organisation}`,
+  }).data;
   const own = nodes?.items.filter(({ place }) => place.kind === 'organisation' && place.id === organisation);
   const active = keys?.total;
   return (
@@ -162,12 +161,8 @@ function Holdings({ organisation }: { readonly organisation: string }) {
 }
 
 function Members({ organisation }: { readonly organisation: string }) {
-  const { data, failure, pages } = usePage<Member, AdminResponse<'GET /members'>>(
-    '/members',
-    { organisation },
-    'person',
-  );
-  const ways = useRead<{ readonly oidc: boolean }>('/sign-in').data;
+  const { data, failure, pages } = usePage('member.list', { organisation }, 'person');
+  const ways = usePath<{ readonly oidc: boolean }>('/sign-in').data;
   const [dialog, setDialog] = useState<
     { readonly kind: 'add' | 'invite' | 'link' | 'remove'; readonly person: string } | undefined
   >();
@@ -209,7 +204,7 @@ function Members({ organisation }: { readonly organisation: string }) {
           action="Remove member"
           onClose={close}
           work={async () => {
-            await call('DELETE', route`/organisations/${organisation}/members/${dialog.person}`);
+            await call('member.remove', { id: organisation, person: dialog.person });
           }}
         >
           <p>

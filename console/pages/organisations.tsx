@@ -1,5 +1,5 @@
 /** Organisations: all for the operator, their own for members. */
-import type { AdminResponse, Organisation } from '../../schemas/admin.ts';
+import type { Organisation } from '../../schemas/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
@@ -11,11 +11,7 @@ import type { TableColumn } from '../ui/table.tsx';
 type Row = Pick<Organisation, 'id' | 'name'> & Partial<Organisation> & { readonly role?: string };
 
 export function OrganisationsPage() {
-  const list = usePage<Organisation, AdminResponse<'GET /organisations'>>(
-    isOperator() ? '/organisations' : undefined,
-    {},
-    'name',
-  );
+  const list = usePage(isOperator() ? 'organisation.list' : undefined, {}, 'name');
   const own = {
     data: { items: me.value?.organisations ?? [] },
     failure: undefined,

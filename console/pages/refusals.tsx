@@ -1,6 +1,5 @@
 /** What was refused in the last hour, by type, each with the explanation of its newest request. */
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { route } from '../lib/api.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome, plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -9,19 +8,26 @@ import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { Card, State } from '../ui/parts.tsx';
 
-type OfAll = AdminResponse<'GET /activity'>;
+type OfAll = AnswerOf<'activity.get'>;
 
 /** Newest first; of one organisation, or for operators of all callers. Undefined while it is not known, and in the past. */
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
-  const path =
-    organisation !== undefined
-      ? route`/organisations/${organisation}/activity`
-      : isOperator()
-        ? '/activity'
-        : undefined;
-  const { data } = useRead<OfAll>(moment() === undefined ? path : undefined, { everyMs: 15_000 });
+  const isNow = moment() === undefined;
+  const ofOne = useRead(
+    isNow && organisation !== undefined ? 'organisation.activity' : undefined,
+    { id: organisation ?? '' },
+    { everyMs },
+  );
+  const ofAll = useRead(
+    isNow && organisation === undefined && isOperator() ? 'activity.get' : undefined,
+    {},
+    { everyMs },
+  );
+  const data = organisation === undefined ? ofAll.data : ofOne.data;
   return data && { ...data, refusals: data.refusals.toSorted((a, b) => b.lastAt.localeCompare(a.lastAt)) };
 }
+
+const everyMs = 15_000;
 
 const shownMax = 12;
 

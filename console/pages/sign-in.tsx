@@ -1,6 +1,6 @@
 /** Ways in: a link, the operator token, an identity provider, and in a demo its members. */
 import { useEffect, useState } from 'preact/hooks';
-import { call } from '../lib/api.ts';
+import { callPath } from '../lib/api.ts';
 import { go, location } from '../lib/router.ts';
 import { useWork } from '../ui/dialog.tsx';
 import { Button, Failure } from '../ui/parts.tsx';
@@ -33,12 +33,12 @@ export function SignIn({ onSignedIn }: SignInProps) {
   const failed = failures[location.value.query.get('failed') ?? ''];
   const toProvider = (): void =>
     run(async () => {
-      const { url } = await call<{ readonly url: string }>('POST', '/oidc', { body: { invitation } });
+      const { url } = await callPath<{ readonly url: string }>('POST', '/oidc', { body: { invitation } });
       window.location.assign(url);
     });
   const signIn = (body: object): void =>
     run(async () => {
-      await call('POST', '/session', { body });
+      await callPath('POST', '/session', { body });
       await onSignedIn();
     });
   useEffect(() => {
@@ -50,7 +50,7 @@ export function SignIn({ onSignedIn }: SignInProps) {
       if (link.startsWith(invitationMark)) setInvitation(link.slice(invitationMark.length));
     }
     const isTicket = link !== '' && !link.startsWith(invitationMark);
-    call<Ways>('GET', '/sign-in').then(
+    callPath<Ways>('GET', '/sign-in').then(
       (found) => {
         setWays(found);
         // Anybody can send a link of their own: it must not take the place of a session without a click.

@@ -1,11 +1,11 @@
 /** One stack: what it is and serves, and under `Credentials settings` how programs reach it and which API it speaks. */
 import type { ComponentChildren } from 'preact';
-import type { AdminResponse, LiveNodeResource, Stack } from '../../schemas/admin.ts';
+import type { AnswerOf, LiveNodeResource, Stack } from '../../schemas/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { plural } from '../lib/format.ts';
-import { useRead } from '../lib/read.ts';
+import { usePath, useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
@@ -17,8 +17,8 @@ import { CallSnippet, CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
 
 export function StackPage({ id }: { readonly id: string }) {
-  const stack = useRead<Stack>(route`/stacks/${id}`);
-  const addresses = useRead<Addresses>('/addresses').data ?? {};
+  const stack = useRead('stack.get', { id });
+  const addresses = usePath<Addresses>('/addresses').data ?? {};
   const tab = location.value.query.get('tab') === 'credentials' ? 'credentials' : 'overview';
   return (
     <ThingPage title={id} list={['/stacks', 'All stacks']} cli={`headgate stack get ${id}`} of={stack}>
@@ -72,19 +72,13 @@ function Tabs({ chosen }: { readonly chosen: string }) {
 
 function Overview({ stack, url }: { readonly stack: Stack; readonly url: string }) {
   const owner = useOrganisationName(stack.organisation);
-  const all = useRead<AdminResponse<'GET /nodes'>>(isOperator() ? '/nodes' : undefined, {
-    everyMs: 2000,
-  }).data;
+  const all = useRead(isOperator() ? 'node.list' : undefined, {}, { everyMs: 2000 }).data;
   const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);
-  const matrix = withQuery('/explain/matrix', {
-    organisation: stack.organisation,
-    host: stack.id,
-    at: moment(),
-  });
-  const answers = useRead<AdminResponse<'GET /explain/matrix'>>(isOperator() ? undefined : matrix, {
-    everyMs: 5000,
-    isFixed: moment() !== undefined,
-  }).data;
+  const answers = useRead(
+    isOperator() ? undefined : 'decision.matrix',
+    { organisation: stack.organisation, host: stack.id, at: moment() },
+    { everyMs: 5000, isFixed: moment() !== undefined },
+  ).data;
   const programs = withQuery(route`/stacks/${stack.id}`, { tab: 'credentials', at: moment() });
   return (
     <div class="columns">
@@ -171,7 +165,7 @@ function ModelState({
   readonly stack: Stack;
   readonly model: string;
   readonly nodes: readonly LiveNodeResource[] | undefined;
-  readonly answers: AdminResponse<'GET /explain/matrix'> | undefined;
+  readonly answers: AnswerOf<'decision.matrix'> | undefined;
 }) {
   const explained = explainLink({ org: stack.organisation, model, host: stack.id });
   if (!nodes) {

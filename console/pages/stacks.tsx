@@ -1,5 +1,5 @@
 /** Stacks: dedicated capacity of organisations, each with a host of its own. */
-import type { AdminResponse, Stack } from '../../schemas/admin.ts';
+import type { Stack } from '../../schemas/admin.ts';
 import { plural } from '../lib/format.ts';
 import { organisationOption, pageOptions, usePage } from '../lib/pages.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -12,7 +12,7 @@ import type { TableColumn } from '../ui/table.tsx';
 
 export function StacksPage() {
   const organisation = organisationInScope();
-  const list = usePage<Stack, AdminResponse<'GET /stacks'>>('/stacks', { organisation }, 'id');
+  const list = usePage('stack.list', { organisation }, 'id');
   return (
     <ListPage
       title="Stacks"

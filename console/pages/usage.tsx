@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { UsageTotals } from '../../schemas/admin.ts';
-import { ApiFailure, withQuery } from '../lib/api.ts';
+import { ApiFailure } from '../lib/api.ts';
 import { type DayUsage, quantile, toCsv } from '../lib/csv.ts';
 import { count, day, plural, shellWord, shortDay } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -27,8 +27,8 @@ import { Table, type TableColumn } from '../ui/table.tsx';
 export function UsagePage() {
   const organisations = useOrganisations();
   const organisation = organisationInScope() ?? organisations[0]?.id;
-  const path = organisation === undefined ? undefined : withQuery('/usage', { organisation });
-  const read = useRead<UsageTotals>(path, { everyMs: 5000 });
+  const name = organisation === undefined ? undefined : 'usage.get';
+  const read = useRead(name, { organisation: organisation ?? '' }, { everyMs: 5000 });
   return (
     <>
       <PageHeader

@@ -1,6 +1,5 @@
 /** Events in a card: each a sentence, with its moment, which leads to the event in the log. */
 import type { ComponentChildren } from 'preact';
-import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
 import { ago, count, moment as momentText } from '../lib/format.ts';
@@ -53,8 +52,8 @@ export interface EventsCardProps {
 
 /** The newest events about one thing, up to the moment that is shown. */
 export function EventsCard({ title, label, about, limit = 8, more, isWide, none }: EventsCardProps) {
-  const path = withQuery('/events', { ...about, order: 'desc', limit, at: moment() });
-  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
+  const query = { ...about, order: 'desc', limit, at: moment() } as const;
+  const { data } = useRead('event.list', query, { isFixed: moment() !== undefined });
   const { text, ...filters } = about;
   return (
     <Card

@@ -2,8 +2,7 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { call, withQuery } from '../lib/api.ts';
+import { callPath, withQuery } from '../lib/api.ts';
 import { count, plural, seconds } from '../lib/format.ts';
 import { connection, logReachable, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
@@ -126,10 +125,8 @@ function Following() {
   return <State tone="good">live</State>;
 }
 
-type Gateways = AdminResponse<'GET /gateways'>;
-
 function FleetStrip() {
-  const { data } = useRead<Gateways>('/gateways', { everyMs: 3000 });
+  const { data } = useRead('gateway.list', {}, { everyMs: 3000 });
   const head = Math.max(position.value, data?.position ?? 0);
   if (!data) return null;
   const synced = data.items.filter(({ state }) => state === 'SYNCED').length;
@@ -187,7 +184,7 @@ function SignOut() {
   };
   const end = (everywhere: boolean) => () =>
     run(async () => {
-      await call('DELETE', '/session', { body: { everywhere } });
+      await callPath('DELETE', '/session', { body: { everywhere } });
       close();
       signedOut();
     });

@@ -1,8 +1,6 @@
 /** Chooses the organisation of a page; it stands in the address. Nothing where there is no choice. */
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { route } from '../lib/api.ts';
 import { useRead } from '../lib/read.ts';
 import { setQuery } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -37,9 +35,7 @@ export function OrganisationChoice({ shown }: OrganisationChoiceProps) {
 
 /** All for the operator, their own for a member. */
 export function useOrganisations(): readonly { readonly id: string; readonly name: string }[] {
-  const { data } = useRead<AdminResponse<'GET /organisations'>>(isOperator() ? '/organisations' : undefined, {
-    isOfNow: true,
-  });
+  const { data } = useRead(isOperator() ? 'organisation.list' : undefined, {}, { isOfNow: true });
   useEffect(() => {
     if (data !== undefined) known.value = data.items;
   }, [data]);
@@ -63,7 +59,7 @@ export function organisationName(id: string): string {
 /** The same on a page without the list: only this one is read, because of many organisations the list is long. */
 export function useOrganisationName(id: string): string {
   const name = organisationName(id);
-  const path = isOperator() && name === id ? route`/organisations/${id}` : undefined;
-  const { data } = useRead<AdminResponse<'GET /organisations/:id'>>(path, { isOfNow: true });
+  const isUnknown = isOperator() && name === id;
+  const { data } = useRead(isUnknown ? 'organisation.get' : undefined, { id }, { isOfNow: true });
   return data?.name ?? name;
 }

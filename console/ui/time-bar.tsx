@@ -1,7 +1,6 @@
 /** Chooses the moment that a page shows. In the past nothing can be changed, so every write is away until `Live`. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { count } from '../lib/format.ts';
 import { position } from '../lib/live.ts';
 import { readsOfPast, useRead } from '../lib/read.ts';
@@ -100,7 +99,7 @@ function MomentField({ at }: { readonly at: string | undefined }) {
 }
 
 function Comparison({ from, onClose }: { readonly from: string; readonly onClose: () => void }) {
-  const { data, failure } = useRead<AdminResponse<'GET /changes'>>(withQuery('/changes', { from }));
+  const { data, failure } = useRead('changes.get', { from });
   return (
     <Dialog title="Then and now" onClose={onClose}>
       {failure ? <Failure failure={failure} /> : null}
@@ -109,11 +108,7 @@ function Comparison({ from, onClose }: { readonly from: string; readonly onClose
   );
 }
 
-function Changes({
-  found: { items, from, to, truncated },
-}: {
-  readonly found: AdminResponse<'GET /changes'>;
-}) {
+function Changes({ found: { items, from, to, truncated } }: { readonly found: AnswerOf<'changes.get'> }) {
   if (items.length === 0)
     return <Empty title={`Nothing differs between ${count(from)} and ${count(to)}`}>{null}</Empty>;
   return (
@@ -141,7 +136,7 @@ const tones = { create: 'good', change: 'info', remove: 'bad' } as const;
 const words = { create: 'new', change: 'changed', remove: 'gone' } as const;
 
 export interface FieldsProps {
-  readonly fields: AdminResponse<'GET /changes'>['items'][number]['fields'];
+  readonly fields: AnswerOf<'changes.get'>['items'][number]['fields'];
 }
 
 export function Fields({ fields }: FieldsProps) {

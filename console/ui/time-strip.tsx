@@ -1,13 +1,13 @@
 /** When the log changed: a dot for each stretch of time with commits, a scale, and what is at the dot that one points at. */
 import { useMemo, useState } from 'preact/hooks';
-import type { AdminResponse } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin.ts';
 import { eventText } from '../../schemas/event-sentences.ts';
 import { withQuery } from '../lib/api.ts';
 import { clock, count, plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 
-type Timeline = AdminResponse<'GET /timeline'>;
+type Timeline = AnswerOf<'timeline.get'>;
 type Bucket = Timeline['buckets'][number];
 /** One with commits. */
 type Stretch = Bucket & { readonly first: number; readonly last: number };
@@ -51,7 +51,7 @@ export interface TimeStripProps {
 }
 
 export function TimeStrip({ at, head }: TimeStripProps) {
-  const { data } = useRead<Timeline>(withQuery('/timeline', { from: '1', buckets: stretches }));
+  const { data } = useRead('timeline.get', { from: '1', buckets: stretches });
   const [shown, setShown] = useState<Stretch | undefined>();
   if (!data || head < 2) return null;
   const found = data.buckets.filter((bucket): bucket is Stretch => bucket.first !== undefined);
@@ -165,8 +165,8 @@ function Legend({ timeline: { historyFrom, historyNext }, found }: Omit<DotsProp
 /** What was committed in a stretch: of several the last. */
 function StretchText({ stretch }: { readonly stretch: Stretch }) {
   const { from, first, last } = stretch;
-  const path = withQuery('/events', { from: last, to: last, limit: 1 });
-  const [event] = useRead<AdminResponse<'GET /events'>>(path, { isFixed: true }).data?.items ?? [];
+  const query = { from: last, to: last, limit: 1 };
+  const [event] = useRead('event.list', query, { isFixed: true }).data?.items ?? [];
   return (
     <p>
       <strong>{clock(from)}</strong>
