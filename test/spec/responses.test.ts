@@ -1,0 +1,170 @@
+/** Specification, on POST /v1/responses: who is answered, how a stream ends early, what is recorded, and what is refused. */
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import type { SimNode } from '../../dev/simulator/sim-node.ts';
+import { type Answer, call, expectRefusal } from '../support/api.ts';
+import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { readResponseEvents } from '../support/response-events.ts';
+import { specFleet, stackHost } from '../support/spec-fleet.ts';
+
+let fleet: TestFleet;
+let node: SimNode;
+let birch: string;
+let acme: string;
+
+beforeAll(async () => {
+  fleet = await startFleet({
+    fleet: specFleet,
+    recordBodies: true,
+    gateway: { forwarding: { ...defaultForwardSettings, betweenEventsMs: 300 } },
+  });
+  node = fleet.nodes['birch-s1'];
+  [birch, acme] = [(await fleet.key('birch')).value, (await fleet.key('acme')).value];
+  await fleet.settle();
+});
+afterAll(() => fleet.close());
+afterEach(() => node.setBehaviour(parseBehaviour({})));
+
+type Fields = Readonly<Record<string, unknown>>;
+type Fault = Parameters<typeof parseBehaviour>[0];
+const spoil = (fault: Fault): void => node.setBehaviour(parseBehaviour({ rules: [{ fault }] }));
+const weather = {
+  type: 'function',
+  name: 'weather',
+  parameters: { type: 'object', required: ['city', 'country', 'day'] },
+};
+
+function ask(input: unknown, more: object = {}, key = birch, host = stackHost('heron')): Promise<Answer> {
+  const at = { port: fleet.port(), host, key, method: 'POST', path: '/v1/responses' };
+  return call({ ...at, body: { model: 'echo-small', input, ...more } });
+}
+
+const itemsOf = (answer: Answer): Fields[] => (JSON.parse(answer.content) as { output: Fields[] }).output;
+const idOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
+/** Without what is another in each answer. */
+const plain = (value: unknown): unknown =>
+  JSON.parse(
+    JSON.stringify(value, (name, inner) =>
+      /^(id|call_id|encrypted_content)$/.test(name) ? undefined : inner,
+    ),
+  );
+
+/** Ids of birch's requests on record. Rows ship in order, so once one more is there, all before it are too. */
+async function recordedIds(): Promise<string[]> {
+  node.setBehaviour(parseBehaviour({}));
+  const last = await ask('hello there');
+  expect(last.status).toBe(200);
+  const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`;
+  const headers = { authorization: `Bearer ${operatorToken}` };
+  let ids: string[] = [];
+  await vi.waitUntil(
+    async () => {
+      const rows = (await (await fetch(url, { headers })).text()).split('\n').filter(Boolean);
+      ids = rows.map((row) => (JSON.parse(row) as { requestId: string }).requestId);
+      return ids.includes(idOf(last));
+    },
+    { timeout: 10_000, interval: 50 },
+  );
+  return ids;
+}
+
+const turns = [
+  { what: 'a text', input: 'hello there', more: {} },
+  {
+    what: 'thoughts and a text',
+    input: 'hello there',
+    more: { reasoning: { effort: 'high' }, store: false },
+  },
+  { what: 'the call of a tool', input: 'call weather', more: { tools: [weather] } },
+];
+
+test.each(turns)(
+  'What the service does 1: $what has the same items streamed as not streamed, and its usage is recorded',
+  async ({ input, more }) => {
+    const [whole, streamed] = [await ask(input, more), await ask(input, { ...more, stream: true })];
+    expect([whole.status, streamed.status]).toEqual([200, 200]);
+    const { items, end } = readResponseEvents(streamed.content);
+    expect(plain(items)).toEqual(plain(itemsOf(whole)));
+    expect(plain(end)).toMatchObject({ status: 'completed', store: false, model: 'echo-small' });
+    expect(Object.keys(JSON.parse(whole.content))).toEqual(Object.keys(end ?? {}));
+    expect(await recordedIds()).toEqual(expect.arrayContaining([idOf(whole), idOf(streamed)]));
+  },
+);
+
+const spoilt = [
+  { kind: 'cut', afterEvents: 4 },
+  { kind: 'cut', afterEvents: 4, reset: true },
+  { kind: 'clean-end-without-done', afterEvents: 4 },
+  { kind: 'clean-end-without-done' },
+  { kind: 'empty-chunk-end', afterEvents: 4 },
+  { kind: 'error-frame-then-done', afterEvents: 4 },
+  { kind: 'error-frame-no-done', afterEvents: 4 },
+  { kind: 'finish-abort' },
+  { kind: 'garbage', afterEvents: 4 },
+  { kind: 'stall-after', afterEvents: 4 },
+  { kind: 'stall-after', afterEvents: 4, commentEveryMs: 20 },
+] as const;
+
+test.each(turns)(
+  'Stream behaviour: $what that its node ends early has no terminal event, closes its connection, and is not recorded',
+  async ({ input, more }) => {
+    const cutIds: string[] = [];
+    for (const fault of spoilt) {
+      spoil(fault);
+      const answer = await ask(input, { ...more, stream: true });
+      const why = JSON.stringify(fault);
+      cutIds.push(idOf(answer));
+      expect([answer.status, answer.whole], why).toEqual([200, false]);
+      expect(answer.content, why).not.toMatch(/response\.(completed|incomplete|failed)|event: error/);
+      const wire = answer.content.slice(0, answer.content.lastIndexOf('\n\n') + 2);
+      expect(readResponseEvents(wire).end, why).toBeUndefined();
+    }
+    const ids = await recordedIds();
+    expect(ids.filter((id) => cutIds.includes(id))).toEqual([]);
+  },
+);
+
+test('sealed thoughts come back to the model from their organisation alone; what does not open is never an error', async () => {
+  const more = { reasoning: { effort: 'high' }, include: ['reasoning.encrypted_content'] };
+  const thoughts = itemsOf(await ask('hello there', more)).find(({ type }) => type === 'reasoning') ?? {};
+  const [{ text: expected = '' } = {}] = thoughts['summary'] as { text?: string }[];
+  const sealed = String(thoughts['encrypted_content']);
+  expect(sealed).toMatch(/^hg1\.[\w-]+$/);
+  const thoughtBy = async (encrypted_content: string, key = birch): Promise<unknown> => {
+    const item = { type: 'reasoning', id: 'rs_1', summary: [], encrypted_content };
+    const input = [{ role: 'user', content: 'a' }, item, { role: 'assistant', content: 'b' }];
+    const [host, at] = key === birch ? [stackHost('heron'), node] : ['127.0.0.1', fleet.nodes['acme-1']];
+    const answer = await ask([...input, { role: 'user', content: 'c' }], {}, key, host);
+    expect(answer.status, encrypted_content.slice(0, 20)).toBe(200);
+    const { messages } = at.stats().bodies.at(-1) as { messages: Fields[] };
+    const said = messages.find(({ role }) => role === 'assistant');
+    return said?.['reasoning'] ?? said?.['reasoning_content'];
+  };
+  expect(expected).not.toBe('');
+  expect(await thoughtBy(sealed)).toBe(expected);
+  const changed = `${sealed.slice(0, 20)}${sealed[20] === 'A' ? 'B' : 'A'}${sealed.slice(21)}`;
+  for (const spoiltSeal of [sealed.slice(0, -9), changed, 'hg1.', 'hg1.%', 'none'])
+    expect(await thoughtBy(spoiltSeal), spoiltSeal.slice(0, 24)).toBeUndefined();
+  expect(await thoughtBy(sealed, acme)).toBeUndefined();
+});
+
+test('Endpoints: what would need a store or a tool of the server is refused, and never silently dropped', async () => {
+  for (const more of [
+    { store: true },
+    { previous_response_id: 'resp_1' },
+    { background: true },
+    { tools: [{ type: 'web_search' }] },
+    { tools: [{ type: 'mcp', server_url: 'http://x' }] },
+    { top_k: 1 },
+  ]) {
+    const refused = expectRefusal(await ask('hello there', more), 'UnsupportedShapeError');
+    expect(refused.message).toContain(Object.keys(more)[0]);
+    expect(refused.path).toBe('/v1/responses');
+  }
+});
+
+test('Authentication 8: a response without a key is refused as every other request', async () => {
+  const at = { port: fleet.port(), method: 'POST', path: '/v1/responses' };
+  expectRefusal(await call({ ...at, body: { model: 'echo-small', input: 'hi' } }), 'Unauthorized');
+});
