@@ -29,6 +29,8 @@ export interface Manners {
   readonly fixedFields?: true;
   /** The library can send a Host header of the caller's; Node's own fetch drops one without a word. */
   readonly setsHost?: true;
+  /** Where it asks for an answer, if not for a chat. */
+  readonly path?: '/v1/responses';
   /** After a 429 the library waits as it likes. */
   readonly ignoresRetryAfter?: true;
 }
@@ -44,6 +46,13 @@ export const openaiErrors: Manners['errors'] = {
   InferenceUpsellError: 'ConflictError',
   ContextWindowExceededError: 'APIError',
   'early end': 'TypeError',
+};
+
+/** Of the official library on POST /v1/responses, whose reader of streams has an error of its own. */
+export const responsesManners: Manners = {
+  errors: { ...openaiErrors, 'early end': 'OpenAIError' },
+  backoffMs: 350,
+  path: '/v1/responses',
 };
 
 let clock: TestClock;
@@ -107,7 +116,7 @@ function roads(client: () => Client, manners: Manners): void {
       expect(turn).toEqual({ input: { city: 'text' }, text: expect.stringContaining(toolResult) });
     });
     expect(asked).toEqual({ [road.node]: 4 });
-    expect(paths(at[road.wire])).toEqual(Array(4).fill('POST /v1/chat/completions'));
+    expect(paths(at[road.wire])).toEqual(Array(4).fill(`POST ${manners.path ?? '/v1/chat/completions'}`));
   });
 
   if (manners.setsHost)

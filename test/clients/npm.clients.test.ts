@@ -3,10 +3,12 @@
  * `node test/clients/install.mjs` fills. Those that ask for Node 22 run on Node 20 too.
  */
 import { cachedModule } from './cache.ts';
-import { type Manners, openaiErrors, proveClient, useClientFleet } from './claims.ts';
+import { type Manners, openaiErrors, proveClient, responsesManners, useClientFleet } from './claims.ts';
 import { langchainClient } from './langchain-driver.ts';
 import { llamaIndexClient } from './llama-index-driver.ts';
 import { openaiClient } from './openai-driver.ts';
+import { proveReader } from './response-streams.ts';
+import { responsesClient } from './responses-driver.ts';
 import { type VercelPackages, vercelClient } from './vercel-driver.ts';
 
 useClientFleet();
@@ -25,6 +27,13 @@ for (const [version, manners] of [
   proveClient(`openai ${version}`, manners, async () =>
     openaiClient(`openai ${version}`, (await import(cachedModule(`openai${version}`, 'index.mjs'))).default),
   );
+
+for (const version of [6, 7]) {
+  const name = `openai ${version}, responses`;
+  const open = async () => (await import(cachedModule(`openai${version}`, 'index.mjs'))).default;
+  proveClient(name, responsesManners, async () => responsesClient(name, await open()));
+  proveReader(name, open);
+}
 
 const callError = Object.fromEntries(Object.keys(openaiErrors).map((type) => [type, 'AI_APICallError']));
 
@@ -56,9 +65,19 @@ const packages: Record<string, VercelPackages> = {
     provider: cachedModule('@ai-sdk/openai', 'dist/index.js'),
     kind: 'openai.chat',
   },
+  'AI SDK 7, openai': {
+    ai: cachedModule('ai', 'dist/index.js'),
+    provider: cachedModule('@ai-sdk/openai', 'dist/index.js'),
+    kind: 'openai',
+  },
 };
 for (const [name, parts] of Object.entries(packages)) {
-  const manners = parts.kind === 'openai.chat' ? ({ ...vercel, fixedFields: true } as const) : vercel;
+  const isFixed = parts.kind !== 'openai-compatible';
+  const manners: Manners = {
+    ...vercel,
+    ...(isFixed && { fixedFields: true }),
+    ...(parts.kind === 'openai' && { path: '/v1/responses' }),
+  };
   proveClient(name, manners, () => vercelClient(name, parts));
 }
 

@@ -1,6 +1,6 @@
 /**
  * The AI SDK of Vercel with one of its two providers for this surface: openai-compatible, or `chat` of the OpenAI provider
- * (whose default model speaks another surface).
+ * or its default model, which asks for responses.
  */
 import { type Client, type Failure, toolResult, weather } from './client.ts';
 import type { Target } from './client-fleet.ts';
@@ -9,7 +9,7 @@ export interface VercelPackages {
   /** Addresses to import from. */
   readonly ai: string;
   readonly provider: string;
-  readonly kind: 'openai-compatible' | 'openai.chat';
+  readonly kind: 'openai-compatible' | 'openai.chat' | 'openai';
 }
 
 interface CallError {
@@ -24,7 +24,7 @@ export async function vercelClient(name: string, { ai, provider, kind }: VercelP
   const sdk = await import(ai);
   const made = await import(provider);
   const open = ({ url, key }: Target) =>
-    kind === 'openai.chat'
+    kind !== 'openai-compatible'
       ? made.createOpenAI({ baseURL: url, apiKey: key })
       : made.createOpenAICompatible({ name: 'headgate', baseURL: url, apiKey: key });
   const modelOf = ({ model, ...target }: Target & { model: string }) =>

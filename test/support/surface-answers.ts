@@ -170,7 +170,7 @@ function readItems(items: readonly Fields[], end: Fields | undefined): ReadAnswe
   };
 }
 
-const responsesSurface: AnswerSurface = {
+export const responsesSurface: AnswerSurface = {
   name: 'responses',
   body: ({ tools = false, oneCall = false }) => ({
     ...{ model: 'asked', max_output_tokens: 50, input: 'hi' },
