@@ -144,7 +144,7 @@ class Reader implements ReadResponse {
     if (item === undefined || this.#open?.['type'] !== item) throw new Error(`${stem} has no place here`);
     if (item !== 'function_call' && item !== 'custom_tool_call' && this.#part === undefined)
       throw new Error('no part is open');
-    if (this.#isTextDone) throw new Error('a text goes on behind its end');
+    if (this.#isTextDone) throw new Error('a text continues behind its end');
     if (step === 'delta') {
       if (typeof data['delta'] !== 'string' || data['delta'] === '') throw new Error('a delta has no text');
       this.#text += data['delta'];

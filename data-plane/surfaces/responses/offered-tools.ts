@@ -127,7 +127,7 @@ function functionTool(tool: OwnTool, name: string, about: string | undefined): F
   };
 }
 
-/** No engine holds a model to a grammar within a call, so the model is told of it. */
+/** No engine holds a model to a grammar within a call, so the grammar is described to the model. */
 function grammarText(format: Extract<OwnTool, { type: 'custom' }>['format']): string | undefined {
   if (format?.type !== 'grammar') return undefined;
   return `The input must match this ${format.syntax} grammar:\n${format.definition}`;
