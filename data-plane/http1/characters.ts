@@ -15,7 +15,7 @@ const classes = Uint8Array.from({ length: 256 }, (_, code) => {
   return (isToken ? token : 0) | (isVisible ? visible : 0) | (isValue ? value : 0);
 });
 
-const tab = 0x09;
+export const tab = 0x09;
 export const lineFeed = 0x0a;
 export const carriageReturn = 0x0d;
 export const space = 0x20;

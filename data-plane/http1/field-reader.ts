@@ -8,6 +8,7 @@ import {
   isBlank,
   lineFeed,
   spanOf,
+  tab,
   token,
   value as valueBytes,
 } from './characters.ts';
@@ -35,9 +36,9 @@ export abstract class FieldReader {
     this.#bytesMax = bytesMax;
   }
 
-  /** Some of it was read. */
+  /** Some of it was read, and not only empty lines. */
   get hasBegun(): boolean {
-    return this.#text !== '';
+    return /[^\r\n]/.test(this.#text);
   }
 
   /** The first line; gives where the next one begins. */
@@ -105,7 +106,12 @@ export abstract class FieldReader {
     if (next < 0) return next;
     let to = end;
     while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
-    this.fields.push(text.slice(at, colonAt), text.slice(from, to));
+    const name = text.slice(at, colonAt);
+    // A tab next to a length is white space to some readers, and to others a length that cannot be read.
+    const hasSpace = from > colonAt + 2 || to < end || text.charCodeAt(colonAt + 1) === tab;
+    if (hasSpace && text.slice(colonAt, end).includes('\t') && name.toLowerCase() === 'content-length')
+      return this.breakOff('length');
+    this.fields.push(name, text.slice(from, to));
     return next;
   }
 

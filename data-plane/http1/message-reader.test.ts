@@ -198,6 +198,13 @@ const requests: readonly Row[] = [
   ['9110 8.6: a length with an exponent', counted('5e0', 'hello'), 'length'],
   ['9110 8.6: a length with a point', counted('5.0', 'hello'), 'length'],
   ['9110 8.6: a length with a zero before it', counted('05', 'hello'), 'length'],
+  [
+    '9110 8.6: a length with spaces around it',
+    counted('  5  ', 'hello'),
+    ['POST / 1.1 Host|a|Content-Length|5 hello'],
+  ],
+  ['9110 8.6: a length with a tab behind it', counted('5\t', 'hello'), 'length'],
+  ['9110 8.6: a length with a tab before it', counted('\t5', 'hello'), 'length'],
   ['9110 8.6: a length with a space within', counted('1 1', 'hello'), 'length'],
   ['9110 8.6: a length beyond all numbers', counted('9'.repeat(30)), 'length'],
   ['9110 8.6: a length of 2^64 + 5', counted('18446744073709551621', 'hello'), 'length'],
