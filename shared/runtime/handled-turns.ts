@@ -3,14 +3,19 @@
  * connections in a turn, and each that is answered at once sends its next request within it, so that no timer and no new
  * connection would get its turn.
  */
-import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { peerOf } from './connections.ts';
 import { Rounds } from './rounds.ts';
 
 /** A turn that has lasted so long begins no further request. */
 const turnMsMax = 15;
+const handledMaxDefault = 256;
+
 /** Those beyond the bounds are handled in the next turns, of each address one in its turn. */
-export function boundTurns(handle: RequestListener, handledMax: number): RequestListener {
+export function boundTurns<Request>(
+  handle: (request: Request) => void,
+  addressOf: (request: Request) => string | undefined,
+  handledMax = handledMaxDefault,
+): (request: Request) => void {
   // The end of a turn is awaited from here on only: a listener that is not busy does not pay for it.
   const watchedFrom = handledMax / 4;
   // Of those that wait, so many begin in a turn: what they do after their first wait is not seen here.
@@ -18,7 +23,7 @@ export function boundTurns(handle: RequestListener, handledMax: number): Request
   let handled = 0;
   /** When the first of them began, or the turn whose end is awaited was seen to last. */
   let sinceMs = 0;
-  const waiting = new Rounds<string, readonly [IncomingMessage, ServerResponse]>();
+  const waiting = new Rounds<string, Request>();
   let isPlanned = false;
   const plan = (): void => {
     if (isPlanned) return;
@@ -30,9 +35,9 @@ export function boundTurns(handle: RequestListener, handledMax: number): Request
     sinceMs = performance.now();
     for (handled = 0; handled < resumedMax && waiting.size > 0; handled++) {
       if (performance.now() - sinceMs > turnMsMax) break;
-      const [request, response] = waiting.first();
+      const request = waiting.first();
       waiting.shift();
-      handle(request, response);
+      handle(request);
     }
     if (handled > 0) plan();
   };
@@ -47,12 +52,12 @@ export function boundTurns(handle: RequestListener, handledMax: number): Request
     plan();
     return false;
   };
-  return (request, response) => {
+  return (request) => {
     if (isOver() || handled >= handledMax || waiting.size > 0)
-      waiting.add(peerOf(request.socket.remoteAddress), [request, response]);
+      waiting.add(peerOf(addressOf(request)), request);
     else {
       handled++;
-      handle(request, response);
+      handle(request);
     }
   };
 }

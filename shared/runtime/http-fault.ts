@@ -1,8 +1,16 @@
 /** HTTP that could be read in two ways is refused before anything else, by every listener (RFC 9112, 3.2). */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
+
+/** The part of a head that can be at fault. */
+interface FaultyHead {
+  readonly url?: string | undefined;
+  readonly httpVersion: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly rawHeaders: readonly string[];
+}
 
 /** What is wrong with the head of a request, as a sentence; undefined where nothing is. */
-export function httpFault(request: IncomingMessage): string | undefined {
+export function httpFault(request: FaultyHead): string | undefined {
   if (!request.url?.startsWith('/')) return 'The request target must be a path.';
   const { rawHeaders } = request;
   let hosts = 0;

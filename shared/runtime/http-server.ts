@@ -58,7 +58,6 @@ export interface ParserError extends Error {
 /** How often Node checks the timeouts, ms. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
-const handledMaxDefault = 256;
 /** Buffer of unread body bytes. Set here, because the default differs between Node versions. */
 const highWaterMarkBytes = 16 * 1024;
 
@@ -74,9 +73,13 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     // Its own refusal has no envelope; the check of the head makes it.
     requireHostHeader: false,
   };
-  const bounded = boundPipelining(
-    boundTurns(checked(handle, options.badHttp), options.handledMax ?? handledMaxDefault),
+  const handleChecked = checked(handle, options.badHttp);
+  const begin = boundTurns<ServerResponse>(
+    (response) => handleChecked(response.req, response),
+    ({ req }) => req.socket.remoteAddress,
+    options.handledMax,
   );
+  const bounded = boundPipelining((_request, response) => begin(response));
   const server = certificate
     ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
     : createServer(settings, bounded);
