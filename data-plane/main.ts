@@ -28,8 +28,9 @@ import { BodyWorker } from './body-worker/body-worker.ts';
 import { TenantSecrets } from './core/tenant-secrets.ts';
 import { passTrace } from './core/trace-context.ts';
 import type { ForwardSettings } from './forward/forward.ts';
+import type { HttpEngine, Listener } from './http/api-listener.ts';
 import { withOrigins } from './http/cors.ts';
-import { type Listener, startListener } from './http/node-listener.ts';
+import { startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import { type PlaySettings, startPlay } from './play/start-play.ts';
 import { DecisionJournal, removeEarlierDecisions } from './records/decision-journal.ts';
@@ -61,6 +62,8 @@ export interface GatewaySettings {
   readonly metricsPort: number;
   /** Where control planes reach that listener, as `advertisedUrl` takes it. */
   readonly advertise?: string | undefined;
+  /** Which code speaks HTTP on the listeners of the API; `node` unless it is given. */
+  readonly http?: HttpEngine | undefined;
   /** Of each listener but that of health and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
@@ -339,7 +342,8 @@ async function listen(
 ): Promise<Opened[]> {
   const handler = withOrigins(settings.corsOrigins ?? new Set(), handle.bind(undefined, gateway));
   const onRefusal = gateway.observeEarly;
-  const base = { host: settings.bind, handler, certificate: settings.certificate, connections, onRefusal };
+  const { http, certificate: tls } = settings;
+  const base = { host: settings.bind, handler, certificate: tls, connections, onRefusal, http };
   const opened: Opened[] = [];
   const add = (name: ListenerName, stack: string | undefined, listener: Listener): void => {
     closers.add(() => listener.destroy());

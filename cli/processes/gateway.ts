@@ -80,6 +80,10 @@ export const gatewayOptions = {
     'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
     { parse: parseAdvertised },
   ),
+  http: option<'own' | 'node'>('--http <own|node>', 'which code speaks HTTP on the ports of the API', {
+    choices: ['own', 'node'],
+    default: 'node',
+  }),
   ...shared('maxConnections', 'maxConnectionsPerAddress'),
   sharedHost: option('--shared-host <names>', 'names of the shared host', { default: '127.0.0.1,localhost' }),
   stackDomain: option('--stack-domain <name>', 'a stack has the host STACK.<name>', { default: 'localhost' }),
@@ -163,6 +167,7 @@ async function run(options: Options): Promise<void> {
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
       advertise: options.advertise,
+      http: options.http,
       connections: connectionLimitsOf(options, logger),
       hosts: {
         shared: new Set(options.sharedHost.split(',').map(lower)),

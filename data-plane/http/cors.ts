@@ -2,8 +2,9 @@
  * Browsers: pages of the origins that an operator names may read answers of the API. Others get what they get without this,
  * to the byte. A preflight says nothing of host, key, path or stack, so it is answered before any of them is looked at.
  */
+
+import type { Handler } from './api-listener.ts';
 import type { Fields } from './exchange.ts';
-import type { Handler } from './node-listener.ts';
 
 /** Names that pages may read, in addition to those that every page may. */
 const exposed = 'x-request-id, retry-after';

@@ -10,7 +10,7 @@ import {
 } from '../../schemas/request-record.ts';
 import { causes } from '../../shared/decision/causes.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
-import type { EarlyRefusal } from '../http/node-listener.ts';
+import type { EarlyRefusal } from '../http/api-listener.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 
 /** The state and the clocks at the end of a request. */

@@ -19,3 +19,6 @@ export function runs({ fast, full }: { readonly fast: number; readonly full: num
 export function scaledMs(ms: number): number {
   return ms * slowness;
 }
+
+/** Which code speaks HTTP on the listeners of gateways. HEADGATE_TEST_HTTP runs their tests with the other one. */
+export const testedHttp = process.env['HEADGATE_TEST_HTTP'] === 'own' ? 'own' : 'node';

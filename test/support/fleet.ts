@@ -15,6 +15,7 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
+import { testedHttp } from './budget.ts';
 
 /** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
@@ -160,5 +161,10 @@ interface GatewayPlan {
 
 function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayPlan): GatewaySettings {
   const name = `gateway-${index + 1}`;
-  return { ...gatewayAlone(dir, logUrl, name), controlPlanes: [controlPlane.admin], ...options.gateway };
+  return {
+    ...gatewayAlone(dir, logUrl, name),
+    http: testedHttp,
+    controlPlanes: [controlPlane.admin],
+    ...options.gateway,
+  };
 }

@@ -1,0 +1,16 @@
+/** The Date field of answers (RFC 9110, 6.6.1), made once a second and only while there are answers. */
+
+let line = '';
+
+export function dateLine(): string {
+  if (line === '') {
+    const now = new Date();
+    line = `date: ${now.toUTCString()}\r\n`;
+    setTimeout(forget, 1000 - now.getMilliseconds()).unref();
+  }
+  return line;
+}
+
+function forget(): void {
+  line = '';
+}

@@ -1,0 +1,321 @@
+/**
+ * One connection of a client: reads its requests one after another, and ends each wait for it. A request behind one that is not
+ * answered yet is kept unread, so that answers are in order and nothing is ever answered in another's place.
+ */
+import type { Socket } from 'node:net';
+import type { Refusal } from '../../shared/decision/refusal.ts';
+import { headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { waits } from '../../shared/runtime/waits.ts';
+import { mintRequestId } from '../core/request-id.ts';
+import type { FaultName } from '../http1/faults.ts';
+import { RequestHeadReader } from '../http1/head-readers.ts';
+import type { ParsedRequest } from '../http1/message-head.ts';
+import { MessageReader, type MessageSink } from '../http1/message-reader.ts';
+import { pathOfRefused } from './answers.ts';
+import { badRequest, type EarlyRefusal, largeHead, rawAnswer } from './api-listener.ts';
+import { type ConnectionEvent, type ConnectionState, connectionTransitions } from './connection-states.ts';
+import { type ExchangeConnection, OwnExchange } from './own-exchange.ts';
+
+/** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
+export interface ConnectionBounds {
+  readonly headLooks: number;
+  readonly requestLooks: number;
+  readonly nextLooks: number;
+  readonly restLooks: number;
+  readonly keepAliveSeconds: number;
+}
+
+export interface ConnectionOwner {
+  readonly bounds: ConnectionBounds;
+  /** The listener accepts nothing more. */
+  readonly isStopping: boolean;
+  begin(exchange: OwnExchange): void;
+  onRefusal(refused: EarlyRefusal): void;
+}
+
+/** What may be kept of requests behind one that is not answered. Beyond it the connection is not read. */
+const aheadBytesMax = 64 * 1024;
+const aheadPiecesMax = 64;
+/** How large the rest of a request may be that was answered before its end. */
+const restBytesMax = 64 * 1024 * 1024;
+/** How long a client that reads nothing may take for the last bytes. */
+const stallMs = waits.clientReads.ms;
+
+export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
+  readonly #socket: Socket;
+  readonly #owner: ConnectionOwner;
+  readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
+  #state: ConnectionState = 'waiting';
+  #exchange: OwnExchange | undefined;
+  /** Handed to the handler once all that was read with its head is there. */
+  #isNew = false;
+  #ahead: Buffer[] = [];
+  #aheadBytes = 0;
+  #isHeld = false;
+  #isEnded = false;
+  /** Looks since the state, the head or the request began. */
+  #looks = 0;
+  #restBytes = 0;
+  /** What is read now, for the path of a refusal. */
+  #reading: Buffer | undefined;
+  #isLate = false;
+  /** What is read now came before the answer to what is in front of it. */
+  #isAhead = false;
+  #hadRequest = false;
+
+  constructor(socket: Socket, owner: ConnectionOwner) {
+    this.#socket = socket;
+    this.#owner = owner;
+    socket.on('data', (bytes: Buffer) => this.#onData(bytes));
+    socket.on('end', () => this.#onEnd());
+    socket.on('drain', () => this.#onDrain());
+    socket.on('timeout', () => socket.destroy());
+    socket.on('close', () => this.#onClose());
+  }
+
+  get peer(): string | undefined {
+    return this.#socket.remoteAddress;
+  }
+
+  get isEnding(): boolean {
+    return this.#owner.isStopping || this.#isEnded;
+  }
+
+  get keepAliveSeconds(): number {
+    return this.#owner.bounds.keepAliveSeconds;
+  }
+
+  /** No request was begun. */
+  get isIdle(): boolean {
+    return this.#state === 'waiting';
+  }
+
+  hold(): void {
+    this.#isHeld = true;
+    this.#socket.pause();
+  }
+
+  readOn(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    this.#socket.resume();
+  }
+
+  write(bytes: string): boolean {
+    if (this.#socket.write(bytes)) return true;
+    this.#socket.setTimeout(stallMs);
+    return false;
+  }
+
+  writeLast(head: string, body: Uint8Array | undefined): void {
+    const socket = this.#socket;
+    if (body === undefined) socket.write(head, this.#onHanded);
+    else {
+      socket.cork();
+      socket.write(head);
+      socket.write(body, this.#onHanded);
+      socket.uncork();
+    }
+    if (socket.writableLength > 0) socket.setTimeout(stallMs);
+  }
+
+  destroySoon(): void {
+    this.#socket.setTimeout(waits.clientLastBytes.ms);
+    this.#socket.destroySoon();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  /** Called every few seconds. */
+  look(): void {
+    const { bounds } = this.#owner;
+    this.#looks++;
+    switch (this.#state) {
+      case 'waiting':
+        if (this.#looks <= (this.#hadRequest ? bounds.nextLooks : bounds.headLooks)) return;
+        if (this.#hadRequest) this.destroy();
+        else this.#refuse(badRequest());
+        return;
+      case 'reading':
+        if (this.#looks <= (this.#exchange === undefined ? bounds.headLooks : bounds.requestLooks)) return;
+        this.#isLate = true;
+        this.#refuse(badRequest());
+        return;
+      case 'discarding':
+      case 'closing':
+        if (this.#looks > bounds.restLooks) this.destroy();
+        return;
+      case 'answering':
+      case 'closed':
+    }
+  }
+
+  onHead(head: ParsedRequest): void {
+    this.#exchange = new OwnExchange(this, head);
+    this.#isNew = true;
+  }
+
+  onPiece(piece: Buffer): void {
+    if (this.#state === 'discarding') {
+      this.#restBytes += piece.length;
+      if (this.#restBytes > restBytesMax) this.destroy();
+    } else this.#exchange?.onPiece(piece);
+  }
+
+  onEnd(): void {
+    const exchange = this.#exchange;
+    this.#step('whole');
+    if (this.#state === 'waiting') this.#rest();
+    else exchange?.onWhole();
+  }
+
+  onFault(fault: FaultName, unseen: ParsedRequest | undefined): void {
+    if (unseen !== undefined) {
+      const exchange = new OwnExchange(this, unseen);
+      if (exchange.fault !== undefined) {
+        this.#exchange = exchange;
+        this.#isNew = true;
+        return;
+      }
+    }
+    this.#refuse(fault === 'large head' ? largeHead() : badRequest());
+  }
+
+  #step(event: ConnectionEvent): void {
+    const next = connectionTransitions[this.#state][event];
+    if (next === undefined) return;
+    this.#state = next;
+    this.#looks = 0;
+  }
+
+  #onData(bytes: Buffer): void {
+    if (this.#state === 'answering' || this.#ahead.length > 0) this.#keepAhead(bytes);
+    else this.#read(bytes);
+  }
+
+  #keepAhead(bytes: Buffer): void {
+    this.#ahead.push(bytes);
+    this.#aheadBytes += bytes.length;
+    if (this.#aheadBytes >= aheadBytesMax || this.#ahead.length >= aheadPiecesMax) this.hold();
+  }
+
+  #read(bytes: Buffer): void {
+    if (this.#state === 'closing' || this.#state === 'closed') return;
+    if (this.#reader.state === 'broken') return;
+    this.#step('begun');
+    this.#reading = bytes;
+    const used = this.#reader.read(bytes);
+    this.#reading = undefined;
+    if (used < bytes.length) this.#keepAhead(bytes.subarray(used));
+    if (this.#isNew) this.#begin();
+    else if (this.#state === 'waiting') this.#next();
+    if (this.#exchange?.isUnasked === true) this.hold();
+  }
+
+  #begin(): void {
+    const exchange = this.#exchange;
+    this.#isNew = false;
+    this.#hadRequest = true;
+    if (exchange !== undefined) this.#owner.begin(exchange);
+  }
+
+  /** Nothing of a further request was read. */
+  #rest(): void {
+    this.#exchange = undefined;
+    this.#looks = 0;
+  }
+
+  /** The next request, where it came already. */
+  #next(): void {
+    if (this.#ahead.length === 0) {
+      if (this.isEnding) this.destroySoon();
+      else this.readOn();
+      return;
+    }
+    const bytes = this.#ahead.length === 1 ? (this.#ahead[0] as Buffer) : Buffer.concat(this.#ahead);
+    this.#ahead = [];
+    this.#aheadBytes = 0;
+    this.readOn();
+    this.#isAhead = true;
+    this.#read(bytes);
+    this.#isAhead = false;
+  }
+
+  /** The system has the last byte of the answer; one function for all answers of the connection. */
+  readonly #onHanded = (error?: Error | null): void => {
+    const exchange = this.#exchange;
+    if (error || this.#socket.destroyed || exchange === undefined) return;
+    if (this.#socket.timeout !== undefined && this.#socket.timeout > 0) this.#socket.setTimeout(0);
+    const isLast = exchange.isLast;
+    this.#step(isLast ? 'answered-last' : 'answered');
+    exchange.onHanded();
+    if (isLast) {
+      this.#exchange = undefined;
+      this.#end();
+    } else if (this.#state === 'discarding') {
+      this.#restBytes = 0;
+      exchange.discardBody();
+      this.readOn();
+    } else {
+      this.#rest();
+      this.#next();
+    }
+  };
+
+  #end(): void {
+    this.#ahead = [];
+    this.#isHeld = false;
+    this.#socket.end();
+    // What is left of the request is dropped, so that its sender gets to read the answer.
+    this.#socket.resume();
+  }
+
+  #onDrain(): void {
+    this.#socket.setTimeout(0);
+    this.#exchange?.onDrained();
+  }
+
+  /** The client sends nothing more: one whose request is whole is taken for gone. */
+  #onEnd(): void {
+    this.#isEnded = true;
+    if (this.#state === 'answering') {
+      this.destroy();
+      return;
+    }
+    this.#reader.close();
+    if (this.#isNew) this.#begin();
+    if (this.#state === 'waiting' || this.#state === 'discarding') this.#socket.end();
+  }
+
+  #onClose(): void {
+    this.#step('closed');
+    this.#reader.abandon();
+    this.#ahead = [];
+    this.#exchange?.onClose();
+    this.#exchange = undefined;
+  }
+
+  /**
+   * Answers what is no request. Where an answer has begun already, or it came before the answer to the request in front of it,
+   * the connection ends instead: a refusal must not be taken for another answer.
+   */
+  #refuse(refusal: Refusal): void {
+    const isAnswered = this.#state === 'discarding' || this.#exchange?.startedMs !== undefined;
+    this.#reader.abandon();
+    this.#step('refused');
+    if (isAnswered || this.#isAhead || !this.#socket.writable) {
+      this.destroySoon();
+      return;
+    }
+    const refused = { requestId: mintRequestId(), refusal };
+    // It is not answered any more.
+    this.#exchange?.onClose();
+    this.#exchange = undefined;
+    const path = pathOfRefused(this.#isLate ? undefined : this.#reading);
+    this.#socket.write(rawAnswer(refused, path));
+    this.#end();
+    this.#owner.onRefusal(refused);
+  }
+}
