@@ -26,6 +26,7 @@ export const faults = {
   'chunk end': 'RFC 9112, 7.1: a chunk with more bytes than its size',
   trailer: 'RFC 9110, 6.5.1: a field of framing or routing in the trailers',
   upgrade: 'RFC 9110, 15.2.2: another protocol, for which nobody asked',
+  'early answer': 'RFC 9110, 15.2: an answer before the answer that ends its connection, or is of HTTP/1.0',
   'cut short': 'RFC 9112, 8: the connection ended within a message',
 } as const;
 

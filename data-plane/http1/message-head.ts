@@ -127,13 +127,14 @@ export class ParsedAnswer implements MessageHead {
     this.httpVersion = version;
     this.rawHeaders = fields;
     const framing = new FramingFields(fields);
-    this.fault = status === 101 ? 'upgrade' : framing.faultIn(version);
     const hasBody = status >= 200 && status !== 204 && status !== 304;
     if (!hasBody) this.framing = 'none';
     else if (framing.codings > 0) this.framing = 'chunked';
     else this.framing = framing.lengths > 0 ? 'counted' : 'until-close';
     this.bodyBytes = framing.lengths > 0 ? Number(framing.length) : 0;
     this.isLast = framing.closes || version !== '1.1' || this.framing === 'until-close';
+    const endsEarly = status < 200 && this.isLast;
+    this.fault = status === 101 ? 'upgrade' : endsEarly ? 'early answer' : framing.faultIn(version);
   }
 
   /** An answer before the answer. */

@@ -418,6 +418,12 @@ const answers: readonly Row[] = [
     ['100 1.1  ', '103 1.1 Link|a ', '200 1.1 Content-Length|0 '],
   ],
   ['9110 15.2.2: another protocol', answer(['Upgrade: h2c'], '', '101 Switching Protocols'), 'upgrade'],
+  ['9110 15.2: an early answer of HTTP/1.0', 'HTTP/1.0 100 Continue\r\n\r\n', 'early answer'],
+  [
+    '9110 15.2: an early answer that ends its connection',
+    answer(['Connection: close'], '', '103 x'),
+    'early answer',
+  ],
   ['9112 6.3: a body that ends with its connection', answer([], 'hello'), ['200 1.1 last  hello']],
   ['9112 6.3: an empty one', answer([]), ['200 1.1 last  ']],
   [
