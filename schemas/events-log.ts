@@ -1,4 +1,4 @@
-/** Events of the log itself, and notes of operators and control planes beside the fleet. */
+/** Events of the log itself, and notes that operators and control planes add. */
 import { type EventFieldTexts, event, textOf } from './event-definition.ts';
 import { grouped } from './grouped.ts';
 

@@ -105,7 +105,9 @@ const foreignFlags = new Set(
     .concat(
       ' --alter --add-config --create --partitions --entity-type --entity-name --add --allow-principal --execute',
     )
-    .concat(' --reassignment-json-file --delete --verify --help --trace-gc --semi-space-growth-factor')
+    .concat(
+      ' --reassignment-json-file --delete --verify --help --trace-gc --semi-space-growth-factor --reranking',
+    )
     .split(' '),
 );
 
@@ -134,7 +136,7 @@ const inTable = variables.flatMap(([name, meaning]) => [
   ...(meaning.match(/HEADGATE_\w+_FILE/g) ?? []),
 ]);
 const knownVariables = new Set([...ofOptions, ...inTable]);
-const ofTools = /^HEADGATE_(?:TEST_\w+|SEED|ATTACK_\w+|BUILD_REVISION)$/;
+const ofTools = /^HEADGATE_(?:TEST_\w+|WRITE_SCHEMAS|SEED|ATTACK_\w+|BUILD_REVISION)$/;
 
 test('each variable that a page, a unit, a chart or a source names is read by a process, and is in the reference', () => {
   const texts = [

@@ -43,7 +43,7 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
       const refusals = { badHttp: refuseHead, unreadable: refuseUnreadable };
       return createHttpServer({ ...options, ...refusals }, handle) as Server;
     },
-    // The server itself hears of it.
+    // `createHttpServer` answers instead.
     clientErrorHandler: () => undefined,
     frameworkErrors: (error, request, reply) => {
       // No hook runs for such a request, so nothing else would end an upgraded socket.

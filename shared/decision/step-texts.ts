@@ -215,6 +215,7 @@ export const away: Describe = (step, of) => {
 };
 
 export const notServing: Describe = (step, of) => {
+  if (step.cause === 'wrong kind') return said(step, of);
   const place = placeOf(step);
   if (of.isInstalled(place)) return away(step, of);
   return plain('not installed', ...installedMarks(place, of.model));

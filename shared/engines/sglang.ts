@@ -9,7 +9,7 @@ export const sglang: DialectTable = {
   name: 'sglang',
   healthPath: '/health',
   modelPath: undefined,
-  // Rerankers that generate are started as chats are, and nothing tells them apart.
+  // Rerankers that generate are started as chats are, and nothing shows the difference.
   rerankSigns: [{ path: '/model_info', posts: false, statuses: [200], isGiven: scoresPairs }],
   tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
   closesAfterStream: false,

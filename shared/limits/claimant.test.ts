@@ -191,7 +191,7 @@ test('nobody is silent by the silence of the log', () => {
   expect(other.fold.alone).toBe(alone.process);
 });
 
-test('what a gateway sends after a long silence of the log ends nobody that it could not hear', () => {
+test('what a gateway sends after a long silence of the log ends nobody that it could not read', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = other.process;
