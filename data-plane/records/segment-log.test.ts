@@ -1,11 +1,14 @@
 /** What a log of segments keeps: whatever is cut, damaged or full, all other groups, in their order and within its bounds. */
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -176,4 +179,17 @@ test('a write costs the same however many records the log has', async () => {
   for (let n = 0; n < 2000; n++) await log.append(group(n, 10), startMs);
   // A write that reads all records takes some fifty times as long.
   expect(await cpu()).toBeLessThan(10 * small);
+});
+
+test('what has the name of a segment and is none is removed, and nothing waits for it', async () => {
+  const named = (first: number): string => join(folder, `${String(first).padStart(16, '0')}.records`);
+  execFileSync('mkfifo', [named(0)]);
+  symlinkSync('/dev/zero', named(1));
+  mkdirSync(join(named(2), 'inner'), { recursive: true });
+  writeFileSync(named(3), '');
+  truncateSync(named(3), 4 * 1024 ** 3);
+  const log = logOf();
+  await log.append(group(0, 3), startMs);
+  expect(await idsIn(log)).toEqual(upTo(3));
+  expect(files()).toHaveLength(1);
 });

@@ -5,7 +5,7 @@
  * A process begins a segment of its own, so that nothing which it found is changed. Nothing waits for the disk.
  */
 import { constants } from 'node:fs';
-import { type FileHandle, mkdir, open, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { crc32, deflateRaw, inflateRaw } from 'node:zlib';
@@ -33,6 +33,8 @@ const deflateLevel = 1;
 const deflatedFrom = 512;
 /** A group has some hundreds of records of less than a kilobyte. */
 const textBytesMax = 8 * 1024 * 1024;
+/** A larger file is no segment: one group is all that may be above the bound of a segment. */
+const foundBytesMax = 2 * textBytesMax;
 
 const deflate = promisify(deflateRaw);
 const inflate = promisify(inflateRaw);
@@ -163,7 +165,13 @@ export class SegmentLog {
     const segments: Segment[] = [];
     for (const name of names) {
       const path = join(this.#folder, name);
-      const { size: bytes, mtimeMs: lastMs } = await stat(path);
+      const found = await lstat(path);
+      const { size: bytes, mtimeMs: lastMs } = found;
+      // Neither waited for nor read into memory: none of these was written here.
+      if (!found.isFile() || bytes > foundBytesMax) {
+        await rm(path, { force: true, recursive: true });
+        continue;
+      }
       segments.push({ path, first: Number.parseInt(name, 10), bytes, lastMs });
     }
     const last = segments.at(-1);
@@ -181,7 +189,7 @@ export class SegmentLog {
     await this.close();
     const path = join(this.#folder, nameOf(this.#next));
     // What has the same first position has no group that can be read.
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
+    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
     const opened = { path, first: this.#next, bytes: 0, lastMs: nowMs, handle, beganMs: nowMs };
     if (segments.at(-1)?.first === this.#next) segments.pop();
