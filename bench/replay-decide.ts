@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { mintRequestId } from '../data-plane/core/request-id.ts';
 import { DecisionJournal } from '../data-plane/records/decision-journal.ts';
 import { decisionOf } from '../data-plane/records/project.ts';
-import { RecordGroupBuffer } from '../data-plane/records/record-group.ts';
+import { groupHeading, RecordGroupBuffer } from '../data-plane/records/record-group.ts';
 import { recordedOf } from '../data-plane/records/recorded.ts';
 import { SegmentLog } from '../data-plane/records/segment-log.ts';
 import type { RequestRecord } from '../data-plane/request/gateway.ts';
@@ -63,7 +63,7 @@ for (let n = 0; n < 400; n++)
 
 const snapshot = memorySnapshot();
 const lookup = createLookup(snapshot.db);
-const kept = new SegmentLog(join(dir, 'records'));
+const kept = new SegmentLog(join(dir, 'records'), { heading: groupHeading });
 const group = new RecordGroupBuffer(1000);
 const lines: string[] = [];
 const perPosition = Math.ceil(count / 401);

@@ -15,7 +15,7 @@ import {
   JournalSilent,
   removeEarlierDecisions,
 } from './decision-journal.ts';
-import { RecordGroupBuffer } from './record-group.ts';
+import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
 import { SegmentLog } from './segment-log.ts';
 
@@ -130,7 +130,7 @@ test.each([
 test.each([2, 3, 5, 7, 8])(
   'a day of limited kinds, %i decisions in each group, is less than the files may hold',
   async (count) => {
-    const log = new SegmentLog(folder);
+    const log = new SegmentLog(folder, { heading: groupHeading });
     const kinds = [
       { refusal: cannotTakeNow('fenced') },
       { refusal: notListed, caller: nobody, operation: { kind: 'model' } },

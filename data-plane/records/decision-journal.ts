@@ -13,7 +13,14 @@ import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.t
 import { within } from '../../shared/runtime/retry.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { decisionOf } from './project.ts';
-import { idOf, type RecordGroup, RecordGroupBuffer, requestsIn, timeCell } from './record-group.ts';
+import {
+  groupHeading,
+  idOf,
+  type RecordGroup,
+  RecordGroupBuffer,
+  requestsIn,
+  timeCell,
+} from './record-group.ts';
 import { SegmentLog } from './segment-log.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
@@ -80,7 +87,7 @@ export class DecisionJournal {
       visitor: new RateLimit(visitor),
       fenced: new RateLimit(fenced),
     };
-    this.#log = new SegmentLog(options.folder);
+    this.#log = new SegmentLog(options.folder, { heading: groupHeading });
   }
 
   /** Counts since the start, and bytes of the files. */

@@ -2,7 +2,7 @@
  * Records that are written together, as text from the moment that they are added: kept as lists, each would hold some
  * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
  */
-import type { RecordedRequest } from '../../schemas/request-record.ts';
+import { type RecordedRequest, recordedNames } from '../../schemas/request-record.ts';
 
 export interface RecordGroup {
   readonly count: number;
@@ -25,6 +25,13 @@ const textBytesMax = 256 * 1024;
 const [opening, comma, zero] = [0x5b, 0x2c, 0x30];
 /** A character of a string may take so many bytes. */
 const bytesPerCharacter = 3;
+
+interface GroupText {
+  readonly ids: Buffer;
+  readonly text: string;
+  /** Of what wrote it. */
+  readonly heading: string;
+}
 
 export class RecordGroupBuffer {
   readonly #ids: Buffer;
@@ -73,13 +80,26 @@ export class RecordGroupBuffer {
   }
 }
 
-/** The requests of a group that was read, each with its id. */
-export function requestsIn({ ids, text }: { readonly ids: Buffer; readonly text: string }): unknown[][] {
-  const lists = JSON.parse(text) as unknown[][];
+/** How this build writes a request: the names of its fields, in their order. */
+export const groupHeading = JSON.stringify(recordedNames);
+
+/**
+ * The requests of a group that was read, each with its id, in the order of this build, whichever wrote it; none where that cannot
+ * be known.
+ */
+export function requestsIn({ ids, text, heading }: GroupText): unknown[][] {
+  if (heading === '') return [];
+  const written = JSON.parse(text) as unknown[][];
+  const lists = heading === groupHeading ? written : inOrderOf(JSON.parse(heading) as string[], written);
   lists.forEach((list, at) => {
     list[idCell] = idPrefix + ids.toString('hex', at * idBytes, (at + 1) * idBytes);
   });
   return lists;
+}
+
+function inOrderOf(names: readonly string[], written: readonly (readonly unknown[])[]): unknown[][] {
+  const cells = recordedNames.map((name) => names.indexOf(name));
+  return written.map((list) => cells.map((cell) => list[cell]));
 }
 
 /** Undefined where it is no id. */

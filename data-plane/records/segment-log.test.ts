@@ -16,9 +16,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { RecordedRequest } from '../../schemas/request-record.ts';
+import { type RecordedRequest, recordedNames } from '../../schemas/request-record.ts';
 import { runs } from '../../test/support/budget.ts';
-import { idOf, type RecordGroup, RecordGroupBuffer, requestsIn } from './record-group.ts';
+import { groupHeading, idOf, type RecordGroup, RecordGroupBuffer, requestsIn } from './record-group.ts';
 import { type SegmentBounds, SegmentLog } from './segment-log.ts';
 
 let folder: string;
@@ -34,7 +34,7 @@ afterEach(async () => {
 const startMs = 1_700_000_000_000;
 const reqOf = (n: number): string => `req_${n.toString(16).padStart(32, '0')}`;
 function logOf(bounds: Partial<SegmentBounds> = {}): SegmentLog {
-  const log = new SegmentLog(folder, bounds);
+  const log = new SegmentLog(folder, { heading: groupHeading, ...bounds });
   open.push(log);
   return log;
 }
@@ -193,4 +193,22 @@ test('what has the name of a segment and is none is removed, and nothing waits f
   await log.append(group(0, 3), startMs);
   expect(await idsIn(log)).toEqual(upTo(3));
   expect(files()).toHaveLength(1);
+});
+
+test('what a build with other fields wrote is read by their names', async () => {
+  const [id, ...others] = recordedNames;
+  const names = [id, 'unheard of', ...others.toReversed()];
+  const log = new SegmentLog(folder, { heading: JSON.stringify(names) });
+  open.push(log);
+  const values: Readonly<Record<string, unknown>> = {
+    ...{ request: reqOf(7), atMs: startMs, status: 200, model: 'm', 'unheard of': 1 },
+  };
+  const written = names.map((name = '') => values[name]) as RecordedRequest;
+  // The time has its own place.
+  const taken = groupOf(written);
+  await log.append({ ...taken, lastMs: startMs }, startMs);
+  const found = (await requests(logOf()))[0] ?? [];
+  expect(Object.fromEntries(recordedNames.map((name, at) => [name, found[at] ?? undefined]))).toEqual(
+    Object.fromEntries(recordedNames.map((name) => [name, values[name]])),
+  );
 });

@@ -19,10 +19,16 @@ export interface SegmentBounds {
   readonly segmentBytes: number;
 }
 
-const boundsDefault: SegmentBounds = {
+export interface SegmentLogOptions extends SegmentBounds {
+  /** Each segment begins with it, and each group is read with that of its segment: how this build writes its records. */
+  readonly heading: string;
+}
+
+const defaults: SegmentLogOptions = {
   ageMsMax: dayMs,
   bytesMax: 256 * 1024 * 1024,
   segmentBytes: 1024 * 1024,
+  heading: '',
 };
 /** A segment takes so many parts of the age, so that a quiet gateway keeps nothing much longer. */
 const segmentsInAge = 24;
@@ -62,6 +68,8 @@ interface Frame {
   readonly ids: Buffer;
   readonly text: Buffer;
   readonly isDeflated: boolean;
+  /** Checksum of the heading that its writer had. */
+  readonly form: number;
   /** Its length in the segment. */
   readonly bytes: number;
 }
@@ -71,20 +79,25 @@ export interface ReadGroup {
   readonly position: number;
   readonly ids: Buffer;
   readonly text: string;
+  /** Of its segment; empty where there is none. */
+  readonly heading: string;
 }
 
 export class SegmentLog {
   readonly #folder: string;
-  readonly #bounds: SegmentBounds;
+  readonly #options: SegmentLogOptions;
+  /** Groups of this heading are read though that of their segment is damaged. */
+  readonly #form: number;
   /** Oldest first. */
   #segments: Segment[] = [];
   #finding: Promise<void> | undefined;
   #written: OpenSegment | undefined;
   #next = 0;
 
-  constructor(folder: string, bounds: Partial<SegmentBounds> = {}) {
+  constructor(folder: string, options: Partial<SegmentLogOptions> = {}) {
     this.#folder = folder;
-    this.#bounds = { ...boundsDefault, ...bounds };
+    this.#options = { ...defaults, ...options };
+    this.#form = crc32(this.#options.heading);
   }
 
   get bytes(): number {
@@ -94,7 +107,7 @@ export class SegmentLog {
   /** One at a time. Rejects with nothing written that could be read; the next one begins another segment. */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
-    const frame = await frameOf(group, this.#next);
+    const frame = await frameOf(group, this.#next, this.#form);
     try {
       const segment = await this.#segmentFor(frame.length, segments, nowMs);
       const { bytesWritten } = await segment.handle.write(frame, 0, frame.length, segment.bytes);
@@ -117,9 +130,10 @@ export class SegmentLog {
       const bytes = await contentOf(segment);
       // A search of bytes: few segments have it, and only these are looked through.
       if (!bytes.includes(id)) continue;
+      const heading = await headingOf(bytes);
       for (const frame of framesIn(bytes)) {
         const at = indexIn(frame.ids, id);
-        const group = at === -1 ? undefined : await groupIn(frame);
+        const group = at === -1 ? undefined : await groupIn(frame, this.#headingOf(frame, heading));
         if (group !== undefined) return { group, at };
       }
     }
@@ -133,12 +147,19 @@ export class SegmentLog {
     for (;;) {
       const segment = segments.find(({ first, lastMs }) => first >= next && lastMs >= sinceMs);
       if (segment === undefined) return;
-      for (const frame of framesIn(await contentOf(segment))) {
-        const group = frame.lastMs < sinceMs ? undefined : await groupIn(frame);
+      const bytes = await contentOf(segment);
+      const heading = await headingOf(bytes);
+      for (const frame of framesIn(bytes)) {
+        const group =
+          frame.lastMs < sinceMs ? undefined : await groupIn(frame, this.#headingOf(frame, heading));
         if (group !== undefined) yield group;
       }
       next = segment.first + 1;
     }
+  }
+
+  #headingOf({ form }: Frame, ofSegment: string): string {
+    return form === this.#form ? this.#options.heading : ofSegment;
   }
 
   async close(): Promise<void> {
@@ -182,7 +203,7 @@ export class SegmentLog {
   }
 
   async #segmentFor(bytes: number, segments: Segment[], nowMs: number): Promise<OpenSegment> {
-    const { ageMsMax, segmentBytes } = this.#bounds;
+    const { ageMsMax, segmentBytes } = this.#options;
     const present = this.#written;
     const isOld = present !== undefined && nowMs - present.beganMs > ageMsMax / segmentsInAge;
     if (present !== undefined && !isOld && present.bytes + bytes <= segmentBytes) return present;
@@ -195,11 +216,14 @@ export class SegmentLog {
     if (segments.at(-1)?.first === this.#next) segments.pop();
     segments.push(opened);
     this.#written = opened;
+    const heading = await frameOf(headed(this.#options.heading), this.#next, this.#form);
+    await handle.write(heading, 0, heading.length, 0);
+    opened.bytes = heading.length;
     return opened;
   }
 
   async #trim(segments: Segment[], nowMs: number): Promise<void> {
-    const { ageMsMax, bytesMax } = this.#bounds;
+    const { ageMsMax, bytesMax } = this.#options;
     for (let [oldest] = segments; oldest !== undefined && oldest !== this.#written; [oldest] = segments) {
       if (this.bytes <= bytesMax && oldest.lastMs >= nowMs - ageMsMax) return;
       segments.shift();
@@ -216,11 +240,24 @@ function nameOf(position: number): string {
 }
 
 const magic = Buffer.from('HGR1');
-const headBytes = 40;
+const headBytes = 44;
 /** Where each number of the head is. What is checked begins behind the checksum. */
-const place = { checksum: 4, bytes: 8, count: 12, position: 16, lastMs: 24, idBytes: 32, deflated: 36 };
+const place = {
+  checksum: 4,
+  bytes: 8,
+  count: 12,
+  position: 16,
+  lastMs: 24,
+  idBytes: 32,
+  deflated: 36,
+  form: 40,
+};
 
-async function frameOf({ count, lastMs, ids, text }: RecordGroup, position: number): Promise<Buffer> {
+async function frameOf(
+  { count, lastMs, ids, text }: RecordGroup,
+  position: number,
+  form: number,
+): Promise<Buffer> {
   const isDeflated = text.length >= deflatedFrom;
   const packed = isDeflated ? await deflate(text, { level: deflateLevel }) : text;
   const head = Buffer.alloc(headBytes);
@@ -231,22 +268,34 @@ async function frameOf({ count, lastMs, ids, text }: RecordGroup, position: numb
   head.writeDoubleLE(lastMs, place.lastMs);
   head.writeUInt32LE(ids.length, place.idBytes);
   head.writeUInt32LE(isDeflated ? 1 : 0, place.deflated);
+  head.writeUInt32LE(form, place.form);
   const frame = Buffer.concat([head, ids, packed]);
   frame.writeUInt32LE(crc32(frame.subarray(place.bytes)), place.checksum);
   return frame;
 }
 
-/** Those that are whole; between them may be what a write left that failed, or a damage. */
+/** A group without records. */
+function headed(heading: string): RecordGroup {
+  return { count: 0, lastMs: 0, ids: new Uint8Array(), text: new TextEncoder().encode(heading) };
+}
+
+async function headingOf(segment: Buffer): Promise<string> {
+  const frame = frameAt(segment, 0);
+  return frame?.count === 0 ? ((await groupIn(frame, ''))?.text ?? '') : '';
+}
+
+/** Those with records that are whole; between them may be what a write left that failed, or a damage. */
 function* framesIn(bytes: Buffer): Generator<Frame, void> {
   for (let at = 0; at !== -1 && at + headBytes <= bytes.length; ) {
     const frame = frameAt(bytes, at);
-    if (frame !== undefined) yield frame;
+    if (frame !== undefined && frame.count > 0) yield frame;
     at = frame === undefined ? bytes.indexOf(magic, at + 1) : at + frame.bytes;
   }
 }
 
 function frameAt(segment: Buffer, at: number): Frame | undefined {
-  if (!segment.subarray(at, at + magic.length).equals(magic)) return undefined;
+  if (at + headBytes > segment.length || !segment.subarray(at, at + magic.length).equals(magic))
+    return undefined;
   const bytes = segment.readUInt32LE(at + place.bytes);
   const idsEnd = headBytes + segment.readUInt32LE(at + place.idBytes);
   if (at + bytes > segment.length || idsEnd > bytes) return undefined;
@@ -258,16 +307,20 @@ function frameAt(segment: Buffer, at: number): Frame | undefined {
     position: frame.readDoubleLE(place.position),
     lastMs: frame.readDoubleLE(place.lastMs),
     isDeflated: frame.readUInt32LE(place.deflated) === 1,
+    form: frame.readUInt32LE(place.form),
     ids: frame.subarray(headBytes, idsEnd),
     text: frame.subarray(idsEnd),
   };
 }
 
 /** Undefined where it cannot be read. */
-async function groupIn({ position, ids, text, isDeflated }: Frame): Promise<ReadGroup | undefined> {
+async function groupIn(
+  { position, ids, text, isDeflated }: Frame,
+  heading: string,
+): Promise<ReadGroup | undefined> {
   try {
     const whole = isDeflated ? await inflate(text, { maxOutputLength: textBytesMax }) : text;
-    return { position, ids, text: whole.toString() };
+    return { position, ids, text: whole.toString(), heading };
   } catch {
     return undefined;
   }
