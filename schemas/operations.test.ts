@@ -1,25 +1,8 @@
-/** The table of operations: what kept journals hold stays readable, and each row leads back to its own kind. */
+/** The table of operations: each row leads back to its own kind. */
 import { expect, test } from 'vitest';
 import { resolveOperation } from '../shared/decision/admission.ts';
 import { factsOf } from '../shared/decision/question.ts';
 import { explainedKinds, operationKinds, operations, pathsOf, surfaceOfPath } from './operations.ts';
-
-test('a code of the decision journal names one operation, and always the same', () => {
-  expect(Object.fromEntries(operationKinds.map((kind) => [operations[kind].code, kind]))).toMatchObject({
-    ...{
-      0: 'chat',
-      1: 'embeddings',
-      2: 'messages',
-      3: 'count-tokens',
-      4: 'models',
-      5: 'model',
-      6: 'unknown',
-      7: 'rerank',
-      8: 'responses',
-    },
-  });
-  expect(new Set(operationKinds.map((kind) => operations[kind].code)).size).toBe(operationKinds.length);
-});
 
 test.each(operationKinds)('what is asked about %s is decided as a request for it', (operation) => {
   const asked = {

@@ -5,8 +5,6 @@
 import type { Surface } from './names.ts';
 
 interface OperationRow {
-  /** In the decision journals that gateways keep: never that of another operation. */
-  readonly code: number;
   /** HEAD is asked like GET. */
   readonly method: 'GET' | 'POST';
   /** The route in spans. `{model}` is the rest of a path; nothing is at an empty one. */
@@ -36,15 +34,15 @@ const listing = { method: 'GET', countsAs: 'listing', bodyBytesMax: 0, surface: 
 const nothing = { method: 'POST', countsAs: 'nothing', bodyBytesMax: 0, surface: 'any' } as const;
 
 export const operations = {
-  chat: { ...generation, code: 0, path: '/v1/chat/completions', surface: 'openai', explained: true },
-  responses: { ...generation, code: 8, path: '/v1/responses', surface: 'openai', explained: true },
-  messages: { ...generation, code: 2, path: '/v1/messages', surface: 'anthropic', explained: true },
-  'count-tokens': { ...count, code: 3, path: '/v1/messages/count_tokens', surface: 'anthropic' },
-  embeddings: { ...embedding, code: 1, path: '/v1/embeddings', surface: 'any', explained: true },
-  rerank: { ...rerank, code: 7, path: '/v1/rerank', aliases: ['/v2/rerank', '/rerank'], explained: true },
-  models: { ...listing, code: 4, path: '/v1/models', explained: true },
-  model: { ...listing, code: 5, path: '/v1/models/{model}' },
-  unknown: { ...nothing, code: 6, path: '' },
+  chat: { ...generation, path: '/v1/chat/completions', surface: 'openai', explained: true },
+  responses: { ...generation, path: '/v1/responses', surface: 'openai', explained: true },
+  messages: { ...generation, path: '/v1/messages', surface: 'anthropic', explained: true },
+  'count-tokens': { ...count, path: '/v1/messages/count_tokens', surface: 'anthropic' },
+  embeddings: { ...embedding, path: '/v1/embeddings', surface: 'any', explained: true },
+  rerank: { ...rerank, path: '/v1/rerank', aliases: ['/v2/rerank', '/rerank'], explained: true },
+  models: { ...listing, path: '/v1/models', explained: true },
+  model: { ...listing, path: '/v1/models/{model}' },
+  unknown: { ...nothing, path: '' },
 } as const satisfies Record<string, OperationRow>;
 
 type Operations = typeof operations;
