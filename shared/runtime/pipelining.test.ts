@@ -93,6 +93,7 @@ test.each([
   handled[0]?.end(body);
   await peer.ended;
   expect(peer.text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(peer.text).toMatch(/\r\nconnection: close\r\n/i);
   expect(peer.text.endsWith(`\r\n\r\n${body}`)).toBe(true);
 });
 

@@ -51,7 +51,11 @@ export function mayRefuse(socket: OwingSocket): boolean {
   if (second === undefined && !first.headersSent && !first.req.complete) return true;
   const last = all.findLast(({ req: { complete } }) => complete);
   if (last === undefined) socket.destroy();
-  else if (last.listenerCount('close', endSocket) === 0) last.once('close', endSocket);
+  else if (last.listenerCount('close', endSocket) === 0) {
+    // Or its client sends the next request on a connection that is about to end.
+    if (!last.headersSent) last.setHeader('connection', 'close');
+    last.once('close', endSocket);
+  }
   return false;
 }
 

@@ -108,10 +108,13 @@ function call(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     const url = new URL(`${base}${path}`);
+    const text = body === undefined ? undefined : JSON.stringify(body);
     if (isDry) url.searchParams.set('dryRun', 'true');
     const sent = {
       ...headers,
       ...(method !== 'GET' && { origin: url.origin, 'content-type': 'application/json' }),
+      // Node sends the body of a DELETE without its length, as if it were the next request.
+      ...(text !== undefined && { 'content-length': Buffer.byteLength(text) }),
     };
     const asked = request(url, { method, headers: sent, agent }, (response) => {
       const done = (): void =>
@@ -124,7 +127,7 @@ function call(
     });
     asked.setTimeout(20_000, () => asked.destroy(new Error(`${method} ${path} is not answered`)));
     asked.on('error', reject);
-    asked.end(body === undefined ? undefined : JSON.stringify(body));
+    asked.end(text);
   });
 }
 
