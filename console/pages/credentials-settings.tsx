@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import type { Stack } from '../../schemas/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
+import { chatModelOf, reranks } from '../lib/model-kinds.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { useWork } from '../ui/dialog.tsx';
@@ -138,23 +139,42 @@ function Callers({ stack: { id, organisation, surface } }: { readonly stack: Sta
   );
 }
 
-function settings({ surface, models }: Stack, url: string): readonly (readonly [string, string])[] {
-  const model = models.find((name) => !/embed/i.test(name)) ?? models[0] ?? 'MODEL';
-  if (surface === 'openai')
-    return [
-      [
-        'curl',
-        `curl ${url}/chat/completions \\\n  -H 'Authorization: Bearer YOUR-KEY' \\\n  -H 'Content-Type: application/json' \\\n  -d '{"model":"${model}","messages":[{"role":"user","content":"hello"}]}'`,
-      ],
-      [
-        'OpenAI SDK, TypeScript',
-        `import OpenAI from 'openai';\n\nconst client = new OpenAI({ baseURL: '${url}', apiKey: 'YOUR-KEY' });\nawait client.chat.completions.create({\n  model: '${model}',\n  messages: [{ role: 'user', content: 'hello' }],\n});`,
-      ],
-      [
-        'OpenAI SDK, Python',
-        `from openai import OpenAI\n\nclient = OpenAI(base_url="${url}", api_key="YOUR-KEY")\nclient.chat.completions.create(\n    model="${model}", messages=[{"role": "user", "content": "hello"}]\n)`,
-      ],
-    ];
+type Example = readonly [name: string, text: string];
+
+function settings({ surface, models }: Stack, url: string): readonly Example[] {
+  const reranker = models.find(reranks);
+  const model = chatModelOf(models);
+  if (surface === 'anthropic') return messagesExamples(model ?? 'MODEL', url);
+  if (reranker === undefined) return chatExamples(model ?? 'MODEL', url);
+  const examples = [rerankExample(reranker, url)];
+  return model === undefined ? examples : [...chatExamples(model, url), ...examples];
+}
+
+function rerankExample(model: string, url: string): Example {
+  return [
+    'curl, rerank',
+    `curl ${url}/rerank \\\n  -H 'Authorization: Bearer YOUR-KEY' \\\n  -H 'Content-Type: application/json' \\\n  -d '{"model":"${model}","query":"fruit","documents":["an apple","a stone"]}'`,
+  ];
+}
+
+function chatExamples(model: string, url: string): readonly Example[] {
+  return [
+    [
+      'curl',
+      `curl ${url}/chat/completions \\\n  -H 'Authorization: Bearer YOUR-KEY' \\\n  -H 'Content-Type: application/json' \\\n  -d '{"model":"${model}","messages":[{"role":"user","content":"hello"}]}'`,
+    ],
+    [
+      'OpenAI SDK, TypeScript',
+      `import OpenAI from 'openai';\n\nconst client = new OpenAI({ baseURL: '${url}', apiKey: 'YOUR-KEY' });\nawait client.chat.completions.create({\n  model: '${model}',\n  messages: [{ role: 'user', content: 'hello' }],\n});`,
+    ],
+    [
+      'OpenAI SDK, Python',
+      `from openai import OpenAI\n\nclient = OpenAI(base_url="${url}", api_key="YOUR-KEY")\nclient.chat.completions.create(\n    model="${model}", messages=[{"role": "user", "content": "hello"}]\n)`,
+    ],
+  ];
+}
+
+function messagesExamples(model: string, url: string): readonly Example[] {
   const base = url.replace(/\/v1$/, '');
   return [
     [

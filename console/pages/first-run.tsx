@@ -2,6 +2,7 @@
 import type { Addresses } from '../lib/addresses.ts';
 import { shellWord } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
+import { chatModelOf } from '../lib/model-kinds.ts';
 import { usePath, useRead } from '../lib/read.ts';
 import { Copy, Empty, State } from '../ui/parts.tsx';
 
@@ -11,11 +12,12 @@ const anyGateway = 'http://127.0.0.1:8080/v1';
 /** A node may report any text; one that a command would take for an option is not for people to copy. */
 const modelPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
-/** A model that is installed, else one that a node has loaded. */
+/** A model to chat with: one that is installed, else one that a node has loaded. */
 function modelOf({ nodes, pool, stacks }: FleetReads): string {
   const installed = [...pool.models, ...stacks.flatMap(({ models }) => models)];
   const loaded = nodes.flatMap((node) => node.loaded);
-  return [...installed, ...loaded].find((model) => modelPattern.test(model)) ?? anyModel;
+  const safe = [...installed, ...loaded].filter((model) => modelPattern.test(model));
+  return chatModelOf(safe) ?? anyModel;
 }
 
 function commandsFor(state: FleetReads, gateway: string): readonly (readonly [string, string])[] {

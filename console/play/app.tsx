@@ -1,6 +1,7 @@
 /** The page: a conversation with one composer at its end, what is left of the free turns, and what a key opens. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
+import { chatModelOf } from '../lib/model-kinds.ts';
 import { type KeyState, keyState, type VisitorState } from './api.ts';
 import { Composer } from './composer.tsx';
 import { bodyOf, type Parameters, type TurnTarget } from './conversation.ts';
@@ -95,7 +96,7 @@ export function App(): JSX.Element {
 /** The model that was chosen, else the first that answers in words; an empty name where there is none. */
 function useTarget(models: readonly string[]) {
   const [chosen, setTarget] = useState<TurnTarget>();
-  const first = models.find((id) => !/embed/i.test(id)) ?? models[0] ?? '';
+  const first = chatModelOf(models) ?? models[0] ?? '';
   return { models, target: chosen ?? { model: first }, setTarget };
 }
 
