@@ -325,5 +325,9 @@ test('the first day of usage is bars by model', async () => {
       true,
       true,
     ]);
+    // Numbers of different lengths leave all bars the same room, else their lengths say nothing.
+    const widths = `[...document.querySelectorAll('.day-bars svg')].map((bar) => bar.getBoundingClientRect().width)`;
+    await page.evaluate(`document.querySelector('.day-bars span').textContent = '1,234,567'`);
+    expect(new Set(await page.evaluate<number[]>(widths)).size).toBe(1);
   });
 });
