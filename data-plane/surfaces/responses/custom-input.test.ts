@@ -37,6 +37,11 @@ test('the input is what the model wrote as its member, however the JSON was cut'
   );
 });
 
+test('an escaped backslash before what looks like half of a pair is a text that may be cut after it', () => {
+  const input = new CustomInput();
+  expect([input.add(String.raw`{"input":"a\\ud83d`), input.add('b"}')]).toEqual([String.raw`a\ud83d`, 'b']);
+});
+
 test.each([
   ['bare text', 'print(1)', 'print(1)'],
   ['white space around it', ' { "input" : "a" } ', 'a'],

@@ -11,7 +11,8 @@ const charactersMax = 4 * 1024 * 1024;
 const opening = /^\s*\{\s*"input"\s*:\s*"/;
 /** As far as characters and escapes are whole. */
 const wholeCharacters = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/;
-const halfPair = /\\u[dD][89abAB][0-9a-fA-F]{2}$/;
+const halfPair = /^\\u[dD][89abAB][0-9a-fA-F]{2}$/;
+const halfPairCharacters = 6;
 /** Models write them as they are. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them escaped only.
 const control = /[\u0000-\u001f]/g;
@@ -67,7 +68,7 @@ export class CustomInput {
   #decode(): string {
     const found = wholeCharacters.exec(this.#pending)?.[0] ?? '';
     const isAtEnd = this.#pending.charAt(found.length) === '"';
-    const whole = isAtEnd ? found : found.replace(halfPair, '');
+    const whole = isAtEnd ? found : withoutHalfPair(found);
     this.#pending = this.#pending.slice(whole.length);
     if (isAtEnd) this.#form = 'closed';
     const escaped = whole.replace(
@@ -77,4 +78,13 @@ export class CustomInput {
     const text: unknown = JSON.parse(`"${escaped}"`);
     return String(text);
   }
+}
+
+/** Where a backslash that is escaped itself stands before it, it is no half of a pair but a text that looks like one. */
+function withoutHalfPair(text: string): string {
+  const start = text.length - halfPairCharacters;
+  if (!halfPair.test(text.slice(-halfPairCharacters))) return text;
+  let at = start;
+  while (text.charAt(at - 1) === '\\') at -= 1;
+  return (start - at) % 2 === 0 ? text.slice(0, start) : text;
 }
