@@ -148,10 +148,13 @@ const namespaceSchema = z.strictObject({
   tools: list(z.discriminatedUnion('type', ownTools), toolsMax),
 });
 
+const searchAdvice =
+  'must be false, which offers no search to the model: no server here searches the web; offer a `function` or `custom` tool';
+
 /** Codex offers it with each request, and asks with it for no search that a server would make. */
 const idleSearchSchema = z.strictObject({
   type: z.literal('web_search'),
-  external_web_access: z.literal(false, 'must be false: no server here searches the web'),
+  external_web_access: z.unknown().refine((value) => value === false, searchAdvice),
 });
 
 const serverTools = ['web_search_preview', 'file_search', 'computer', 'computer_use_preview'] as const;

@@ -240,9 +240,8 @@ describe('tools', () => {
     expect(asked.body.tools).toHaveLength(1);
     expect(context.repeated).toMatchObject({ tools: [{ name: 'f' }] });
     expect(namesSent({ tools: [search], tool_choice: 'auto' })).toBeUndefined();
-    expect(refusal({ tools: [{ ...search, external_web_access: true }] })).toContain(
-      'tools[0].external_web_access: must be false',
-    );
+    for (const asking of [{ type: 'web_search' }, { ...search, external_web_access: true }])
+      expect(refusal({ tools: [asking] })).toContain('tools[0].external_web_access: must be false, which');
   });
 
   test.each(['mcp', 'file_search', 'code_interpreter', 'computer_use_preview', 'apply_patch', 'local_shell'])(
