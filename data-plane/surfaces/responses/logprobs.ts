@@ -1,7 +1,9 @@
 /** Log probabilities in the form of this API, where the bytes of a token are always there. */
 import type { ChatLogprobs, TokenLogprob } from '../../answer/chat-parts.ts';
 
-export function logprobsOf(given: ChatLogprobs | undefined | null): readonly object[] | undefined {
+export type ResponseLogprob = ChatLogprobs['content'][number];
+
+export function logprobsOf(given: ChatLogprobs | undefined | null): readonly ResponseLogprob[] | undefined {
   return given?.content.map((entry) => ({
     ...withBytes(entry),
     top_logprobs: entry.top_logprobs.map(withBytes),

@@ -7,16 +7,23 @@ import type { FinishReason } from '../../answer/chat-parts.ts';
 import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
 import { NodeFailure } from '../../core/node-failure.ts';
 import { CallItem } from './call-item.ts';
+import type { ResponseLogprob } from './logprobs.ts';
 import { isIncomplete } from './response-body.ts';
 import type { ResponseEvents } from './response-events.ts';
 import { sealThoughts } from './sealed-thoughts.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
-/** The end of an answer has all of it, so it is held until then; a stream may last as long as its node likes. */
-const charactersMax = 8 * 1024 * 1024;
+/**
+ * The end of an answer has all of it, so it is held until then and written in one turn; a stream may last as long as its node
+ * likes.
+ */
+const charactersMax = 4 * 1024 * 1024;
+/** What is held beyond its text, as so many characters: of an item or a part, and of one token's probability. */
+const partCharacters = 1024;
+const probabilityCharacters = 64;
 
-const noLogprobs: readonly object[] = [];
+const noLogprobs: readonly ResponseLogprob[] = [];
 
 export interface ItemsOptions {
   /** Of the answer. */
@@ -49,19 +56,23 @@ export class OutputItems {
   }
 
   addText(kind: TextKind, text: string, logprobs = noLogprobs): void {
-    this.#count(text);
+    this.#count(text.length);
+    for (const { top_logprobs: others } of logprobs) this.#count((1 + others.length) * probabilityCharacters);
     if (this.#calls.length === 0) {
       this.#write(kind, text, logprobs);
       return;
     }
     const last = this.#late[this.#late.length - 1];
     if (last?.kind === kind) last.text += text;
-    else this.#late.push({ kind, text });
+    else {
+      this.#count(partCharacters);
+      this.#late.push({ kind, text });
+    }
   }
 
   /** Throws NodeFailure where the input of the call is none. */
   call({ index, opened, arguments: added }: ToolCallDelta): void {
-    this.#count(added);
+    this.#count(added.length);
     if (opened !== undefined) {
       const called = this.#options.context.names.get(opened.name) ?? { name: opened.name };
       this.#calls[index] = new CallItem(opened.id, called);
@@ -84,19 +95,20 @@ export class OutputItems {
     return this.#items;
   }
 
-  #count(text: string): void {
-    this.#characters += text.length;
+  #count(characters: number): void {
+    this.#characters += characters;
     if (this.#characters > charactersMax)
       throw new NodeFailure('too_large', 'the answer of the node is too large');
   }
 
-  #write(kind: TextKind, text: string, logprobs: readonly object[]): void {
+  #write(kind: TextKind, text: string, logprobs: readonly ResponseLogprob[]): void {
     const { item } = textKinds[kind];
     if (this.#text?.item !== item) {
       this.#endText(false);
       this.#text = new TextItem(item, this.#nextPlace(), this.#options.events);
       if (item === 'message') this.#hasMessage = true;
     }
+    if (!this.#text.has(kind)) this.#count(partCharacters);
     this.#text.add(kind, text, logprobs);
   }
 

@@ -60,6 +60,11 @@ export class TextItem {
     });
   }
 
+  /** The part that is open is of this kind. */
+  has(kind: TextKind): boolean {
+    return this.#part?.kind === kind;
+  }
+
   add(kind: TextKind, text: string, logprobs: readonly object[]): void {
     const part = this.#part?.kind === kind ? this.#part : this.#openPart(kind);
     part.text += text;
