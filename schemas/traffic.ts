@@ -16,6 +16,8 @@ export const ownTimeBounds = [0.5, 1, 2, 5, 10, 50, 250, 1000] as const;
 export const firstTokenBounds = [20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000] as const;
 
 const count = z.int().min(0);
+/** The last moment that a date can be of. */
+const msMax = 8.64e15;
 const name = z.string().min(1).max(200);
 /** Its last buckets are left out where they are empty. */
 const histogram = z.array(count).max(16);
@@ -24,7 +26,7 @@ const refusedSchema = z.object({
   status: z.int(),
   requests: count,
   /** Of the newest: by the gateway's clock, ms since 1970. */
-  lastAtMs: count,
+  lastAtMs: count.max(msMax),
   lastRequest: z.string().max(64),
 });
 

@@ -37,9 +37,17 @@ test('an hour is kept, by the time of the log', () => {
   expect(traffic.sinceMs(nowMs)).toBe(nowMs - hourMs);
 });
 
+test('a time that is still to come is now', () => {
+  const traffic = new FleetTraffic();
+  traffic.add(report(0, acme(1)), edge, nowMs + 48 * hourMs, nowMs);
+  expect([requestsIn(traffic), requestsIn(traffic, nowMs + hourMs)]).toEqual([[1], []]);
+});
+
 test('what cannot be read is left out', () => {
   const traffic = new FleetTraffic();
-  for (const junk of [undefined, null, 7, {}, { ...report(0), v: 2 }, report(0, acme(-1))])
+  const noTime = { status: 400, requests: 1, lastAtMs: 9e15, lastRequest: 'req' };
+  const refused = report(0, acme(1, { refused: { NoTime: noTime } }));
+  for (const junk of [undefined, null, 7, {}, { ...report(0), v: 2 }, report(0, acme(-1)), refused])
     traffic.add(junk, edge, nowMs, nowMs);
   expect(traffic.reports(nowMs)).toEqual([]);
 });
@@ -50,6 +58,17 @@ test('memory is bounded: the oldest give way, and it says since when all is ther
     traffic.add(report(at * 10_000, acme(at, {})), edge, nowMs - 30_000 + at * 1000, nowMs);
   expect(requestsIn(traffic)).toEqual([20, 21, 22, 23, 24, 25, 26, 27, 28, 29]);
   expect(traffic.sinceMs(nowMs)).toBe(nowMs - 11_000);
+});
+
+test('a refusal takes as much room as a row', () => {
+  const traffic = new FleetTraffic(20);
+  const refusal = { status: 400, requests: 1, lastAtMs: nowMs, lastRequest: 'req' };
+  const types = Object.fromEntries(Array.from({ length: 8 }, (_, n) => [`Type${n}`, refusal]));
+  for (let at = 0; at < 6; at++)
+    traffic.add(report(at * 10_000, acme(at, { refused: types })), edge, nowMs, nowMs);
+  expect(requestsIn(traffic)).toEqual([4, 5]);
+  traffic.add({ ...report(60_000), rest: { requests: 6, refused: types } }, edge, nowMs, nowMs);
+  expect(requestsIn(traffic)).toEqual([5, 6]);
 });
 
 test('series by each name, with merged histograms, of all or of some', () => {

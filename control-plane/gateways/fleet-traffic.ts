@@ -1,6 +1,7 @@
 /**
  * What the gateways counted of their requests in the last hour, as their status reports say: in memory, bounded, and after a start
- * read again from the topic. A time is that of the log, which no gateway's clock can set.
+ * read again from the topic. A time is that of the record in the log, and at the latest that at which it was read: a topic may
+ * have it from the gateway's clock.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import {
@@ -13,7 +14,7 @@ import {
 import type { TrafficOrigin } from '../../shared/status/status-board.ts';
 
 const keptMs = hourMs;
-/** Rows of all reports; some 40 MB. */
+/** Rows of all reports, with their refusals; some 40 MB. */
 const rowsMaxDefault = 100_000;
 
 export interface GatewayTraffic {
@@ -61,7 +62,8 @@ export class FleetTraffic {
   }
 
   /** What cannot be read is left out: another build may have written it. */
-  add(traffic: unknown, { name, incarnation }: TrafficOrigin, atMs: number, nowMs = Date.now()): void {
+  add(traffic: unknown, { name, incarnation }: TrafficOrigin, recordMs: number, nowMs = Date.now()): void {
+    const atMs = Math.min(recordMs, nowMs);
     if (atMs <= nowMs - keptMs) return;
     const report = readTraffic(traffic);
     if (report === undefined) return;
@@ -136,7 +138,8 @@ function nameIn(kind: TrafficKind, gateway: string, row: TrafficRow): string | u
   return kind === 'gateway' ? gateway : row[kind];
 }
 
-/** One report has at least one, so that there are not too many of them either. */
-function rowsOf({ rows, callers = [] }: TrafficReport): number {
-  return 1 + rows.length + callers.length;
+/** One report has at least one, so that there are not too many of them either; a refusal takes as much as a row. */
+function rowsOf({ rows, rest, callers = [] }: TrafficReport): number {
+  const refusals = [...rows, ...(rest ? [rest] : [])].map(({ refused = {} }) => Object.keys(refused).length);
+  return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length);
 }
