@@ -137,6 +137,27 @@ test('older groups than were asked for are left out, and groups that come meanwh
   expect(rest).toEqual([reqOf(5), reqOf(6)]);
 });
 
+test('groups that come into the segment that is read are not left out before later ones', async () => {
+  const log = logOf({ segmentBytes: 1000 });
+  await log.append(group(0, 1), startMs);
+  const reading = log.since(0);
+  await reading.next();
+  for (let n = 1; n < 20; n++) await log.append(group(n, 1), startMs);
+  const rest: unknown[] = [];
+  for await (const read of reading) rest.push(...requestsIn(read).map(([id]) => id));
+  expect(files().length).toBeGreaterThan(1);
+  expect(rest).toEqual(upTo(20).slice(1));
+});
+
+test('nothing is said to be written into a segment that was removed', async () => {
+  const log = logOf();
+  await log.append(group(0, 1), startMs);
+  rmSync(folder, { recursive: true });
+  await expect(log.append(group(1, 1), startMs)).rejects.toThrow('removed');
+  await log.append(group(2, 1), startMs);
+  expect(await idsIn(log)).toEqual([reqOf(2)]);
+});
+
 test('it keeps its bytes and its age, the newest of both', async () => {
   const log = logOf({ bytesMax: 20_000, segmentBytes: 4_000, ageMsMax: 24_000 });
   for (let n = 0; n < 100; n++) {

@@ -112,6 +112,7 @@ export class SegmentLog {
       const segment = await this.#segmentFor(frame.length, segments, nowMs);
       const { bytesWritten } = await segment.handle.write(frame, 0, frame.length, segment.bytes);
       if (bytesWritten < frame.length) throw new Error(`${segment.path} cannot be written`);
+      if ((await segment.handle.stat()).nlink === 0) throw new Error(`${segment.path} was removed`);
       segment.bytes += frame.length;
       segment.lastMs = nowMs;
     } catch (error) {
@@ -147,14 +148,23 @@ export class SegmentLog {
     for (;;) {
       const segment = segments.find(({ first, lastMs }) => first >= next && lastMs >= sinceMs);
       if (segment === undefined) return;
-      const bytes = await contentOf(segment);
+      yield* this.#groupsOf(segment, sinceMs);
+      next = segment.first + 1;
+    }
+  }
+
+  /** Up to where nothing was added while it was read: what comes next begins behind that. */
+  async *#groupsOf(segment: Segment, sinceMs: number): AsyncGenerator<ReadGroup, void> {
+    for (let from = 0; from < segment.bytes; ) {
+      const end = segment.bytes;
+      const bytes = (await contentOf(segment)).subarray(0, end);
       const heading = await headingOf(bytes);
-      for (const frame of framesIn(bytes)) {
+      for (const frame of framesIn(bytes, from)) {
         const group =
           frame.lastMs < sinceMs ? undefined : await groupIn(frame, this.#headingOf(frame, heading));
         if (group !== undefined) yield group;
       }
-      next = segment.first + 1;
+      from = end;
     }
   }
 
@@ -285,8 +295,8 @@ async function headingOf(segment: Buffer): Promise<string> {
 }
 
 /** Those with records that are whole; between them may be what a write left that failed, or a damage. */
-function* framesIn(bytes: Buffer): Generator<Frame, void> {
-  for (let at = 0; at !== -1 && at + headBytes <= bytes.length; ) {
+function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
+  for (let at = from; at !== -1 && at + headBytes <= bytes.length; ) {
     const frame = frameAt(bytes, at);
     if (frame !== undefined && frame.count > 0) yield frame;
     at = frame === undefined ? bytes.indexOf(magic, at + 1) : at + frame.bytes;
