@@ -178,7 +178,7 @@ export class DecisionJournal {
 
   async #write(group: RecordGroup): Promise<void> {
     try {
-      await this.#log.append(group, Date.now());
+      await this.#log.append(group, performance.now());
       this.#written += group.count;
     } catch {
       this.#dropped += group.count;

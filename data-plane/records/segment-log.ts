@@ -50,8 +50,10 @@ interface Segment {
   /** Position of its first record. */
   readonly first: number;
   bytes: number;
-  /** When it was last written, ms since 1970. */
+  /** Of its latest record, or when it was last written before this process, ms since 1970. */
   lastMs: number;
+  /** How old it was at a moment of the monotonic clock; of one that was found, at the first write of this process. */
+  ageAt: { nowMs: number | undefined; readonly ageMs: number };
 }
 
 /** The one that is written. */
@@ -104,7 +106,10 @@ export class SegmentLog {
     return this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** One at a time. Rejects with nothing written that could be read; the next one begins another segment. */
+  /**
+   * One at a time. Rejects with nothing written that could be read; the next one begins another segment. `nowMs` is monotonic: a
+   * wall clock that is set by days makes nothing old.
+   */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
     const frame = await frameOf(group, this.#next, this.#form);
@@ -114,7 +119,8 @@ export class SegmentLog {
       if (bytesWritten < frame.length) throw new Error(`${segment.path} cannot be written`);
       if ((await segment.handle.stat()).nlink === 0) throw new Error(`${segment.path} was removed`);
       segment.bytes += frame.length;
-      segment.lastMs = nowMs;
+      segment.lastMs = Math.max(segment.lastMs, group.lastMs);
+      segment.ageAt = { nowMs, ageMs: 0 };
     } catch (error) {
       await this.close();
       // The folder itself may be what is wrong.
@@ -198,12 +204,19 @@ export class SegmentLog {
       const path = join(this.#folder, name);
       const found = await lstat(path);
       const { size: bytes, mtimeMs: lastMs } = found;
+      const ageMs = Math.max(0, Date.now() - lastMs);
       // Neither waited for nor read into memory: none of these was written here.
       if (!found.isFile() || bytes > foundBytesMax) {
         await rm(path, { force: true, recursive: true });
         continue;
       }
-      segments.push({ path, first: Number.parseInt(name, 10), bytes, lastMs });
+      segments.push({
+        path,
+        first: Number.parseInt(name, 10),
+        bytes,
+        lastMs,
+        ageAt: { nowMs: undefined, ageMs },
+      });
     }
     const last = segments.at(-1);
     this.#next = last?.first ?? 0;
@@ -222,7 +235,15 @@ export class SegmentLog {
     // What has the same first position has no group that can be read.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
-    const opened = { path, first: this.#next, bytes: 0, lastMs: nowMs, handle, beganMs: nowMs };
+    const opened = {
+      path,
+      first: this.#next,
+      bytes: 0,
+      lastMs: 0,
+      ageAt: { nowMs, ageMs: 0 },
+      handle,
+      beganMs: nowMs,
+    };
     if (segments.at(-1)?.first === this.#next) segments.pop();
     segments.push(opened);
     this.#written = opened;
@@ -235,7 +256,9 @@ export class SegmentLog {
   async #trim(segments: Segment[], nowMs: number): Promise<void> {
     const { ageMsMax, bytesMax } = this.#options;
     for (let [oldest] = segments; oldest !== undefined && oldest !== this.#written; [oldest] = segments) {
-      if (this.bytes <= bytesMax && oldest.lastMs >= nowMs - ageMsMax) return;
+      oldest.ageAt.nowMs ??= nowMs;
+      const ageMs = oldest.ageAt.ageMs + nowMs - oldest.ageAt.nowMs;
+      if (this.bytes <= bytesMax && ageMs <= ageMsMax) return;
       segments.shift();
       // One that cannot be removed now is found at the next start.
       await rm(oldest.path, { force: true }).catch(() => undefined);
