@@ -61,7 +61,8 @@ test('a refusal is explained by its request id: step, event, what would serve it
     // The page of the organisation counts it, and leads back.
     await page.goto('/orgs/cedar');
     const refusals = page.getByRole('list', { name: 'Refusals' });
-    await refusals.getByText('1 request').waitFor();
+    // A gateway reports its requests each ten seconds.
+    await refusals.getByText('1 request').waitFor({ timeout: 60_000 });
     await watched.expectAccessible('organisation');
     await refusals.getByRole('link', { name: /^403/ }).click();
     await page

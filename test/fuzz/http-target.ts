@@ -92,7 +92,7 @@ type AnyReady = Partial<Omit<GatewayReady & PlaneReady, 'metrics'>> & { readonly
 function listenersOf(fleet: FuzzFleet): Listener[] {
   return fleet.processes.flatMap(({ name, started }) => {
     const ready = started.ready as AnyReady;
-    const engine = name === 'sim-node' ? engineUrl({ api: '', ...ready }) : undefined;
+    const engine = name.startsWith('sim-') ? engineUrl({ api: '', ...ready }) : undefined;
     const urls: Readonly<Record<ListenerName, readonly (string | undefined)[]>> = {
       api: [engine === undefined ? ready.api : undefined],
       stack: ready.stacks?.map(({ url }) => url) ?? [],

@@ -67,6 +67,8 @@ function answer(model, url, head, response) {
   if (url === '/v1/models') response.end(JSON.stringify({ data: [{ id: model }] }));
   else if (url === '/health') response.end('{}');
   else if (url === '/tokenize') response.end(tokens);
+  else if (!url.startsWith('/v1/chat') && !url.startsWith('/v1/embeddings'))
+    response.writeHead(404).end('{}');
   else if (model === 'plain') response.end(answerOf('fine'));
   else worst(/answer:([\w-]+)/.exec(head)?.[1], response);
 }
