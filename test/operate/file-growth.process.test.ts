@@ -28,7 +28,8 @@ test('after ten thousand commits every file is within its bound, and was all the
   const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const append = (from: number, to: number) =>
     Promise.all(records.slice(from, to).map(({ value, signature }) => log.append(value, signature)));
-  await append(0, recordsAtOnce);
+  // So far there is no node that the control plane could take into service, with a commit that would come between the prepared ones.
+  await append(0, 1);
   await fleet.serve<Plane['ready']>('control-plane', 'plane');
   const gateway = await fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');
   const folders = ['plane', 'gateway'].map((name) => join(fleet.dir, name));
@@ -41,7 +42,7 @@ test('after ten thousand commits every file is within its bound, and was all the
         if (file.name === 'state.db-wal') longestWal = Math.max(longestWal, file.bytes);
       }
   };
-  for (let from = recordsAtOnce; from < records.length; from += recordsAtOnce) {
+  for (let from = 1; from < records.length; from += recordsAtOnce) {
     await append(from, from + recordsAtOnce);
     look();
   }
