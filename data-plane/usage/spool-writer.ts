@@ -94,8 +94,8 @@ export class SpoolWriter {
 
   /** Rows of groups that are known to be neither in a file nor in the database. */
   get unkeptRows(): number {
-    const unkept = [...this.#failed, ...this.#inWrite, ...this.#waiting];
-    return unkept.reduce((sum, { count, number }) => sum + (number > this.#taken ? count : 0), 0);
+    const inWrite = this.#inWrite.filter((group) => group.number > this.#taken);
+    return [...this.#failed, ...inWrite, ...this.#waiting].reduce((sum, { count }) => sum + count, 0);
   }
 
   /** Begins to write a group, and returns its number. Never throws. */
