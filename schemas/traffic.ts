@@ -102,8 +102,10 @@ export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
   }
   if (more.refused === undefined) return;
   sums.refused ??= {};
-  for (const [type, refused] of Object.entries(more.refused))
-    sums.refused[type] = addRefused(sums.refused[type], refused);
+  for (const [type, refused] of Object.entries(more.refused)) {
+    const known = Object.hasOwn(sums.refused, type) ? sums.refused[type] : undefined;
+    sums.refused[type] = addRefused(known, refused);
+  }
 }
 
 export type Refused = z.infer<typeof refusedSchema>;

@@ -216,3 +216,13 @@ test('the database of an earlier build is removed with its parts, once', () => {
   expect(readdirSync(dir)).toEqual(['outbox.db']);
   expect(removeEarlierDecisions(dir)).toBeUndefined();
 });
+
+test('a decision that no group has room for is counted as dropped, and the next one is kept', async () => {
+  const journal = journalOf(1);
+  const large = requestOf({ refusal });
+  journal.add(large, [...recorded(large), 'x'.repeat(300_000)]);
+  expect(journal.state.dropped).toBe(1);
+  keep(journal, requestOf({ refusal }));
+  await settled(journal, 2);
+  expect(await idsIn(journal)).toHaveLength(1);
+});

@@ -126,7 +126,10 @@ export class DecisionJournal {
   #push(decision: RecordedRequest): void {
     if (!this.#group.add(decision)) {
       void this.#send();
-      this.#group.add(decision);
+      if (!this.#group.add(decision)) {
+        this.#dropped++;
+        return;
+      }
     }
     if (this.#group.count === 1) this.#timer = setTimeout(() => void this.#send(), groupMs).unref();
     else if (this.#group.count >= groupMax) void this.#send();

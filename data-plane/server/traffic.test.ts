@@ -54,6 +54,7 @@ const completed = (promptTokens: number, completionTokens: number) =>
   ({ kind: 'completed', node: 'n', usage: { promptTokens, completionTokens } }) as RequestRecord['outcome'];
 const early = { kind: 'ended-early', node: 'n', by: 'client', reason: '' } as const;
 const unavailable = (): Refusal => new Refusal('usage unknown', 'Try again.');
+// Away from the bounds of the buckets: what is added to the start of a request is not exact.
 const times = { accepted: 0.2, read: 100.2, shaped: 100.4, decided: 100.5, sent: 100.7 };
 
 /** Also as a reader gets it. */
@@ -72,7 +73,7 @@ test('requests, what ended early, tokens, times and refusals are counted by orga
       model: 'pooled',
       stream: true,
       outcome: completed(5, 6),
-      at: { ...times, sent: 102.1, begun: 130 },
+      at: { ...times, sent: 102.5, begun: 130 },
     }),
   );
   source.add(record({ model: 'pooled', outcome: early }));
@@ -206,4 +207,11 @@ test('what the log did not take is part of the next report, which begins where i
   expect(second.callers).toMatchObject([{ requests: 2 }]);
   source.add(record());
   expect(last(source)).toMatchObject({ fromMs: second.toMs, rows: [{ requests: 1 }] });
+});
+
+test('a type of refusal with the name of an inherited member is counted as any other', () => {
+  const refused = { constructor: { status: 400, requests: 2, lastAtMs: 5, lastRequest: 'req_1' } };
+  const sums: TrafficSums = { requests: 2 };
+  for (let n = 0; n < 2; n++) addTraffic(sums, { requests: 2, refused });
+  expect(sums.refused?.['constructor']).toMatchObject({ requests: 4 });
 });
