@@ -70,7 +70,7 @@ test.runIf(canLimit)(
     chmodSync(dir, 0o777);
     const seen: (string | number | null)[] = [];
     // How many threads Node.js starts itself differs by version and machine: one of these leaves none for the worker.
-    for (const threads of [11, 10, 12, 9, 13, 14, 8, 15]) {
+    for (const threads of [11, 10, 12, 9, 13, 14, 8, 7, 15, 6, 16]) {
       const name = `gw-${threads}`;
       const args = [
         ...limited(threads),
