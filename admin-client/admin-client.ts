@@ -30,6 +30,8 @@ export interface ClientOptions {
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
+  /** A command is not sent: its call rejects with EffectFound. */
+  readonly effect?: boolean | undefined;
   /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
   readonly commandId?: string | undefined;
   /** Aborts the call in flight. */
@@ -38,6 +40,16 @@ export interface ClientOptions {
   readonly attemptsMax?: number;
   /** Deadline for a whole response, body included. */
   readonly timeoutMs?: number;
+}
+
+/** In place of an answer to a command, of a client that only asks for effects. */
+export class EffectFound extends Error {
+  readonly effect: Resource;
+
+  constructor(effect: Resource) {
+    super('nothing was written');
+    this.effect = effect;
+  }
 }
 
 /** Operations that need no input. */
@@ -112,7 +124,7 @@ export class AdminClient {
   }
 
   #command(method: AdminMethod, path: string, body: unknown): Call {
-    const { at, ifAt, why, force, dryRun } = this.#options;
+    const { at, ifAt, why, force, dryRun, effect } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
         type: 'Usage',
@@ -125,7 +137,7 @@ export class AdminClient {
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
     const query = { why, force: force ? 'true' : undefined, dryRun: dryRun ? 'true' : undefined };
-    return { method, path, query, body, headers, ...(!dryRun && { commandId: id }) };
+    return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };
   }
 
   /** A response to stream: `idleMs` bounds the wait for each chunk. */
@@ -168,8 +180,12 @@ export class AdminClient {
     const failures: unknown[] = [];
     for (let attempt = 1; ; attempt++) {
       try {
-        return (await this.#once(call)) as Answer;
+        if (call.commandId === undefined || !this.#options.effect) return (await this.#once(call)) as Answer;
+        const { method, path, body } = call;
+        const asked = { method, path, ...(body !== undefined && { body }) };
+        throw new EffectFound(await this.#once({ method: 'POST', path: '/effect', query: {}, body: asked }));
       } catch (error) {
+        if (error instanceof EffectFound) throw error;
         const failure = this.#toAdminError(error);
         failures.push(failure);
         if (attempt >= attemptsMax || !isRetryable(failure)) throw outcomeOf(call, failures);

@@ -6,6 +6,7 @@ import { models, tiers } from './commands/catalog.ts';
 import { registerConsole } from './commands/console.ts';
 import { registerDecisions } from './commands/decisions.ts';
 import { registerDoctor } from './commands/doctor.ts';
+import { registerEffect } from './commands/effect.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerExplain } from './commands/explain.ts';
 import { registerFleet } from './commands/fleet.ts';
@@ -32,6 +33,7 @@ const all =
 /** In the order of help. */
 const families: readonly Family[] = [
   registerFleet,
+  registerEffect,
   all(organisations, members, tiers, models, keys, stacks, pool, nodes),
   registerTokens,
   all(gateways),

@@ -64,6 +64,10 @@ function emptyProgram(io: Io): Command {
     .option('--if-at <position>', 'fail unless the log is at this position', position)
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'validate a command and print its result without changing anything')
+    .option(
+      '--effect',
+      'show which answers a command would change, and write nothing; exit 1 if there are any',
+    )
     .option('--command-id <id>', 'repeat the command of this id, whose outcome was unknown', commandId)
     .option('--why <text>', 'reason for the change, recorded in the log')
     .option('--as <person>', 'act as this member, with the rights of their role')

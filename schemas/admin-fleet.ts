@@ -21,6 +21,7 @@ import {
 } from './admin-row.ts';
 import { bodySchemas } from './commands.ts';
 import { decisionRecordSchema, requestIdSchema } from './decisions.ts';
+import { effectRequestSchema, effectSchema } from './effect.ts';
 import {
   explainMatrixSchema,
   explainRequestSchema,
@@ -99,6 +100,12 @@ export const fleetRows = {
   'organisation.limits': operation(readingRoles, "Use of an organisation's limits", {
     params: z.object({ id: z.string() }),
     answer: limitUseSchema,
+  }),
+  'effect.get': operation(readingRoles, 'Which answers a command would turn, before it is written', {
+    opens: 'question',
+    body: effectRequestSchema,
+    bodyKind: 'fleet',
+    answer: effectSchema,
   }),
   'decision.explain': operation(readingRoles, 'Explain a decision, made or imagined', {
     opens: 'question',

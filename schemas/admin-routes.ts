@@ -91,6 +91,7 @@ export const adminRoutes = {
   'usage.adjust': 'POST /organisations/:id/usage-adjustments',
   'activity.get': 'GET /activity',
 
+  'effect.get': 'POST /effect',
   'decision.explain': 'POST /explain',
   'decision.matrix': 'GET /explain/matrix',
   'decision.get': 'GET /decisions/:request',
@@ -118,7 +119,7 @@ export type PathNames<Name extends OperationName> = NamesIn<AdminRoutes[Name]>;
 export const operationNames = Object.keys(adminRoutes) as readonly OperationName[];
 
 /** Reads that need a body. */
-export const questions = ['fleet.diff', 'decision.explain'] as const satisfies OperationName[];
+export const questions = ['fleet.diff', 'effect.get', 'decision.explain'] as const satisfies OperationName[];
 
 /** The method of an operation, and its path with `:name` for parameters. */
 export function routeOf<Name extends OperationName>(

@@ -15,7 +15,7 @@ import { noteWarnings } from './answers.ts';
 import { changeSigns, fieldLines } from './change-lines.ts';
 import { diffMoments, undo } from './past.ts';
 
-interface FleetFileOptions {
+export interface FleetFileOptions {
   readonly file: string;
   readonly prune?: boolean;
 }
@@ -78,7 +78,7 @@ export function registerFleet(program: Command, io: Io): void {
 }
 
 /** The document of the file. If it is invalid, prints every fault on stderr and throws Exit 2. */
-async function readFleet(session: Session, file: string): Promise<Fleet> {
+export async function readFleet(session: Session, file: string): Promise<Fleet> {
   const text = await readInput(session.io, file);
   const { faultLine, parseFleet } = await import('../terminal/fleet-file.ts');
   const read = parseFleet(text, file === '-' ? 'stdin' : file);
@@ -97,7 +97,7 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
   const api = await session.api();
   const body = { fleet, ...(prune && { prune }) };
   // Only --prune removes resources.
-  if (prune && !session.globals.yes && !session.globals.dryRun) {
+  if (prune && !session.globals.yes && !session.writesNothing) {
     const { changes } = await api.run('fleet.diff', body);
     const removed = changes.filter(({ action }) => action === 'remove');
     for (const { kind, id } of removed) session.note(`- ${kind} ${id}`);
@@ -140,7 +140,7 @@ async function diff(session: Session, { file, prune }: FleetFileOptions): Promis
   throw new Exit(1);
 }
 
-function withoutExitOne(error: unknown): unknown {
+export function withoutExitOne(error: unknown): unknown {
   if (error instanceof Exit) return error;
   const failure = toCliError(error);
   const { type, message, why, next, exitCode } = failure;

@@ -25,7 +25,7 @@ export async function undo(session: Session, _options: unknown, text: string): P
   const api = await session.api();
   const inverse = await api.run('commit.inverse', { position: of });
   const { commands } = inverse;
-  if (!session.globals.yes && !session.globals.dryRun) {
+  if (!session.globals.yes && !session.writesNothing) {
     const commit = await api.run('commit.get', { position: of });
     const events = resourcesIn(commit, 'events').map(eventOf);
     const lines = [

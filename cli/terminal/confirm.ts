@@ -9,11 +9,11 @@ import type { Session } from './session.ts';
 
 /**
  * `what` completes "type NAME to …", for example "delete the organisation acme". Returns after confirmation, with
- * --yes, or with --dry-run. Otherwise throws a CliError with exit 2, or 130 on Ctrl-C.
+ * --yes, or where nothing is written. Otherwise throws a CliError with exit 2, or 130 on Ctrl-C.
  */
 export async function confirmDestructive(session: Session, name: string, what: string): Promise<void> {
   const { globals, io } = session;
-  if (globals.yes || globals.dryRun) return;
+  if (globals.yes || session.writesNothing) return;
   if (!io.stdin.isTTY || !io.stderr.isTTY)
     throw usageError(`cannot ask for confirmation without a terminal: ${what}`, 'add --yes');
   const reader = createInterface({ input: io.stdin, output: io.stderr, terminal: false });

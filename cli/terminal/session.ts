@@ -3,9 +3,9 @@
  * use.
  */
 import type { Command } from 'commander';
-import { AdminClient } from '../../admin-client/admin-client.ts';
+import { AdminClient, EffectFound } from '../../admin-client/admin-client.ts';
 import { printable } from '../../schemas/printable.ts';
-import { toCliError, usageError } from './errors.ts';
+import { Exit, toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
@@ -19,6 +19,7 @@ export interface Globals {
   readonly ifAt?: number;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
+  readonly effect?: boolean;
   readonly commandId?: string;
   readonly why?: string;
   readonly as?: string;
@@ -65,10 +66,16 @@ export class Session {
           why: this.globals.why,
           force: this.globals.force,
           dryRun: this.globals.dryRun,
+          effect: this.globals.effect,
           commandId: this.globals.commandId,
           signal: this.signal,
         }),
     );
+  }
+
+  /** It is asked what a command would do. */
+  get writesNothing(): boolean {
+    return this.globals.dryRun === true || this.globals.effect === true;
   }
 
   /** A hint or progress on stderr; nothing with --quiet. */
@@ -110,16 +117,34 @@ function refusePast(command: Command, { at }: Globals): void {
     throw usageError(`${names.join(' ')} has no past: leave out --at`);
 }
 
+/** Commands that write without a control plane: nobody could say what answers they change. */
+const writesHere: ReadonlySet<string> = new Set(['backup', 'snapshot', 'console']);
+
+function refuseEffect(command: Command, { effect }: Globals): void {
+  const names = wordsOf(command);
+  if (effect && writesHere.has(names[0] ?? ''))
+    throw usageError(`${names.join(' ')} changes no answer: leave out --effect`);
+}
+
+/** In place of the result of a command. Exit 0: nothing would be answered otherwise; 1: something would. */
+async function endWithEffect({ out }: Session, { effect }: EffectFound): Promise<void> {
+  const { showEffect } = await import('./effect-lines.ts');
+  if (await showEffect(out, effect)) throw new Exit(1);
+}
+
 /** Wraps a handler as a commander action. Ctrl-C aborts the call in flight. */
 export function action<Options>(io: Io, work: Work<Options>): (...passed: unknown[]) => Promise<void> {
   return async (...passed) => {
     const command = passed.at(-1) as Command;
     const options = command.optsWithGlobals<Options & Globals>();
     const { signal, release } = io.interrupted();
+    const session = new Session(io, options, signal);
     try {
       refusePast(command, options);
-      await work(new Session(io, options, signal), options, ...(passed.slice(0, -2) as string[]));
+      refuseEffect(command, options);
+      await work(session, options, ...(passed.slice(0, -2) as string[]));
     } catch (error) {
+      if (error instanceof EffectFound) return await endWithEffect(session, error);
       throw error instanceof Error && error.name === 'Exit' ? error : toCliError(error);
     } finally {
       release();

@@ -59,6 +59,8 @@ export interface CommandResult {
   readonly answer: object;
   readonly position: number;
   readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
+  /** What would be written, of a dry run. */
+  readonly events?: readonly KnownEvent[];
 }
 
 /** A command of the admin API or of this replica, with its context bound. */
@@ -247,7 +249,7 @@ export class CommandWriter {
     const seq = snapshot.seq + 1;
     const stored = events.map(toStored);
     const previewed = this.#preview(events, { seq, atMs: nowMs, by: command.by }, answer);
-    if (command.dryRun) return { answer: previewed, position: snapshot.seq, status: 'dry-run' };
+    if (command.dryRun) return { answer: previewed, position: snapshot.seq, status: 'dry-run', events };
 
     const at = new Date(nowMs).toISOString();
     const { why, via } = command;

@@ -11,6 +11,7 @@ import type { State } from '../../shared/snapshot/views.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../explain/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../explain/described.ts';
+import { type EffectQuestion, effectOn, type FoundEffect } from '../explain/effect.ts';
 import { type Asker, askerOn } from '../explain/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/matrix.ts';
 import { ListPage } from '../state/list-page.ts';
@@ -64,6 +65,8 @@ export interface HistoryQueries {
   /** Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined;
   matrix(seq: number, ...asked: MatrixAsked): MatrixPage;
+  /** Of events on the state at the head, which may be later than the commit. */
+  effect(seq: number, asked: EffectQuestion): FoundEffect & { readonly position: number };
   answerBefore(last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined;
   events(head: number, search: EventSearch): FoundEvents;
   show(seq: number): ShownCommit;
@@ -149,6 +152,10 @@ export class HistoryReader implements HistoryQueries {
         if (done) return value;
       }
     });
+  }
+
+  effect(_seq: number, asked: EffectQuestion): FoundEffect & { readonly position: number } {
+    return { position: this.#snapshot.seq, ...effectOn(this.#snapshot, asked) };
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {

@@ -16,6 +16,7 @@ import { addCommands, planHandlers } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { counterHandlers } from './counters-route.ts';
 import { doctorHandlers } from './doctor-route.ts';
+import { effectHandlers } from './effect-route.ts';
 import { eventHandlers, registerEventStream } from './event-routes.ts';
 import { decisionHandlers } from './explain-routes.ts';
 import { fleetHandlers } from './fleet-routes.ts';
@@ -117,6 +118,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
     ...eventHandlers(context),
     ...historyHandlers(context),
     ...doctorHandlers(context),
+    ...effectHandlers(context),
     ...decisionHandlers(context),
     ...fleetHandlers(context),
     ...signerHandlers(context),

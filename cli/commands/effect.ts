@@ -1,0 +1,31 @@
+/** `headgate effect`: which answers a fleet file would turn, before it is applied. */
+import type { Command } from 'commander';
+import { showEffect } from '../terminal/effect-lines.ts';
+import { Exit } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { groups, verb } from '../terminal/verbs.ts';
+import { type FleetFileOptions, readFleet, withoutExitOne } from './fleet.ts';
+
+export function registerEffect(program: Command, io: Io): void {
+  const command = verb(
+    program,
+    io,
+    'effect',
+    'show which answers apply would change; exit 1 if there are any. Any other command: --effect',
+    ['headgate effect -f fleet.yaml', 'headgate tier set Starter --models echo-small --effect'],
+  )
+    .required('-f, --file <file>', 'fleet file, - for stdin')
+    .option('--prune', 'as apply would with --prune');
+  command.command.helpGroup(groups.deployed);
+  command.action<FleetFileOptions>(async (session, { file, prune }) => {
+    try {
+      const fleet = await readFleet(session, file);
+      const api = await session.api();
+      const answer = await api.run('effect.get', { fleet, ...(prune && { prune }) }, 60_000);
+      if (!(await showEffect(session.out, answer))) return;
+    } catch (error) {
+      throw withoutExitOne(error);
+    }
+    throw new Exit(1);
+  });
+}

@@ -1,0 +1,91 @@
+/** The effect of a command as lines: a sentence for each part, and a table of who would be answered otherwise. */
+import type { Resource } from '../../admin-client/answers.ts';
+import { type Effect, effectSchema } from '../../schemas/effect.ts';
+import { grouped } from '../../schemas/grouped.ts';
+import { column, type Line, type Renderer, type View } from './render.ts';
+
+const answers: View['columns'] = [
+  {
+    heading: 'ORGANISATION',
+    cell: ({ organisation, count, examples }) => organisation ?? whoOf(count, examples),
+  },
+  column('HOST', 'host'),
+  {
+    heading: 'MODEL',
+    cell: ({ model = '-', operation }) => (operation ? `${model} (${operation})` : model),
+    isLong: true,
+  },
+  column('NOW', 'from'),
+  { heading: 'THEN', cell: ({ to }) => to, severity: ({ to }) => (/^\d/.test(String(to)) ? 'bad' : 'good') },
+];
+const ofRequests: View['columns'] = [
+  ...answers,
+  column('REQUESTS', 'requests'),
+  { heading: 'EXAMPLE', cell: ({ examples }) => first(examples) },
+];
+const ofLimits: View['columns'] = [
+  {
+    heading: 'ORGANISATION',
+    cell: ({ organisation, organisations }) => organisation ?? `${organisations} organisations`,
+  },
+  column('LIMIT', 'what'),
+  { heading: 'NOW', cell: ({ from }) => from ?? 'none' },
+  column('THEN', 'to'),
+];
+
+function first(examples: unknown): unknown {
+  return Array.isArray(examples) ? examples[0] : undefined;
+}
+
+function whoOf(count: unknown, examples: unknown): string {
+  return count === 1
+    ? String(first(examples))
+    : `${String(count)}: ${Array.isArray(examples) ? examples.join(', ') : ''}`;
+}
+
+/** `12 of 3,400 …, of which 7 would be refused`. */
+function sentence(differ: number, of: number, what: string, refused: number): string {
+  const part =
+    refused === 0
+      ? ''
+      : refused === differ
+        ? ', all of them refused'
+        : `, ${grouped(refused)} of them refused`;
+  return `${grouped(differ)} of ${grouped(of)} ${what} would be answered otherwise${part}`;
+}
+
+/** At most these rows of a table; JSON has all. */
+const rowsMax = 20;
+
+function table(out: Renderer, rows: readonly Resource[], columns: View['columns']): Line[] {
+  const more = rows.length > rowsMax ? [`… and ${grouped(rows.length - rowsMax)} more; -o json has all`] : [];
+  return rows.length === 0 ? [] : ['', ...out.table(rows.slice(0, rowsMax), columns), ...more];
+}
+
+function effectLines(out: Renderer, { recorded, static: all, limits }: Effect): Line[] {
+  const silent = recorded?.gatewaysSilent ?? [];
+  return [
+    ...(recorded === undefined
+      ? []
+      : [sentence(recorded.differ, recorded.asked, 'recorded requests of the last hour', recorded.refused)]),
+    ...(silent.length > 0 ? [`without an answer from ${silent.join(', ')}`] : []),
+    ...table(out, recorded?.groups ?? [], ofRequests),
+    ...(recorded !== undefined && recorded.groups.length > 0 ? [''] : []),
+    sentence(all.differ, all.combinations, 'combinations of organisation, host and model', all.refused),
+    ...table(out, all.groups, answers),
+    ...(limits.length > 0 ? ['', 'Limits that would be lower:', ...out.table(limits, ofLimits)] : []),
+  ];
+}
+
+/** Whether anything would be otherwise. */
+function hasEffect({ recorded, static: all, limits }: Effect): boolean {
+  return all.differ > 0 || limits.length > 0 || (recorded?.differ ?? 0) > 0;
+}
+
+/** Prints it. Returns whether anything would be otherwise. */
+export async function showEffect(out: Renderer, answer: unknown): Promise<boolean> {
+  const effect = effectSchema.parse(answer);
+  const isAny = hasEffect(effect);
+  await out.lines(effectLines(out, effect), effect, isAny ? 'changed' : 'unchanged');
+  return isAny;
+}

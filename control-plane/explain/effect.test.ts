@@ -1,0 +1,169 @@
+/** The effect of events against each question decided by itself on two snapshots, one of which has folded them. */
+import { afterAll, expect, test } from 'vitest';
+import { eventTypeNames } from '../../schemas/event-definitions.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { answerLabel, emptyCounters, isServed } from '../../shared/decision/effect.ts';
+import { decideWith, factsOf } from '../../shared/decision/question.ts';
+import { createLookup } from '../../shared/snapshot/lookup.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { runs } from '../../test/support/budget.ts';
+import { known, randomEvent, recordsOf } from '../../test/support/commits.ts';
+import { type Random, seededRandom } from '../../test/support/random.ts';
+import { effectOn, turnedAnswers } from './effect.ts';
+
+const nowMs = Date.UTC(2026, 10, 21);
+const operations = ['chat', 'messages', 'rerank'] as const;
+
+function snapshotOf(commits: readonly (readonly KnownEvent[])[]): Snapshot {
+  const snapshot = memorySnapshot();
+  snapshot.apply(recordsOf(commits));
+  return snapshot;
+}
+
+const ids = (snapshot: Snapshot, sql: string): string[] =>
+  snapshot.db.prepare<[], string>(sql).pluck().all() as string[];
+
+/** Each question that is answered on one of the two states, and its two answers, none left out. */
+function eachByItself(before: Snapshot, after: Snapshot): Map<string, string> {
+  const both = (sql: string): Set<string> => new Set([before, after].flatMap((each) => ids(each, sql)));
+  const organisations = both('SELECT id FROM organisation');
+  const stacks = both('SELECT id FROM stack');
+  const models = both('SELECT model FROM routes UNION SELECT model FROM pool_model');
+  const lookups = [before, after].map(({ db }) => createLookup(db));
+  const found = new Map<string, string>();
+  for (const organisation of [...organisations, undefined])
+    for (const host of organisation === undefined ? ['shared'] : ['shared', ...stacks])
+      for (const model of models)
+        for (const operation of operations) {
+          const facts = factsOf({
+            ...{ operation, model, promptTokens: 1, maxTokens: 1 },
+            credential: { organisation: organisation ?? '' },
+            visitor: organisation === undefined ? 'v-test' : undefined,
+            host: host === 'shared' ? 'shared' : 'stack',
+            stack: host === 'shared' ? undefined : host,
+          });
+          const question = { facts, counters: emptyCounters, fenced: false, outboxFull: false, nowMs };
+          const [from, to] = lookups.map((lookup) => answerLabel(decideWith(lookup, question).verdict));
+          if (from === undefined || to === undefined || from === to) continue;
+          if (isServed(from) || isServed(to))
+            found.set([organisation ?? 'visitors', host, model, operation].join(' '), `${from} -> ${to}`);
+        }
+  return found;
+}
+
+const asked = { by: 'operator', nowMs };
+
+const organisations = ['org-1', 'org-2', 'org-3', 'org-4', 'org-5'];
+const stacks = ['stk-amber-otter-1', 'stk-blue-finch-2', 'stk-calm-heron-3'];
+const models = ['echo-small', 'echo-large', 'family/model:1b', 'embed-1'];
+const tiers = ['Starter', 'Team', 'Platinum'];
+
+/** A fleet that serves: every place has nodes that are up, so that a change has something to turn. */
+function servingFleet(random: Random): KnownEvent[][] {
+  const oneOf = <Value>(values: readonly Value[]): Value =>
+    values[Math.floor(random() * values.length)] as Value;
+  const some = (values: readonly string[]): string[] => values.filter(() => random() < 0.7);
+  const places = [
+    ...[1, 2].map(() => ({ kind: 'pool' as const })),
+    ...stacks.map((id) => ({ kind: 'stack' as const, id })),
+    ...organisations.slice(0, 2).map((id) => ({ kind: 'organisation' as const, id })),
+  ];
+  const nodes = places.map((place, at) => ({ id: `node-${at + 1}`, place, models: some(models) }));
+  return [
+    [
+      ...models.map((id) =>
+        known('model.set', { id, family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 }),
+      ),
+      ...tiers.map((id, at) =>
+        known('tier.set', { id, rank: at + 1, models: random() < 0.3 ? '*' : some(models) }),
+      ),
+      known('anonymous.set', { models: some(models), freeTurns: 10 }),
+      ...organisations.map((id) =>
+        known('organisation.set', { id, name: id, tier: oneOf(tiers), anchor: '2026-01-01' }),
+      ),
+      ...some(models).map((model) => known('pool.model_installed', { model })),
+      ...stacks.map((id) =>
+        known('stack.created', {
+          id,
+          organisation: oneOf(organisations),
+          surface: oneOf(['openai', 'anthropic'] as const),
+        }),
+      ),
+      ...stacks.flatMap((stack) =>
+        some(models).map((model) => known('stack.model_installed', { stack, model })),
+      ),
+    ],
+    nodes.flatMap(({ id, place, models: loaded }) => [
+      known('node.registered', { id, place, url: `http://127.0.0.1/${id}`, dialect: 'vllm', agent: false }),
+      known('node.joined', { id, owner: 'control-1', generation: 1 }),
+      known('node.health_changed', {
+        ...{ id, owner: 'control-1', generation: 1, up: random() < 0.8, models: loaded },
+        rerankModels: random() < 0.3 ? loaded.slice(0, 1) : [],
+      }),
+    ]),
+  ];
+}
+
+const changing = eventTypeNames.filter((type) =>
+  /^(tier|anonymous|organisation|model|pool|stack|node)\./.test(type),
+);
+
+let turnedInAll = 0;
+afterAll(() => expect(turnedInAll).toBeGreaterThan(0));
+
+test.each(changing)(
+  'answers that a random %s turns are those that differ when each is decided by itself',
+  (type) => {
+    for (let seed = 1; seed <= runs({ fast: 4, full: 40 }); seed++) {
+      const random = seededRandom(seed);
+      const fleet = servingFleet(random);
+      const before = snapshotOf(fleet);
+      const context = { seq: before.seq + 1, atMs: nowMs, by: 'operator' };
+      const events = [randomEvent(random, type), randomEvent(random, type)]
+        .filter((event) =>
+          before.stateAt(
+            { kind: 'previewed', events: [event], context },
+            (_state, passedOver) => passedOver.length === 0,
+          ),
+        )
+        .slice(0, 1);
+      const digest = before.digest();
+      const after = snapshotOf([...fleet, events]);
+      const found = new Map(
+        turnedAnswers(before, { ...asked, events }).map(({ asker, model, operation, from, to }) => [
+          [asker.organisation ?? 'visitors', asker.host, model, operation].join(' '),
+          `${from} -> ${to}`,
+        ]),
+      );
+      const wanted = eachByItself(before, after);
+      turnedInAll += wanted.size;
+      expect(Object.fromEntries(found), `seed ${seed}: ${JSON.stringify(events)}`).toEqual(
+        Object.fromEntries(wanted),
+      );
+      expect(before.digest()).toBe(digest);
+    }
+  },
+);
+
+test('a plan that loses a model: who is refused, how many, and what limits are lower', () => {
+  const organisations = Array.from({ length: 7 }, (_, n) => `org-${n}`);
+  const tier = { id: 'Plus', rank: 1, models: ['m-1', 'm-2'], requestsPerMinute: 100 };
+  const snapshot = snapshotOf([
+    [
+      ...['m-1', 'm-2'].map((id) =>
+        known('model.set', { id, family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 }),
+      ),
+      known('tier.set', tier),
+      ...organisations.map((id) =>
+        known('organisation.set', { id, name: id, tier: 'Plus', anchor: '2026-01-01' }),
+      ),
+      ...['m-1', 'm-2'].map((model) => known('pool.model_installed', { model })),
+    ],
+  ]);
+  const events = [known('tier.set', { ...tier, models: ['m-1'], requestsPerMinute: 10 })];
+  const { static: found, limits } = effectOn(snapshot, { ...asked, events });
+  // No node answers, so nothing is served before it either.
+  expect(found).toEqual({ combinations: 0, differ: 0, refused: 0, groups: [] });
+  expect(limits).toEqual([{ organisations: 7, what: 'requestsPerMinute', from: 100, to: 10 }]);
+});

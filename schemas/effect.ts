@@ -1,0 +1,91 @@
+/** The effect of a command before it is written, as the admin API is asked for it and answers with it. */
+import { z } from 'zod';
+import { requestIdSchema } from './decisions.ts';
+import { fleetSchema } from './fleet.ts';
+import { idSchema } from './names.ts';
+
+/** A command as it would be sent: its method, its path below the prefix of the admin API, and its body. Or a fleet file. */
+export const effectRequestSchema = z.union([
+  z.strictObject({
+    method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
+    path: z.string().min(1).max(500),
+    body: z.unknown().optional(),
+  }),
+  z.strictObject({ fleet: fleetSchema, prune: z.boolean().optional() }),
+]);
+export type EffectRequest = z.output<typeof effectRequestSchema>;
+
+const count = z.int().min(0);
+
+/** `served pool`, `served stack`, `served own`, or `STATUS Type`. */
+const answerSchema = z.string();
+
+const changedSchema = {
+  /** Absent: visitors, or more than one organisation. */
+  organisation: idSchema.optional(),
+  /** `shared`, a stack, or `stacks` where it is more than one. */
+  host: z.string(),
+  /** Absent: a name that nothing in the state has. */
+  model: z.string().optional(),
+  /** Absent: chat. */
+  operation: z.string().optional(),
+  from: answerSchema,
+  to: answerSchema,
+};
+
+const recordedGroupSchema = z.object({
+  ...changedSchema,
+  requests: count,
+  /** Some of them, for `headgate explain --request`. */
+  examples: z.array(requestIdSchema),
+});
+
+const staticGroupSchema = z.object({
+  ...changedSchema,
+  /** Organisations and, where they ask a stack, their stacks. Visitors are one. */
+  count,
+  /** Names of some of them. */
+  examples: z.array(z.string()),
+});
+
+const loweredSchema = z.object({
+  /** Absent: more than one. */
+  organisation: idSchema.optional(),
+  organisations: count,
+  /** The field of the tier. */
+  what: z.string(),
+  /** null: there is no limit. */
+  from: z.number().nullable(),
+  to: z.number(),
+});
+
+export const effectSchema = z.object({
+  /** The effect holds for the state after this commit. */
+  position: count,
+  /** Recorded requests of the last hour, decided again with the counters as they were. Absent: not asked. */
+  recorded: z
+    .object({
+      asked: count,
+      differ: count,
+      /** Served before and refused after. */
+      refused: count,
+      gatewaysSilent: z.array(z.string()),
+      groups: z.array(recordedGroupSchema),
+    })
+    .optional(),
+  /** Each organisation at each host with each model that is served there before or after, with empty counters. */
+  static: z.object({
+    combinations: count,
+    differ: count,
+    refused: count,
+    groups: z.array(staticGroupSchema),
+    /** There are more groups than are listed. */
+    more: z.literal(true).optional(),
+  }),
+  /** Limits that are lower after it. */
+  limits: z.array(loweredSchema),
+});
+export type Effect = z.output<typeof effectSchema>;
+export type StaticGroup = z.output<typeof staticGroupSchema>;
+export type LoweredLimit = z.output<typeof loweredSchema>;
+export type RecordedGroup = z.output<typeof recordedGroupSchema>;

@@ -1,0 +1,56 @@
+/**
+ * What a change of the state does to answers: the same question decided on the state before and after it, by the one
+ * composition of decisions that serving has. Pure: the two states and the questions are given.
+ */
+import type { Database } from '../runtime/sqlite.ts';
+import { createLookup } from '../snapshot/lookup.ts';
+import type { Verdict } from './admission.ts';
+import { decideWith, type Question } from './question.ts';
+import { Refusal } from './refusal.ts';
+import type { CounterFacts } from './replay.ts';
+
+/** `served pool`, `served stack`, `served own`, `listed`, or `STATUS Type`. */
+export type AnswerLabel = string;
+
+/** No request before it, and no tokens used. */
+export const emptyCounters: CounterFacts = {
+  windowUsed: 0,
+  inFlight: 0,
+  poolTokens: 0,
+  freeTurns: 0,
+  networkTurns: 0,
+  visitors: { windowUsed: 0, inFlight: 0, tokens: 0 },
+};
+
+export function answerLabel(verdict: Verdict): AnswerLabel {
+  if (verdict.kind === 'listed') return 'listed';
+  if (verdict.kind === 'refused') return refusedLabel(verdict.refusal);
+  const { placement } = verdict.decision;
+  return placement instanceof Refusal ? refusedLabel(placement) : `served ${placement.capacity}`;
+}
+
+function refusedLabel({ status, type }: Refusal): AnswerLabel {
+  return `${status} ${type}`;
+}
+
+export function isServed(label: AnswerLabel): boolean {
+  return !/^\d/.test(label);
+}
+
+/** Decides many questions on one state; equal rules (by a text that the caller gives) are decided once. */
+export class Answers {
+  readonly #lookup;
+  readonly #known = new Map<string, AnswerLabel>();
+
+  constructor(db: Database) {
+    this.#lookup = createLookup(db);
+  }
+
+  of(question: Question, rules?: string): AnswerLabel {
+    const known = rules === undefined ? undefined : this.#known.get(rules);
+    if (known !== undefined) return known;
+    const label = answerLabel(decideWith(this.#lookup, question).verdict);
+    if (rules !== undefined) this.#known.set(rules, label);
+    return label;
+  }
+}
