@@ -186,11 +186,12 @@ test.each(destructive)('%s: on a terminal the name is to be typed', async (line,
   expect(wrong.code).toBe(2);
   const closed = await cli(line.split(' '), { typed: '' });
   expect(closed.code).toBe(2);
-  expect(server.seen).toEqual([]);
+  expect(server.seen.every(({ path }) => path === '/effect')).toBe(true);
+  server.seen.length = 0;
   const right = await cli(line.split(' '), { typed: `${name}\n` });
   expect(right).toMatchObject({ code: 0 });
   expect(right.err).toContain(`type ${name} to `);
-  expect(server.seen).toHaveLength(1);
+  expect(server.seen.map(({ path }) => path === '/effect')).toEqual([true, false]);
 });
 
 test.each(destructive)('%s --dry-run destroys nothing and so asks nothing', async (line) => {

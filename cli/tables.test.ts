@@ -91,6 +91,7 @@ beforeAll(async () => {
   await until(async () => (await run('explain --request REQUEST')).code === 0, 20_000);
   names.head = await admin.position();
   await run('snapshot save state.db');
+  writeFileSync(join(fleet.dir, 'fleet.yaml'), (await run('export')).out);
   writeFileSync(join(fleet.dir, 'log.jsonl'), (await run('events export')).out);
 }, 120_000);
 afterAll(() => fleet.close());
@@ -115,6 +116,8 @@ function run(line: string, options: CliOptions = {}): Promise<CliRun> {
 
 /** Commands that print what is: a list, one thing, or a page. Names in capitals are those of the fleet. */
 const printing = [
+  'tier set Platinum --concurrency 1 --effect',
+  'effect -f fleet.yaml',
   'org list',
   `org get ${organisation}`,
   'member list',

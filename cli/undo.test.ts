@@ -37,7 +37,8 @@ function undo(...more: string[]): Promise<CliRun> {
   return runCli(['undo', '7', ...more], { env });
 }
 
-const sent = () => server.seen.filter(({ method }) => method !== 'GET');
+/** The effect of it is asked for, too. */
+const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && path !== '/effect');
 
 test('all of them are one command, for which --if-at and --dry-run hold', async () => {
   const run = await undo('--yes', '--if-at', '9', '--why', 'mistake');

@@ -12,6 +12,7 @@ import {
 } from './admin-resources.ts';
 import {
   commandQuerySchema,
+  keyRoles,
   momentInQuery,
   numberInQuery,
   type OperationRows,
@@ -101,7 +102,7 @@ export const fleetRows = {
     params: z.object({ id: z.string() }),
     answer: limitUseSchema,
   }),
-  'effect.get': operation(readingRoles, 'Which answers a command would turn, before it is written', {
+  'effect.get': operation(keyRoles, 'Which answers a command would turn, before it is written', {
     opens: 'question',
     body: effectRequestSchema,
     bodyKind: 'fleet',

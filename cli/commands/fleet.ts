@@ -101,7 +101,11 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
     const { changes } = await api.run('fleet.diff', body);
     const removed = changes.filter(({ action }) => action === 'remove');
     for (const { kind, id } of removed) session.note(`- ${kind} ${id}`);
-    if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} resources`);
+    if (removed.length > 0)
+      await confirmDestructive(session, 'remove', `remove ${removed.length} resources`, {
+        name: 'fleet.apply',
+        input: body,
+      });
   }
   const answer = await api.run('fleet.apply', body);
   noteWarnings(session, answer);

@@ -248,5 +248,5 @@ export async function confirmed(
   what: string,
 ): Promise<void> {
   requestOf(name, input);
-  await confirmDestructive(session, id, what);
+  await confirmDestructive(session, id, what, { name, input });
 }

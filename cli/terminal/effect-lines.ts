@@ -82,6 +82,20 @@ function hasEffect({ recorded, static: all, limits }: Effect): boolean {
   return all.differ > 0 || limits.length > 0 || (recorded?.differ ?? 0) > 0;
 }
 
+/** The same among the hints of a confirmation, without colour; nothing where no answer would change. */
+export function effectTexts(out: Renderer, answer: unknown): string[] {
+  const effect = effectSchema.parse(answer);
+  if (!hasEffect(effect)) return [];
+  return effectLines(out, effect).map((line) =>
+    typeof line === 'string'
+      ? line
+      : line
+          .map((part) => (typeof part === 'string' ? part : part.text))
+          .join('')
+          .trimEnd(),
+  );
+}
+
 /** Prints it. Returns whether anything would be otherwise. */
 export async function showEffect(out: Renderer, answer: unknown): Promise<boolean> {
   const effect = effectSchema.parse(answer);

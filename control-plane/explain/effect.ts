@@ -190,7 +190,7 @@ interface Redecided {
   readonly from: AnswerLabel;
 }
 
-/** A request that was not decided by rules tells nothing of a change of rules. */
+/** Empty for a request that was not decided by rules: no change of rules turns it. */
 function recordedLabel(answers: Answers, record: DecisionRecord): AnswerLabel {
   return record.stage === 'admission' || record.stage === 'answer' ? answers.of(questionOf(record)) : '';
 }

@@ -87,6 +87,11 @@ const queries: Record<string, string> = {
   '/explain/matrix': 'organisation=acme',
 };
 const bodies: Record<string, object> = {
+  'POST /effect': {
+    method: 'POST',
+    path: '/keys',
+    body: { organisation: 'acme', name: 'k', expires: 'never' },
+  },
   'POST /explain': { organisation: 'acme', model: 'echo-small' },
   'POST /keys': { organisation: 'acme', name: 'k', expires: 'never' },
   'PUT /organisations/{id}/members/{person}': { role: 'viewer' },

@@ -222,6 +222,8 @@ async function callSigners(): Promise<void> {
 }
 
 async function callExplain(): Promise<void> {
+  const body = { requestsPerMinute: 1, models: ['echo-large'] };
+  await call('POST', '/effect', { method: 'PUT', path: '/tiers/Starter', body });
   const answer = await fetch(`${fleet.gateways[0]?.api}/models/none`);
   const request = answer.headers.get('x-request-id') ?? '';
   const { position } = await call('GET', '/status');

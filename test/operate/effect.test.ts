@@ -1,0 +1,137 @@
+/**
+ * The effect of a command is true: of requests sent before and after it those are answered otherwise that `--effect` named
+ * before it, each as it said, and no other.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Effect, effectSchema } from '../../schemas/effect.ts';
+import { call, chatBody } from '../support/api.ts';
+import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { type CliRun, runCli } from '../support/run-cli.ts';
+import { slashModel, specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
+
+let fleet: TestFleet;
+const keys = new Map<string, string>();
+const organisations = ['acme', 'birch', 'cedar', 'elder'];
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+  for (const organisation of organisations) keys.set(organisation, (await fleet.key(organisation)).value);
+  await fleet.settle();
+});
+afterAll(() => fleet.close());
+
+const cli = (...argv: string[]): Promise<CliRun> =>
+  runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
+
+const hosts = [
+  { organisation: 'acme', name: stacks.otter, host: stackHost('otter') },
+  { organisation: 'acme', name: stacks.idle, host: stackHost('idle') },
+  { organisation: 'birch', name: stacks.heron, host: stackHost('heron') },
+  ...organisations.map((organisation) => ({ organisation, name: 'shared', host: '127.0.0.1' })),
+];
+const models = [
+  'echo-small',
+  'echo-large',
+  'echo-embed',
+  'echo-private',
+  slashModel,
+  'echo-idle',
+  'echo-locked',
+];
+const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
+
+/** What each request is answered: `served`, or status and type. */
+async function answers(): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (const { organisation, name, host } of hosts)
+    for (const model of models)
+      for (const [operation, path] of Object.entries(paths)) {
+        const more = operation === 'messages' ? { max_tokens: 5 } : {};
+        const body = chatBody(model, more);
+        const key = keys.get(organisation) ?? '';
+        const answer = await call({ port: fleet.port(), method: 'POST', path, host, key, body });
+        const { error } = JSON.parse(answer.content) as { error?: { type: string } };
+        const label = error === undefined ? 'served' : `${answer.status} ${error.type}`;
+        found.set([organisation, name, model, operation].join(' '), label);
+      }
+  return found;
+}
+
+const served = (label: string): string => (label.startsWith('served') ? 'served' : label);
+
+/** By question, what the effect says of it. Where a group has several organisations, they are its examples. */
+function said({ static: { groups } }: Effect): Map<string, string> {
+  const turned = groups.filter(({ from, to }) => served(from) !== served(to));
+  return new Map(
+    turned.flatMap(({ organisation, host, model, operation = 'chat', from, to, examples }) => {
+      const askers =
+        organisation === undefined
+          ? examples.map((name) => (host === 'shared' ? [name, host] : name.split(' at ')))
+          : [[organisation, host]];
+      return askers.map((asker): [string, string] => [
+        [...asker, model, operation].join(' '),
+        `${served(from)} -> ${served(to)}`,
+      ]);
+    }),
+  );
+}
+
+const commands = [
+  ['tier', 'set', 'Pro', '--models', 'echo-small'],
+  ['tier', 'set', 'Starter', '--models', 'echo-large'],
+  ['org', 'set', 'cedar', '--tier', 'Platinum'],
+  ['stack', 'surface', stacks.otter, 'anthropic'],
+  ['stack', 'uninstall', stacks.heron, 'echo-small'],
+  ['pool', 'uninstall', 'echo-embed'],
+  ['node', 'drain', 'acme-1'],
+  ['org', 'suspend', 'birch'],
+  ['node', 'drain', 'pool-1'],
+  ['node', 'undrain', 'pool-1'],
+  ['stack', 'delete', stacks.otter],
+  ['org', 'delete', 'elder'],
+];
+
+/** Of visitors nobody asks here, and to be served as before by other capacity is no other answer. */
+const asked = (question: string): boolean => organisations.some((id) => question.startsWith(`${id} `));
+
+test.each(commands)(
+  'Effect: headgate %s %s %s turns those answers that --effect named',
+  async (...command) => {
+    const before = await answers();
+    const run = await cli(...command, '--effect', '-o', 'json');
+    const effect = effectSchema.parse(JSON.parse(run.out));
+    expect([run.code, run.err]).toEqual([1, '']);
+    const position = await fleet.admin.position();
+    const table = await cli(...command, '--effect');
+    expect(table.out).toMatch(
+      /^\d+ of \d+ combinations of organisation, host and model would be answered otherwise/,
+    );
+    expect(await fleet.admin.position(), 'nothing is written').toBe(position);
+    expect(await answers(), 'nothing is changed').toEqual(before);
+    expect((await cli(...command, '--yes')).code).toBe(0);
+    await fleet.settle();
+    const after = await answers();
+    const turned = [...before]
+      .map(([question, from]): [string, string, string] => [question, from, after.get(question) ?? ''])
+      .filter(([, from, to]) => from !== to && (from === 'served' || to === 'served'))
+      .map(([question, from, to]): [string, string] => [question, `${from} -> ${to}`]);
+    const named = [...said(effect)].filter(([question]) => asked(question));
+    expect(Object.fromEntries(named)).toEqual(Object.fromEntries(turned));
+  },
+);
+
+test('Effect: a command that changes no answer says so and ends with 0, and what is no command is refused', async () => {
+  const run = await cli('org', 'set', 'acme', '--name', 'Acme and sons', '--effect');
+  expect([run.code, run.out]).toEqual([
+    0,
+    expect.stringMatching(
+      /^0 of \d+ combinations of organisation, host and model would be answered otherwise\n$/,
+    ),
+  ]);
+  const forget = await cli('gateway', 'forget', 'gateway-9', '--effect');
+  expect([forget.code, forget.err]).toEqual([
+    2,
+    expect.stringContaining('DELETE /gateways/gateway-9 is no command'),
+  ]);
+  const backup = await cli('backup', '/nonexistent', '--effect');
+  expect([backup.code, backup.err]).toEqual([2, expect.stringContaining('leave out --effect')]);
+});
