@@ -2,6 +2,7 @@
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { Confirm } from '../ui/dialog.tsx';
+import { EffectOf } from '../ui/effect.tsx';
 import { Name, Names } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';
 
@@ -84,6 +85,7 @@ export function DrainDialog({
           ? 'It gets requests again, as soon as it is up.'
           : 'It gets no new requests; those in flight finish. A model that no other node has loaded is refused with 503.'}
       </p>
+      <EffectOf name={drained ? 'node.undrain' : 'node.drain'} input={{ id }} />
     </Confirm>
   );
 }

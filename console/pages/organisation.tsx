@@ -9,6 +9,7 @@ import { usePath, useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Confirm } from '../ui/dialog.tsx';
+import { EffectOf } from '../ui/effect.tsx';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { LimitFacts } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
@@ -77,6 +78,7 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
               ? 'Its keys are accepted again.'
               : 'All its requests are refused until it is resumed. Nothing is removed.'}
           </p>
+          <EffectOf name="organisation.update" input={{ id, suspended: !suspended }} />
         </Confirm>
       ) : null}
     </>

@@ -239,6 +239,15 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
     await events.getByText('registered the node').waitFor();
     await watched.expectAccessible('node');
     await page.getByRole('button', { name: 'Drain', exact: true }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog
+      .getByText(/^2 of \d+ combinations of organisation, host and model would be .*, all of them refused\.$/)
+      .waitFor();
+    await dialog.getByText('Who is answered otherwise').click();
+    await dialog
+      .getByText(`acme, echo-large at ${stack}: served stack → 404 TargetNotServingError`)
+      .waitFor();
+    await watched.expectAccessible('effect of a drain');
     await page.getByRole('dialog').getByRole('button', { name: 'Drain', exact: true }).click();
     await main.locator('.state.idle').getByText('drained').waitFor();
     await events.getByText('drained the node').first().waitFor();
