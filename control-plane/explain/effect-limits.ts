@@ -33,15 +33,16 @@ function limitsOf(row: RowOf<'tier'>): Limits {
 
 const fields = Object.keys(columns) as (keyof typeof columns)[];
 
-/** Each lowered limit once, with the number of organisations that have it. */
+/** Each lowered limit once, with the number of organisations that have it; of one organisation alone where it is given. */
 export function lowered(
   before: ReadonlyMap<string, Limits>,
   after: ReadonlyMap<string, Limits>,
+  only?: string,
 ): LoweredLimit[] {
   const found = new Map<string, LoweredLimit>();
   for (const [organisation, was] of before) {
     const is = after.get(organisation);
-    if (is === undefined || is === was) continue;
+    if (is === undefined || (only !== undefined && organisation !== only)) continue;
     for (const what of fields) {
       const [from, to] = [was[what], is[what]];
       if (to === null || (from !== null && from <= to)) continue;

@@ -131,10 +131,12 @@ test.each(changing)(
       const digest = before.digest();
       const after = snapshotOf([...fleet, events]);
       const found = new Map(
-        turnedAnswers(before, { ...asked, events }).map(({ asker, model, operation, from, to }) => [
-          [asker.organisation ?? 'visitors', asker.host, model, operation].join(' '),
-          `${from} -> ${to}`,
-        ]),
+        turnedAnswers(before, { ...asked, events }).flatMap(({ of, model, operation, from, to }) =>
+          of.askers.map(({ organisation = 'visitors', host }): [string, string] => [
+            [organisation, host, model, operation].join(' '),
+            `${from} -> ${to}`,
+          ]),
+        ),
       );
       const wanted = eachByItself(before, after);
       turnedInAll += wanted.size;

@@ -33,18 +33,54 @@ export type FoundEffect = Pick<Effect, 'static' | 'limits'> & {
 
 const groupsMax = 200;
 const examplesMax = 5;
-const unknownStacks = 'stacks';
+/** In place of a host, where it is more than one stack. */
+const severalStacks = 'stacks';
+
+/** Askers that have the same rules as each other, before and after. */
+interface AskerClass {
+  readonly askers: readonly [EffectAsker, ...EffectAsker[]];
+  readonly was: EffectAsker | undefined;
+  readonly will: EffectAsker | undefined;
+}
 
 interface Combination {
-  readonly asker: EffectAsker;
+  readonly of: AskerClass;
   readonly model: string;
   readonly operation: OperationKind;
 }
 
-function questionFor(
-  { asker: { organisation, host }, model, operation }: Combination,
-  nowMs: number,
-): Question {
+type Askers = ReadonlyMap<string, EffectAsker>;
+
+/** What a stack that is not there answers depends on the plan alone, so the rules at the shared host are part of the key. */
+function classesOf(was: Askers, will: Askers, organisation: string | undefined): AskerClass[] {
+  const all = [...new Map([...will, ...was]).values()];
+  const asked = organisation === undefined ? all : all.filter((asker) => asker.organisation === organisation);
+  const rulesOn = (askers: Askers, asker: Pick<EffectAsker, 'organisation' | 'host'>): string | null =>
+    askers.get(askerId(asker))?.rules ?? null;
+  const classes = groupBy(asked, (asker) => {
+    const shared = { organisation: asker.organisation, host: sharedHost };
+    const rules = [asker, shared].flatMap((each) => [rulesOn(was, each), rulesOn(will, each)]);
+    return JSON.stringify([asker.host === sharedHost, asker.organisation === undefined, ...rules]);
+  });
+  return [...classes.values()].map((askers) => {
+    const id = askerId(askers[0]);
+    return { askers, was: was.get(id), will: will.get(id) };
+  });
+}
+
+/** A stack may change its surface, so a model may be asked in one way before and in another after. */
+function* combinationsOf(of: AskerClass): Iterable<Combination> {
+  const { was, will } = of;
+  const models = new Set([...(was?.models.keys() ?? []), ...(will?.models.keys() ?? [])]);
+  for (const model of models) {
+    const [before = [], after = []] = [was?.models.get(model), will?.models.get(model)];
+    for (const operation of new Set([...before, ...after])) yield { of, model, operation };
+  }
+}
+
+/** Of the first asker of its class, for all of them. */
+function questionFor({ of, model, operation }: Combination, nowMs: number): Question {
+  const { organisation, host } = of.askers[0];
   const facts = factsOf({
     ...{ operation, model, promptTokens: 1, maxTokens: 1 },
     credential: { organisation: organisation ?? '' },
@@ -53,41 +89,6 @@ function questionFor(
     stack: host === sharedHost ? undefined : host,
   });
   return { facts, counters: emptyCounters, fenced: false, outboxFull: false, nowMs };
-}
-
-/** Answers of one state. Where an asker is not in it, its question is decided all the same. */
-class StateAnswers {
-  readonly #answers: Answers;
-  readonly #askers: ReadonlyMap<string, EffectAsker>;
-  readonly #nowMs: number;
-
-  constructor(db: Database, askers: ReadonlyMap<string, EffectAsker>, nowMs: number) {
-    this.#answers = new Answers(db);
-    this.#askers = askers;
-    this.#nowMs = nowMs;
-  }
-
-  of(combination: Combination): AnswerLabel {
-    const { asker, model, operation } = combination;
-    const rules = this.#askers.get(askerId(asker))?.rules;
-    const kind = asker.host === sharedHost ? 'shared' : 'stack';
-    const key = rules === undefined ? undefined : JSON.stringify([kind, rules, model, operation]);
-    return this.#answers.of(questionFor(combination, this.#nowMs), key);
-  }
-}
-
-/** A stack may change its surface, so a model may be asked in one way before and in another after. */
-function* combinationsOf(
-  before: EffectAsker | undefined,
-  after: EffectAsker | undefined,
-): Iterable<Combination> {
-  const asker = before ?? after;
-  if (asker === undefined) return;
-  const models = new Set([...(before?.models.keys() ?? []), ...(after?.models.keys() ?? [])]);
-  for (const model of models) {
-    const [was = [], will = []] = [before?.models.get(model), after?.models.get(model)];
-    for (const operation of new Set([...was, ...will])) yield { asker, model, operation };
-  }
 }
 
 export interface Turned extends Combination {
@@ -111,31 +112,30 @@ function compare(snapshot: Snapshot, { events, by, nowMs, records, organisation 
       if (passedOver.length === 0) return read(db);
       throw new CommandError('Conflict', `the state has changed: ${passedOver[0]}`, { next: 'ask again' });
     });
-  const isAsked = (of: string | undefined): boolean => organisation === undefined || of === organisation;
   const was = askersOn(snapshot.db);
   const wasLimits = limitsOn(snapshot.db);
   // The state before is read again after this: an asker or a model may be new.
   const will = previewed(askersOn);
-  const combinations = [...new Set([...was.keys(), ...will.keys()])].flatMap((id) => [
-    ...combinationsOf(was.get(id), will.get(id)),
-  ]);
-  const asked = combinations.filter(({ asker }) => isAsked(asker.organisation));
-  const before = new StateAnswers(snapshot.db, was, nowMs);
-  const from = asked.map((each) => before.of(each));
-  const present = new Answers(snapshot.db);
-  const recorded = records?.map((record) => ({ record, from: recordedLabel(present, record) }));
+  const asked = classesOf(was, will, organisation).flatMap((each) => [...combinationsOf(each)]);
+  const before = new Answers(snapshot.db);
+  const from = asked.map((each) => before.of(questionFor(each, nowMs)));
+  const recorded = records?.map((record) => ({ record, from: recordedLabel(before, record) }));
   return previewed((db) => {
-    const after = new StateAnswers(db, will, nowMs);
+    const after = new Answers(db);
     const answered = asked
-      .map((each, at): Turned => ({ ...each, from: from[at] ?? '', to: after.of(each) }))
+      .map((each, at): Turned => ({ ...each, from: from[at] ?? '', to: after.of(questionFor(each, nowMs)) }))
       .filter((each) => isServed(each.from) || isServed(each.to));
     return {
       turned: answered.filter((each) => each.from !== each.to),
-      combinations: answered.length,
-      limits: lowered(wasLimits, limitsOn(db)).filter((limit) => isAsked(limit.organisation)),
-      ...(recorded && { recorded: recordedEffect(new Answers(db), recorded) }),
+      combinations: countOf(answered),
+      limits: lowered(wasLimits, limitsOn(db), organisation),
+      ...(recorded && { recorded: recordedEffect(after, recorded) }),
     };
   });
+}
+
+function countOf(of: readonly Combination[]): number {
+  return of.reduce((sum, { of: { askers } }) => sum + askers.length, 0);
 }
 
 /** Each combination that is served before or after, and is answered otherwise after. */
@@ -150,15 +150,17 @@ export function effectOn(snapshot: Snapshot, asked: EffectQuestion): FoundEffect
 }
 
 function staticEffect(turned: readonly Turned[], combinations: number): FoundEffect['static'] {
-  const groups = largestFirst(turned, ({ asker, model, operation, from, to }) => {
-    const { organisation, host } = asker;
-    const kind = organisation === undefined ? 'visitors' : host === sharedHost ? sharedHost : unknownStacks;
-    return [kind, model, operation, from, to];
-  }).map(staticGroup);
+  const groups = [
+    ...groupBy(turned, ({ of: { askers }, model, operation, from, to }) => {
+      const [{ organisation, host }] = askers;
+      return JSON.stringify([organisation === undefined, host === sharedHost, model, operation, from, to]);
+    }).values(),
+  ].map(staticGroup);
+  groups.sort((a, b) => b.count - a.count);
   return {
     combinations,
-    differ: turned.length,
-    refused: turned.filter(isRefusedAfter).length,
+    differ: countOf(turned),
+    refused: countOf(turned.filter(isRefusedAfter)),
     groups: groups.slice(0, groupsMax),
     ...(groups.length > groupsMax && { more: true as const }),
   };
@@ -168,20 +170,22 @@ function isRefusedAfter({ from, to }: Pick<Turned, 'from' | 'to'>): boolean {
   return isServed(from) && !isServed(to);
 }
 
-function staticGroup(of: readonly [Turned, ...Turned[]]): StaticGroup {
-  const [{ asker, model, operation, from, to }] = of;
-  const isOne = of.length === 1 && asker.organisation !== undefined;
-  const names = of.map(({ asker: { organisation = 'visitors', host } }) =>
-    host === sharedHost ? organisation : `${organisation} at ${host}`,
-  );
+function staticGroup(group: readonly [Turned, ...Turned[]]): StaticGroup {
+  const [{ of, model, operation, from, to }] = group;
+  const [{ organisation, host }] = of.askers;
+  const count = countOf(group);
+  const isOne = count === 1 && organisation !== undefined;
+  const some = group.flatMap(({ of: { askers } }) => askers.slice(0, examplesMax)).slice(0, examplesMax);
   return {
-    ...(isOne && { organisation: asker.organisation }),
-    host: isOne || asker.host === sharedHost ? asker.host : unknownStacks,
+    ...(isOne && { organisation }),
+    host: isOne || host === sharedHost ? host : severalStacks,
     model,
     ...(operation !== 'chat' && { operation }),
     ...{ from, to },
-    count: of.length,
-    examples: names.slice(0, examplesMax),
+    count,
+    examples: some.map(({ organisation: id = 'visitors', host: at }) =>
+      at === sharedHost ? id : `${id} at ${at}`,
+    ),
   };
 }
 
@@ -200,10 +204,11 @@ function recordedEffect(answers: Answers, of: readonly Redecided[]): NonNullable
   const turned = served
     .map((each) => ({ ...each, to: recordedLabel(answers, each.record) }))
     .filter(({ from, to }) => from !== to);
-  const groups = largestFirst(turned, ({ record, from, to }) => {
+  const byKind = groupBy(turned, ({ record, from, to }) => {
     const { organisation, stack, model, operation } = record;
-    return [organisation ?? '', stack ?? '', model ?? '', operation, from, to];
+    return JSON.stringify([organisation, stack, model, operation, from, to]);
   });
+  const groups = [...byKind.values()].sort((a, b) => b.length - a.length);
   return {
     asked: served.length,
     differ: turned.length,
@@ -226,13 +231,4 @@ function recordedGroup(
     requests: of.length,
     examples: of.slice(0, examplesMax).map((each) => each.record.req),
   };
-}
-
-/** The largest first. */
-function largestFirst<Item>(
-  items: readonly Item[],
-  keyOf: (item: Item) => readonly string[],
-): (readonly [Item, ...Item[]])[] {
-  const groups = [...groupBy(items, (item) => JSON.stringify(keyOf(item))).values()];
-  return groups.sort((a, b) => b.length - a.length);
 }

@@ -3,7 +3,7 @@
  * composition of decisions that serving has. Pure: the two states and the questions are given.
  */
 import type { Database } from '../runtime/sqlite.ts';
-import { createLookup } from '../snapshot/lookup.ts';
+import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import type { Verdict } from './admission.ts';
 import { decideWith, type Question } from './question.ts';
 import { Refusal } from './refusal.ts';
@@ -37,20 +37,15 @@ export function isServed(label: AnswerLabel): boolean {
   return !/^\d/.test(label);
 }
 
-/** Decides many questions on one state; equal rules (by a text that the caller gives) are decided once. */
+/** Decides many questions on one state. */
 export class Answers {
-  readonly #lookup;
-  readonly #known = new Map<string, AnswerLabel>();
+  readonly #lookup: Lookup;
 
   constructor(db: Database) {
     this.#lookup = createLookup(db);
   }
 
-  of(question: Question, rules?: string): AnswerLabel {
-    const known = rules === undefined ? undefined : this.#known.get(rules);
-    if (known !== undefined) return known;
-    const label = answerLabel(decideWith(this.#lookup, question).verdict);
-    if (rules !== undefined) this.#known.set(rules, label);
-    return label;
+  of(question: Question): AnswerLabel {
+    return answerLabel(decideWith(this.#lookup, question).verdict);
   }
 }
