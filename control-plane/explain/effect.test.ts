@@ -176,3 +176,42 @@ test('a plan that loses a model: who is refused, how many, and what limits are l
   expect(found).toEqual({ combinations: 0, differ: 0, refused: 0, groups: [] });
   expect(limits).toEqual([{ organisations: 7, what: 'requestsPerMinute', from: 100, to: 10 }]);
 });
+
+test('two stacks that are removed are answered by the plans of their organisations, one of which is suspended', () => {
+  const [one, two] = ['stk-amber-otter-1', 'stk-blue-finch-2'] as const;
+  const stackOf = (id: typeof one | typeof two, organisation: string): KnownEvent[] => [
+    known('organisation.set', { id: organisation, name: organisation, tier: 'Plus', anchor: '2026-01-01' }),
+    known('stack.created', { id, organisation, surface: 'openai' }),
+    known('stack.model_installed', { stack: id, model: 'm-1' }),
+    known('node.registered', {
+      ...{
+        id: `n-${id}`,
+        place: { kind: 'stack', id },
+        url: 'http://127.0.0.1/',
+        dialect: 'vllm',
+        agent: false,
+      },
+    }),
+    known('node.joined', { id: `n-${id}`, owner: 'control-1', generation: 1 }),
+    known('node.health_changed', {
+      ...{ id: `n-${id}`, owner: 'control-1', generation: 1, up: true, models: ['m-1'] },
+    }),
+  ];
+  const snapshot = snapshotOf([
+    [
+      known('tier.set', { id: 'Plus', rank: 1, models: '*' }),
+      ...stackOf(one, 'org-1'),
+      ...stackOf(two, 'org-2'),
+    ],
+  ]);
+  const events = [
+    known('stack.removed', { id: one }),
+    known('stack.removed', { id: two }),
+    known('organisation.suspended', { id: 'org-2', suspended: true }),
+  ];
+  const { groups } = effectOn(snapshot, { ...asked, events }).static;
+  expect(groups.map(({ organisation, to }) => `${organisation}: ${to}`).sort()).toEqual([
+    'org-1: 404 TargetNotServingError',
+    'org-2: 403 ModelNotInPlanError',
+  ]);
+});
