@@ -3,6 +3,7 @@
  * read is the same for all of them. Each is a folder below data-plane/surfaces.
  */
 import type { RoutingFacts } from '../../shared/decision/route.ts';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { NodeFailure } from '../core/node-failure.ts';
 import type { WholeAsked } from '../shape/asked.ts';
 import type { AnswerFacts } from './chat-parts.ts';
@@ -31,6 +32,8 @@ export interface SurfaceStream {
   push(data: string): string[];
   end(): void;
   fail(failure: NodeFailure): void;
+  /** Of the memory that is charged for what it holds. Idempotent. */
+  release(): void;
 }
 
 /** `Context`: what its answers need to know of a request; plain values, whose size does not grow with the body. */
@@ -44,6 +47,8 @@ export interface ClientSurface<Context> {
   ): { readonly asked: WholeAsked; readonly context: Context };
   /** A node's answer that is not streamed, as parsed. Throws NodeFailure. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody;
-  /** Undefined where no answer is streamed. */
-  readonly stream: ((facts: AnswerFacts, context: Context) => SurfaceStream) | undefined;
+  /** Undefined where no answer is streamed. `memory`: charged for what is held of it. */
+  readonly stream:
+    | ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => SurfaceStream)
+    | undefined;
 }

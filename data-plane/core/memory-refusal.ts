@@ -1,6 +1,7 @@
 /** The answer of a gateway where memory for bodies is exhausted. */
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { MemoryShortage } from '../../shared/runtime/byte-budget.ts';
+import { NodeFailure } from './node-failure.ts';
 
 const messages: Readonly<Record<MemoryShortage, string>> = {
   memory: 'The service holds too many bodies of requests and answers now. Try again.',
@@ -14,4 +15,16 @@ export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer')
     shortage === 'memory' ? `${what} budget` : `${what} budget of the organisation`,
     messages[shortage],
   );
+}
+
+/** A stream for which there is no more memory; its node has done nothing wrong. */
+export class UnheldAnswer extends NodeFailure {
+  /** The client's answer, where its stream has not begun. */
+  readonly refusal: Refusal;
+
+  constructor(shortage: MemoryShortage) {
+    const refusal = memoryRefusal(shortage, 'answer');
+    super('unheld', refusal.reason);
+    this.refusal = refusal;
+  }
 }

@@ -15,6 +15,8 @@ export type NodeFailureKind =
   | 'malformed'
   /** The answer, one event of it, or what it is made of exceeds a bound. */
   | 'too_large'
+  /** The gateway had no memory for it. */
+  | 'unheld'
   /** What the model wrote has no form in this surface. */
   | 'unusable';
 

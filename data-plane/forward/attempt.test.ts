@@ -262,9 +262,13 @@ const beginnings: readonly (readonly string[])[] = [
   ['a lost connection', 'a turn of the event loop', 'connect', 'head of a stream', 'one event'],
 ];
 
-function requestOf(kind: 'chat' | 'messages', more: object): Shaped & { readonly form: AnswerForm } {
-  const messages = [{ role: 'user', content: 'hello' }];
-  const bytes = Buffer.from(JSON.stringify({ model: 'm', messages, ...more }));
+function requestOf(
+  kind: 'chat' | 'messages' | 'responses',
+  more: object,
+): Shaped & { readonly form: AnswerForm } {
+  const prompt =
+    kind === 'responses' ? { input: 'hello' } : { messages: [{ role: 'user', content: 'hello' }] };
+  const bytes = Buffer.from(JSON.stringify({ model: 'm', ...prompt, ...more }));
   const headers = { contentType: json, version: undefined };
   const { form, ...shaped } = shapeOperation({ kind }, bytes, headers);
   if (form === undefined) throw new Error('has no answer');
@@ -275,6 +279,7 @@ const requests = {
   chat: requestOf('chat', {}),
   'streamed chat': requestOf('chat', { stream: true }),
   'streamed message': requestOf('messages', { stream: true, max_tokens: 9 }),
+  'streamed response': requestOf('responses', { stream: true }),
 };
 
 let server: Server;

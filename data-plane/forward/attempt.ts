@@ -9,6 +9,7 @@ import { SseReader } from '../answer/sse-reader.ts';
 import type { SurfaceStream } from '../answer/surface.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
+import { UnheldAnswer } from '../core/memory-refusal.ts';
 import { NodeFailure, type NodeFailureKind } from '../core/node-failure.ts';
 import { jsonType } from '../http/answers.ts';
 import type { AnswerListener, ClientAnswer, Fields } from '../http/exchange.ts';
@@ -314,6 +315,7 @@ export class Attempt implements CallReader, AnswerListener {
 
   #release(): void {
     this.#whole?.release();
+    this.#stream?.release();
     this.#errorBody?.release();
   }
 }
@@ -325,9 +327,12 @@ const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   cut: 'broken',
   malformed: 'broken',
   too_large: 'suspect',
+  unheld: 'neutral',
   unusable: 'suspect',
 };
 
-function failureOf({ kind, message, detail }: NodeFailure): AttemptFailure {
-  return { reason: message, timedOut: false, outcome: outcomes[kind], detail };
+function failureOf(failure: NodeFailure): AttemptFailure {
+  const { kind, message, detail } = failure;
+  const refused = failure instanceof UnheldAnswer ? { refusal: failure.refusal } : {};
+  return { reason: message, timedOut: false, outcome: outcomes[kind], detail, ...refused };
 }

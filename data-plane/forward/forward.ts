@@ -191,7 +191,7 @@ function answerOf(
 ): SurfaceStream | WholeAnswer {
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 0;
   const facts = answerFacts(asked, ids, { maxTokens, windowTokens: route.windowTokens });
-  if (asked.stream) return streamedAnswer(facts, form);
+  if (asked.stream) return streamedAnswer(facts, form, memory);
   return new WholeAnswer({ facts, form, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
 }
 

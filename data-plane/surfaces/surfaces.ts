@@ -1,4 +1,5 @@
 /** The surfaces, one row each, and the choice among them by the form that an answer must have. */
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../answer/chat-parts.ts';
 import type { ClientSurface, RebuiltBody, SurfaceStream } from '../answer/surface.ts';
 import { chat } from './chat/chat.ts';
@@ -28,8 +29,12 @@ export function wholeAnswer(
 }
 
 /** Of a request for a stream. */
-export function streamedAnswer(facts: AnswerFacts, { surface, context }: AnswerForm): SurfaceStream {
+export function streamedAnswer(
+  facts: AnswerFacts,
+  { surface, context }: AnswerForm,
+  memory: MemoryBudget,
+): SurfaceStream {
   const { stream } = surfaces[surface];
   if (stream === undefined) throw new Error(`${surface} have no streams`);
-  return stream(facts, context as never);
+  return stream(facts, context as never, memory);
 }

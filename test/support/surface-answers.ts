@@ -5,6 +5,7 @@ import { SseReader } from '../../data-plane/answer/sse-reader.ts';
 import type { RebuiltBody, SurfaceStream } from '../../data-plane/answer/surface.ts';
 import { shapeOperation } from '../../data-plane/surfaces/shape-operation.ts';
 import { type AnswerForm, streamedAnswer, wholeAnswer } from '../../data-plane/surfaces/surfaces.ts';
+import { BodyBudget, type MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { readMessageEvents } from './message-events.ts';
 import { readResponseEvents } from './response-events.ts';
 
@@ -213,9 +214,13 @@ export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wante
   return wholeAnswer(answer, facts, form);
 }
 
-export function streamOf(surface: AnswerSurface, wanted: Wanted = {}): SurfaceStream {
+export function streamOf(
+  surface: AnswerSurface,
+  wanted: Wanted = {},
+  memory: MemoryBudget = new BodyBudget(),
+): SurfaceStream {
   const { facts, form } = knownOf(surface, wanted, true);
-  return streamedAnswer(facts, form);
+  return streamedAnswer(facts, form, memory);
 }
 
 export interface RanStream {

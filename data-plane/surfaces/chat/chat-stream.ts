@@ -63,6 +63,9 @@ export class ChatStream implements SurfaceStream {
     this.#node.fail(failure);
   }
 
+  /** Nothing is held: each chunk passes at once. */
+  release(): void {}
+
   #frame(delta: ChoiceDelta): string {
     if (isPlainText(delta))
       return `${this.#head}[{"index":${delta.index},"delta":{"content":${JSON.stringify(delta.content)}},"logprobs":null,"finish_reason":null}]${this.#tail}`;

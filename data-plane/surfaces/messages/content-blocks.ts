@@ -4,6 +4,8 @@
  * the one before is whole, and text after the first call waits for the end, because no block can be opened again.
  */
 
+import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
+import { HeldText } from '../../answer/held-text.ts';
 import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
 import { ToolInput } from '../../answer/tool-input.ts';
 import { toolUseId } from './message-parts.ts';
@@ -30,6 +32,9 @@ const emptyBlocks = {
 
 export class ContentBlocks {
   readonly #showsThinking: boolean;
+  readonly #memory: MemoryBudget;
+  /** From the first call on: what comes before one passes at once. */
+  #held: HeldText | undefined;
   readonly #calls: Call[] = [];
   /** The call that is written now. */
   #current = 0;
@@ -38,8 +43,9 @@ export class ContentBlocks {
   #index = -1;
   #frames: string[] = [];
 
-  constructor(options: { readonly showsThinking: boolean }) {
+  constructor(options: { readonly showsThinking: boolean; readonly memory: MemoryBudget }) {
     this.#showsThinking = options.showsThinking;
+    this.#memory = options.memory;
   }
 
   get hasCalls(): boolean {
@@ -58,6 +64,7 @@ export class ContentBlocks {
       this.#write(kind, text);
       return;
     }
+    this.#hold(text.length);
     const last = this.#late[this.#late.length - 1];
     if (last?.kind === kind) last.text += text;
     else this.#late.push({ kind, text });
@@ -75,6 +82,7 @@ export class ContentBlocks {
     }
     const call = this.#calls[index];
     if (call === undefined) return;
+    this.#hold(added.length);
     call.waiting += call.input.add(added);
     this.#writeCalls(false);
   }
@@ -88,6 +96,15 @@ export class ContentBlocks {
       if (text.trim() !== '') this.#write(kind, text);
     }
     this.#close();
+  }
+
+  release(): void {
+    this.#held?.release();
+  }
+
+  #hold(characters: number): void {
+    this.#held ??= new HeldText(this.#memory);
+    this.#held.add(characters);
   }
 
   #writeCalls(isLast: boolean): void {

@@ -5,6 +5,7 @@
  * destroys the connection then.
  */
 
+import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { type AnswerFacts, malformed } from '../../answer/chat-parts.ts';
 import { type ChoiceDelta, NodeStream, type StreamState } from '../../answer/node-stream.ts';
 import type { SurfaceStream } from '../../answer/surface.ts';
@@ -24,11 +25,11 @@ export class MessagesStream implements SurfaceStream {
   #hasStarted = false;
   #stop: Stop | undefined;
 
-  constructor(facts: AnswerFacts, context: MessagesContext) {
+  constructor(facts: AnswerFacts, context: MessagesContext, memory: MemoryBudget) {
     this.#facts = facts;
     this.#context = context;
     this.#node = new NodeStream(facts);
-    this.#blocks = new ContentBlocks({ showsThinking: context.thinkingDisplay === 'shown' });
+    this.#blocks = new ContentBlocks({ showsThinking: context.thinkingDisplay === 'shown', memory });
   }
 
   get state(): StreamState {
@@ -76,6 +77,10 @@ export class MessagesStream implements SurfaceStream {
   /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
   fail(failure: NodeFailure): void {
     this.#node.fail(failure);
+  }
+
+  release(): void {
+    this.#blocks.release();
   }
 
   #read({ reasoning, content, refusal, toolCalls, finish }: ChoiceDelta, data: string): void {

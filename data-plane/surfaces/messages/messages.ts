@@ -8,5 +8,5 @@ export const messages: ClientSurface<MessagesContext> = {
   style: 'anthropic',
   shape: shapeMessages,
   whole: rebuildMessages,
-  stream: (facts, context) => new MessagesStream(facts, context),
+  stream: (facts, context, memory) => new MessagesStream(facts, context, memory),
 };

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
+import { BodyBudget } from '../../../shared/runtime/byte-budget.ts';
 import { readMessageEvents } from '../../../test/support/message-events.ts';
 import { answerFacts } from '../../answer/chat-parts.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
@@ -87,7 +88,7 @@ function pieces(text: string, size: number): string[] {
 
 function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, size: number): Fields[] {
   const { asked, context } = shaped({ ...first, stream: true });
-  const stream = new MessagesStream(answerFacts(asked, ids, node), context);
+  const stream = new MessagesStream(answerFacts(asked, ids, node), context, new BodyBudget());
   const deltas: object[] = [
     { role: 'assistant', content: '' },
     ...pieces(reasoning ?? '', size).map((text) => ({ [thoughtsIn(dialect)]: text })),

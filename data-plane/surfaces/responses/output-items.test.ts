@@ -7,7 +7,7 @@ const probability = { ...entry, top_logprobs: Array.from({ length: 20 }, () => e
 
 /** How often `step` fits. */
 function stepsOf(step: (items: OutputItems, at: number) => void): number {
-  const items = new OutputItems({ unique: 'u', context, events: undefined });
+  const items = new OutputItems({ unique: 'u', context, events: undefined, held: undefined });
   for (let at = 0; at < 20_000; at += 1) {
     try {
       step(items, at);

@@ -4,6 +4,7 @@
  * call waits until the one before is whole, and text after the first call waits for the end.
  */
 import type { FinishReason } from '../../answer/chat-parts.ts';
+import type { HeldText } from '../../answer/held-text.ts';
 import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
 import { NodeFailure } from '../../core/node-failure.ts';
 import { CallItem } from './call-item.ts';
@@ -21,6 +22,8 @@ import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.
 const charactersMax = 4 * 1024 * 1024;
 /** What is held beyond its text, as so many characters: of an item or a part, and of one token's probability. */
 const partCharacters = 1024;
+/** Of its text, its part, its item and the answer: each has the whole text once more. */
+const endEvents = 4;
 const probabilityCharacters = 64;
 
 const noLogprobs: readonly ResponseLogprob[] = [];
@@ -31,6 +34,8 @@ export interface ItemsOptions {
   readonly context: ResponsesContext;
   /** Undefined where nothing is streamed. */
   readonly events: ResponseEvents | undefined;
+  /** Charged for what is held of a stream. */
+  readonly held: HeldText | undefined;
 }
 
 interface LateText {
@@ -85,6 +90,7 @@ export class OutputItems {
 
   /** Nothing more comes: all items. Throws NodeFailure where the input of a call is none. */
   finish(finish: FinishReason): readonly object[] {
+    this.#options.held?.repeat(endEvents);
     this.#finishCalls(finish === 'length');
     // Templates leave line ends after a call; they are no content.
     for (const { kind, text } of this.#late) if (text.trim() !== '') this.#write(kind, text, noLogprobs);
@@ -99,6 +105,7 @@ export class OutputItems {
     this.#characters += characters;
     if (this.#characters > charactersMax)
       throw new NodeFailure('too_large', 'the answer of the node is too large');
+    this.#options.held?.add(characters);
   }
 
   #write(kind: TextKind, text: string, logprobs: readonly ResponseLogprob[]): void {

@@ -37,7 +37,7 @@ export function rebuildResponses(
   const { body, usage } = rebuildChat(answer, facts);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, logprobs, finish_reason: finish }] = choices;
-  const items = new OutputItems({ unique: facts.unique, context, events: undefined });
+  const items = new OutputItems({ unique: facts.unique, context, events: undefined, held: undefined });
   const { reasoning_content: thoughts, content, refusal, tool_calls: calls = [] } = message;
   if (thoughts !== undefined) items.addText('summary_text', thoughts);
   if (content !== null && content !== '') items.addText('output_text', content, logprobsOf(logprobs));

@@ -3,7 +3,9 @@
  * An early end adds nothing: no usage, no `response.failed`, no error event, no terminal event (Events). The caller
  * destroys the connection then, which is the only end that every client notices.
  */
+import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { type AnswerFacts, type FinishReason, malformed } from '../../answer/chat-parts.ts';
+import { HeldText } from '../../answer/held-text.ts';
 import { type ChoiceDelta, NodeStream, type StreamState } from '../../answer/node-stream.ts';
 import type { SurfaceStream } from '../../answer/surface.ts';
 import type { Usage } from '../../answer/usage.ts';
@@ -20,16 +22,18 @@ export class ResponsesStream implements SurfaceStream {
   readonly #context: ResponsesContext;
   readonly #node: NodeStream;
   readonly #events = new ResponseEvents();
+  readonly #held: HeldText;
   readonly #items: OutputItems;
   #hasStarted = false;
   #finish: FinishReason = 'stop';
   #output: readonly object[] = [];
 
-  constructor(facts: AnswerFacts, context: ResponsesContext) {
+  constructor(facts: AnswerFacts, context: ResponsesContext, memory: MemoryBudget) {
     this.#facts = facts;
     this.#context = context;
     this.#node = new NodeStream(facts);
-    this.#items = new OutputItems({ unique: facts.unique, context, events: this.#events });
+    this.#held = new HeldText(memory);
+    this.#items = new OutputItems({ unique: facts.unique, context, events: this.#events, held: this.#held });
   }
 
   get state(): StreamState {
@@ -69,6 +73,10 @@ export class ResponsesStream implements SurfaceStream {
   /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
   fail(failure: NodeFailure): void {
     this.#node.fail(failure);
+  }
+
+  release(): void {
+    this.#held.release();
   }
 
   #start(): void {

@@ -8,5 +8,5 @@ export const responses: ClientSurface<ResponsesContext> = {
   style: 'openai',
   shape: shapeResponses,
   whole: rebuildResponses,
-  stream: (facts, context) => new ResponsesStream(facts, context),
+  stream: (facts, context, memory) => new ResponsesStream(facts, context, memory),
 };
