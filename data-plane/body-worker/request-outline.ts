@@ -6,7 +6,7 @@ import { pathOfImage } from '../dialect/node-body.ts';
 import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../shape/asked.ts';
 import { prefixesOf } from '../shape/prompt-prefix.ts';
 import { leastChatTokens } from '../shape/prompt-size.ts';
-import type { Shaped, WholeShaped } from '../surfaces/shape-operation.ts';
+import type { Shaped, WholeShaped } from '../surfaces/surfaces.ts';
 
 /** What is transferred: plain values, whose size does not grow with the body. */
 export interface RequestOutline extends Omit<Shaped, 'asked'> {

@@ -9,8 +9,7 @@ import { parseAnswer } from '../core/answer-json.ts';
 import { NodeFailure } from '../core/node-failure.ts';
 import { renderBody, renderCount } from '../dialect/node-body.ts';
 import type { WholeAsked } from '../shape/asked.ts';
-import { shapeOperation } from '../surfaces/shape-operation.ts';
-import { wholeAnswer } from '../surfaces/surfaces.ts';
+import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { outlineOf } from './request-outline.ts';
 

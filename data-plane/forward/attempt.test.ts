@@ -13,8 +13,8 @@ import { nodeFailed } from '../../shared/decision/route.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { NodeExchange as ClientExchange } from '../http/node-exchange.ts';
-import { type Shaped, shapeOperation } from '../surfaces/shape-operation.ts';
 import type { AnswerForm } from '../surfaces/surfaces.ts';
+import { type Shaped, shapeOperation } from '../surfaces/surfaces.ts';
 import { NodeLoad } from '../upstream/load.ts';
 import { NodeCall } from '../upstream/node-call.ts';
 import { NodePools, type Upstream } from '../upstream/node-pools.ts';
@@ -324,24 +324,26 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
     state.ended = ended;
     state.writtenAtEnd = socket.written + socket.writableLength;
   };
-  void forward({
+  const body = {
+    discard: () => {
+      sent += 1;
+    },
+    release: () => undefined,
+  };
+  const means = { forwarding: defaultForwardSettings, pools, load, bodyWorker, streams: { open: 0 } };
+  void forward(means, {
     asked,
     form,
+    body,
     candidates: [routeTo('http://a.invalid'), routeTo('http://b.invalid', { node: 'n2' })],
     tier: 'Starter',
     maxTokensFor: () => 9,
     client,
     fields: [],
     ids: { unique: 'test', createdSeconds: 1_800_000_000 },
-    settings: defaultForwardSettings,
-    pools,
-    load,
+    at: { sent: undefined, begun: undefined },
     choose: (left) => load.choose(left),
-    bodyWorker,
     owner: 'test',
-    onSent: () => {
-      sent += 1;
-    },
     onNodeFailure: nodeFailed,
   }).then(record, (error) =>
     record(error instanceof Refusal ? { kind: 'refused' } : { kind: 'fault', error }),
@@ -404,20 +406,20 @@ test.each([
 ])('an answer that %s and cannot be written is a fault of its request alone', async (_how, content) => {
   const pools = new ScriptedPools();
   const { socket, response, client } = await connectedClient();
-  const result = forward({
+  const load = new NodeLoad();
+  const means = { forwarding: defaultForwardSettings, pools, load, bodyWorker, streams: { open: 0 } };
+  const result = forward(means, {
     asked: requests.chat.asked,
     form: requests.chat.form,
+    body: { discard: () => undefined, release: () => undefined },
     candidates: [routeTo('http://a.invalid')],
     tier: 'Starter',
     maxTokensFor: () => 9,
     client,
     fields: [],
     ids: { unique: 'test', createdSeconds: 1_800_000_000 },
-    settings: defaultForwardSettings,
-    pools,
-    load: new NodeLoad(),
+    at: { sent: undefined, begun: undefined },
     choose: ([first]) => first,
-    bodyWorker,
     owner: 'test',
     onNodeFailure: nodeFailed,
   });

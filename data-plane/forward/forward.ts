@@ -8,16 +8,13 @@
 
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
-import { contextErrorOf } from '../../shared/engines/node-answers.ts';
-import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { answerFacts } from '../answer/chat-parts.ts';
-import type { SurfaceStream } from '../answer/surface.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { renderBody } from '../dialect/node-body.ts';
-import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
+import { refusalOfError } from '../dialect/node-errors.ts';
 import type { ClientAnswer, Fields } from '../http/exchange.ts';
 import { type AskedRequest, nodePaths } from '../shape/asked.ts';
 import { type AnswerForm, streamedAnswer } from '../surfaces/surfaces.ts';
@@ -26,7 +23,7 @@ import { BodyPieces } from '../upstream/body-pieces.ts';
 import type { NodeLoad, NodeOutcome } from '../upstream/load.ts';
 import type { NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
-import { type AnswerBounds, Attempt, type AttemptFailure, type AttemptResult } from './attempt.ts';
+import { type AnswerBounds, Attempt, type AttemptResult } from './attempt.ts';
 import { WholeAnswer } from './whole-answer.ts';
 
 export interface ForwardSettings extends AnswerBounds {
@@ -44,12 +41,27 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
-export interface ForwardOptions {
+/** What all requests share on their way to a node. */
+export interface ForwardMeans {
+  readonly forwarding: ForwardSettings;
+  readonly pools: NodePools;
+  readonly load: NodeLoad;
+  /** Large answers are read on its thread. */
+  readonly bodyWorker: BodyWorker;
+  /** Streams that nodes and clients are busy with now, for metrics. */
+  readonly streams: { open: number };
+}
+
+export interface ForwardRequest {
   readonly asked: AskedRequest;
   /** Of the answer to the client. */
   readonly form: AnswerForm;
+  /** What is held of the request until a node has it. */
+  readonly body: HeldBody;
   /** Nodes of the one place that routing chose. */
   readonly candidates: readonly Route[];
+  /** One of those that are left. */
+  readonly choose: NodeChooser;
   /** The tier that a refusal of too long a request names. */
   readonly tier: string;
   /** Tokens of the answer at most, clamped to the window; at least 1. Asked for a chat only. */
@@ -59,25 +71,24 @@ export interface ForwardOptions {
   readonly fields: Fields;
   /** Of the answer; `unique` is the end of its id. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
-  readonly settings: ForwardSettings;
-  readonly pools: NodePools;
-  readonly load: NodeLoad;
-  /** One of those that are left. */
-  readonly choose: NodeChooser;
+  /** When the request went out to a node, at the last try, and when the answer began; monotonic ms. */
+  readonly at: { sent: number | undefined; begun: number | undefined };
   /** Of the tenant, where others share the nodes. */
   readonly cacheSalt?: string | undefined;
   /** Passed to the node. */
   readonly traceparent?: string | undefined;
-  /** Large answers are read on its thread. */
-  readonly bodyWorker: BodyWorker;
   /** Who is charged for the answer, and takes turns with others. */
   readonly owner: string;
-  /** The request goes out to a node, and no other will be asked. */
-  readonly onSent?: () => void;
-  /** Nothing of the request is held here any more. Called for a body in pieces only. */
-  readonly onTaken?: () => void;
   /** The refusal of a node that failed before the first byte, as the host has it. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
+}
+
+/** Both are idempotent. */
+export interface HeldBody {
+  /** The text is not needed any more: what a node gets is rendered. */
+  discard(): void;
+  /** Nothing of the body is held any more. */
+  release(): void;
 }
 
 export type ForwardOutcome =
@@ -93,42 +104,46 @@ export type ForwardOutcome =
     };
 
 /** Throws a Refusal where nothing of an answer went out. */
-export async function forward(options: ForwardOptions): Promise<ForwardOutcome> {
+export async function forward(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
+  const { asked, client, at } = request;
+  if (asked.stream) means.streams.open++;
   try {
-    return await search(options);
+    return await search(means, request);
   } finally {
-    options.client.listen(undefined);
+    client.listen(undefined);
+    at.begun = client.startedMs;
+    if (asked.stream) means.streams.open--;
   }
 }
 
-async function search(options: ForwardOptions): Promise<ForwardOutcome> {
+async function search(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
   // The clock of the waits for connections.
-  const { ticker } = options.pools;
-  const searchUntilMs = ticker.nowMs + options.settings.searchMs;
-  let remaining = options.candidates;
+  const { ticker } = means.pools;
+  const searchUntilMs = ticker.nowMs + means.forwarding.searchMs;
+  let remaining = request.candidates;
   let incompatible: Refusal | undefined;
   let unreached: string | undefined;
   for (;;) {
-    const route = options.choose(remaining);
+    const route = request.choose(remaining);
     if (route === undefined || ticker.nowMs > searchUntilMs) break;
-    const rendered = nodeBody(options, route);
+    const rendered = nodeBody(request, route);
     const body = rendered instanceof Promise ? await rendered : rendered;
     if (body instanceof Refusal) incompatible = body;
     else {
-      const result = await attempt(options, route, body);
-      if (result.kind !== 'unreached') return outcomeOf(result, route, options);
+      const result = await attempt(means, request, route, body);
+      if (result.kind !== 'unreached') return outcomeOf(result, route, request);
       unreached = result.failure.reason;
     }
     remaining = remaining.filter((candidate) => candidate !== route);
   }
   // A node that might have carried the request may be back soon, so that comes before what others cannot carry.
   if (unreached === undefined && incompatible !== undefined) throw incompatible;
-  throw options.onNodeFailure(unreached ?? 'no candidate');
+  throw request.onNodeFailure(unreached ?? 'no candidate');
 }
 
 /** The body for the node, or the refusal of a field that its dialect cannot carry. */
 function nodeBody(
-  { asked, maxTokensFor, cacheSalt }: ForwardOptions,
+  { asked, maxTokensFor, cacheSalt }: ForwardRequest,
   route: Route,
 ): NodeBodyOrRefusal | Promise<NodeBodyOrRefusal> {
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
@@ -149,50 +164,57 @@ function unsupported(error: unknown): Refusal {
 }
 
 async function attempt(
-  options: ForwardOptions,
+  means: ForwardMeans,
+  request: ForwardRequest,
   route: Route,
-  sent: NodeRequest['body'],
+  body: NodeRequest['body'],
 ): Promise<AttemptResult> {
-  const { client, fields, load, pools, settings, asked, traceparent, onSent, onTaken } = options;
+  const { client, asked, owner } = request;
   if (client.isGone) return { kind: 'client-gone' };
+  const { load } = means;
   const { node, url, credential } = route;
-  const isStream = asked.stream;
-  const path = nodePaths[asked.kind];
-  const accept = isStream ? 'text/event-stream' : 'application/json';
   let outcome: NodeOutcome = 'neutral';
   load.begin(node);
   try {
-    const memory = pools.answerBytes.of(options.owner);
-    const body = answerOf(options, route, memory);
-    const one = new Attempt({ client, fields, pools, memory, bounds: settings, body, onSent, onTaken });
-    const isLastOnConnection = isStream && dialects[route.dialect].closesAfterStream;
-    const request: NodeRequest = {
+    const result = await attemptOf(means, request, route).run({
       url,
-      path,
-      body: sent,
-      accept,
+      path: nodePaths[asked.kind],
+      body,
+      accept: asked.stream ? 'text/event-stream' : 'application/json',
       credential,
-      traceparent,
-      isLastOnConnection,
-    };
-    const result = await one.run(request);
+      traceparent: request.traceparent,
+      isLastOnConnection: asked.stream && dialects[route.dialect].closesAfterStream,
+    });
     outcome = nodeOutcomeOf(result);
     return result;
   } finally {
-    load.end(node, outcome, options.owner);
+    load.end(node, outcome, owner);
   }
 }
 
-/** Converts the node's answer for the client. */
-function answerOf(
-  { asked, form, ids, bodyWorker, owner, settings, maxTokensFor }: ForwardOptions,
+function attemptOf(
+  { forwarding, pools, bodyWorker }: ForwardMeans,
+  { asked, form, ids, maxTokensFor, client, fields, owner, at, body: held }: ForwardRequest,
   route: Route,
-  memory: MemoryBudget,
-): SurfaceStream | WholeAnswer {
+): Attempt {
+  const memory = pools.answerBytes.of(owner);
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 0;
   const facts = answerFacts(asked, ids, { maxTokens, windowTokens: route.windowTokens });
-  if (asked.stream) return streamedAnswer(facts, form, memory);
-  return new WholeAnswer({ facts, form, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
+  return new Attempt({
+    client,
+    fields,
+    pools,
+    memory,
+    bounds: forwarding,
+    body: asked.stream
+      ? streamedAnswer(facts, form, memory)
+      : new WholeAnswer({ facts, form, bodyWorker, owner, memory, bytesMax: forwarding.answerBytesMax }),
+    onSent: () => {
+      at.sent = performance.now();
+      held.discard();
+    },
+    onTaken: () => held.release(),
+  });
 }
 
 function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
@@ -214,7 +236,7 @@ function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
 function outcomeOf(
   result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
   route: Route,
-  { asked, tier, onNodeFailure }: ForwardOptions,
+  { asked, tier, onNodeFailure }: ForwardRequest,
 ): ForwardOutcome {
   const { node } = route;
   switch (result.kind) {
@@ -226,14 +248,10 @@ function outcomeOf(
       const { timedOut, reason } = result.failure;
       return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason, ...spentOf(result) };
     }
-    case 'failed':
-      throw (
-        result.failure.refusal ??
-        contextRefusal(result.failure, route, tier) ??
-        inabilityRefusal(asked, route.dialect, result.failure.detail) ??
-        rejectionRefusal(result.failure) ??
-        onNodeFailure(result.failure.reason)
-      );
+    case 'failed': {
+      const { failure } = result;
+      throw failure.refusal ?? refusalOfError(failure, asked, route, tier) ?? onNodeFailure(failure.reason);
+    }
     default:
       return result satisfies never;
   }
@@ -241,17 +259,4 @@ function outcomeOf(
 
 function spentOf({ spent }: { readonly spent?: Usage }): { readonly spent?: Usage } {
   return spent === undefined ? {} : { spent };
-}
-
-/** A node's own error of context is a property of the request, so it is no failure of the node. */
-function contextRefusal({ detail, reason }: AttemptFailure, route: Route, tier: string): Refusal | undefined {
-  const found = contextErrorOf(route.dialect, detail);
-  if (found === undefined) return undefined;
-  const windowTokens = found.windowTokens ?? route.windowTokens;
-  const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
-  return new Refusal(
-    'window',
-    `On the ${tier} tier, this request needs more context than the window of this model${window}.`,
-    { detail: reason },
-  );
 }

@@ -1,22 +1,20 @@
 /** Which of the candidates of a request is asked: by the prefixes of its prompt, or the less busy of two random ones. */
 
 import { sharerOf } from '../../shared/decision/authenticate.ts';
-import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
-import { Refusal } from '../../shared/decision/refusal.ts';
+import type { Placement } from '../../shared/decision/route.ts';
 import { type AskedChat, type AskedRequest, prefixesOfChat } from '../shape/asked.ts';
 import type { AffinityRequest, NodeChooser } from '../upstream/affinity.ts';
 import type { Gateway } from './gateway.ts';
+import type { Reservation } from './reserve.ts';
 
 /** The candidates given to it must be of the one place of the decision. */
 export function nodeChooser(
   { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
-  { target, model }: Pick<RequestFacts, 'target' | 'model'>,
-  { placement, subject: tenant }: Pick<Decision, 'placement' | 'subject'>,
+  { facts: { target, model }, decision: { subject: tenant } }: Reservation,
+  { capacity }: Placement,
   asked: AskedRequest,
 ): NodeChooser {
-  if (placement instanceof Refusal || asked.kind !== 'chat' || !lookup.hasAffinity(model))
-    return (left) => load.choose(left);
-  const { capacity } = placement;
+  if (asked.kind !== 'chat' || !lookup.hasAffinity(model)) return (left) => load.choose(left);
   const place =
     capacity === 'pool' ? 'pool' : target.kind === 'stack' ? `stack:${target.stack}` : `own:${tenant}`;
   const request = new ChatAffinity(tenant, `${place} ${model}`, asked);

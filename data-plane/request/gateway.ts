@@ -8,39 +8,30 @@ import type { Target } from '../../shared/decision/route.ts';
 import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { TenantSecrets } from '../core/tenant-secrets.ts';
 import type { RequestTrace } from '../core/trace-context.ts';
-import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
+import type { ForwardMeans, ForwardOutcome } from '../forward/forward.ts';
 import type { AnswerIds } from '../http/answers.ts';
 import type { EarlyRefusal } from '../http/api-listener.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
-import type { NodeLoad } from '../upstream/load.ts';
-import type { NodePools } from '../upstream/node-pools.ts';
 import type { Meter } from '../usage/meter.ts';
 import type { LocalCounters } from './counters.ts';
 import type { SeenCounters } from './seen-counters.ts';
 
-export interface Gateway {
+export interface Gateway extends ForwardMeans {
   readonly hosts: HostNames;
   readonly lookup: Lookup;
   readonly counters: LocalCounters;
   readonly bodies: BodyBudget;
-  readonly bodyWorker: BodyWorker;
-  readonly pools: NodePools;
-  readonly load: NodeLoad;
   readonly affinity: Affinity;
   /** For requests to the pool; undefined where they go without. */
   readonly cacheSalts: TenantSecrets | undefined;
   /** Under which thoughts are sealed for the client that keeps them. */
   readonly sealKeys: TenantSecrets;
   readonly meter: Meter;
-  readonly forwarding: ForwardSettings;
   readonly countTokens: PromptCounter;
-  /** Streams that nodes and clients are busy with now, for metrics. */
-  readonly streams: { open: number };
   readonly logger: Logger;
   /** May no key be accepted, because the snapshot cannot be proven fresh enough? Checked within each request. */
   fenced(): boolean;

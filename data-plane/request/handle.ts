@@ -1,16 +1,16 @@
 /**
- * The way of a request, top to bottom: host → authenticate → shape → limits → route → forward → meter.
- * This file has the phases in their order; what a phase waits or searches for is in its own file.
+ * The way of one request, top to bottom: head → body → decision → node → answer → record. `pass` has all phases in their
+ * order; what a phase waits or searches for is below it or in its own file.
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  * A phase that is done at once gives its value and no promise: to await one costs each request a turn of the microtasks.
  */
 import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import type { Capacity } from '../../schemas/usage.ts';
-import { type Admitted, type AdmittedInference, admit } from '../../shared/decision/admission.ts';
+import { type Admitted, admit } from '../../shared/decision/admission.ts';
 import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
-import { nodeFailed, nodeOfStackFailed, type Target } from '../../shared/decision/route.ts';
+import { nodeFailed, nodeOfStackFailed, type Placement, type Target } from '../../shared/decision/route.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
@@ -26,16 +26,16 @@ import {
 } from '../http/answers.ts';
 import { readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { type AskedRequest, leastTokensOf } from '../shape/asked.ts';
+import { leastTokensOf } from '../shape/asked.ts';
 import { countTokensBody } from '../surfaces/messages/shape-messages.ts';
-import type { AnswerForm } from '../surfaces/surfaces.ts';
+import type { AnswerForm, Shaped } from '../surfaces/surfaces.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { nodeChooser } from './choose-node.ts';
 import { type Gateway, RequestRecord } from './gateway.ts';
+import { type Reservation, reserveOrWait } from './reserve.ts';
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 import { answerTokens, type Measured, measure } from './token-budget.ts';
-import { reserveOrWait } from './wait-for-room.ts';
 
 /** Subjects by which a visitor and its network are counted in the periods of one moment. */
 export interface Visitor {
@@ -43,16 +43,17 @@ export interface Visitor {
   readonly network: string;
 }
 
-/** How a request came in, where it did not come to the API itself. */
+/** How a request came in; all but the target only where it did not come to the API itself. */
 export interface Entry {
-  readonly target: Target;
+  /** Undefined: the host selects it. */
+  readonly target: Target | undefined;
   /** The operation's path, in place of the request's own. */
-  readonly path: string;
+  readonly path?: string;
   /** Of a request without a key: the subjects of its visitor at a moment; undefined where it is none. */
   readonly visitorAt?: ((nowMs: number) => Visitor | undefined) | undefined;
-  readonly bodyBytesMax: number;
+  readonly bodyBytesMax?: number;
   /** Throws the refusal of a body that may not come this way. */
-  readonly checkBody: (body: ChunkBuffer) => void;
+  readonly checkBody?: (body: ChunkBuffer) => void;
 }
 
 /** Handles one request to its end; never rejects. */
@@ -60,7 +61,7 @@ export async function handle(
   gateway: Gateway,
   exchange: Exchange,
   fixed: Target | undefined,
-  entry?: Entry,
+  entry: Entry = { target: fixed },
 ): Promise<void> {
   const { head } = exchange;
   const path = pathOf(head.url);
@@ -69,39 +70,22 @@ export async function handle(
   const record = new RequestRecord(exchange, ids, path, trace);
   gateway.begin();
   try {
-    await pass(gateway, exchange, record, fixed, entry);
+    await pass(gateway, exchange, record, entry);
   } catch (error) {
     refuse(gateway, exchange, record, error);
   }
   gateway.observe(record);
 }
 
-/** A key that was accepted longer ago is looked up again before the request is decided, ms. */
-const acceptedMsMax = 1000;
-
-/** Everything up to the answer; throws a Refusal where there is one. */
+/** The whole way of a request that is answered; throws a Refusal where it is refused. */
 async function pass(
   gateway: Gateway,
   exchange: Exchange,
   record: RequestRecord,
-  fixed: Target | undefined,
-  entry: Entry | undefined,
+  entry: Entry,
 ): Promise<void> {
-  const bad = badHttp(exchange);
-  if (bad !== undefined) throw bad;
-  const head = {
-    host: exchange.head.headers.host,
-    fixed: entry?.target ?? fixed,
-    method: record.method,
-    path: entry?.path ?? record.path,
-    authorization: credentialHeader(exchange.head, 'authorization'),
-    xApiKey: credentialHeader(exchange.head, 'x-api-key'),
-  };
-  const admitAt = (nowMs: number): Admitted => {
-    const visitor = visitorAt(entry, nowMs);
-    const asked = visitor === undefined ? head : { ...head, visitor: visitor.id, network: visitor.network };
-    return admit(gateway.lookup, gateway.hosts, asked, { fenced: gateway.fenced(), nowMs }, record);
-  };
+  // The head: who asks, and for which operation.
+  const admitAt = admission(gateway, exchange, record, entry);
   const proof = gateway.provenSoon();
   if (proof !== undefined) await proof;
   const acceptedMs = gateway.now();
@@ -112,12 +96,13 @@ async function pass(
     record.decidedMs = acceptedMs;
     return sendJson(exchange, record.ids, admitted.body);
   }
-  const { operation } = admitted;
   refuseEncoded(exchange.head);
+
+  // The body: what is asked.
+  const { operation } = admitted;
   const owner = sharerOf(subjectOf(admitted.caller));
-  const body = await readBody(exchange, gateway.bodies.of(owner), {
-    bytesMax: entry?.bodyBytesMax ?? operations[operation.kind].bodyBytesMax,
-  });
+  const bytesMax = entry.bodyBytesMax ?? operations[operation.kind].bodyBytesMax;
+  const body = await readBody(exchange, gateway.bodies.of(owner), { bytesMax });
   checkOrRelease(body, entry);
   record.at.read = performance.now();
   const { bodyWorker, sealKeys } = gateway;
@@ -125,54 +110,104 @@ async function pass(
   const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {
-    const keepsUp = gateway.meter.keepsUp();
-    if (keepsUp !== true) await keepsUp;
-    const laterProof = gateway.provenSoon();
-    if (laterProof !== undefined) await laterProof;
-    const nowMs = gateway.now();
-    // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
-    const ageMs = Math.max(nowMs - acceptedMs, performance.now() - record.at.accepted);
-    // A body may take minutes: meanwhile its key may be revoked or expire, and a visitor's month or day may end.
-    const isOld = ageMs > acceptedMsMax || entry?.visitorAt !== undefined;
-    const latest = isOld ? admitAt(nowMs) : admitted;
-    if (latest.kind === 'inference') await serve(gateway, exchange, record, latest, shapedBody);
+    // The decision: a place in the limits, and the nodes that may be asked.
+    const { shaped } = shapedBody;
+    const admittedAt = (nowMs: number): Admitted =>
+      isOld(record, entry, nowMs - acceptedMs) ? admitAt(nowMs) : admitted;
+    const reservation = await decided(gateway, exchange, record, shaped, admittedAt);
+    const { facts, decision, lease } = reservation;
+    try {
+      // The node: which of them, and how long its answer may be.
+      const placement = placementOf(record, decision);
+      const choose = nodeChooser(gateway, reservation, placement, shaped.asked);
+      const measuring = measure(gateway, reservation, shaped, placement, choose, record);
+      const measured = measuring instanceof Promise ? await measuring : measuring;
+      noteDecision(record, decision);
+
+      // The answer, and the record of what it used.
+      if (shaped.form === undefined)
+        return sendJson(exchange, record.ids, JSON.stringify(countTokensBody(measured.tokens)));
+      const placed = { facts, decision, capacity: placement.capacity, measured, choose };
+      const outcome = await send(gateway, exchange, record, placed, shapedBody, shaped.form);
+      record.outcome = outcome;
+      meter(gateway, record, placed, outcome);
+    } finally {
+      lease.release();
+    }
   } finally {
     shapedBody.release();
   }
 }
 
+/** Admits the head at a moment, as often as it is asked to. Throws where the head is no HTTP that can be read in one way. */
+function admission(
+  gateway: Gateway,
+  exchange: Exchange,
+  record: RequestRecord,
+  entry: Entry,
+): (nowMs: number) => Admitted {
+  const bad = badHttp(exchange);
+  if (bad !== undefined) throw bad;
+  const head = {
+    host: exchange.head.headers.host,
+    fixed: entry.target,
+    method: record.method,
+    path: entry.path ?? record.path,
+    authorization: credentialHeader(exchange.head, 'authorization'),
+    xApiKey: credentialHeader(exchange.head, 'x-api-key'),
+  };
+  return (nowMs) => {
+    const visitor = visitorAt(entry, nowMs);
+    const asked = visitor === undefined ? head : { ...head, visitor: visitor.id, network: visitor.network };
+    return admit(gateway.lookup, gateway.hosts, asked, { fenced: gateway.fenced(), nowMs }, record);
+  };
+}
+
 /** Throws where there must be a visitor and is none. */
-function visitorAt(entry: Entry | undefined, nowMs: number): Visitor | undefined {
-  if (entry?.visitorAt === undefined) return undefined;
+function visitorAt(entry: Entry, nowMs: number): Visitor | undefined {
+  if (entry.visitorAt === undefined) return undefined;
   const visitor = entry.visitorAt(nowMs);
   if (visitor === undefined) throw unauthorized('no visitor');
   return visitor;
 }
 
-function checkOrRelease(body: Body, entry: Entry | undefined): void {
+function checkOrRelease(body: Body, { checkBody }: Entry): void {
   try {
-    entry?.checkBody(body.bytes);
+    checkBody?.(body.bytes);
   } catch (error) {
     body.release();
     throw error;
   }
 }
 
-/** Limits, route, forward and meter of a shaped request. */
-async function serve(
+/** A key that was accepted longer ago is looked up again before the request is decided, ms. */
+const acceptedMsMax = 1000;
+
+/** A body may take minutes: meanwhile its key may be revoked or expire, and a visitor's month or day may end. */
+function isOld({ at }: RequestRecord, { visitorAt }: Entry, wallMs: number): boolean {
+  // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
+  const ageMs = Math.max(wallMs, performance.now() - (at.accepted ?? 0));
+  return ageMs > acceptedMsMax || visitorAt !== undefined;
+}
+
+/** Decides as soon as all is known that the decision depends on. A request that finds no room may wait for it. */
+async function decided(
   gateway: Gateway,
   exchange: Exchange,
   record: RequestRecord,
-  { target, caller }: AdmittedInference,
-  { shaped, discard, release }: ShapedBody,
-): Promise<void> {
-  const { asked, form, surface } = shaped;
+  { asked, form, surface }: Shaped,
+  admittedAt: (nowMs: number) => Admitted,
+): Promise<Reservation> {
+  const keepsUp = gateway.meter.keepsUp();
+  if (keepsUp !== true) await keepsUp;
+  const proof = gateway.provenSoon();
+  if (proof !== undefined) await proof;
+  const admitted = admittedAt(gateway.now());
+  if (admitted.kind === 'listing') throw new Error('a listing has no body');
   const { model, stream, maxTokens } = asked;
-  record.model = model;
-  record.stream = stream;
   const facts: RequestFacts = {
-    target,
-    caller,
+    target: admitted.target,
+    caller: admitted.caller,
     model,
     surface,
     promptTokens: asked.promptBytes,
@@ -185,49 +220,18 @@ async function serve(
       return record.promptLeast;
     },
   };
+  const seen = new SeenCounters(gateway.counters);
+  record.model = model;
+  record.stream = stream;
   record.facts = facts;
-  record.seen = new SeenCounters(gateway.counters);
+  record.seen = seen;
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
-  const reserved = reserveOrWait(gateway, facts, exchange, record.seen);
-  const reservation = reserved instanceof Promise ? await reserved : reserved;
+  const reserving = reserveOrWait(gateway, facts, exchange, seen);
+  const reservation = reserving instanceof Promise ? await reserving : reserving;
   // A node may take seconds to count the prompt, and meanwhile the state changes.
   record.position = gateway.lookup.position();
-  const { decision, lease } = reservation;
-  const { placement } = decision;
-  const choose = nodeChooser(gateway, facts, decision, asked);
-  try {
-    if (placement instanceof Refusal) {
-      noteDecision(record, decision);
-      throw placement;
-    }
-    const measuring = measure(gateway, reservation, shaped, placement, choose, record);
-    const measured = measuring instanceof Promise ? await measuring : measuring;
-    noteDecision(record, decision);
-    if (form === undefined)
-      return sendJson(exchange, record.ids, JSON.stringify(countTokensBody(measured.tokens)));
-    const outcome = await send(gateway, exchange, record, {
-      facts,
-      asked,
-      form,
-      decision,
-      measured,
-      choose,
-      cacheSalt: placement.capacity === 'pool' ? gateway.cacheSalts?.of(decision.subject) : undefined,
-      discard,
-      release,
-    });
-    record.outcome = outcome;
-    const billed = { tier: decision.tier, total: decision.total, capacity: placement.capacity };
-    meter(gateway, record, facts, billed, outcome);
-  } finally {
-    lease.release();
-  }
-}
-
-function noteDecision(record: RequestRecord, decision: Decision): void {
-  record.decision = decision;
-  record.at.decided = performance.now();
+  return reservation;
 }
 
 /** The caller's usage must be known before the decision; only its first request in a while waits for it. */
@@ -238,58 +242,53 @@ function loadUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): t
   return meter.loadTotal(caller, caller.admittedMs ?? now());
 }
 
+function noteDecision(record: RequestRecord, decision: Decision): void {
+  record.decision = decision;
+  record.at.decided = performance.now();
+}
+
+/** Throws the router's refusal, where that is what was decided. */
+function placementOf(record: RequestRecord, decision: Decision): Placement {
+  const { placement } = decision;
+  if (!(placement instanceof Refusal)) return placement;
+  noteDecision(record, decision);
+  throw placement;
+}
+
 interface PlacedRequest {
   readonly facts: RequestFacts;
-  readonly asked: AskedRequest;
-  readonly form: AnswerForm;
   readonly decision: Decision;
+  readonly capacity: Capacity;
   readonly measured: Measured;
   readonly choose: NodeChooser;
-  readonly cacheSalt: string | undefined;
-  readonly discard: ShapedBody['discard'];
-  readonly release: ShapedBody['release'];
 }
 
-async function send(
+function send(
   gateway: Gateway,
-  exchange: Exchange,
+  { answer: client }: Exchange,
   record: RequestRecord,
-  { facts, asked, form, decision, measured, choose, cacheSalt, discard, release }: PlacedRequest,
+  { facts, decision, capacity, measured, choose }: PlacedRequest,
+  body: ShapedBody,
+  form: AnswerForm,
 ): Promise<ForwardOutcome> {
-  const { answer: client } = exchange;
-  if (asked.stream) gateway.streams.open++;
-  try {
-    return await forward({
-      asked,
-      form,
-      candidates: measured.candidates,
-      tier: decision.tier.id,
-      maxTokensFor: (route) => answerTokens(measured.budgetFor(route)),
-      client,
-      fields: idFields(record.ids),
-      onSent: () => {
-        record.at.sent = performance.now();
-        discard();
-      },
-      ids: { unique: mintUnique(), createdSeconds: Math.floor(gateway.now() / 1000) },
-      settings: gateway.forwarding,
-      pools: gateway.pools,
-      load: gateway.load,
-      choose,
-      cacheSalt,
-      traceparent: record.trace?.traceparent,
-      bodyWorker: gateway.bodyWorker,
-      owner: sharerOf(decision.subject),
-      onTaken: release,
-      onNodeFailure: facts.target.kind === 'stack' ? nodeOfStackFailed : nodeFailed,
-    });
-  } finally {
-    record.at.begun = client.startedMs;
-    if (asked.stream) gateway.streams.open--;
-  }
+  return forward(gateway, {
+    asked: body.shaped.asked,
+    form,
+    body,
+    candidates: measured.candidates,
+    tier: decision.tier.id,
+    maxTokensFor: (route) => answerTokens(measured.budgetFor(route)),
+    client,
+    fields: idFields(record.ids),
+    ids: { unique: mintUnique(), createdSeconds: Math.floor(gateway.now() / 1000) },
+    at: record.at,
+    choose,
+    cacheSalt: capacity === 'pool' ? gateway.cacheSalts?.of(decision.subject) : undefined,
+    traceparent: record.trace?.traceparent,
+    owner: sharerOf(decision.subject),
+    onNodeFailure: facts.target.kind === 'stack' ? nodeOfStackFailed : nodeFailed,
+  });
 }
-
-type BilledDecision = Pick<Decision, 'tier' | 'total'> & { readonly capacity: Capacity };
 
 /**
  * Usage is recorded only of what was completed (Events). What a node had done for a visitor who stopped it counts in what all
@@ -298,8 +297,7 @@ type BilledDecision = Pick<Decision, 'tier' | 'total'> & { readonly capacity: Ca
 function meter(
   gateway: Gateway,
   { ids, startMs, at }: RequestRecord,
-  { caller, target, model }: RequestFacts,
-  { tier, total, capacity }: BilledDecision,
+  { facts: { caller, target, model }, decision: { tier, total }, capacity }: PlacedRequest,
   outcome: ForwardOutcome,
 ): void {
   const isVisitor = caller.kind === 'anonymous';

@@ -1,4 +1,7 @@
-/** Reserves capacity for a request in the limits of its organisation, in the turn of the event loop in which they are checked. */
+/**
+ * Reserves capacity for a request in the limits of its organisation, in the turn of the event loop in which they are checked.
+ * A request that finds no room waits where the other gateways may give up some.
+ */
 import { visitorsSubject } from '../../schemas/limits.ts';
 import {
   type Counters,
@@ -7,14 +10,44 @@ import {
   type RequestFacts,
 } from '../../shared/decision/decide.ts';
 import { weightWithin } from '../../shared/decision/limits.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { ClientGone } from '../../shared/runtime/request-body.ts';
+import { waits } from '../../shared/runtime/waits.ts';
 import type { VisitorTotals } from '../../shared/snapshot/lookup.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { Lease } from './counters.ts';
 import type { Gateway } from './gateway.ts';
 import { SeenCounters } from './seen-counters.ts';
 
 export interface Reservation {
+  readonly facts: RequestFacts;
   readonly decision: Decision;
   readonly lease: Lease;
+}
+
+/** How long a request waits until the log has granted room that other gateways hold. */
+const roomTimeoutMs = waits.gatewayRoom.ms;
+
+/** Reserves at once, unless there is no room: `endMs` is the end of a wait that has begun, monotonic. */
+export function reserveOrWait(
+  gateway: Gateway,
+  facts: RequestFacts,
+  client: Pick<Exchange, 'gone'>,
+  counters: Counters,
+  endMs?: number,
+): Reservation | Promise<Reservation> {
+  try {
+    return reserve(gateway, facts, counters);
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
+    const untilMs = endMs ?? performance.now() + roomTimeoutMs;
+    const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, client.gone);
+    if (waiting === undefined) throw error;
+    return waiting.then(() => {
+      if (client.gone.aborted) throw new ClientGone('the client left while its request waited for a limit');
+      return reserveOrWait(gateway, facts, client, counters, untilMs);
+    });
+  }
 }
 
 /** Synchronous, so that no other request takes the capacity between check and reservation. */
@@ -25,10 +58,11 @@ export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counter
   const decision = decideRequest(gateway.lookup, counters, facts, conditions);
   const { counted, weight, tier, total } = decision;
   const lease = gateway.counters.reserve(counted, weight, nowMs, tier);
-  if (total === undefined || facts.caller.kind !== 'anonymous') return { decision, lease };
+  if (total === undefined || facts.caller.kind !== 'anonymous') return { facts, decision, lease };
   const ofAll = weightWithin(weight, total.concurrency);
   const all = gateway.counters.reserve(visitorsSubject, ofAll, nowMs, total);
-  return { decision, lease: ofVisitor(lease, all, gateway.counters.reserveTurn(facts.caller), total) };
+  const endTurn = gateway.counters.reserveTurn(facts.caller);
+  return { facts, decision, lease: ofVisitor(lease, all, endTurn, total) };
 }
 
 /** A visitor's own lease, that of all visitors together, and the turn. */

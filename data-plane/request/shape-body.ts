@@ -11,11 +11,12 @@ import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { readJsonText } from '../core/json-text.ts';
 import type { TenantSecrets } from '../core/tenant-secrets.ts';
+import type { HeldBody } from '../forward/forward.ts';
 import { oneHeader } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { CountRequest, NodeTarget, WorkerText } from '../shape/asked.ts';
 import { refuseOtherThanJson } from '../shape/json-body.ts';
-import { type Shaped, shapeOperation } from '../surfaces/shape-operation.ts';
+import { type Shaped, shapeOperation } from '../surfaces/surfaces.ts';
 
 /** Inline shaping blocks the event loop for some 20 ms at most. */
 const inlineBytesMax = 256 * 1024;
@@ -33,12 +34,9 @@ export interface BodyToShape {
   readonly sealKeys: TenantSecrets;
 }
 
-export interface ShapedBody {
+/** What the worker retains of it is discarded once a node's body is rendered; its memory is charged until it is released. */
+export interface ShapedBody extends HeldBody {
   readonly shaped: Shaped;
-  /** Discards the text where the worker retains it: what a node gets is rendered. Its memory is still charged. Idempotent. */
-  discard(): void;
-  /** Nothing of the body is held any more. Idempotent. */
-  release(): void;
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Placement } from '../../shared/decision/route.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route, TierLimits } from '../../shared/snapshot/lookup.ts';
 import type { AskedRequest } from '../shape/asked.ts';
-import type { Shaped } from '../surfaces/shape-operation.ts';
+import type { Shaped } from '../surfaces/surfaces.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';

@@ -9,7 +9,7 @@ import { responsesRequestSchema } from '../../schemas/responses.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import { toNodeBody } from '../dialect/node-body.ts';
-import { shapeOperation } from './shape-operation.ts';
+import { shapeOperation } from './surfaces.ts';
 
 const json = 'application/json';
 const chat = { model: 'echo', messages: [{ role: 'user', content: 'hi' }] };

@@ -1,10 +1,20 @@
-/** The surfaces, one row each, and the choice among them by the form that an answer must have. */
+/**
+ * The surfaces, one row each, and the choice among them: for a request by its operation, for an answer by the form that it must
+ * have. Which shape a body must have follows from the path alone, never from the stack, so that it reveals nothing of one.
+ */
+import type { Operation } from '../../shared/decision/admission.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { RoutingFacts } from '../../shared/decision/route.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../answer/chat-parts.ts';
-import type { ClientSurface, RebuiltBody, SurfaceStream } from '../answer/surface.ts';
+import type { ClientSurface, RebuiltBody, ShapeHeaders, SurfaceStream } from '../answer/surface.ts';
+import type { JsonText } from '../core/json-text.ts';
+import type { AskedRequest, WholeAsked } from '../shape/asked.ts';
+import { parseBody } from '../shape/json-body.ts';
 import { chat } from './chat/chat.ts';
 import { embeddings } from './embeddings/embeddings.ts';
 import { messages } from './messages/messages.ts';
+import { shapeCountTokens } from './messages/shape-messages.ts';
 import { rerank } from './rerank/rerank.ts';
 import { responses } from './responses/responses.ts';
 
@@ -17,6 +27,49 @@ type ContextOf<One> = One extends ClientSurface<infer Context> ? Context : never
 export type AnswerForm = {
   [Name in SurfaceName]: { readonly surface: Name; readonly context: ContextOf<(typeof surfaces)[Name]> };
 }[SurfaceName];
+
+/** A request that was understood. */
+export interface Shaped {
+  /** What limits, routing and counting read, and what a node is sent. */
+  readonly asked: AskedRequest;
+  /** Undefined where only tokens are counted. */
+  readonly form: AnswerForm | undefined;
+  readonly surface: RoutingFacts['surface'];
+}
+
+/** One whose text is here. */
+export interface WholeShaped extends Shaped {
+  readonly asked: WholeAsked;
+}
+
+/** Throws UnsupportedShapeError naming the JSON path. */
+export function shapeOperation(
+  { kind }: Operation,
+  bytes: Buffer | JsonText,
+  headers: ShapeHeaders,
+): WholeShaped {
+  switch (kind) {
+    case 'chat':
+    case 'embeddings':
+    case 'messages':
+    case 'rerank':
+    case 'responses': {
+      const surface = surfaces[kind];
+      const { asked, context } = surface.shape(parseBody(bytes, headers.contentType), headers);
+      return { asked, form: { surface: kind, context } as AnswerForm, surface: surface.style };
+    }
+    case 'count-tokens': {
+      const asked = shapeCountTokens(parseBody(bytes, headers.contentType), headers);
+      return { asked, form: undefined, surface: surfaces.messages.style };
+    }
+    case 'models':
+    case 'model':
+    case 'unknown':
+      throw new Refusal('no such path', 'There is nothing at this path.');
+    default:
+      return kind satisfies never;
+  }
+}
 
 /** `answer`: the parsed body of the node. Throws NodeFailure. */
 export function wholeAnswer(

@@ -14,7 +14,7 @@ import {
 import { sendRefusal } from '../../data-plane/http/answers.ts';
 import { readBody } from '../../data-plane/http/body.ts';
 import { NodeExchange } from '../../data-plane/http/node-exchange.ts';
-import { type Shaped, shapeOperation } from '../../data-plane/surfaces/shape-operation.ts';
+import { type Shaped, shapeOperation } from '../../data-plane/surfaces/surfaces.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';
 import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
@@ -87,7 +87,6 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const { candidates, credential = () => undefined, connectMs, stallMs = waits.clientReads.ms } = options;
   const pools = new NodePools({ credential, tickMs: 10, ...(connectMs === undefined ? {} : { connectMs }) });
   const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
-  const settings = { ...defaultForwardSettings, ...options.settings };
   const ended: Ended[] = [];
   const waiting: ((value: Ended) => void)[] = [];
   const endedByTest = new Map<string, Ended>();
@@ -98,7 +97,8 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     else ended.push(value);
   };
   const budget = new BodyBudget();
-  const bodyWorker = new BodyWorker();
+  const forwarding = { ...defaultForwardSettings, ...options.settings };
+  const means = { forwarding, pools, load, bodyWorker: new BodyWorker(), streams: { open: 0 } };
   const server = createServer(async (request, response) => {
     const test = request.headers['x-test'];
     const tenant = request.headers['x-tenant'];
@@ -112,20 +112,18 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
       body.release();
       await options.beforeForward?.(request.socket);
       record(
-        await forward({
+        await forward(means, {
           asked,
           form,
+          body: { discard: () => undefined, release: () => undefined },
           candidates: typeof candidates === 'function' ? candidates(asked) : candidates,
           tier: 'Starter',
           maxTokensFor: () => options.maxTokens ?? 1000,
           client: exchange,
           fields: ['x-request-id', 'req_test'],
           ids: { unique: 'test', createdSeconds: 1_800_000_000 },
-          settings,
-          pools,
-          load,
+          at: { sent: undefined, begun: undefined },
           choose: (left) => load.choose(left),
-          bodyWorker,
           owner: typeof tenant === 'string' ? tenant : 'test',
           onNodeFailure: nodeFailed,
         }),

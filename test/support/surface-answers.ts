@@ -3,8 +3,12 @@ import { readFileSync } from 'node:fs';
 import { type AnswerFacts, answerFacts } from '../../data-plane/answer/chat-parts.ts';
 import { SseReader } from '../../data-plane/answer/sse-reader.ts';
 import type { RebuiltBody, SurfaceStream } from '../../data-plane/answer/surface.ts';
-import { shapeOperation } from '../../data-plane/surfaces/shape-operation.ts';
-import { type AnswerForm, streamedAnswer, wholeAnswer } from '../../data-plane/surfaces/surfaces.ts';
+import {
+  type AnswerForm,
+  shapeOperation,
+  streamedAnswer,
+  wholeAnswer,
+} from '../../data-plane/surfaces/surfaces.ts';
 import { BodyBudget, type MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { readMessageEvents } from './message-events.ts';
 import { readResponseEvents } from './response-events.ts';
