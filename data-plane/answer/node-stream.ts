@@ -1,7 +1,7 @@
 /**
  * Follows a node's stream of chunks: what each adds, and whether the whole came to a proper end.
  * Completed means: every choice has a legal finish reason, no error came, and the terminator was seen. A clean end of
- * the body proves nothing, nor does a terminator after an error. What comes after either end is ignored.
+ * the body proves nothing, nor does a terminator after an error.
  * The deltas that it gives hold the node's output only, free of the differences between engines; a surface converts them.
  */
 
@@ -76,15 +76,10 @@ export class NodeStream {
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
   }
 
-  /** Takes the data of one event. Never throws; check `state`. */
+  /** Takes the data of one event, before either end. Throws NodeFailure. */
   push(data: string): readonly ChoiceDelta[] {
-    if (this.#state === 'completed' || this.#state === 'failed') return [];
-    try {
-      if (data.trim() === '[DONE]') this.#terminate();
-      else return this.#readChunk(parseEvent(data));
-    } catch (error) {
-      this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
-    }
+    if (data.trim() !== '[DONE]') return this.#readChunk(parseEvent(data));
+    this.#terminate();
     return [];
   }
 

@@ -4,10 +4,9 @@
  */
 import type { RoutingFacts } from '../../shared/decision/route.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
-import type { NodeFailure } from '../core/node-failure.ts';
 import type { WholeAsked } from '../shape/asked.ts';
 import type { AnswerFacts } from './chat-parts.ts';
-import type { StreamState } from './node-stream.ts';
+import type { StreamWriter } from './surface-stream.ts';
 import type { Usage } from './usage.ts';
 
 /** The headers that a shape depends on. */
@@ -23,19 +22,6 @@ export interface RebuiltBody {
   readonly usage: Usage;
 }
 
-/** Converts the events of a node's stream into frames for the client. */
-export interface SurfaceStream {
-  readonly kind: 'stream';
-  readonly state: StreamState;
-  readonly failure: NodeFailure | undefined;
-  readonly usage: Usage;
-  push(data: string): string[];
-  end(): void;
-  fail(failure: NodeFailure): void;
-  /** Of the memory that is charged for what it holds. Idempotent. */
-  release(): void;
-}
-
 /** `Context`: what its answers need to know of a request; plain values, whose size does not grow with the body. */
 export interface ClientSurface<Context> {
   /** The style of the hosts that have it. */
@@ -48,7 +34,5 @@ export interface ClientSurface<Context> {
   /** A node's answer that is not streamed, as parsed. Throws NodeFailure. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody;
   /** Undefined where no answer is streamed. `memory`: charged for what is held of it. */
-  readonly stream:
-    | ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => SurfaceStream)
-    | undefined;
+  readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

@@ -6,7 +6,7 @@
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { SseReader } from '../answer/sse-reader.ts';
-import type { SurfaceStream } from '../answer/surface.ts';
+import type { SurfaceStream } from '../answer/surface-stream.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
 import { UnheldAnswer } from '../core/memory-refusal.ts';

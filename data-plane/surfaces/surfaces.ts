@@ -7,18 +7,59 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import type { RoutingFacts } from '../../shared/decision/route.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../answer/chat-parts.ts';
-import type { ClientSurface, RebuiltBody, ShapeHeaders, SurfaceStream } from '../answer/surface.ts';
+import type { ClientSurface, RebuiltBody, ShapeHeaders } from '../answer/surface.ts';
+import { SurfaceStream } from '../answer/surface-stream.ts';
 import type { JsonText } from '../core/json-text.ts';
 import type { AskedRequest, WholeAsked } from '../shape/asked.ts';
 import { parseBody } from '../shape/json-body.ts';
-import { chat } from './chat/chat.ts';
-import { embeddings } from './embeddings/embeddings.ts';
-import { messages } from './messages/messages.ts';
-import { shapeCountTokens } from './messages/shape-messages.ts';
-import { rerank } from './rerank/rerank.ts';
-import { responses } from './responses/responses.ts';
+import { ChatWriter } from './chat/chat-stream.ts';
+import { rebuildChat } from './chat/rebuild-chat.ts';
+import { type ChatContext, shapeChat } from './chat/shape-chat.ts';
+import { rebuildEmbeddings } from './embeddings/rebuild-embeddings.ts';
+import { type EmbeddingsContext, shapeEmbeddings } from './embeddings/shape-embeddings.ts';
+import { MessagesWriter } from './messages/messages-stream.ts';
+import { rebuildMessages } from './messages/rebuild-messages.ts';
+import { type MessagesContext, shapeCountTokens, shapeMessages } from './messages/shape-messages.ts';
+import { rebuildRerank } from './rerank/rebuild-rerank.ts';
+import { type RerankContext, shapeRerank } from './rerank/shape-rerank.ts';
+import { rebuildResponses } from './responses/rebuild-responses.ts';
+import { ResponsesWriter } from './responses/responses-stream.ts';
+import { type ResponsesContext, shapeResponses } from './responses/shape-responses.ts';
 
-export const surfaces = { chat, embeddings, messages, rerank, responses };
+const row = <Context>(surface: ClientSurface<Context>): ClientSurface<Context> => surface;
+
+export const surfaces = {
+  chat: row<ChatContext>({
+    style: 'openai',
+    shape: shapeChat,
+    whole: rebuildChat,
+    stream: (facts, context) => new ChatWriter(facts, context),
+  }),
+  embeddings: row<EmbeddingsContext>({
+    style: 'any',
+    shape: shapeEmbeddings,
+    whole: rebuildEmbeddings,
+    stream: undefined,
+  }),
+  messages: row<MessagesContext>({
+    style: 'anthropic',
+    shape: shapeMessages,
+    whole: rebuildMessages,
+    stream: (facts, context, memory) => new MessagesWriter(facts, context, memory),
+  }),
+  rerank: row<RerankContext>({
+    style: 'openai',
+    shape: shapeRerank,
+    whole: rebuildRerank,
+    stream: undefined,
+  }),
+  responses: row<ResponsesContext>({
+    style: 'openai',
+    shape: shapeResponses,
+    whole: rebuildResponses,
+    stream: (facts, context, memory) => new ResponsesWriter(facts, context, memory),
+  }),
+};
 
 export type SurfaceName = keyof typeof surfaces;
 type ContextOf<One> = One extends ClientSurface<infer Context> ? Context : never;
@@ -54,9 +95,9 @@ export function shapeOperation(
     case 'messages':
     case 'rerank':
     case 'responses': {
-      const surface = surfaces[kind];
-      const { asked, context } = surface.shape(parseBody(bytes, headers.contentType), headers);
-      return { asked, form: { surface: kind, context } as AnswerForm, surface: surface.style };
+      const { shape, style } = surfaces[kind];
+      const { asked, context } = shape(parseBody(bytes, headers.contentType), headers);
+      return { asked, form: { surface: kind, context } as AnswerForm, surface: style };
     }
     case 'count-tokens': {
       const asked = shapeCountTokens(parseBody(bytes, headers.contentType), headers);
@@ -89,5 +130,5 @@ export function streamedAnswer(
 ): SurfaceStream {
   const { stream } = surfaces[surface];
   if (stream === undefined) throw new Error(`${surface} have no streams`);
-  return stream(facts, context as never, memory);
+  return new SurfaceStream(facts, stream(facts, context as never, memory));
 }

@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { type AnswerFacts, answerFacts } from '../../data-plane/answer/chat-parts.ts';
 import { SseReader } from '../../data-plane/answer/sse-reader.ts';
-import type { RebuiltBody, SurfaceStream } from '../../data-plane/answer/surface.ts';
+import type { RebuiltBody } from '../../data-plane/answer/surface.ts';
+import type { SurfaceStream } from '../../data-plane/answer/surface-stream.ts';
 import {
   type AnswerForm,
   shapeOperation,

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { AnswerFacts } from '../../answer/chat-parts.ts';
 import { SseReader } from '../../answer/sse-reader.ts';
-import { ChatStream } from './chat-stream.ts';
+import { SurfaceStream } from '../../answer/surface-stream.ts';
+import { ChatWriter } from './chat-stream.ts';
 import type { ChatContext } from './shape-chat.ts';
 
 const facts: AnswerFacts = {
@@ -22,7 +23,7 @@ const captured = (name: string) =>
   readFileSync(new URL(`../../../test/fixtures/captures/${name}.sse`, import.meta.url));
 
 interface Outcome {
-  readonly stream: ChatStream;
+  readonly stream: SurfaceStream;
   /** As they go over the wire. */
   readonly frames: string[];
   /** The chunks in them, without the terminator. */
@@ -41,7 +42,8 @@ interface Chunk {
 
 /** Runs bytes through reader and stream, then ends the body, as a node that closes its connection cleanly. */
 function run(pieces: readonly Uint8Array[], changes: Partial<AnswerFacts & ChatContext> = {}): Outcome {
-  const stream = new ChatStream({ ...facts, ...changes }, { includeUsage: false, ...changes });
+  const known = { ...facts, ...changes };
+  const stream = new SurfaceStream(known, new ChatWriter(known, { includeUsage: false, ...changes }));
   const frames: string[] = [];
   const reader = new SseReader({
     onData: (data) => frames.push(...stream.push(data)),

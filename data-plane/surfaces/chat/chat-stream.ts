@@ -1,24 +1,17 @@
-/**
- * Converts a node's stream into the frames of a chat completion: one id for all, the model as requested, usage if requested.
- * An early end adds nothing: no finish, no error frame, no terminator (Events). The caller destroys the connection then.
- */
+/** The frames of a streamed chat completion: one id for all, the model as requested, usage if requested. */
 
 import { type AnswerFacts, completionId } from '../../answer/chat-parts.ts';
-import { type ChoiceDelta, NodeStream, type StreamState } from '../../answer/node-stream.ts';
-import type { SurfaceStream } from '../../answer/surface.ts';
-import { type Usage, usageBody } from '../../answer/usage.ts';
-import type { NodeFailure } from '../../core/node-failure.ts';
+import type { ChoiceDelta } from '../../answer/node-stream.ts';
+import type { StreamWriter, UsageSoFar } from '../../answer/surface-stream.ts';
+import { usageBody } from '../../answer/usage.ts';
 import type { ChatContext } from './shape-chat.ts';
 
-export class ChatStream implements SurfaceStream {
-  readonly kind = 'stream';
-  readonly #node: NodeStream;
+export class ChatWriter implements StreamWriter {
   readonly #head: string;
   readonly #tail: string;
   readonly #includeUsage: boolean;
 
   constructor(facts: AnswerFacts, { includeUsage }: ChatContext) {
-    this.#node = new NodeStream(facts);
     const { created, model } = facts;
     const id = completionId(facts);
     const open = JSON.stringify({ id, object: 'chat.completion.chunk', created, model });
@@ -27,44 +20,15 @@ export class ChatStream implements SurfaceStream {
     this.#includeUsage = includeUsage;
   }
 
-  get state(): StreamState {
-    return this.#node.state;
+  write(deltas: readonly ChoiceDelta[]): string[] {
+    return deltas.map((delta) => this.#frame(delta));
   }
 
-  get failure(): NodeFailure | undefined {
-    return this.#node.failure;
+  end({ usage }: UsageSoFar): string[] {
+    const done = 'data: [DONE]\n\n';
+    if (!this.#includeUsage) return [done];
+    return [`${this.#head}[],"usage":${JSON.stringify(usageBody(usage))}}\n\n`, done];
   }
-
-  /** To be recorded only when the stream is completed and its last frame has been written (Events). */
-  get usage(): Usage {
-    return this.#node.usage;
-  }
-
-  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
-  push(data: string): string[] {
-    const before = this.#node.state;
-    const frames = this.#node.push(data).map((delta) => this.#frame(delta));
-    if (before !== 'completed' && this.#node.state === 'completed') {
-      if (this.#includeUsage) {
-        frames.push(`${this.#head}[],"usage":${JSON.stringify(usageBody(this.usage))}}\n\n`);
-      }
-      frames.push('data: [DONE]\n\n');
-    }
-    return frames;
-  }
-
-  /** The node's body has ended, cleanly or not. */
-  end(): void {
-    this.#node.end();
-  }
-
-  /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
-  fail(failure: NodeFailure): void {
-    this.#node.fail(failure);
-  }
-
-  /** Nothing is held: each chunk passes at once. */
-  release(): void {}
 
   #frame(delta: ChoiceDelta): string {
     if (isPlainText(delta))

@@ -9,8 +9,9 @@ import { Refusal } from '../../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../../shared/runtime/byte-budget.ts';
 import { readMessageEvents } from '../../../test/support/message-events.ts';
 import { answerFacts } from '../../answer/chat-parts.ts';
+import { SurfaceStream } from '../../answer/surface-stream.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
-import { MessagesStream } from './messages-stream.ts';
+import { MessagesWriter } from './messages-stream.ts';
 import { rebuildMessages } from './rebuild-messages.ts';
 import { shapeCountTokens, shapeMessages } from './shape-messages.ts';
 
@@ -88,7 +89,8 @@ function pieces(text: string, size: number): string[] {
 
 function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, size: number): Fields[] {
   const { asked, context } = shaped({ ...first, stream: true });
-  const stream = new MessagesStream(answerFacts(asked, ids, node), context, new BodyBudget());
+  const facts = answerFacts(asked, ids, node);
+  const stream = new SurfaceStream(facts, new MessagesWriter(facts, context, new BodyBudget()));
   const deltas: object[] = [
     { role: 'assistant', content: '' },
     ...pieces(reasoning ?? '', size).map((text) => ({ [thoughtsIn(dialect)]: text })),

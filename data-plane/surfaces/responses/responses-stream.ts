@@ -1,26 +1,18 @@
-/**
- * Converts a node's stream into the events of a response: one id, the model as requested, usage and all items in the last.
- * An early end adds nothing: no usage, no `response.failed`, no error event, no terminal event (Events). The caller
- * destroys the connection then, which is the only end that every client notices.
- */
+/** The events of a streamed response: one id, the model as requested, usage and all items in the last. */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
-import { type AnswerFacts, type FinishReason, malformed } from '../../answer/chat-parts.ts';
+import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
 import { HeldText } from '../../answer/held-text.ts';
-import { type ChoiceDelta, NodeStream, type StreamState } from '../../answer/node-stream.ts';
-import type { SurfaceStream } from '../../answer/surface.ts';
-import type { Usage } from '../../answer/usage.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+import type { ChoiceDelta } from '../../answer/node-stream.ts';
+import type { StreamWriter, UsageSoFar } from '../../answer/surface-stream.ts';
 import { logprobsOf } from './logprobs.ts';
 import { OutputItems } from './output-items.ts';
 import { isIncomplete, responseBody } from './response-body.ts';
 import { ResponseEvents } from './response-events.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
-export class ResponsesStream implements SurfaceStream {
-  readonly kind = 'stream';
+export class ResponsesWriter implements StreamWriter {
   readonly #facts: AnswerFacts;
   readonly #context: ResponsesContext;
-  readonly #node: NodeStream;
   readonly #events = new ResponseEvents();
   readonly #held: HeldText;
   readonly #items: OutputItems;
@@ -31,48 +23,21 @@ export class ResponsesStream implements SurfaceStream {
   constructor(facts: AnswerFacts, context: ResponsesContext, memory: MemoryBudget) {
     this.#facts = facts;
     this.#context = context;
-    this.#node = new NodeStream(facts);
     this.#held = new HeldText(memory);
     this.#items = new OutputItems({ unique: facts.unique, context, events: this.#events, held: this.#held });
   }
 
-  get state(): StreamState {
-    return this.#node.state;
+  write(deltas: readonly ChoiceDelta[]): string[] {
+    if (deltas.length > 0 && !this.#hasStarted) this.#start();
+    for (const delta of deltas) this.#read(delta);
+    return this.#events.take();
   }
 
-  get failure(): NodeFailure | undefined {
-    return this.#node.failure;
-  }
-
-  /** To be recorded only when the stream is completed and its last frame has been written (Events). */
-  get usage(): Usage {
-    return this.#node.usage;
-  }
-
-  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
-  push(data: string): string[] {
-    const before = this.#node.state;
-    if (before === 'completed' || before === 'failed') return [];
-    try {
-      const deltas = this.#node.push(data);
-      if (deltas.length > 0 && !this.#hasStarted) this.#start();
-      for (const delta of deltas) this.#read(delta);
-      if (this.#node.state === 'completed') this.#end();
-      return this.#events.take();
-    } catch (error) {
-      this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
-      return [];
-    }
-  }
-
-  /** The node's body has ended, cleanly or not. */
-  end(): void {
-    this.#node.end();
-  }
-
-  /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
-  fail(failure: NodeFailure): void {
-    this.#node.fail(failure);
+  end({ usage }: UsageSoFar): string[] {
+    const finished = { output: this.#output, finish: this.#finish, usage };
+    const response = responseBody(this.#facts, this.#context, finished);
+    this.#events.add(isIncomplete(this.#finish) ? 'response.incomplete' : 'response.completed', { response });
+    return this.#events.take();
   }
 
   release(): void {
@@ -94,11 +59,5 @@ export class ResponsesStream implements SurfaceStream {
     if (finish === undefined) return;
     this.#finish = finish;
     this.#output = this.#items.finish(finish);
-  }
-
-  #end(): void {
-    const finished = { output: this.#output, finish: this.#finish, usage: this.usage };
-    const response = responseBody(this.#facts, this.#context, finished);
-    this.#events.add(isIncomplete(this.#finish) ? 'response.incomplete' : 'response.completed', { response });
   }
 }
