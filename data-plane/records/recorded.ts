@@ -11,7 +11,7 @@ import {
 import { causes } from '../../shared/decision/causes.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { EarlyRefusal } from '../http/api-listener.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { keptModel, type RequestRecord } from '../request/gateway.ts';
 
 /** The state and the clocks at the end of a request. */
 export interface RequestEnd {
@@ -129,15 +129,9 @@ function faultOf({ refusal, caller }: RequestRecord): string | undefined {
   return faults.includes(refusal.cause) ? refusal.cause : 'missing';
 }
 
-/** What a node is to serve, the state knows; any other text is the caller's. */
-function modelOf(
-  { operation, model: asked, decision }: RequestRecord,
-  { isKnown }: RequestEnd,
-): string | undefined {
+function modelOf({ operation, model: asked, decision }: RequestRecord, end: RequestEnd): string | undefined {
   const model = operation?.kind === 'model' ? operation.model : asked;
-  if (model === undefined) return undefined;
-  const isPlaced = decision !== undefined && 'capacity' in decision.placement;
-  return isPlaced || isKnown(model) ? model : '';
+  return model === undefined ? undefined : keptModel(model, decision, end);
 }
 
 function causeOf({ reason }: Refusal): string {

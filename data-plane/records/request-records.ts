@@ -3,7 +3,7 @@ import type { RecordedRequest } from '../../schemas/request-record.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { EarlyRefusal } from '../http/api-listener.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { isModelName, type RequestRecord } from '../request/gateway.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { lineOf } from './project.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
@@ -22,7 +22,7 @@ export class RequestRecords {
   constructor(options: RequestRecordsOptions) {
     this.#options = options;
     const { lookup } = options;
-    this.#isKnown = (model) => lookup.isCatalogued(model) || lookup.isPooled(model);
+    this.#isKnown = (model) => isModelName(lookup, model);
   }
 
   /** A request that ended at this moment, monotonic ms. Never throws. */

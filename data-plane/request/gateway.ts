@@ -49,6 +49,21 @@ export interface Gateway extends ForwardMeans {
   observeEarly(refused: EarlyRefusal): void;
 }
 
+/** Is it a name that the state has? Any other text is the caller's own. */
+export function isModelName(lookup: Pick<Lookup, 'isCatalogued' | 'isPooled'>, model: string): boolean {
+  return lookup.isCatalogued(model) || lookup.isPooled(model);
+}
+
+/** The model of a request as records and reports may keep it; empty for a text of its caller. What was placed, the state has. */
+export function keptModel(
+  model: string,
+  decision: Decision | undefined,
+  known: { isKnown(model: string): boolean },
+): string {
+  const isPlaced = decision !== undefined && 'capacity' in decision.placement;
+  return isPlaced || known.isKnown(model) ? model : '';
+}
+
 /** When a phase was done, monotonic ms; undefined before. */
 class Milestones {
   /** The key was accepted, or none was needed. */

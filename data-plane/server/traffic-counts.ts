@@ -10,7 +10,7 @@ import {
   type TrafficRow,
 } from '../../schemas/traffic.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { keptModel, type RequestRecord } from '../request/gateway.ts';
 import { NameTriples } from './name-triples.ts';
 
 /** Triples of organisation, stack and model that are counted apart; a report has fewer. */
@@ -114,11 +114,10 @@ export class TrafficCounts {
     const known = this.#rowOf.get(organisation, stack, model);
     if (known !== undefined) return known;
     // Names from the request are kept only where they are those of something.
-    const isServed = decision !== undefined && 'capacity' in decision.placement;
-    const keptModel = model !== '' && (isServed || this.#names.isKnown(model)) ? model : '';
-    const keptStack = stack !== '' && this.#names.isStack(stack) ? stack : '';
+    const modelName = keptModel(model, decision, this.#names);
+    const stackName = stack !== '' && this.#names.isStack(stack) ? stack : '';
     return (
-      this.#rowOf.get(organisation, keptStack, keptModel) ?? this.#newRow(organisation, keptStack, keptModel)
+      this.#rowOf.get(organisation, stackName, modelName) ?? this.#newRow(organisation, stackName, modelName)
     );
   }
 

@@ -14,7 +14,7 @@ import {
   trafficRowsMax,
 } from '../../schemas/traffic.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { isModelName, type RequestRecord } from '../request/gateway.ts';
 import { type CountedTraffic, type RefusedRequest, TrafficCounts } from './traffic-counts.ts';
 
 const everyMsDefault = 10_000;
@@ -35,7 +35,7 @@ export class TrafficReports {
     everyMs = everyMsDefault,
   ) {
     this.#counts = new TrafficCounts({
-      isKnown: (model) => lookup.isCatalogued(model) || lookup.isPooled(model),
+      isKnown: (model) => isModelName(lookup, model),
       isStack: (id) => lookup.stack(id as StackId) !== undefined,
     });
     this.#inFlight = inFlight;
