@@ -1,0 +1,152 @@
+/**
+ * Requests as people follow them: one row for each that has ended, with its verdict, in the command line, the admin API and the
+ * console alike. Made of what gateways keep of a request; no prompt and no answer is part of it.
+ */
+import { z } from 'zod';
+import { momentInQuery, numberInQuery } from './admin-row.ts';
+import { requestIdSchema } from './decisions.ts';
+import { durationMs } from './durations.ts';
+import { idSchema, modelIdSchema } from './names.ts';
+import { type RefusalType, refusalKinds } from './refusals.ts';
+
+const count = z.int().min(0);
+const ms = z.number().min(0);
+
+/** `ended`: its answer began and was ended early, or its client left before. */
+export const verdictSchema = z.enum(['served', 'refused', 'ended']);
+export type Verdict = z.infer<typeof verdictSchema>;
+
+export const requestRowSchema = z.object({
+  request: requestIdSchema,
+  /** When it ended, by the clock of its gateway; it began `durationMs` before. */
+  at: z.string(),
+  gateway: z.string(),
+  /** Of its key; absent of visitors, and where no key was known. */
+  organisation: z.string().optional(),
+  key: z.string().optional(),
+  /** As the key is called now. */
+  keyName: z.string().optional(),
+  /** `shared`, the id of a stack, or `unknown`; members see a stack of others as `unknown`, too. */
+  host: z.string(),
+  operation: z.string(),
+  /** Absent: a listing, or a name that is no model's and therefore kept nowhere. */
+  model: z.string().optional(),
+  verdict: verdictSchema,
+  status: z.int(),
+  /** Of a refusal. */
+  type: z.string().optional(),
+  /** Of a refusal, finer than the type; for operators. */
+  cause: z.string().optional(),
+  /** By whom it was ended early. */
+  endedBy: z.enum(['client', 'node', 'deadline']).optional(),
+  /** For operators. */
+  node: z.string().optional(),
+  promptTokens: count.optional(),
+  completionTokens: count.optional(),
+  /** From the request line to the first byte of a node's answer. */
+  firstTokenMs: ms.optional(),
+  durationMs: ms,
+  /** Of the state that it was decided on. */
+  position: count,
+});
+export type RequestRow = z.infer<typeof requestRowSchema>;
+
+/** Newest first. */
+export const requestListSchema = z.object({
+  items: z.array(requestRowSchema),
+  /** Opaque: what the next page, of older ones, is asked with. Absent: there are no more. */
+  next: z.string().optional(),
+  /** Gateways that did not answer, or keep no decisions: theirs are missing. */
+  silent: z.array(z.string()),
+});
+export type RequestList = z.infer<typeof requestListSchema>;
+
+/**
+ * `data` of each event `requests` of the live stream (text/event-stream). The first has the newest `limit` ones, as the list has
+ * them, with `next`; each later one those that ended since, newest first. A stream that is opened again begins anew, so rows are
+ * told apart by `request`. `event: ended`: the session has ended.
+ */
+export const requestsMessageSchema = requestListSchema.extend({
+  /** There were more than are sent: so many are in the list alone. */
+  missed: count.optional(),
+});
+export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
+
+export const statsKinds = ['model', 'organisation', 'key', 'node', 'outcome'] as const;
+export type StatsKind = (typeof statsKinds)[number];
+
+export const requestStatsSchema = z.object({
+  /** The most frequent first. */
+  items: z.array(
+    z.object({
+      /** A model, an id or a verdict; null: of requests without. */
+      by: z.string().nullable(),
+      requests: count,
+      served: count,
+      refused: count,
+      ended: count,
+      promptTokens: count,
+      completionTokens: count,
+      /** Of answers that began, by buckets of a histogram, so 10 % above at most; absent where none began. */
+      firstTokenMsP50: ms.optional(),
+      firstTokenMsP95: ms.optional(),
+    }),
+  ),
+  silent: z.array(z.string()),
+  /** Not all requests are counted: a gateway has too many, or keeps some of the completed ones alone. */
+  partial: z.literal(true).optional(),
+});
+export type RequestStats = z.infer<typeof requestStatsSchema>;
+
+const refusalTypes = Object.keys(refusalKinds) as [RefusalType, ...RefusalType[]];
+const slowerUnits = ['ms', 's', 'm'] as const;
+
+/** Which requests: each is one that all given filters name. */
+export const requestFilterShape = {
+  outcome: verdictSchema.optional(),
+  type: z.enum(refusalTypes).optional(),
+  model: modelIdSchema.optional(),
+  organisation: idSchema.optional(),
+  key: idSchema.optional(),
+  /** For operators. */
+  node: idSchema.optional(),
+  gateway: z.string().min(1).max(200).optional(),
+  /** `500ms`, `2s`, `1m`: of those that took longer. */
+  'slower-than': z
+    .string()
+    .refine((text) => !Number.isNaN(durationMs(text, slowerUnits)), 'must be a duration such as 500ms or 2s')
+    .optional(),
+  /** A time, or a time ago. */
+  since: momentInQuery.optional(),
+  request: requestIdSchema.optional(),
+};
+
+/** Names of filters, as queries and addresses of pages have them. */
+export const requestFilterNames = Object.keys(requestFilterShape) as (keyof typeof requestFilterShape)[];
+
+export const requestsPerPage = 100;
+export const requestsPerPageMax = 1000;
+const limit = numberInQuery.int().min(1).max(requestsPerPageMax).default(requestsPerPage);
+
+export const requestListQuerySchema = z.object({
+  ...requestFilterShape,
+  limit,
+  /** `next` of the page before. */
+  next: z.string().min(1).max(4000).optional(),
+});
+export const requestTailQuerySchema = z.object({
+  ...requestFilterShape,
+  /** Rows of the first message. */
+  limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
+});
+export const requestStatsQuerySchema = z.object({
+  ...requestFilterShape,
+  by: z.enum(statsKinds).default('model'),
+  /** An hour where it is left out. */
+  since: momentInQuery.default('1h'),
+});
+
+/** ms of `slower-than`. */
+export function slowerThanMs(text: string): number {
+  return durationMs(text, slowerUnits);
+}
