@@ -18,7 +18,7 @@ export type Verdict = z.infer<typeof verdictSchema>;
 
 export const requestRowSchema = z.object({
   request: requestIdSchema,
-  /** When it ended, by the clock of its gateway; it began `durationMs` before. */
+  /** When it was decided, by the clock of its gateway. */
   at: z.string(),
   gateway: z.string(),
   /** Of its key; absent of visitors, and where no key was known. */
@@ -51,7 +51,7 @@ export const requestRowSchema = z.object({
 });
 export type RequestRow = z.infer<typeof requestRowSchema>;
 
-/** Newest first. */
+/** The newest first: in the order in which they ended. */
 export const requestListSchema = z.object({
   items: z.array(requestRowSchema),
   /** Opaque: what the next page, of older ones, is asked with. Absent: there are no more. */

@@ -21,7 +21,7 @@ import {
   requestsIn,
   timeCell,
 } from './record-group.ts';
-import { SegmentLog } from './segment-log.ts';
+import { type ReadGroup, SegmentLog } from './segment-log.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
 const groupMax = 500;
@@ -77,6 +77,7 @@ export class DecisionJournal {
   #written = 0;
   #dropped = 0;
   #asks = 0;
+  readonly #followers = new Set<(request: RecordedRequest) => void>();
   #isClosed = false;
 
   constructor(options: DecisionJournalOptions) {
@@ -123,7 +124,14 @@ export class DecisionJournal {
     return false;
   }
 
+  /** Calls back with each request that is kept from now on, until the function that it returns is called. */
+  follow(follower: (request: RecordedRequest) => void): () => void {
+    this.#followers.add(follower);
+    return () => this.#followers.delete(follower);
+  }
+
   #push(decision: RecordedRequest): void {
+    if (this.#followers.size > 0) for (const follower of this.#followers) follower(decision);
     if (!this.#group.add(decision)) {
       void this.#send();
       if (!this.#group.add(decision)) {
@@ -137,12 +145,33 @@ export class DecisionJournal {
 
   /** Throws JournalSilent. */
   async find(req: string): Promise<DecisionRecord | undefined> {
+    const request = await this.findKept(req);
+    return request && decisionOf(request, this.#options.gateway);
+  }
+
+  /** The same as it was kept: what is not known is null. */
+  async findKept(req: string): Promise<readonly unknown[] | undefined> {
     const id = idOf(req);
     if (id === undefined) return undefined;
     const written = this.#send();
     const found = await this.#ask(() => written.then(() => this.#log.find(id)));
-    const request = found && requestsIn(found.group)[found.at];
-    return request && decisionOf(request, this.#options.gateway);
+    return found && requestsIn(found.group)[found.at];
+  }
+
+  /** Groups as they were kept, newest first, of those that begin before a position. Throws JournalSilent. */
+  async *backwards(before: number, sinceMs: number): AsyncIterable<ReadGroup> {
+    const written = this.#send();
+    const groups = this.#log.backwards(before, sinceMs);
+    for (;;) {
+      const { value: group } = await this.#ask(() => written.then(() => groups.next()));
+      if (group === undefined) return;
+      yield group;
+      await setImmediate();
+    }
+  }
+
+  get oneIn(): number {
+    return this.#options.oneIn;
   }
 
   /** Oldest first, group by group. Throws JournalSilent. */

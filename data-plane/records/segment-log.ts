@@ -7,6 +7,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { crc32, deflateRaw, inflateRaw } from 'node:zlib';
 import { dayMs } from '../../schemas/durations.ts';
@@ -41,6 +42,9 @@ const deflatedFrom = 512;
 const textBytesMax = 8 * 1024 * 1024;
 /** A larger file is no segment: one group is all that may be above the bound of a segment. */
 const foundBytesMax = 2 * textBytesMax;
+
+/** So many are checked in a turn of the event loop. */
+const framesInTurn = 500;
 
 const deflate = promisify(deflateRaw);
 const inflate = promisify(inflateRaw);
@@ -171,6 +175,26 @@ export class SegmentLog {
         if (group !== undefined) yield group;
       }
       from = end;
+    }
+  }
+
+  /**
+   * Groups that begin before a position and have records of this time or later, newest first. A segment that is not asked for by
+   * position or time is not read.
+   */
+  async *backwards(before: number, sinceMs: number): AsyncGenerator<ReadGroup, void> {
+    const segments = await this.#found();
+    for (let end = before; ; ) {
+      const segment = segments.findLast(({ first, lastMs }) => first < end && lastMs >= sinceMs);
+      if (segment === undefined) return;
+      const bytes = (await contentOf(segment)).subarray(0, segment.bytes);
+      const heading = await headingOf(bytes);
+      for (const frame of (await framesOf(bytes)).toReversed()) {
+        if (frame.position >= end || frame.lastMs < sinceMs) continue;
+        const group = await groupIn(frame, this.#headingOf(frame, heading));
+        if (group !== undefined) yield group;
+      }
+      end = segment.first;
     }
   }
 
@@ -324,6 +348,13 @@ function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
     if (frame !== undefined && frame.count > 0) yield frame;
     at = frame === undefined ? bytes.indexOf(magic, at + 1) : at + frame.bytes;
   }
+}
+
+/** All of them. A segment has thousands of small ones, which are not looked through in one turn. */
+async function framesOf(bytes: Buffer): Promise<Frame[]> {
+  const frames: Frame[] = [];
+  for (const frame of framesIn(bytes)) if (frames.push(frame) % framesInTurn === 0) await setImmediate();
+  return frames;
 }
 
 function frameAt(segment: Buffer, at: number): Frame | undefined {

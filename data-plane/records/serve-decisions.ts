@@ -1,6 +1,6 @@
 /**
  * The decision journal on the gateway's metrics listener: `/decisions/REQ` is one record, `/decisions?since=` all since then as
- * JSON lines (ms since 1970; an hour where it is left out). Control planes sign what they ask (shared/status/signed-question.ts);
+ * JSON lines (ms since 1970; an hour where it is left out), and below `/requests` are rows of requests (serve-requests.ts). Control planes sign what they ask (shared/status/signed-question.ts);
  * the gateway token itself is accepted of people on this machine, and of control planes of builds before that.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -12,6 +12,7 @@ import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import { questionScheme, type SealAnswer, SignedQuestions } from '../../shared/status/signed-question.ts';
 import { type DecisionJournal, JournalSilent } from './decision-journal.ts';
+import { isOfRequests, RequestsAnswers } from './serve-requests.ts';
 
 const sinceMsDefault = 3600 * 1000;
 const json = { 'content-type': 'application/json; charset=utf-8' };
@@ -23,10 +24,11 @@ export function decisionRoute(
   { token, incarnation }: { readonly token: string; readonly incarnation: string },
 ): (request: IncomingMessage, response: ServerResponse) => Promise<boolean> {
   const questions = new SignedQuestions(token, incarnation);
+  const answers = journal && new RequestsAnswers(journal);
   return async (request, response) => {
     const { url = '', headers } = request;
     const [path = '', query = ''] = url.split('?', 2);
-    if (path !== '/decisions' && !path.startsWith('/decisions/')) return false;
+    if (path !== '/decisions' && !path.startsWith('/decisions/') && !isOfRequests(path)) return false;
     const { authorization = '' } = headers;
     const seal = questions.accept(url, authorization);
     const given = /^bearer +(\S+)$/i.exec(authorization)?.[1];
@@ -37,8 +39,10 @@ export function decisionRoute(
         401,
         'neither a question signed with the gateway token, nor the token itself; operators ask a control plane: headgate explain',
       );
-    } else if (journal === undefined)
+    } else if (journal === undefined || answers === undefined)
       refuse(response, 404, 'this gateway keeps no decisions (--decisions off)');
+    else if (isOfRequests(path))
+      await sendRequests(answers, path, new URLSearchParams(query), response, seal);
     else if (path === '/decisions') await sendSince(journal, new URLSearchParams(query), response, seal);
     else await sendOne(journal, path.slice('/decisions/'.length), response, seal);
     return true;
@@ -80,6 +84,21 @@ async function sendSince(
   if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in ms since 1970');
   const pages = linesOf(journal.since(sinceMs));
   await send(response, seal ? seal(pages) : joined(pages));
+}
+
+async function sendRequests(
+  answers: RequestsAnswers,
+  path: string,
+  query: URLSearchParams,
+  response: ServerResponse,
+  seal: SealAnswer | undefined,
+): Promise<void> {
+  const client = new AbortController();
+  response.once('close', () => client.abort());
+  const pages = answers.to(path, query, client.signal);
+  if (pages === 'unknown') refuse(response, 400, 'this is no question about requests');
+  else if (pages === 'busy') refuse(response, 503, 'too many questions about requests are open; try again');
+  else await send(response, seal ? seal(pages) : joined(pages));
 }
 
 async function send(response: ServerResponse, pieces: AsyncIterable<string>): Promise<void> {

@@ -1,0 +1,164 @@
+/**
+ * Answers of a gateway about its requests: pages backwards, statistics, and what ends from now on. Each answer is bounded in what
+ * it reads, and says where to continue; groups are read in turns of their own, and what nobody means is not parsed.
+ */
+import {
+  addGatewayStat,
+  firstTokenBucket,
+  type GatewayQuery,
+  type GatewayStat,
+} from '../../schemas/gateway-requests.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import type { DecisionJournal } from './decision-journal.ts';
+import { requestsIn } from './record-group.ts';
+import { countsOf, groupOf, isMeant, type KeptRequest, mayHave, ownerOf, rowOf } from './request-row.ts';
+import type { ReadGroup } from './segment-log.ts';
+
+export interface ReadBounds {
+  /** Characters that are parsed for one answer; some 150 of them are a request. */
+  readonly charactersMax: number;
+}
+
+const pageBounds: ReadBounds = { charactersMax: 12 * 1024 * 1024 };
+const statsBounds: ReadBounds = { charactersMax: 160 * 1024 * 1024 };
+/** What it costs to search a text, as a share of what parsing it does. */
+const searchShare = 1 / 20;
+const groupsMax = 1000;
+
+interface Meant {
+  readonly request: KeptRequest;
+  readonly n: number;
+}
+
+/** Group by group, newest first; with where the group begins, and whether no more may be read behind it. */
+async function* meantGroups(
+  journal: DecisionJournal,
+  query: GatewayQuery,
+  { charactersMax }: ReadBounds,
+): AsyncGenerator<{ readonly meant: readonly Meant[]; readonly begin: number; readonly isLast: boolean }> {
+  const isWanted = mayHave(query);
+  let characters = 0;
+  for await (const group of journal.backwards(query.before, query.sinceMs)) {
+    const isParsed = isWanted(group.text);
+    characters += group.text.length * (isParsed ? 1 : searchShare);
+    const meant = isParsed ? meantIn(group, query) : [];
+    yield { meant, begin: group.position, isLast: characters >= charactersMax };
+    if (characters >= charactersMax) return;
+  }
+}
+
+/** Of one group, newest first. */
+function meantIn(group: ReadGroup, query: GatewayQuery): Meant[] {
+  return requestsIn(group)
+    .map((request, at) => ({ request, n: group.position + at }))
+    .filter(({ request, n }) => n < query.before && isMeant(request, query))
+    .toReversed();
+}
+
+const lineOf = (value: object): string => `${JSON.stringify(value)}\n`;
+
+/** Rows, and a last line that says where to continue. Throws JournalSilent. */
+export async function* requestPages(
+  journal: DecisionJournal,
+  query: GatewayQuery,
+  bounds = pageBounds,
+): AsyncGenerator<string[]> {
+  if (query.request !== undefined) {
+    const request = await journal.findKept(query.request);
+    yield request !== undefined && isMeant(request, query)
+      ? [lineOf(rowOf(request)), lineOf({})]
+      : [lineOf({})];
+    return;
+  }
+  let left = query.limit;
+  for await (const { meant, begin, isLast } of meantGroups(journal, query, bounds)) {
+    const given = meant.slice(0, left);
+    left -= given.length;
+    if (given.length > 0) yield given.map(({ request, n }) => lineOf(rowOf(request, n)));
+    const before = left === 0 ? given.at(-1)?.n : begin;
+    if (left === 0 || isLast) {
+      yield [lineOf({ before })];
+      return;
+    }
+  }
+  yield [lineOf({})];
+}
+
+/** A line for each group, and a last one. Throws JournalSilent. */
+export async function* requestStats(
+  journal: DecisionJournal,
+  query: GatewayQuery,
+  bounds = statsBounds,
+): AsyncGenerator<string[]> {
+  const groups = new Map<string, GatewayStat>();
+  let partial = journal.oneIn > 1;
+  for await (const { meant, isLast } of meantGroups(journal, query, bounds)) {
+    for (const { request } of meant) if (!count(groups, request, query)) partial = true;
+    if (isLast) partial = true;
+  }
+  for (const stat of groups.values()) yield [lineOf(stat)];
+  yield [lineOf({ partial })];
+}
+
+/** False where there are too many groups for it. */
+function count(groups: Map<string, GatewayStat>, request: KeptRequest, query: GatewayQuery): boolean {
+  const { by, organisation } = query;
+  const { verdict, promptTokens, completionTokens, firstTokenMs, key } = countsOf(request);
+  const isUnknown = ownerOf(request) === undefined && (by === 'organisation' || organisation !== undefined);
+  const ofKey = isUnknown ? key : undefined;
+  const group = groupOf(request, by);
+  const name = JSON.stringify([group, ofKey]);
+  let stat = groups.get(name);
+  if (stat === undefined) {
+    if (groups.size >= groupsMax) return false;
+    stat = { by: group, ...(ofKey !== undefined && { ofKey }), ...emptyCounts() };
+    groups.set(name, stat);
+  }
+  addGatewayStat(stat, {
+    ...{ requests: 1, served: 0, refused: 0, ended: 0, [verdict]: 1 },
+    ...{ promptTokens, completionTokens },
+    firstToken: firstTokenMs === undefined ? {} : { [firstTokenBucket(firstTokenMs)]: 1 },
+  });
+  return true;
+}
+
+function emptyCounts(): Omit<GatewayStat, 'by' | 'ofKey'> {
+  return {
+    ...{ requests: 0, served: 0, refused: 0, ended: 0, promptTokens: 0, completionTokens: 0 },
+    firstToken: {},
+  };
+}
+
+/** Rows of one follower that are not sent yet; further ones are counted. */
+const pendingMax = 500;
+/** Rows are sent together, so that what they cost does not depend on how many there are. */
+const gatherMs = 200;
+/** A follower that hears nothing for longer knows that it is cut off. */
+const pulseMs = 2000;
+
+/** Rows of requests that end from now on, with a line of how many were missed, until the signal. */
+export async function* followedRequests(
+  journal: Pick<DecisionJournal, 'follow'>,
+  query: GatewayQuery,
+  signal: AbortSignal,
+): AsyncGenerator<string[]> {
+  let lines: string[] = [];
+  let missed = 0;
+  const stop = journal.follow((request) => {
+    if (!isMeant(request, query)) return;
+    if (lines.length < pendingMax) lines.push(lineOf(rowOf(request)));
+    else missed++;
+  });
+  try {
+    for (let silentMs = pulseMs; !signal.aborted; silentMs += gatherMs) {
+      if (lines.length > 0 || silentMs >= pulseMs) {
+        const sent = [...lines, lineOf({ missed })];
+        [lines, missed, silentMs] = [[], 0, 0];
+        yield sent;
+      }
+      await sleep(gatherMs, signal);
+    }
+  } finally {
+    stop();
+  }
+}

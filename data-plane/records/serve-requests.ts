@@ -1,0 +1,47 @@
+/**
+ * What the internal listener answers about requests: `/requests` a page of rows, newest first, `/requests/stats` sums by group, and
+ * `/requests/live` rows as they end. Lines of JSON, as schemas/gateway-requests.ts has them.
+ */
+import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
+import type { DecisionJournal } from './decision-journal.ts';
+import { followedRequests, requestPages, requestStats } from './read-requests.ts';
+
+type Pages = AsyncIterable<readonly string[]>;
+type Answer = (journal: DecisionJournal, query: GatewayQuery, client: AbortSignal) => Pages;
+
+interface Route {
+  readonly answer: Answer;
+  /** So many at once. */
+  readonly openMax: number;
+}
+
+const routes: Readonly<Record<string, Route>> = {
+  '/requests': { answer: (journal, query) => requestPages(journal, query), openMax: 8 },
+  '/requests/stats': { answer: (journal, query) => requestStats(journal, query), openMax: 4 },
+  '/requests/live': { answer: followedRequests, openMax: 128 },
+};
+
+export function isOfRequests(path: string): boolean {
+  return Object.hasOwn(routes, path);
+}
+
+export class RequestsAnswers {
+  readonly #journal: DecisionJournal;
+  readonly #open = new Map<string, number>();
+
+  constructor(journal: DecisionJournal) {
+    this.#journal = journal;
+  }
+
+  /** `unknown`: no such question. `busy`: too many are open. */
+  to(path: string, query: URLSearchParams, client: AbortSignal): Pages | 'unknown' | 'busy' {
+    const route = routes[path];
+    const parsed = gatewayQuerySchema.safeParse(Object.fromEntries(query));
+    if (route === undefined || !parsed.success) return 'unknown';
+    const open = this.#open.get(path) ?? 0;
+    if (open >= route.openMax) return 'busy';
+    this.#open.set(path, open + 1);
+    client.addEventListener('abort', () => this.#open.set(path, (this.#open.get(path) ?? 1) - 1));
+    return route.answer(this.#journal, parsed.data, client);
+  }
+}
