@@ -1,8 +1,16 @@
-/** The operations of the admin API about usage, the use of keys, the turns of visitors and the last hour. */
+/** The operations of the admin API about usage, the use of keys, the turns of visitors, the last hour and single requests. */
 import { z } from 'zod';
 import { type OperationRows, operation, pageQuerySchema, readingRoles } from './admin-row.ts';
 import { pathSchemas } from './commands.ts';
 import { daySchema, idSchema } from './names.ts';
+import {
+  requestListQuerySchema,
+  requestListSchema,
+  requestStatsQuerySchema,
+  requestStatsSchema,
+  requestsMessageSchema,
+  requestTailQuerySchema,
+} from './requests.ts';
 import { usageLineSchema } from './usage.ts';
 
 const id = z.string();
@@ -133,6 +141,22 @@ export const activityRows = {
     'Refusals and callers of stacks of an organisation in the last hour',
     { params: pathSchemas.id, answer: activitySchema },
   ),
+  'request.list': operation(readingRoles, 'Requests of all gateways, newest first', {
+    opens: 'question',
+    query: requestListQuerySchema,
+    answer: requestListSchema,
+  }),
+  'request.stats': operation(readingRoles, 'Requests of all gateways, summed up by group', {
+    opens: 'question',
+    query: requestStatsQuerySchema,
+    answer: requestStatsSchema,
+  }),
+  'request.tail': operation(readingRoles, 'The newest requests, then each that ends', {
+    opens: 'tail',
+    query: requestTailQuerySchema,
+    mediaType: 'text/event-stream',
+    answer: requestsMessageSchema,
+  }),
   'activity.get': operation('operator', 'Refusals of the whole fleet in the last hour', {
     answer: fleetActivitySchema,
   }),

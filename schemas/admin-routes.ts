@@ -96,6 +96,10 @@ export const adminRoutes = {
   'decision.matrix': 'GET /explain/matrix',
   'decision.get': 'GET /decisions/:request',
   'decision.export': 'GET /decisions',
+
+  'request.list': 'GET /requests',
+  'request.stats': 'GET /requests/stats',
+  'request.tail': 'GET /requests/stream',
 } as const;
 
 /** Before each path, at the address of a control plane. */

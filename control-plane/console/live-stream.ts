@@ -1,14 +1,16 @@
 /**
  * Server-sent events for the pages: each position that was folded, for the operator with its events. Members get the position
- * alone, and read again what they may read.
+ * alone, and read again what they may read. A second stream has requests, of members those of their organisation.
  */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import type { Commit } from '../../schemas/commit.ts';
+import { requestTailQuerySchema } from '../../schemas/requests.ts';
 import { membershipsOf } from '../commands/authorise.ts';
-import type { AdminContext } from '../server/context.ts';
+import { type AdminContext, parseQuery } from '../server/context.ts';
 import { eventsOf } from '../server/event-routes.ts';
+import { followRequests } from '../server/request-routes.ts';
 import { sessionOf } from './session-guard.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
@@ -30,6 +32,14 @@ export function registerLiveStream(api: FastifyInstance, context: AdminContext, 
     // Hijacked: Fastify sends none of the headers that the hooks have set.
     for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value ?? '');
     follow(reply.raw, context, session, sessions);
+  });
+  api.get('/requests/stream', { config: { access: readingRoles, opens: 'stream' } }, (request, reply) => {
+    const session = sessionOf(request);
+    return followRequests(reply, context, {
+      actor: actorOfSession(session),
+      query: parseQuery(requestTailQuerySchema, request.query),
+      mayFollow: () => sessions.counts(session),
+    });
   });
 }
 

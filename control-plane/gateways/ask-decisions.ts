@@ -28,12 +28,13 @@ export function gatewayAgent(tlsName: string | undefined, closers: Closers): Age
   return agent;
 }
 
-interface Source {
+export interface Source {
   readonly name: string;
   readonly incarnation: string;
   readonly url: string | undefined;
   /** Of the one that signed the report; undefined where that is not known. */
   readonly token: string | undefined;
+  readonly seenMs: number;
 }
 
 const timeoutMsDefault = 3_000;
@@ -41,14 +42,14 @@ const timeoutMsDefault = 3_000;
 const idleTimeoutMs = 30_000;
 const wholeTimeoutMs = 3_600_000;
 
-function sourcesOf(sources: DecisionSources, name: string | undefined): Source[] {
+export function sourcesOf(sources: DecisionSources, name: string | undefined): Source[] {
   // In the order in which the board counts them.
   const tokens = [sources.gatewayToken, sources.previousGatewayToken];
   return sources.board
     .gateways()
     .filter(({ report }) => report.stopped !== true && (name === undefined || report.name === name))
-    .map(({ report: { name, incarnation, metrics: url }, signedBy = -1 }) => ({
-      ...{ name, incarnation, url },
+    .map(({ report: { name, incarnation, metrics: url }, signedBy = -1, seenMs }) => ({
+      ...{ name, incarnation, url, seenMs },
       token: tokens[signedBy],
     }));
 }
@@ -99,7 +100,7 @@ export async function* decisionLines(
   return unanswered;
 }
 
-interface Way {
+export interface Way {
   readonly dispatcher: Dispatcher | undefined;
   readonly signal: AbortSignal;
 }
@@ -120,7 +121,7 @@ async function* linesFrom(source: Source, sinceMs: number, way: Way): AsyncItera
 }
 
 /** The answer, as far as it proves itself. */
-async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
+export async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
   const { token, incarnation, url } = source;
   if (token === undefined) throw new Error('it has not reported by itself since this replica started');
   const address = `${listenerOf(url)}${path}`;

@@ -85,6 +85,9 @@ const queries: Record<string, string> = {
   '/usage/keys': 'organisation=acme',
   '/confirmations/{position}': 'timeoutSeconds=0',
   '/explain/matrix': 'organisation=acme',
+  '/requests': 'organisation=acme',
+  '/requests/stats': 'organisation=acme',
+  '/requests/stream': 'organisation=acme',
 };
 const bodies: Record<string, object> = {
   'POST /effect': {

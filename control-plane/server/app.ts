@@ -13,7 +13,7 @@ import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
 import { activityHandlers } from './activity-route.ts';
 import { boundOpenCalls } from './bound-calls.ts';
 import { addCommands, planHandlers } from './command-routes.ts';
-import type { AdminContext } from './context.ts';
+import { type AdminContext, actorOf } from './context.ts';
 import { counterHandlers } from './counters-route.ts';
 import { doctorHandlers } from './doctor-route.ts';
 import { effectHandlers } from './effect-route.ts';
@@ -34,6 +34,7 @@ import {
   type SharedName,
 } from './operations.ts';
 import { addReads } from './read-routes.ts';
+import { followRequests, requestHandlers } from './request-routes.ts';
 import { signerHandlers } from './signer-routes.ts';
 import { snapshotHandlers } from './snapshot-route.ts';
 import { usageHandlers } from './usage-routes.ts';
@@ -103,6 +104,10 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
     'document.get': () => ({ ...routes.swagger(), openapi: openApiVersion }),
     ...snapshotHandlers(context),
     ...counterHandlers(context),
+    'request.tail': ({ query, request, reply }) => {
+      const actor = actorOf(request);
+      return followRequests(reply, context, { actor, query, mayFollow: () => true });
+    },
   };
   registerSharedRoutes(routes, context);
   registerEventStream(routes, context);
@@ -126,6 +131,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
     ...limitHandlers(context),
     ...linkHandlers(context),
     ...activityHandlers(context),
+    ...requestHandlers(context),
   };
   addHandlers(routes, handlers);
   addCommands(routes, context);

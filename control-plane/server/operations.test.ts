@@ -231,6 +231,8 @@ async function callExplain(): Promise<void> {
   await call('POST', '/explain', { request });
   await call('GET', '/explain/matrix?organisation=acme');
   await call('GET', `/decisions/${request}`);
+  await call('GET', '/requests?limit=3');
+  await call('GET', '/requests/stats?by=outcome');
 }
 
 test('what each route answers is what it declares, field by field', async () => {
@@ -245,6 +247,7 @@ test('what each route answers is what it declares, field by field', async () => 
     'event.tail',
     'log.export',
     'decision.export',
+    'request.tail',
     'usage.export',
     'counters.get',
     'snapshot.get',

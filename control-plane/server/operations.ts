@@ -53,11 +53,13 @@ export type OperationHandlers<Names extends OperationName> = { readonly [Name in
 /** What is neither a command nor a read of the state. */
 type OwnName = Exclude<OperationName, CommandName | StateReadName>;
 /** What programs and gateways ask for; pages do not. */
-export type ProgramName = 'document.get' | 'event.tail' | 'snapshot.get' | 'counters.get';
+export type ProgramName = 'document.get' | 'event.tail' | 'request.tail' | 'snapshot.get' | 'counters.get';
 export type SharedName = Exclude<OwnName, ProgramName | 'commit.undo'>;
 
 const lines = { description: 'One JSON document a line' };
 const file = { description: 'A file' };
+/** Answered as long as its client stays. */
+const eventStream = 'text/event-stream';
 const binary = z.string().meta({ format: 'binary' });
 
 function success({ answer, mediaType }: OperationRow): object | undefined {
@@ -95,7 +97,7 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
       ...(body && { body }),
     },
     // Gateways ask by GET alone, and each call makes what it sends.
-    ...(access === 'gateway' && { exposeHeadRoute: false }),
+    ...((access === 'gateway' || row.mediaType === eventStream) && { exposeHeadRoute: false }),
     // Each part is parsed once, by what names every fault.
     validatorCompiler: () => (data: unknown) => ({ value: data }),
   };

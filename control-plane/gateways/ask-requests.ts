@@ -1,0 +1,361 @@
+/**
+ * Asks all gateways for requests, in the way of ask-decisions.ts: pages that are merged by time, sums, and what ends from now on.
+ * A gateway that does not answer is named, and costs the answers of others nothing.
+ */
+import { z } from 'zod';
+import {
+  type GatewayRow,
+  type GatewayStat,
+  gatewayPageEndSchema,
+  gatewayPulseSchema,
+  gatewayRowSchema,
+  gatewayStatSchema,
+  gatewayStatsEndSchema,
+} from '../../schemas/gateway-requests.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import { ask, type DecisionSources, type Source, sourcesOf, type Way } from './ask-decisions.ts';
+
+/** Fields of a query, as a gateway reads them. */
+export type GatewayFilter = Readonly<Record<string, string | number | undefined>>;
+
+export interface AskedRequests {
+  readonly filter: GatewayFilter;
+  /** Only this one. */
+  readonly gateway: string | undefined;
+}
+
+/** A row, and who answered it. */
+export interface GivenRow {
+  readonly gateway: string;
+  readonly row: GatewayRow;
+}
+
+const answerTimeoutMs = 3_000;
+const statsTimeoutMs = 30_000;
+/** For a page: where few of many requests are meant, it is given with what was found until then. */
+const pageTimeoutMs = 4_000;
+
+/** One for each name: of a gateway that was started again, the process that reported last. */
+function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
+  const newest = new Map<string, Source>();
+  for (const source of sourcesOf(sources, gateway)) {
+    const other = newest.get(source.name);
+    if (other === undefined || other.seenMs < source.seenMs) newest.set(source.name, source);
+  }
+  return [...newest.values()];
+}
+
+/** A gateway that was named and is not known is as silent as one that does not answer. */
+function unknownIn(found: readonly Source[], { gateway }: AskedRequests): string[] {
+  return gateway === undefined || found.length > 0 ? [] : [gateway];
+}
+
+function pathOf(path: string, fields: GatewayFilter): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, String(value));
+  // What is signed has no mark without a query, because what is sent has none.
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
+}
+
+/** The lines of an answer. */
+async function* linesOf(source: Source, path: string, way: Way): AsyncGenerator<unknown, void> {
+  for await (const text of ask(source, path, way))
+    for (const line of text.split('\n')) if (line !== '') yield JSON.parse(line);
+}
+
+/** What was read of one gateway for a page, newest first. */
+class GatewayPages {
+  readonly source: Source;
+  readonly #rows: GatewayRow[] = [];
+  /** Rows from here on are given; 0: all of them. */
+  #position: number;
+  /** Where the gateway is asked next. */
+  #before: number;
+
+  constructor(source: Source, position: number) {
+    this.source = source;
+    this.#position = position;
+    this.#before = position;
+  }
+
+  get position(): number {
+    return this.#rows.length === 0 ? this.#before : this.#position;
+  }
+
+  get newest(): GatewayRow | undefined {
+    return this.#rows[0];
+  }
+
+  /** Nothing is known of what comes next. */
+  get isEmpty(): boolean {
+    return this.#rows.length === 0 && this.#before > 0;
+  }
+
+  take(): GatewayRow | undefined {
+    const row = this.#rows.shift();
+    if (row !== undefined) this.#position = row.n ?? 0;
+    return row;
+  }
+
+  async fill(filter: GatewayFilter, limit: number, way: Way): Promise<void> {
+    this.#position = this.#before;
+    const fields = { ...filter, before: this.#before, limit };
+    let end: z.infer<typeof gatewayPageEndSchema> = {};
+    for await (const line of linesOf(this.source, pathOf('/requests', fields), way)) {
+      const row = gatewayRowSchema.safeParse(line).data;
+      if (row === undefined) end = gatewayPageEndSchema.parse(line);
+      else if (this.#rows.push(row) > limit) throw new Error('it answers more than it was asked for');
+    }
+    this.#before = Math.min(end.before ?? 0, this.#before);
+  }
+}
+
+export interface PageOf<Row> {
+  readonly items: Row[];
+  /** By gateway, where the next page begins; absent: there is none. */
+  readonly next?: Readonly<Record<string, number>>;
+  readonly silent: string[];
+}
+
+export interface AskedPage extends AskedRequests {
+  readonly limit: number;
+  /** `next` of the page before; a gateway that was silent then is not in it. */
+  readonly from: Readonly<Record<string, number>> | undefined;
+}
+
+/** What was read of all gateways for one page. */
+class FleetPages {
+  readonly #sources: DecisionSources;
+  readonly #asked: AskedPage;
+  readonly #silent: Set<string>;
+  #pages: GatewayPages[] = [];
+
+  constructor(sources: DecisionSources, asked: AskedPage) {
+    this.#sources = sources;
+    this.#asked = asked;
+    const found = askedSources(sources, asked);
+    this.#silent = new Set(unknownIn(found, asked));
+    const { from } = asked;
+    for (const source of found) {
+      const position = from === undefined ? Number.MAX_SAFE_INTEGER : from[source.name];
+      if (position === undefined) this.#silent.add(source.name);
+      else this.#pages.push(new GatewayPages(source, position));
+    }
+  }
+
+  get silent(): string[] {
+    return [...this.#silent].sort();
+  }
+
+  /** By gateway; undefined: all was given. */
+  get next(): Readonly<Record<string, number>> | undefined {
+    const next = Object.fromEntries(this.#pages.map(({ source, position }) => [source.name, position]));
+    return Object.values(next).some((position) => position > 0) ? next : undefined;
+  }
+
+  /** Asks the gateways of which nothing is known of what comes next; false: there are none. */
+  async fill(client: AbortSignal): Promise<boolean> {
+    const empty = this.#pages.filter(({ isEmpty }) => isEmpty);
+    if (empty.length === 0) return false;
+    const { askTimeoutMs = answerTimeoutMs, gatewayAgent: dispatcher } = this.#sources;
+    const way = { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(askTimeoutMs)]) };
+    const { filter, limit } = this.#asked;
+    await Promise.all(
+      empty.map((page) =>
+        page.fill(filter, limit, way).catch(() => {
+          this.#silent.add(page.source.name);
+          this.#pages = this.#pages.filter((each) => each !== page);
+        }),
+      ),
+    );
+    return true;
+  }
+
+  take(): GivenRow | undefined {
+    const newest = newestOf(this.#pages);
+    const row = newest?.take();
+    return newest && row && { gateway: newest.source.name, row };
+  }
+}
+
+/**
+ * The newest rows of all gateways. `shown`: what is given of a row; undefined: it is left out. A page may have fewer rows than were
+ * asked for although there are more.
+ */
+export async function requestPage<Row>(
+  sources: DecisionSources,
+  asked: AskedPage,
+  shown: (given: GivenRow) => Row | undefined,
+  client: AbortSignal,
+): Promise<PageOf<Row>> {
+  const pages = new FleetPages(sources, asked);
+  const items: Row[] = [];
+  const endMs = performance.now() + pageTimeoutMs;
+  while (items.length < asked.limit && !client.aborted) {
+    if (await pages.fill(client)) {
+      if (performance.now() > endMs) break;
+      continue;
+    }
+    const given = pages.take();
+    if (given === undefined) break;
+    const item = shown(given);
+    if (item !== undefined) items.push(item);
+  }
+  const { next, silent } = pages;
+  return { items, ...(next !== undefined && { next }), silent };
+}
+
+function newestOf(pages: readonly GatewayPages[]): GatewayPages | undefined {
+  let newest: GatewayPages | undefined;
+  for (const page of pages)
+    if (page.newest && (newest?.newest === undefined || page.newest.endedMs > newest.newest.endedMs))
+      newest = page;
+  return newest;
+}
+
+const statsLineSchema = z.union([gatewayStatSchema, gatewayStatsEndSchema]);
+
+export async function requestSums(
+  sources: DecisionSources,
+  asked: AskedRequests,
+  client: AbortSignal,
+): Promise<{ readonly stats: readonly GatewayStat[]; readonly silent: string[]; readonly partial: boolean }> {
+  const found = askedSources(sources, asked);
+  const silent = new Set(unknownIn(found, asked));
+  const signal = AbortSignal.any([client, AbortSignal.timeout(statsTimeoutMs)]);
+  const way = { dispatcher: sources.gatewayAgent, signal };
+  let partial = false;
+  const answers = await Promise.all(
+    found.map(async (source) => {
+      const own: GatewayStat[] = [];
+      try {
+        for await (const line of linesOf(source, pathOf('/requests/stats', asked.filter), way)) {
+          const read = statsLineSchema.parse(line);
+          if ('partial' in read) partial ||= read.partial;
+          else own.push(read);
+        }
+        return own;
+      } catch {
+        silent.add(source.name);
+        return [];
+      }
+    }),
+  );
+  return { stats: answers.flat(), silent: [...silent].sort(), partial };
+}
+
+/** Rows that ended since the last ones, in the order in which they came. */
+export interface LiveRows {
+  readonly rows: readonly GivenRow[];
+  readonly silent: readonly string[];
+  readonly missed: number;
+}
+
+/** So often what came is passed on, and gateways that are new are asked. */
+const liveTurnMs = 200;
+const againMs = 1_000;
+/** Of a gateway that says nothing: longer than between two lines of it. */
+const idleMs = 6_000;
+/** Until then a gateway that has not answered yet is not called silent. */
+const beginMs = 1_500;
+const pendingMax = 5_000;
+
+class LiveGateways {
+  readonly #sources: DecisionSources;
+  readonly #asked: AskedRequests;
+  readonly #signal: AbortSignal;
+  /** Whether it answers, of each that is asked. */
+  readonly #answers = new Map<string, boolean>();
+  #rows: GivenRow[] = [];
+  #missed = 0;
+  #silent: string[] = [];
+
+  constructor(sources: DecisionSources, asked: AskedRequests, signal: AbortSignal) {
+    this.#sources = sources;
+    this.#asked = asked;
+    this.#signal = signal;
+  }
+
+  /** Asks whoever is not asked yet. */
+  look(): void {
+    const found = askedSources(this.#sources, this.#asked);
+    for (const source of found)
+      if (!this.#answers.has(source.name)) {
+        this.#answers.set(source.name, false);
+        void this.#follow(source);
+      }
+    const silent = found.map(({ name }) => name).filter((name) => this.#answers.get(name) !== true);
+    this.#silent = [...silent, ...unknownIn(found, this.#asked)].sort();
+  }
+
+  get silent(): readonly string[] {
+    return this.#silent;
+  }
+
+  take(): LiveRows {
+    const taken = { rows: this.#rows, missed: this.#missed, silent: this.#silent };
+    this.#rows = [];
+    this.#missed = 0;
+    return taken;
+  }
+
+  get hasNews(): boolean {
+    return this.#rows.length > 0 || this.#missed > 0;
+  }
+
+  /** Never rejects; afterwards the gateway is asked again. */
+  async #follow(source: Source): Promise<void> {
+    const idle = new AbortController();
+    const timer = setTimeout(() => idle.abort(), idleMs);
+    const way = {
+      dispatcher: this.#sources.gatewayAgent,
+      signal: AbortSignal.any([this.#signal, idle.signal]),
+    };
+    try {
+      for await (const line of linesOf(source, pathOf('/requests/live', this.#asked.filter), way)) {
+        timer.refresh();
+        this.#answers.set(source.name, true);
+        this.#add(source.name, line);
+      }
+    } catch {
+      // What it does not answer is said by its name.
+    } finally {
+      clearTimeout(timer);
+    }
+    this.#answers.set(source.name, false);
+    await sleep(againMs, this.#signal);
+    this.#answers.delete(source.name);
+  }
+
+  #add(gateway: string, line: unknown): void {
+    const pulse = gatewayPulseSchema.safeParse(line).data;
+    if (pulse !== undefined) this.#missed += pulse.missed;
+    else if (this.#rows.length < pendingMax) this.#rows.push({ gateway, row: gatewayRowSchema.parse(line) });
+    else this.#missed++;
+  }
+}
+
+/** First once all gateways have answered or had their time, then whenever there is something new; until the signal. */
+export async function* liveRequests(
+  sources: DecisionSources,
+  asked: AskedRequests,
+  signal: AbortSignal,
+): AsyncGenerator<LiveRows, void> {
+  const live = new LiveGateways(sources, asked, signal);
+  const startMs = performance.now();
+  live.look();
+  while (live.silent.length > 0 && performance.now() - startMs < beginMs && !signal.aborted) {
+    await sleep(liveTurnMs / 4, signal);
+    live.look();
+  }
+  let said: string | undefined;
+  while (!signal.aborted) {
+    const silent = live.silent.join(' ');
+    if (live.hasNews || silent !== said) {
+      said = silent;
+      yield live.take();
+    }
+    await sleep(liveTurnMs, signal);
+    live.look();
+  }
+}

@@ -1,0 +1,321 @@
+/**
+ * Routes of requests: a list of all gateways, sums, and a stream of what ends. A member gets the rows of one organisation of theirs,
+ * without what operators alone may see (schemas/request-record.ts).
+ */
+import type { ServerResponse } from 'node:http';
+import type { FastifyReply } from 'fastify';
+import { z } from 'zod';
+import type { AnswerOf, QueryOf } from '../../schemas/admin.ts';
+import { readingRoles } from '../../schemas/admin-row.ts';
+import { addGatewayStat, firstTokenQuantile, type GatewayStat } from '../../schemas/gateway-requests.ts';
+import { parseMoment } from '../../schemas/moments.ts';
+import { requestFields } from '../../schemas/request-record.ts';
+import {
+  type RequestList,
+  type RequestRow,
+  type RequestsMessage,
+  slowerThanMs,
+} from '../../schemas/requests.ts';
+import { type Actor, authorise, callerName } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import {
+  type AskedRequests,
+  type GivenRow,
+  liveRequests,
+  requestPage,
+  requestSums,
+} from '../gateways/ask-requests.ts';
+import { CallerQueue } from '../state/caller-queue.ts';
+import { findStack } from '../state/capacity.ts';
+import { findKey } from '../state/tenants.ts';
+import { type AdminContext, actorOf, clientSignal } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
+
+type Filters = Omit<QueryOf<'request.tail'>, 'limit'>;
+
+/** What of a query names members that operators alone may see. */
+function hiddenNames(query: Filters, by: string | undefined): string[] {
+  return (['node'] as const).filter((name) => query[name] !== undefined || by === name).filter(isHidden);
+}
+
+function isHidden(name: 'node' | 'cause'): boolean {
+  return requestFields[name].seenBy === 'operator';
+}
+
+/** Throws CommandError where the actor may not ask this. Asked again while a stream lasts. */
+function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters, by?: string): void {
+  authorise(snapshot.db, actor, readingRoles, () => query.organisation);
+  const [name] = actor.person === undefined ? [] : hiddenNames(query, by);
+  if (name !== undefined)
+    throw new CommandError('Forbidden', `only operators see which ${name} served a request`, {
+      next: `leave ${name} out`,
+    });
+}
+
+function askedOf(query: Filters, by?: string): AskedRequests {
+  const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
+  const { 'slower-than': slower } = query;
+  const moment = since === undefined ? undefined : parseMoment(since, Date.now());
+  if (since !== undefined && (moment === undefined || 'position' in moment))
+    throw new CommandError('InvalidCommand', 'since must be a time, or a time ago such as 10m');
+  return {
+    gateway,
+    filter: {
+      ...{ outcome, type, model, organisation, key, node, request, by },
+      sinceMs: moment && 'timeMs' in moment ? Math.max(0, Math.floor(moment.timeMs)) : undefined,
+      slowerThanMs: slower === undefined ? undefined : slowerThanMs(slower),
+    },
+  };
+}
+
+/** What the state adds to the rows of one answer, and takes from them. */
+class Shown {
+  readonly #context: AdminContext;
+  readonly #isOperator: boolean;
+  readonly #organisation: string | undefined;
+  readonly #keys = new Map<string, ReturnType<typeof findKey>>();
+
+  constructor(context: AdminContext, actor: Actor, { organisation }: Filters) {
+    this.#context = context;
+    this.#isOperator = actor.person === undefined;
+    this.#organisation = organisation;
+  }
+
+  keyOf(id: string | undefined): ReturnType<typeof findKey> {
+    if (id === undefined) return undefined;
+    if (!this.#keys.has(id)) this.#keys.set(id, findKey(this.#context.snapshot.db, id, Date.now()));
+    return this.#keys.get(id);
+  }
+
+  /** Whether rows of this organisation were asked for. */
+  isWanted(organisation: string | undefined): boolean {
+    return this.#organisation === undefined || organisation === this.#organisation;
+  }
+
+  /** Undefined: it is of an organisation that was not asked for. */
+  row({ gateway, row: { request, at, endedMs: _ended, n: _n, ...rest } }: GivenRow): RequestRow | undefined {
+    const key = this.keyOf(rest.key);
+    const organisation = rest.organisation ?? key?.organisation;
+    if (!this.isWanted(organisation)) return undefined;
+    const keyName = key?.organisation === organisation ? key?.name : undefined;
+    const shown: RequestRow = {
+      ...{ request, at, gateway },
+      ...(organisation !== undefined && { organisation }),
+      ...(rest.key !== undefined && { key: rest.key }),
+      ...(keyName !== undefined && { keyName }),
+      ...rest,
+    };
+    return this.#isOperator ? shown : this.#forMembers(shown, key?.organisation);
+  }
+
+  #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
+    const { organisation } = row;
+    // Of two keys that a request carried one may be of others, and whether a stack of others exists nobody learns.
+    const isOwnHost =
+      host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
+    return {
+      ...row,
+      host: isOwnHost ? host : 'unknown',
+      ...(key !== undefined && ofKey === organisation && { key }),
+      ...(node !== undefined && !isHidden('node') && { node }),
+      ...(cause !== undefined && !isHidden('cause') && { cause }),
+    };
+  }
+}
+
+const cursorSchema = z.record(z.string().max(200), z.int().min(0));
+
+function cursorOf(next: string | undefined): Readonly<Record<string, number>> | undefined {
+  if (next === undefined) return undefined;
+  try {
+    return cursorSchema.parse(JSON.parse(Buffer.from(next, 'base64url').toString()));
+  } catch (cause) {
+    throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
+      next: 'begin again without it',
+      cause,
+    });
+  }
+}
+
+async function listed(
+  context: AdminContext,
+  actor: Actor,
+  { limit, next, ...query }: QueryOf<'request.list'>,
+  client: AbortSignal,
+): Promise<RequestList> {
+  const shown = new Shown(context, actor, query);
+  const page = await requestPage(
+    context,
+    { ...askedOf(query), limit, from: cursorOf(next) },
+    (given) => shown.row(given),
+    client,
+  );
+  const { items, silent } = page;
+  if (page.next === undefined) return { items, silent };
+  return { items, next: Buffer.from(JSON.stringify(page.next)).toString('base64url'), silent };
+}
+
+type Stats = AnswerOf<'request.stats'>;
+
+async function summed(
+  context: AdminContext,
+  actor: Actor,
+  { by, ...query }: QueryOf<'request.stats'>,
+  client: AbortSignal,
+): Promise<Stats> {
+  const shown = new Shown(context, actor, query);
+  const { stats, silent, partial } = await requestSums(context, askedOf(query, by), client);
+  const groups = new Map<string | null, GatewayStat>();
+  for (const stat of stats) {
+    const organisation = shown.keyOf(stat.ofKey)?.organisation;
+    if (stat.ofKey !== undefined && !shown.isWanted(organisation)) continue;
+    const name = by === 'organisation' ? (stat.by ?? organisation ?? null) : stat.by;
+    const sums = groups.get(name);
+    if (sums === undefined) groups.set(name, { ...stat, firstToken: { ...stat.firstToken } });
+    else addGatewayStat(sums, stat);
+  }
+  const items = [...groups].map(([name, { firstToken, by: _by, ofKey: _ofKey, ...counts }]) => {
+    const [p50, p95] = [firstTokenQuantile(firstToken, 0.5), firstTokenQuantile(firstToken, 0.95)];
+    return {
+      ...{ by: name, ...counts },
+      ...(p50 !== undefined && { firstTokenMsP50: p50 }),
+      ...(p95 !== undefined && { firstTokenMsP95: p95 }),
+    };
+  });
+  items.sort((one, other) => other.requests - one.requests);
+  return { items, silent, ...(partial && ({ partial } as const)) };
+}
+
+export function requestHandlers(context: AdminContext): OperationHandlers<'request.list' | 'request.stats'> {
+  // What persons ask falls on gateways, so few of it is done at once; operators wait for nobody.
+  const turns = new CallerQueue({
+    ...{ concurrencyMax: 2, waitersMax: 128, waitersPerCallerMax: 8, waitMs: 15_000 },
+    what: 'questions about requests',
+  });
+  const inTurn = async <Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>) => {
+    if (actor.person === undefined) return work();
+    const release = await turns.acquire(callerName(actor), client);
+    return work().finally(release);
+  };
+  return {
+    'request.list': ({ query, request, reply }) => {
+      const actor = actorOf(request);
+      authoriseQuery(context, actor, query);
+      const client = clientSignal(reply);
+      return inTurn(actor, client, () => listed(context, actor, query, client));
+    },
+    'request.stats': ({ query, request, reply }) => {
+      const actor = actorOf(request);
+      authoriseQuery(context, actor, query, query.by);
+      const client = clientSignal(reply);
+      return inTurn(actor, client, () => summed(context, actor, query, client));
+    },
+  };
+}
+
+export interface Following {
+  readonly actor: Actor;
+  readonly query: QueryOf<'request.tail'>;
+  /** False once the session of the follower has ended. */
+  mayFollow(): boolean;
+}
+
+/** A follower that does not read is cut off, not buffered for. */
+const bufferedBytesMax = 1024 * 1024;
+/** Shorter than what proxies allow a silent connection; rights are asked again each time. */
+const pulseMs = 10_000;
+
+/** Answers with server-sent events, as schemas/requests.ts has them, until the client leaves. */
+export function followRequests(
+  reply: FastifyReply,
+  context: AdminContext,
+  following: Following,
+): FastifyReply {
+  const { actor, query } = following;
+  authoriseQuery(context, actor, query);
+  const asked = askedOf(query);
+  const client = clientSignal(reply);
+  reply.hijack();
+  const response = reply.raw;
+  // Hijacked: Fastify sends none of the headers that the hooks have set.
+  for (const [name, value] of Object.entries(reply.getHeaders())) response.setHeader(name, value ?? '');
+  response.on('error', () => response.destroy());
+  response.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-store',
+  });
+  response.write('retry: 1000\n\n');
+  context.drain.track({
+    close: () => response.end(),
+    terminate: () => response.destroy(),
+    once: (event, listener) => response.once(event, listener),
+  });
+  const timer = setInterval(() => pulse(response, context, following), pulseMs);
+  response.once('close', () => clearInterval(timer));
+  send(response, context, following, asked, client).catch((error: unknown) => {
+    context.logger.warn({ err: error }, 'a stream of requests failed');
+    response.destroy();
+  });
+  return reply;
+}
+
+function write(response: ServerResponse, event: string, data: object): void {
+  if (response.writableEnded) return;
+  response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  if (response.writableLength > bufferedBytesMax) response.destroy();
+}
+
+function mayStillFollow(context: AdminContext, { actor, query, mayFollow }: Following): boolean {
+  try {
+    authoriseQuery(context, actor, query);
+    return mayFollow();
+  } catch {
+    return false;
+  }
+}
+
+/** Ends the stream of who may not follow any more. */
+function pulse(response: ServerResponse, context: AdminContext, following: Following): void {
+  if (mayStillFollow(context, following)) write(response, 'pulse', {});
+  else {
+    write(response, 'ended', {});
+    response.end();
+  }
+}
+
+/** The list is read once the gateways are followed, so that nothing is between both; what is in both is sent once. */
+async function send(
+  response: ServerResponse,
+  context: AdminContext,
+  following: Following,
+  asked: AskedRequests,
+  client: AbortSignal,
+): Promise<void> {
+  const { actor, query } = following;
+  let sent: Set<string> | undefined;
+  for await (const { rows, silent, missed } of liveRequests(context, asked, client)) {
+    // One for each turn: a key that was made or named meanwhile is known.
+    const shown = new Shown(context, actor, query);
+    const given = rows.flatMap((row) => shown.row(row) ?? []);
+    if (sent === undefined) {
+      const limit = Math.max(query.limit, 1);
+      const first = await listed(context, actor, { ...query, limit, next: undefined }, client);
+      if (client.aborted) return;
+      if (query.limit === 0) first.items.length = 0;
+      const known = new Set(first.items.map(({ request }) => request));
+      sent = known;
+      write(response, 'requests', {
+        ...first,
+        silent: merged(first.silent, silent),
+      } satisfies RequestsMessage);
+    }
+    const known = sent;
+    const items = given.filter(({ request }) => !known.has(request)).toReversed();
+    if (!mayStillFollow(context, following)) return pulse(response, context, following);
+    write(response, 'requests', { items, silent: [...silent], ...(missed > 0 && { missed }) });
+  }
+}
+
+function merged(one: readonly string[], other: readonly string[]): string[] {
+  return [...new Set([...one, ...other])].sort();
+}

@@ -1,0 +1,286 @@
+/**
+ * Requests of several gateways, as a control plane asks for them: merged by time, page after page, filtered as a plain model
+ * filters them, followed, summed up; and whoever does not answer is named.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import {
+  type GatewayFilter,
+  type GivenRow,
+  liveRequests,
+  requestPage,
+  requestSums,
+} from '../../control-plane/gateways/ask-requests.ts';
+import { mintRequestId } from '../../data-plane/core/request-id.ts';
+import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
+import { requestPages } from '../../data-plane/records/read-requests.ts';
+import { recordedOf } from '../../data-plane/records/recorded.ts';
+import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
+import type { RequestRecord } from '../../data-plane/request/gateway.ts';
+import { firstTokenQuantile, type GatewayRow, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { runs } from '../support/budget.ts';
+import { boardOn, publish, reportOf, topic } from '../support/status-reports.ts';
+import { until } from '../support/until.ts';
+
+const token = 'the-gateway-token';
+const dir = mkdtempSync(join(tmpdir(), 'headgate-requests-'));
+const startMs = Date.now() - 3_600_000;
+const names = ['gw-1', 'gw-2', 'gw-3'] as const;
+const perGateway = 300;
+const models = ['elm-7b', 'oak-1b', undefined];
+const keys = ['key-1', 'key-2', 'key-3'];
+const secret = 'hg_a-secret-of-somebody';
+
+const journals = new Map<string, DecisionJournal>();
+/** The rows that there are, by gateway, in the order in which they ended. */
+const model = new Map<string, GatewayRow[]>();
+const closers: (() => unknown)[] = [];
+let log: ControlLog;
+let board: StatusBoard;
+
+/** The nth request of a gateway: each member comes in all its values beside those of the others. */
+function recordOf(n: number, atMs: number): RequestRecord {
+  const kind = n % 5;
+  const refusal =
+    kind < 2
+      ? new Refusal(kind === 0 ? 'no such call' : 'not listed by the pool', `no: ${secret}`)
+      : undefined;
+  const isEarly = kind === 2;
+  const usage = { promptTokens: n, completionTokens: 2 * n };
+  const node = `node-${n % 4}`;
+  const outcome = isEarly
+    ? { kind: 'ended-early', node, by: (['client', 'node', 'deadline'] as const)[n % 3], reason: 'gone' }
+    : { kind: 'completed', node, usage };
+  return {
+    ...{ status: refusal?.status ?? 200, startMs: 0, at: { decided: 1, begun: 1 + n }, decidedMs: atMs },
+    ids: { requestId: mintRequestId() },
+    ...(n % 7 > 0 && { caller: { kind: 'key', owner: { organisation: `org-${n % 3}`, keyId: keys[n % 3] } } }),
+    model: models[n % 3],
+    ...{ operation: { kind: 'chat' }, target: { kind: 'shared' }, refusal },
+    ...(refusal === undefined && { outcome }),
+  } as unknown as RequestRecord;
+}
+
+function add(gateway: string, n: number, atMs: number): void {
+  const record = recordOf(n, atMs);
+  const endMs = 1 + n + 5;
+  const moment = { nowMs: atMs, endMs, position: 7, isKnown: () => true };
+  journals.get(gateway)?.add(record, recordedOf(record, moment));
+}
+
+beforeAll(async () => {
+  for (const [at, gateway] of names.entries()) {
+    const journal = new DecisionJournal({ folder: join(dir, gateway), gateway, oneIn: 1 });
+    journals.set(gateway, journal);
+    for (let n = 0; n < perGateway; n++) add(gateway, n, startMs + 3000 * n + 1000 * at);
+    await until(() => journal.state.written === perGateway);
+    const rows: GatewayRow[] = [];
+    for await (const lines of requestPages(journal, gatewayQuerySchema.parse({})))
+      rows.push(...lines.map((line) => JSON.parse(line)).filter(({ request }) => request));
+    model.set(gateway, rows.toReversed());
+    expect(rows).toHaveLength(perGateway);
+  }
+});
+afterAll(async () => {
+  for (const journal of journals.values()) await journal.close();
+  rmSync(dir, { recursive: true });
+});
+beforeEach(async () => {
+  log = topic();
+  board = await boardOn(log, new StatusMac(token));
+  closers.push(() => board.stop());
+});
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+/** Ends it as `kill -9` does: nothing is answered any more. */
+async function serve(name: string, journal = journals.get(name)): Promise<() => Promise<void>> {
+  const incarnation = randomUUID();
+  const route = decisionRoute(journal, { token, incarnation });
+  const server = createServer((request, response) => {
+    response.on('error', () => undefined);
+    route(request, response).catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const stop = (): Promise<void> => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(() => resolve()));
+  };
+  closers.push(stop);
+  const metrics = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await publish(log, reportOf({ name, metrics, incarnation }), new StatusMac(token));
+  await board.readToEnd(5000);
+  return stop;
+}
+const serveAll = async () => Promise.all(names.map((name) => serve(name)));
+
+/** Longer than in production: nothing here is about a gateway that is slow. */
+const sources = () => ({ board, gatewayToken: token, askTimeoutMs: 30_000 });
+const never = new AbortController().signal;
+const asked = (filter: GatewayFilter = {}, gateway?: string) => ({ filter, gateway });
+const allRows = (): GivenRow[] =>
+  [...model]
+    .flatMap(([gateway, rows]) => rows.map((row) => ({ gateway, row })))
+    .sort((one, other) => other.row.endedMs - one.row.endedMs);
+
+async function allPages(filter: GatewayFilter, limit: number, gateway?: string): Promise<GivenRow[]> {
+  const found: GivenRow[] = [];
+  let from: Readonly<Record<string, number>> | undefined;
+  for (let pages = 0; pages < 2000; pages++) {
+    const page = await requestPage(sources(), { ...asked(filter, gateway), limit, from }, (row) => row, never);
+    expect(page.silent).toEqual([]);
+    found.push(...page.items);
+    from = page.next;
+    if (from === undefined) return found;
+  }
+  throw new Error('the pages have no end');
+}
+
+/** A filter, and what it means of a row. */
+const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])[] = [
+  [{}, () => true],
+  [{ outcome: 'served' }, ({ verdict }) => verdict === 'served'],
+  [{ outcome: 'refused' }, ({ verdict }) => verdict === 'refused'],
+  [{ outcome: 'ended' }, ({ verdict, endedBy }) => verdict === 'ended' && endedBy !== undefined],
+  [{ type: 'NotFoundError' }, ({ type }) => type === 'NotFoundError'],
+  [{ model: 'elm-7b' }, (row) => row.model === 'elm-7b'],
+  // Whose a refused key is the control plane knows, so what has a key alone is let through.
+  [{ organisation: 'org-1' }, (row) => (row.organisation ?? (row.key ? 'org-1' : '')) === 'org-1'],
+  [{ key: 'key-2' }, ({ key }) => key === 'key-2'],
+  [{ node: 'node-3' }, ({ node }) => node === 'node-3'],
+  [{ slowerThanMs: 200 }, ({ durationMs }) => durationMs > 200],
+  [{ sinceMs: startMs + 600_000 }, ({ at }) => Date.parse(at) >= startMs + 600_000],
+];
+
+test('each filter, and each two, mean the rows that a plain model means, newest first, whatever the pages', async () => {
+  await serveAll();
+  const twos = filters.flatMap((one, at) => filters.slice(at).map((other) => [one, other] as const));
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(...twos), fc.integer({ min: 150, max: 1000 }), async ([one, other], limit) => {
+      const wanted = allRows().filter(({ row }) => one[1](row) && other[1](row));
+      const found = await allPages({ ...one[0], ...other[0] }, limit);
+      expect(found.map(({ row }) => row.request)).toEqual(wanted.map(({ row }) => row.request));
+    }),
+    { numRuns: runs({ fast: 10, full: 300 }) },
+  );
+});
+
+test('small pages have each row once, and a gateway that was named alone its own', async () => {
+  await serveAll();
+  const found = await allPages({ sinceMs: startMs + 860_000 }, 7);
+  const wanted = allRows().filter(({ row }) => Date.parse(row.at) >= startMs + 860_000);
+  expect(found).toEqual(wanted);
+  expect(new Set((await allPages({}, 1000, 'gw-2')).map(({ gateway }) => gateway))).toEqual(new Set(['gw-2']));
+});
+
+test('a request of an hour ago is found by its id', async () => {
+  await serveAll();
+  const [oldest] = allRows().slice(-1) as [GivenRow];
+  const page = await allPages({ request: oldest.row.request }, 10);
+  expect(page.map(({ gateway, row }) => [gateway, row.request])).toEqual([[oldest.gateway, oldest.row.request]]);
+  expect(await allPages({ request: mintRequestId() }, 10)).toEqual([]);
+});
+
+test('no answer has what a caller sent', async () => {
+  await serveAll();
+  expect(JSON.stringify(await allPages({}, 1000))).not.toContain(secret);
+});
+
+test('a gateway that was killed, keeps nothing or is not known is named, and the others are given', async () => {
+  const [stop] = await Promise.all([serve('gw-1'), serve('gw-2'), serve('gw-off', undefined)]);
+  const page = async (gateway?: string, from?: Readonly<Record<string, number>>) =>
+    requestPage(sources(), { ...asked({}, gateway), limit: 1000, from }, ({ row }) => row.request, never);
+  const both = await page();
+  expect([both.items.length, both.silent]).toEqual([2 * perGateway, ['gw-off']]);
+  await stop();
+  const one = await page();
+  expect([one.items.length, one.silent]).toEqual([perGateway, ['gw-1', 'gw-off']]);
+  expect(await page('gw-9')).toEqual({ items: [], silent: ['gw-9'] });
+  // One that was silent in the first page is not mixed into a later one.
+  await serve('gw-1');
+  expect((await page(undefined, { 'gw-2': 10 })).silent).toEqual(['gw-1', 'gw-off']);
+  expect((await requestSums(sources(), asked(), never)).silent).toEqual(['gw-off']);
+});
+
+test.each([
+  ['outcome', (row: GatewayRow) => row.verdict],
+  ['model', (row: GatewayRow) => row.model ?? null],
+  ['organisation', (row: GatewayRow) => row.organisation ?? null],
+  ['key', (row: GatewayRow) => row.key ?? null],
+  ['node', (row: GatewayRow) => row.node ?? null],
+] as const)('sums by %s are those of the rows', async (by, groupOf) => {
+  await serveAll();
+  const { stats, silent, partial } = await requestSums(sources(), asked({ by }), never);
+  expect([silent, partial]).toEqual([[], false]);
+  const sums = new Map<string | null, number[]>();
+  for (const { row } of allRows()) {
+    const sum = sums.get(groupOf(row)) ?? [0, 0, 0, 0];
+    sums.set(groupOf(row), sum);
+    for (const [at, more] of [1, Number(row.verdict === 'served'), row.promptTokens ?? 0].entries())
+      sum[at] = (sum[at] ?? 0) + more;
+  }
+  const found = new Map<string | null, number[]>();
+  for (const stat of stats) {
+    const sum = found.get(stat.by) ?? [0, 0, 0, 0];
+    found.set(stat.by, sum);
+    for (const [at, more] of [stat.requests, stat.served, stat.promptTokens].entries())
+      sum[at] = (sum[at] ?? 0) + more;
+  }
+  expect(found).toEqual(sums);
+});
+
+test('a quantile of buckets is at most a tenth above that of the numbers', () => {
+  const numbers = fc.array(fc.integer({ min: 1, max: 100_000 }), { minLength: 1, maxLength: 200 });
+  fc.assert(
+    fc.property(numbers, fc.constantFrom(0.5, 0.95), (ms, share) => {
+      const buckets: Record<string, number> = {};
+      for (const each of ms) {
+        const bucket = String(each <= 1 ? 0 : Math.ceil(Math.log(each) / Math.log(1.1) - 1e-9));
+        buckets[bucket] = (buckets[bucket] ?? 0) + 1;
+      }
+      const exact = ms.toSorted((a, b) => a - b)[Math.ceil(ms.length * share) - 1] ?? 0;
+      const found = firstTokenQuantile(buckets, share) ?? 0;
+      expect(found).toBeGreaterThanOrEqual(exact - 0.1);
+      expect(found).toBeLessThanOrEqual(exact * 1.1 + 0.1);
+    }),
+    { numRuns: runs({ fast: 100, full: 1000 }) },
+  );
+});
+
+test('what ends is followed at all gateways, by the filter, and one that is killed and comes back is said', async () => {
+  const [stop] = await Promise.all([serve('gw-1'), serve('gw-2')]);
+  const end = new AbortController();
+  closers.push(() => end.abort());
+  const live = liveRequests(sources(), asked({ outcome: 'served' }), end.signal);
+  const seen: GivenRow[] = [];
+  let silent: readonly string[] = ['not asked'];
+  const following = (async () => {
+    for await (const news of live) {
+      seen.push(...news.rows);
+      silent = news.silent;
+    }
+  })();
+  await until(() => silent.length === 0);
+  for (const gateway of ['gw-1', 'gw-2']) for (let n = 0; n < 10; n++) add(gateway, n, Date.now());
+  await until(() => seen.length === 8);
+  expect(new Set(seen.map(({ gateway }) => gateway))).toEqual(new Set(['gw-1', 'gw-2']));
+  await stop();
+  await until(() => silent.join() === 'gw-1');
+  add('gw-2', 3, Date.now());
+  await until(() => seen.length === 9);
+  await serve('gw-1');
+  await until(() => silent.length === 0);
+  end.abort();
+  await following;
+});

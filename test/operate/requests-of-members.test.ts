@@ -1,0 +1,127 @@
+/**
+ * What members see of requests: the rows of the own organisation alone, in lists, sums and streams, without names of others or of
+ * nodes; and no answer has a key, a prompt or a completion.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { RequestList, RequestRow, RequestStats, RequestsMessage } from '../../schemas/requests.ts';
+import { requestListSchema, requestsMessageSchema } from '../../schemas/requests.ts';
+import { call, chat } from '../support/api.ts';
+import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
+
+const canary = 'a-canary-of-the-prompt';
+let fleet: TestFleet;
+const keys: Record<string, { id: string; value: string }> = {};
+
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet, gateways: 2 });
+  for (const [organisation, person] of [
+    ['acme', 'ana'],
+    ['birch', 'ben'],
+  ] as const) {
+    await fleet.admin.call('PUT', `/organisations/${organisation}/members/${person}`, { role: 'owner' });
+    keys[organisation] = await fleet.key(organisation);
+  }
+  keys['revoked'] = await fleet.key('birch');
+  await fleet.admin.call('POST', `/keys/${keys['revoked'].id}/revoke`);
+  await fleet.settle();
+  for (const gateway of [0, 1]) {
+    const port = fleet.port(gateway);
+    for (const organisation of ['acme', 'birch', 'revoked']) {
+      const key = keys[organisation]?.value ?? '';
+      await chat({ port, key, model: 'echo-small', more: { messages: [{ role: 'user', content: canary }] } });
+    }
+    // One's key at the stack of another, and two keys of two.
+    const [own, other] = [keys['acme']?.value ?? '', keys['birch']?.value ?? ''];
+    await call({ port, key: own, path: '/v1/models', host: stackHost('heron') });
+    await call({ port, key: own, path: '/v1/models', headers: { 'X-Api-Key': other } });
+    await call({ port, key: canary, path: '/v1/models' });
+  }
+});
+afterAll(() => fleet.close());
+
+const request = (path: string, person?: string): Promise<Response> =>
+  fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
+    headers: {
+      authorization: `Bearer ${operatorToken}`,
+      ...(person !== undefined && { 'x-headgate-as': person }),
+    },
+  });
+async function read<Answer>(path: string, person?: string): Promise<Answer> {
+  const response = await request(path, person);
+  expect([path, response.status]).toEqual([path, 200]);
+  return (await response.json()) as Answer;
+}
+
+/** The first message of a stream. */
+async function firstOf(path: string, person?: string): Promise<RequestsMessage> {
+  const response = await request(path, person);
+  expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+  let text = '';
+  const decoder = new TextDecoder();
+  for await (const piece of response.body ?? []) {
+    text += decoder.decode(piece as Uint8Array, { stream: true });
+    const [, data] = /event: requests\ndata: (.*)\n\n/.exec(text) ?? [];
+    if (data !== undefined) return requestsMessageSchema.strict().parse(JSON.parse(data));
+  }
+  throw new Error(`the stream ended after ${text}`);
+}
+
+test('an operator sees the rows of all, with names of keys, nodes and causes', async () => {
+  const all = requestListSchema.strict().parse(await read('/requests?limit=1000'));
+  expect(all.silent).toEqual([]);
+  expect(all.items.length).toBeGreaterThanOrEqual(12);
+  const served = all.items.filter(({ verdict, organisation }) => verdict === 'served' && organisation);
+  for (const row of served.filter(({ operation }) => operation === 'chat'))
+    expect([typeof row.node, row.keyName]).toEqual(['string', 'test']);
+  const revoked = all.items.filter(({ key }) => key === keys['revoked']?.id);
+  expect(revoked.map(({ organisation, cause }) => [organisation, typeof cause])).toEqual([
+    ['birch', 'string'],
+    ['birch', 'string'],
+  ]);
+});
+
+const parts = (rows: readonly RequestRow[]): Set<string> => new Set(rows.flatMap((row) => Object.keys(row)));
+
+test.each([
+  ['acme', 'ana', 'birch'],
+  ['birch', 'ben', 'acme'],
+])('a member of %s sees its rows alone, and no name of others', async (own, person, other) => {
+  const list = await read<RequestList>(`/requests?organisation=${own}&limit=1000`, person);
+  const stream = await firstOf(`/requests/stream?organisation=${own}&limit=1000`, person);
+  expect(list.items.length).toBeGreaterThanOrEqual(2);
+  expect(new Set(list.items.map(({ organisation }) => organisation))).toEqual(new Set([own]));
+  expect(stream.items).toEqual(list.items);
+  for (const name of ['node', 'cause']) expect(parts(list.items)).not.toContain(name);
+  const stats = await read<RequestStats>(`/requests/stats?organisation=${own}&by=key`, person);
+  expect(stats.items.reduce((sum, { requests }) => sum + requests, 0)).toBe(list.items.length);
+  const text = JSON.stringify([list, stream, stats]);
+  const ofOthers = [other, stacks.heron, stacks.otter, keys[other]?.id ?? ''];
+  for (const name of ofOthers) expect(text.includes(name)).toBe(false);
+  // A filter by what is of others finds nothing, and says nothing.
+  const none = `/requests?organisation=${own}&key=${keys[other]?.id}`;
+  expect((await read<RequestList>(none, person)).items).toEqual([]);
+  for (const path of ['/requests', '/requests/stats', '/requests/stream'])
+    for (const query of ['', `?organisation=${other}`, `?organisation=${own}&node=pool-1`, '?organisation=nobody'])
+      expect([path, query, (await request(path + query, person)).status]).toEqual([path, query, 403]);
+  expect((await request(`/requests/stats?organisation=${own}&by=node`, person)).status).toBe(403);
+});
+
+test('no answer has a key, a prompt or a completion', async () => {
+  const answers = await Promise.all([
+    read('/requests?limit=1000'),
+    read('/requests/stats?by=key'),
+    firstOf('/requests/stream?limit=1000'),
+  ]);
+  const text = JSON.stringify(answers);
+  for (const { value } of Object.values(keys)) expect(text.includes(value)).toBe(false);
+  expect(text).not.toMatch(/canary|echo: /);
+});
+
+test.each(['next=x', 'since=7', 'slower-than=fast', 'type=NoType', 'limit=0', 'request=req_1'])(
+  'a query with %s is refused by name',
+  async (query) => {
+    const response = await request(`/requests?${query}`);
+    expect([response.status, await response.text()]).toEqual([400, expect.stringContaining(query.split('=')[0] ?? '')]);
+  },
+);
