@@ -16,6 +16,7 @@ import { limits } from './commands/limits.ts';
 import { nodes, registerTokens } from './commands/nodes.ts';
 import { addNoun, type NounRow } from './commands/operation-verbs.ts';
 import { registerReplay } from './commands/replay.ts';
+import { registerRequests } from './commands/requests.ts';
 import { signers } from './commands/signers.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
 import { registerStatus } from './commands/status.ts';
@@ -47,6 +48,7 @@ const families: readonly Family[] = [
   all(usage, limits),
   registerReplay,
   registerExplain,
+  registerRequests,
   registerDecisions,
 ];
 

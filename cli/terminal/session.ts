@@ -104,6 +104,7 @@ const presentOnly: ReadonlySet<string> = new Set([
   'snapshot restore',
   'backup',
   'events tail',
+  'requests',
   'replay',
 ]);
 

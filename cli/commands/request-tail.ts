@@ -1,0 +1,108 @@
+/**
+ * The live tail of requests. After a lost connection it connects again and begins with those that ended meanwhile, of which each
+ * is printed once.
+ */
+import { type RequestsMessage, requestsPerPageMax } from '../../schemas/requests.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import { CliError, interrupted } from '../terminal/errors.ts';
+import { writePiece } from '../terminal/io.ts';
+import type { Session } from '../terminal/session.ts';
+import { printableJson } from '../terminal/text.ts';
+import { filterOf, lineOf, noteSilent, type TailOptions } from './requests.ts';
+
+/** Consecutive connections without a message. */
+const failuresMax = 8;
+const backoffMs = 200;
+const backoffMsMax = 5000;
+/** The control plane says something every ten seconds. */
+const idleMs = 30_000;
+/** Ids that are remembered, so that nothing is printed twice. */
+const printedMax = 10_000;
+const lastDefault = 10;
+
+/** Runs until Ctrl-C. */
+export async function tailRequests(session: Session, options: TailOptions): Promise<void> {
+  const tail = new RequestTail(session, options);
+  const { signal } = session;
+  while (!signal.aborted) {
+    const failure = await tail.connection().catch((error: unknown) => error);
+    if (signal.aborted) break;
+    await tail.again(failure);
+  }
+  throw interrupted();
+}
+
+class RequestTail {
+  readonly #session: Session;
+  readonly #options: TailOptions;
+  readonly #printed = new Set<string>();
+  #failures = 0;
+  #isFirst = true;
+  #silent = '';
+
+  constructor(session: Session, options: TailOptions) {
+    this.#session = session;
+    this.#options = options;
+  }
+
+  /** Resolves, or rejects, once it has ended. */
+  async connection(): Promise<void> {
+    const api = await this.#session.api();
+    const limit = this.#isFirst ? (this.#options.last ?? lastDefault) : requestsPerPageMax;
+    const { pieces } = await api.open('request.tail', { ...filterOf(this.#options), limit }, idleMs);
+    const decoder = new TextDecoder();
+    let rest = '';
+    for await (const piece of pieces) {
+      const events = (rest + decoder.decode(piece, { stream: true })).split('\n\n');
+      rest = events.pop() ?? '';
+      for (const event of events) await this.#event(event);
+    }
+  }
+
+  async again(failure: unknown): Promise<void> {
+    // What was refused before anything came is refused again.
+    if (this.#isFirst && failure !== undefined) throw failure;
+    this.#failures++;
+    if (this.#failures >= failuresMax)
+      throw new CliError('the tail was lost and could not reconnect', {
+        ...{ type: 'ConnectionLost', exitCode: 7, cause: failure },
+        next: 'use another control plane with --admin, or try again',
+      });
+    this.#session.note('connection lost; connecting again');
+    await sleep(Math.min(backoffMsMax, backoffMs * 2 ** this.#failures), this.#session.signal);
+  }
+
+  async #event(text: string): Promise<void> {
+    const [, data] = /^event: requests\ndata: (.*)$/s.exec(text) ?? [];
+    if (data === undefined) return;
+    const message = JSON.parse(data) as RequestsMessage;
+    this.#isFirst = false;
+    this.#failures = 0;
+    for (const row of message.items.toReversed()) await this.#print(row);
+    if (message.missed !== undefined)
+      this.#session.note(`${message.missed} more requests ended: headgate requests list has them`);
+    const silent = message.silent.join(' ');
+    if (silent !== this.#silent) noteSilent(this.#session, message.silent);
+    this.#silent = silent;
+  }
+
+  async #print(row: RequestsMessage['items'][number]): Promise<void> {
+    if (this.#printed.has(row.request)) return;
+    this.#printed.add(row.request);
+    const [oldest] = this.#printed;
+    if (this.#printed.size > printedMax && oldest !== undefined) this.#printed.delete(oldest);
+    const { stdout } = this.#session.io;
+    const out = stdout.isTTY ? this.#session.out : this.#session.defaultFormat('jsonl');
+    switch (out.format) {
+      case 'table':
+        return writePiece(stdout, `${lineOf(row)}\n`);
+      case 'name':
+        return writePiece(stdout, `${row.request}\n`);
+      case 'yaml':
+        await writePiece(stdout, '---\n');
+        return out.document(row);
+      default:
+        return writePiece(stdout, `${printableJson(row)}\n`);
+    }
+  }
+}
