@@ -10,6 +10,8 @@ export const trafficRowsMax = 500;
 export const trafficBytesMax = 100_000;
 /** How many keys of stacks are apart. */
 export const trafficCallersMax = 500;
+/** How many nodes are apart. */
+export const trafficNodesMax = 200;
 
 /** Upper bounds of the buckets, ms; the last bucket is above all of them. */
 export const ownTimeBounds = [0.5, 1, 2, 5, 10, 50, 250, 1000] as const;
@@ -63,6 +65,9 @@ const trafficCallerSchema = z.object({
   requests: count,
 });
 
+/** Of requests that it has answered, whole or in part: it refuses nothing. */
+const trafficNodeSchema = trafficSumsSchema.omit({ refused: true }).extend({ node: name });
+
 const trafficReportSchema = z.object({
   v: z.literal(1),
   /** ms since the start of the process. One that begins no later than an earlier one contains it. */
@@ -77,11 +82,14 @@ const trafficReportSchema = z.object({
   callers: z.array(trafficCallerSchema).max(trafficCallersMax).optional(),
   /** Requests of other keys. */
   otherCallers: count.optional(),
+  /** The busiest; those of the other nodes are in the rows alone. */
+  nodes: z.array(trafficNodeSchema).max(trafficNodesMax).optional(),
 });
 
 export type TrafficSums = z.infer<typeof trafficSumsSchema>;
 export type TrafficRow = z.infer<typeof trafficRowSchema>;
 export type TrafficCaller = z.infer<typeof trafficCallerSchema>;
+export type TrafficNode = z.infer<typeof trafficNodeSchema>;
 export type TrafficReport = z.infer<typeof trafficReportSchema>;
 
 export function readTraffic(value: unknown): TrafficReport | undefined {

@@ -3,25 +3,20 @@ import { visitorsSubject } from '../../schemas/limits.ts';
 import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import {
   addRefused,
-  firstTokenBounds,
-  ownTimeBounds,
   type Refused,
   type TrafficCaller,
+  type TrafficNode,
   type TrafficRow,
 } from '../../schemas/traffic.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { keptModel, type RequestRecord } from '../request/gateway.ts';
 import { NameTriples } from './name-triples.ts';
+import { TrafficCells } from './traffic-cells.ts';
 
 /** Triples of organisation, stack and model that are counted apart; a report has fewer. */
 const rowsMax = 2000;
 const callersMax = 2000;
-
-/** Cells of a row. */
-const cells = { requests: 0, endedEarly: 1, promptTokens: 2, completionTokens: 3 } as const;
-const ownTimeAt = Object.keys(cells).length;
-const firstTokenAt = ownTimeAt + ownTimeBounds.length + 1;
-const cellsOfRow = firstTokenAt + firstTokenBounds.length + 1;
+const nodesMax = 1000;
 
 /** A refusal before there was a request has no more. */
 export interface RefusedRequest {
@@ -42,6 +37,7 @@ export interface CountedTraffic {
   readonly rest: TrafficRow;
   readonly callers: TrafficCaller[];
   readonly otherCallers: number;
+  readonly nodes: TrafficNode[];
 }
 
 type Names = Pick<TrafficRow, 'organisation' | 'stack' | 'model'>;
@@ -51,12 +47,14 @@ export class TrafficCounts {
   /** Its number. */
   readonly #rowOf = new NameTriples<number>(rowsMax);
   readonly #rowNames: Names[] = [{}];
-  /** Row 0 has what fits into no other. */
-  readonly #cells = new Float64Array((rowsMax + 1) * cellsOfRow);
+  readonly #cells = new TrafficCells(rowsMax);
   readonly #refused = new Map<number, Record<string, Refused>>();
   readonly #callerOf = new NameTriples<TrafficCaller>(callersMax);
   #callers: TrafficCaller[] = [];
   #otherCallers = 0;
+  /** Its row; in row 0 is what came when there were too many. */
+  readonly #nodeOf = new Map<string, number>();
+  readonly #nodeCells = new TrafficCells(nodesMax);
 
   constructor(names: TrafficNames) {
     this.#names = names;
@@ -64,23 +62,10 @@ export class TrafficCounts {
 
   /** Of a request that has ended. Allocates nothing where its names are known and it is not refused. */
   add(record: RequestRecord): void {
-    const { outcome, refusal, at, startMs } = record;
+    const { outcome, refusal } = record;
     const row = this.#row(record);
-    const start = row * cellsOfRow;
-    this.#count(start + cells.requests, 1);
-    if (outcome?.kind === 'ended-early') this.#count(start + cells.endedEarly, 1);
-    else if (outcome !== undefined) {
-      this.#count(start + cells.promptTokens, outcome.usage.promptTokens);
-      this.#count(start + cells.completionTokens, outcome.usage.completionTokens);
-    }
-    if (at.accepted !== undefined && at.read !== undefined && at.sent !== undefined)
-      this.#observe(
-        start + ownTimeAt,
-        ownTimeBounds,
-        ((at.accepted - startMs + (at.sent - at.read)) * 10) | 0,
-      );
-    if (record.stream === true && at.begun !== undefined)
-      this.#observe(start + firstTokenAt, firstTokenBounds, ((at.begun - startMs) * 10) | 0);
+    this.#cells.add(row, record);
+    if (outcome !== undefined) this.#nodeCells.add(this.#nodeRow(outcome.node), record);
     if (refusal !== undefined)
       this.#refuse(row, { refusal, requestId: record.ids.requestId }, record.decidedMs);
     this.#addCaller(record);
@@ -89,21 +74,24 @@ export class TrafficCounts {
   /** Of a refusal before there was a request. */
   addEarly(refused: RefusedRequest, nowMs: number): void {
     const row = this.#rowOf.get('', '', '') ?? this.#newRow('', '', '');
-    this.#count(row * cellsOfRow + cells.requests, 1);
+    this.#cells.addRequest(row);
     this.#refuse(row, refused, nowMs);
   }
 
   /** What was counted since the last call. */
   take(): CountedTraffic {
     const [rest = { requests: 0 }, ...rows] = this.#rowNames.map((names, row) => this.#read(names, row));
-    const taken = { rows, rest, callers: this.#callers, otherCallers: this.#otherCallers };
+    const nodes = [...this.#nodeOf].map(([node, row]) => ({ node, ...this.#nodeCells.read(row) }));
+    const taken = { rows, rest, callers: this.#callers, otherCallers: this.#otherCallers, nodes };
     this.#rowOf.clear();
-    this.#cells.fill(0, 0, this.#rowNames.length * cellsOfRow);
+    this.#cells.clear(this.#rowNames.length);
     this.#rowNames.length = 1;
     this.#refused.clear();
     this.#callerOf.clear();
     this.#callers = [];
     this.#otherCallers = 0;
+    this.#nodeCells.clear(this.#nodeOf.size + 1);
+    this.#nodeOf.clear();
     return taken;
   }
 
@@ -132,15 +120,13 @@ export class TrafficCounts {
     return row;
   }
 
-  #count(cell: number, more: number): void {
-    this.#cells[cell] = (this.#cells[cell] as number) + more;
-  }
-
-  /** In tenths of a millisecond: each fraction that is passed on would be an object. */
-  #observe(firstCell: number, bounds: readonly number[], tenths: number): void {
-    let bucket = 0;
-    while (bucket < bounds.length && tenths > (bounds[bucket] as number) * 10) bucket++;
-    this.#count(firstCell + bucket, 1);
+  #nodeRow(node: string): number {
+    const known = this.#nodeOf.get(node);
+    if (known !== undefined) return known;
+    if (this.#nodeOf.size >= nodesMax) return 0;
+    const row = this.#nodeOf.size + 1;
+    this.#nodeOf.set(node, row);
+    return row;
   }
 
   #refuse(row: number, { refusal, requestId }: RefusedRequest, lastAtMs: number): void {
@@ -168,33 +154,12 @@ export class TrafficCounts {
   }
 
   #read(names: Names, row: number): TrafficRow {
-    const cellsHere = this.#cells.subarray(row * cellsOfRow, (row + 1) * cellsOfRow);
-    const cell = (name: keyof typeof cells): number => cellsHere[cells[name]] as number;
-    const [endedEarly, promptTokens] = [cell('endedEarly'), cell('promptTokens')];
-    const completionTokens = cell('completionTokens');
-    const ownTime = histogramOf(cellsHere.subarray(ownTimeAt, firstTokenAt));
-    const firstToken = histogramOf(cellsHere.subarray(firstTokenAt));
     const refused = this.#refused.get(row);
-    return {
-      ...names,
-      requests: cell('requests'),
-      ...(endedEarly > 0 && { endedEarly }),
-      ...(promptTokens > 0 && { promptTokens }),
-      ...(completionTokens > 0 && { completionTokens }),
-      ...(refused && { refused }),
-      ...(ownTime.length > 0 && { ownTime }),
-      ...(firstToken.length > 0 && { firstToken }),
-    };
+    return { ...names, ...this.#cells.read(row), ...(refused && { refused }) };
   }
 }
 
 function organisationOf(caller: RequestRecord['caller']): string {
   if (caller?.kind === 'key') return caller.owner.organisation;
   return caller?.kind === 'anonymous' ? visitorsSubject : '';
-}
-
-/** Without its last buckets, where they are empty. */
-function histogramOf(counts: Float64Array): number[] {
-  const last = counts.findLastIndex((requests) => requests > 0);
-  return [...counts.subarray(0, last + 1)];
 }

@@ -7,10 +7,12 @@ import type { StackId } from '../../schemas/names.ts';
 import {
   addTraffic,
   type TrafficCaller,
+  type TrafficNode,
   type TrafficReport,
   type TrafficRow,
   trafficBytesMax,
   trafficCallersMax,
+  trafficNodesMax,
   trafficRowsMax,
 } from '../../schemas/traffic.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
@@ -76,33 +78,50 @@ const keyOf = ({ organisation = '', stack = '', model = '' }: TrafficRow): strin
   `${organisation} ${stack} ${model}`;
 const callerKeyOf = ({ stack, surface, key }: TrafficCaller): string => `${stack} ${surface} ${key}`;
 
+const nodeKeyOf = ({ node }: TrafficNode): string => node;
+
+/** Both lists; what has the same key in both is added up in that of `kept`. */
+function joined<Item>(
+  kept: readonly Item[] | undefined,
+  counted: readonly Item[],
+  keyOf: (item: Item) => string,
+  add: (into: Item, more: Item) => void,
+): Item[] {
+  const all = new Map((kept ?? []).map((item) => [keyOf(item), item]));
+  for (const item of counted) {
+    const known = all.get(keyOf(item));
+    if (known === undefined) all.set(keyOf(item), item);
+    else add(known, item);
+  }
+  return [...all.values()];
+}
+
 function together(kept: TrafficReport | undefined, counted: CountedTraffic): CountedTraffic {
   if (kept === undefined) return counted;
-  const rows = new Map(kept.rows.map((row) => [keyOf(row), row]));
-  for (const row of counted.rows) {
-    const known = rows.get(keyOf(row));
-    if (known === undefined) rows.set(keyOf(row), row);
-    else addTraffic(known, row);
-  }
   const rest = kept.rest ?? { requests: 0 };
   addTraffic(rest, counted.rest);
-  const callers = new Map((kept.callers ?? []).map((caller) => [callerKeyOf(caller), caller]));
-  for (const caller of counted.callers) {
-    const known = callers.get(callerKeyOf(caller));
-    if (known === undefined) callers.set(callerKeyOf(caller), caller);
-    else known.requests += caller.requests;
-  }
-  const otherCallers = (kept.otherCallers ?? 0) + counted.otherCallers;
-  return { rows: [...rows.values()], rest, callers: [...callers.values()], otherCallers };
+  return {
+    rows: joined(kept.rows, counted.rows, keyOf, addTraffic),
+    rest,
+    callers: joined(kept.callers, counted.callers, callerKeyOf, (into, { requests }) => {
+      into.requests += requests;
+    }),
+    otherCallers: (kept.otherCallers ?? 0) + counted.otherCallers,
+    nodes: joined(kept.nodes, counted.nodes, nodeKeyOf, addTraffic),
+  };
 }
+
+const mostFirst = (a: { readonly requests: number }, b: { readonly requests: number }): number =>
+  b.requests - a.requests;
 
 /** The largest rows, as many as there is room for; the others are one. */
 function bounded(
   span: Pick<TrafficReport, 'fromMs' | 'toMs' | 'inFlight'>,
-  { rows, rest, callers, otherCallers }: CountedTraffic,
+  { rows, rest, callers, otherCallers, nodes }: CountedTraffic,
 ): TrafficReport {
-  const largest = rows.toSorted((a, b) => b.requests - a.requests);
-  const frequent = callers.toSorted((a, b) => b.requests - a.requests);
+  const largest = rows.toSorted(mostFirst);
+  const frequent = callers.toSorted(mostFirst);
+  const busiest = nodes.toSorted(mostFirst);
   for (let share = 1; ; share /= 2) {
     const rowsHere = Math.floor(trafficRowsMax * share);
     const callersHere = Math.floor(trafficCallersMax * share);
@@ -114,6 +133,7 @@ function bounded(
       ...(others.requests > 0 && { rest: others }),
       ...(frequent.length > 0 && { callers: frequent.slice(0, callersHere) }),
       ...(leftOut > 0 && { otherCallers: leftOut }),
+      ...(busiest.length > 0 && { nodes: busiest.slice(0, Math.floor(trafficNodesMax * share)) }),
     };
     if (rowsHere === 0 || JSON.stringify(report).length <= trafficBytesMax) return report;
   }

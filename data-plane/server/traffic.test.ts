@@ -102,6 +102,12 @@ test('requests, what ended early, tokens, times and refusals are counted by orga
       },
     ],
     callers: [{ organisation: 'org-1', stack: 'stk-one', surface: 'openai', key: 'key-2', requests: 2 }],
+    nodes: [
+      {
+        ...{ node: 'n', requests: 4, endedEarly: 1, promptTokens: 9, completionTokens: 11 },
+        ...{ ownTime: [0, 1, 0, 1], firstToken: [0, 0, 0, 1] },
+      },
+    ],
   });
   inFlight = 0;
 });
