@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { type OperationRows, operation, pageQuerySchema, readingRoles } from './admin-row.ts';
 import { pathSchemas } from './commands.ts';
-import { daySchema, idSchema } from './names.ts';
+import { daySchema, idSchema, stackIdSchema } from './names.ts';
 import {
   requestListQuerySchema,
   requestListSchema,
@@ -46,6 +46,35 @@ const activitySchema = z.object({
 /** Of the last hour and all organisations, the most frequent first; of callers without one, where nothing named it. */
 const fleetActivitySchema = z.object({
   refusals: z.array(refusalSchema.extend({ organisation: id.optional() })),
+  ...knownShape,
+});
+const rate = z.number().min(0);
+/** ms; of what is above the largest bound that gateways tell apart, that bound. */
+const quantilesSchema = z.object({ p50: rate, p95: rate });
+const trafficSchema = z.object({
+  stepSeconds: z.int(),
+  /** End of the last step: of what came later not all gateways have reported yet. */
+  until: moment,
+  /** Oldest first; a step in which nothing happened is left out. */
+  steps: z.array(
+    z.object({
+      /** Its end. */
+      at: moment,
+      requestsPerSecond: rate,
+      /** By type. */
+      refusedPerSecond: z.record(z.string(), rate),
+      /** Of completed requests, prompts and completions. */
+      tokensPerSecond: rate,
+      /** Of streams, from the request line. */
+      firstTokenMs: quantilesSchema.optional(),
+      /** What the gateway added before a node had the request. */
+      ownTimeMs: quantilesSchema.optional(),
+      /** Of a gateway, or of all. */
+      inFlight: rate.optional(),
+    }),
+  ),
+  /** Of the whole fleet: what each node answers now, the mean of half a minute. */
+  nodes: z.array(z.object({ node: id, requestsPerSecond: rate, tokensPerSecond: rate })).optional(),
   ...knownShape,
 });
 const keyUseSchema = z.object({
@@ -156,6 +185,16 @@ export const activityRows = {
     query: requestTailQuerySchema,
     mediaType: 'text/event-stream',
     answer: requestsMessageSchema,
+  }),
+  'traffic.get': operation(readingRoles, 'Requests, refusals, tokens and times of the last hour', {
+    /** All that are given; what is of one gateway or one node is for operators. */
+    query: z.object({
+      organisation: idSchema.optional(),
+      stack: stackIdSchema.optional(),
+      gateway: z.string().min(1).max(200).optional(),
+      node: idSchema.optional(),
+    }),
+    answer: trafficSchema,
   }),
   'activity.get': operation('operator', 'Refusals of the whole fleet in the last hour', {
     answer: fleetActivitySchema,

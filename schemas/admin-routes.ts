@@ -90,6 +90,7 @@ export const adminRoutes = {
   'usage.export': 'GET /usage/export',
   'usage.adjust': 'POST /organisations/:id/usage-adjustments',
   'activity.get': 'GET /activity',
+  'traffic.get': 'GET /traffic',
 
   'effect.get': 'POST /effect',
   'decision.explain': 'POST /explain',

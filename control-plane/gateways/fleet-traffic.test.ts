@@ -71,38 +71,17 @@ test('a refusal takes as much room as a row', () => {
   expect(requestsIn(traffic)).toEqual([5, 6]);
 });
 
-test('series by each name, with merged histograms, of all or of some', () => {
+test('rows by each name, and what each node has answered', () => {
   const traffic = new FleetTraffic();
-  const elm = { organisation: 'elm', model: 'm', stack: 'stk-a', requests: 5, ownTime: [1, 0, 4] };
-  traffic.add(report(0, acme(2, { ownTime: [1, 1], promptTokens: 3 }), elm), edge, nowMs - 90_000, nowMs);
-  traffic.add(
-    { ...report(0, acme(3, { ownTime: [0, 3] })), rest: { requests: 9 } },
-    other,
-    nowMs - 70_000,
-    nowMs,
-  );
-  traffic.add(report(10_000, acme(7)), edge, nowMs, nowMs);
-  const query = { nowMs, stepMs: 60_000 };
-  const minutes = ({
-    by,
-    where = {},
-  }: {
-    by: 'gateway' | 'organisation' | 'model' | 'stack';
-    where?: object;
-  }) =>
-    Object.fromEntries(
-      traffic
-        .series({ ...query, by, where })
-        .map(({ name, steps }) => [String(name), steps.slice(-2).map((step) => step?.requests)]),
-    );
-  expect(minutes({ by: 'organisation' })).toEqual({
-    acme: [5, 7],
-    elm: [5, undefined],
-    undefined: [9, undefined],
-  });
-  expect(minutes({ by: 'gateway' })).toEqual({ 'edge-1': [7, 7], 'edge-2': [12, undefined] });
-  expect(minutes({ by: 'model', where: { gateway: 'edge-1' } })).toEqual({ m: [7, 7] });
-  expect(minutes({ by: 'stack', where: { organisation: 'elm' } })).toEqual({ 'stk-a': [5, undefined] });
-  const [merged] = traffic.series({ ...query, stepMs: hourMs, by: 'model', where: { organisation: 'acme' } });
-  expect(merged?.steps).toEqual([{ requests: 12, ownTime: [1, 4], promptTokens: 3 }]);
+  const elm = { organisation: 'elm', model: 'm', stack: 'stk-a', requests: 5 };
+  const nodes = [{ node: 'pool-1', requests: 7 }];
+  traffic.add({ ...report(0, acme(2), elm), nodes }, edge, nowMs - 90_000, nowMs);
+  traffic.add({ ...report(0, acme(3)), rest: { requests: 9 } }, other, nowMs - 70_000, nowMs);
+  const found = (where: object) => [...traffic.rows(nowMs, where)].map(({ row }) => row.requests);
+  expect(found({})).toEqual([2, 5, 3, 9]);
+  expect(found({ organisation: 'acme', stack: undefined })).toEqual([2, 3]);
+  expect(found({ gateway: 'edge-2' })).toEqual([3, 9]);
+  expect(found({ stack: 'stk-a' })).toEqual([5]);
+  expect(found({ gateway: 'edge-2', organisation: 'elm' })).toEqual([]);
+  expect([...traffic.nodes(nowMs)].map(({ row }) => row)).toEqual(nodes);
 });

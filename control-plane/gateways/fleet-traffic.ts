@@ -4,13 +4,7 @@
  * have it from the gateway's clock.
  */
 import { hourMs } from '../../schemas/durations.ts';
-import {
-  addTraffic,
-  readTraffic,
-  type TrafficReport,
-  type TrafficRow,
-  type TrafficSums,
-} from '../../schemas/traffic.ts';
+import { readTraffic, type TrafficNode, type TrafficReport, type TrafficRow } from '../../schemas/traffic.ts';
 import type { TrafficOrigin } from '../../shared/status/status-board.ts';
 
 const keptMs = hourMs;
@@ -25,28 +19,15 @@ export interface GatewayTraffic {
   readonly report: TrafficReport;
 }
 
-/** By what series differ. */
+/** By what rows can be chosen. */
 export type TrafficKind = 'gateway' | 'organisation' | 'stack' | 'model';
+export type TrafficNames = Readonly<Partial<Record<TrafficKind, string | undefined>>>;
+
 /** A row, or what a gateway has in no row. */
-interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'atMs'> {
+interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'atMs' | 'report'> {
   readonly row: TrafficRow;
   /** Many together, whose names nobody knows. */
   readonly isRest: boolean;
-}
-
-export interface SeriesQuery {
-  readonly by: TrafficKind;
-  readonly nowMs: number;
-  /** Length of a step. The last one ends now. */
-  readonly stepMs: number;
-  /** Only rows with these names. */
-  readonly where?: Readonly<Partial<Record<TrafficKind, string>>>;
-}
-export interface TrafficSeries {
-  /** Undefined: rows without such a name. */
-  readonly name: string | undefined;
-  /** From the first step of the hour on; undefined where there was nothing. */
-  readonly steps: readonly (TrafficSums | undefined)[];
 }
 
 export class FleetTraffic {
@@ -88,32 +69,28 @@ export class FleetTraffic {
   }
 
   /** All rows of the last hour with these names. */
-  *rows(nowMs: number, where: SeriesQuery['where'] = {}): Iterable<GatewayRow> {
-    const wanted = Object.entries(where) as [TrafficKind, string][];
+  *rows(nowMs: number, where: TrafficNames = {}): Iterable<GatewayRow> {
+    const wanted = (Object.entries(where) as [TrafficKind, string | undefined][]).filter(
+      ([, name]) => name !== undefined,
+    );
     for (const { gateway, atMs, report } of this.reports(nowMs)) {
       const { rows, rest } = report;
       const all: readonly TrafficRow[] = rest ? [...rows, rest] : rows;
       for (const row of all) {
         const isWanted = wanted.every(([kind, name]) => nameIn(kind, gateway, row) === name);
-        if (isWanted) yield { gateway, atMs, row, isRest: row === rest };
+        if (isWanted) yield { gateway, atMs, report, row, isRest: row === rest };
       }
     }
   }
 
-  /** The last hour in steps, one series for each name. */
-  series({ by, nowMs, stepMs, where }: SeriesQuery): TrafficSeries[] {
-    const steps = Math.ceil(keptMs / stepMs);
-    const series = new Map<string | undefined, (TrafficSums | undefined)[]>();
-    for (const { gateway, atMs, row } of this.rows(nowMs, where)) {
-      const name = nameIn(by, gateway, row);
-      const sums = series.get(name) ?? new Array<TrafficSums | undefined>(steps).fill(undefined);
-      series.set(name, sums);
-      const step = Math.min(steps - 1, Math.max(0, steps - 1 - Math.floor((nowMs - atMs) / stepMs)));
-      const sum = sums[step] ?? { requests: 0 };
-      sums[step] = sum;
-      addTraffic(sum, row);
-    }
-    return [...series].map(([name, sums]) => ({ name, steps: sums }));
+  /** What nodes have answered in the last hour: all, or one. */
+  *nodes(
+    nowMs: number,
+    wanted?: string,
+  ): Iterable<Pick<GatewayTraffic, 'atMs' | 'report'> & { readonly row: TrafficNode }> {
+    for (const { atMs, report } of this.reports(nowMs))
+      for (const row of report.nodes ?? [])
+        if (wanted === undefined || row.node === wanted) yield { atMs, report, row };
   }
 
   #makeRoom(nowMs: number): void {
@@ -139,7 +116,7 @@ function nameIn(kind: TrafficKind, gateway: string, row: TrafficRow): string | u
 }
 
 /** One report has at least one, so that there are not too many of them either; a refusal takes as much as a row. */
-function rowsOf({ rows, rest, callers = [] }: TrafficReport): number {
+function rowsOf({ rows, rest, callers = [], nodes = [] }: TrafficReport): number {
   const refusals = [...rows, ...(rest ? [rest] : [])].map(({ refused = {} }) => Object.keys(refused).length);
-  return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length);
+  return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length + nodes.length);
 }

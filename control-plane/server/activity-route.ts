@@ -77,7 +77,8 @@ function mostFirst<Counted extends { readonly requests: number }>(counted: Count
   return counted.sort((a, b) => b.requests - a.requests);
 }
 
-function howFar(
+/** How much of the last hour is known. */
+export function howFar(
   { snapshot, traffic, board }: AdminContext,
   nowMs: number,
 ): Pick<Answer, 'since' | 'unanswered' | 'partial' | 'position'> {

@@ -37,6 +37,7 @@ import { addReads } from './read-routes.ts';
 import { followRequests, requestHandlers } from './request-routes.ts';
 import { signerHandlers } from './signer-routes.ts';
 import { snapshotHandlers } from './snapshot-route.ts';
+import { trafficHandlers } from './traffic-route.ts';
 import { usageHandlers } from './usage-routes.ts';
 
 const openApiVersion = '3.1.0';
@@ -132,6 +133,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
     ...linkHandlers(context),
     ...activityHandlers(context),
     ...requestHandlers(context),
+    ...trafficHandlers(context),
   };
   addHandlers(routes, handlers);
   addCommands(routes, context);

@@ -1,0 +1,107 @@
+/**
+ * Traffic in steps of equal length. A report counts in each step for as much of it as its own time covers: gateways report each
+ * ten seconds or later, so that by the time of the reports alone a step would now and then have two of them, and the next none.
+ */
+import type { TrafficReport, TrafficSums } from '../../schemas/traffic.ts';
+
+export interface StepRange {
+  /** End of the last step, ms since 1970. */
+  readonly untilMs: number;
+  readonly stepMs: number;
+  readonly steps: number;
+}
+
+/** What was counted in some time that ended with the publication of a report. */
+export interface Counted {
+  readonly atMs: number;
+  readonly report: Pick<TrafficReport, 'fromMs' | 'toMs'>;
+}
+
+export interface TrafficStep {
+  requests: number;
+  tokens: number;
+  /** By type. */
+  readonly refused: Map<string, number>;
+  readonly ownTime: number[];
+  readonly firstToken: number[];
+  /** On the average. */
+  inFlight: number;
+}
+
+export class TrafficSteps {
+  readonly #range: StepRange;
+  readonly #steps = new Map<number, TrafficStep>();
+
+  constructor(range: StepRange) {
+    this.#range = range;
+  }
+
+  add(counted: Counted, { requests, promptTokens = 0, completionTokens = 0, ...more }: TrafficSums): void {
+    this.#spread(counted, (step, part) => {
+      step.requests += requests * part;
+      step.tokens += (promptTokens + completionTokens) * part;
+      for (const [type, refused] of Object.entries(more.refused ?? {}))
+        step.refused.set(type, (step.refused.get(type) ?? 0) + refused.requests * part);
+      addBuckets(step.ownTime, more.ownTime, part);
+      addBuckets(step.firstToken, more.firstToken, part);
+    });
+  }
+
+  addInFlight(counted: Counted, inFlight: number): void {
+    const parts = (counted.report.toMs - counted.report.fromMs) / this.#range.stepMs;
+    this.#spread(counted, (step, part) => {
+      step.inFlight += inFlight * part * parts;
+    });
+  }
+
+  /** In their order, each with its end; without those in which nothing was counted. */
+  found(): (readonly [endMs: number, step: TrafficStep])[] {
+    const { untilMs, stepMs } = this.#range;
+    return [...this.#steps]
+      .sort(([a], [b]) => b - a)
+      .map(([stepsBefore, step]) => [untilMs - stepsBefore * stepMs, step] as const);
+  }
+
+  /** Calls back with each step that the time of the report touches, and the part of the report that is in it. */
+  #spread({ atMs, report }: Counted, add: (step: TrafficStep, part: number) => void): void {
+    const { untilMs, stepMs, steps } = this.#range;
+    const spanMs = Math.max(1, report.toMs - report.fromMs);
+    const first = Math.max(0, Math.floor((untilMs - atMs) / stepMs));
+    for (let at = first; at < steps; at++) {
+      const endMs = untilMs - at * stepMs;
+      if (endMs <= atMs - spanMs) return;
+      const sharedMs = Math.min(endMs, atMs) - Math.max(endMs - stepMs, atMs - spanMs);
+      if (sharedMs > 0) add(this.#step(at), sharedMs / spanMs);
+    }
+  }
+
+  #step(stepsBefore: number): TrafficStep {
+    const known = this.#steps.get(stepsBefore);
+    if (known !== undefined) return known;
+    const step = { requests: 0, tokens: 0, refused: new Map(), ownTime: [], firstToken: [], inFlight: 0 };
+    this.#steps.set(stepsBefore, step);
+    return step;
+  }
+}
+
+function addBuckets(into: number[], counts: readonly number[] = [], part: number): void {
+  for (const [bucket, requests] of counts.entries()) into[bucket] = (into[bucket] ?? 0) + requests * part;
+}
+
+/** The value that this share of all is not above, as if those of a bucket were spread evenly; undefined where there is none. */
+export function quantileIn(
+  counts: readonly number[],
+  bounds: readonly number[],
+  share: number,
+): number | undefined {
+  const wanted = share * counts.reduce((sum, requests) => sum + requests, 0);
+  let below = 0;
+  for (const [bucket, requests] of counts.entries()) {
+    const largest = bounds.at(-1) ?? 0;
+    const [lower, upper] = [bounds[bucket - 1] ?? 0, bounds[bucket] ?? largest];
+    if (requests > 0 && below + requests >= wanted)
+      return lower + (upper - lower) * ((wanted - below) / requests);
+    below += requests;
+  }
+  return undefined;
+}
