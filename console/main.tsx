@@ -6,6 +6,8 @@ import './styles/frame.css';
 import './styles/pages.css';
 import './styles/time.css';
 import './styles/explain.css';
+import './styles/plots.css';
+import './styles/requests.css';
 import './styles/narrow.css';
 import { begin } from './app.tsx';
 import { startRouter } from './lib/router.ts';

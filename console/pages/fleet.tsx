@@ -4,15 +4,17 @@ import { useRef } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { route } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
-import { nameSome, plural } from '../lib/format.ts';
+import { count, nameSome, plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
+import { type Traffic, useTraffic } from '../lib/traffic.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { FirstRun } from './first-run.tsx';
 import { FleetActivity, FleetNow } from './fleet-now.tsx';
 import { Installs, LoadedModels, NodeState } from './node-state.tsx';
+import { TrafficCard } from './traffic.tsx';
 
 export function FleetPage() {
   const pool = useRead('pool.get');
@@ -73,6 +75,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
   return (
     <>
       {isNow ? <FleetNow state={state} /> : null}
+      <TrafficCard of={{}} more="/requests" />
       {missing.length === 0 ? (
         <p class="notice good">
           <State tone="good">Every installed model is loaded on a node that serves.</State>
@@ -110,6 +113,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
 }
 
 function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly state: FleetReads }) {
+  const flows = useTraffic({}).data?.nodes ?? [];
   const ofPool = nodes.filter(({ place }) => place.kind === 'pool');
   const withCapacity = organisations.filter(
     ({ id }) =>
@@ -120,7 +124,7 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
   return (
     <div class="map">
       <Column title="Pool" subtitle={plural(pool.models.length, 'model')} isWide={ofPool.length > tilesMax}>
-        <Group nodes={ofPool} />
+        <Group nodes={ofPool} flows={flows} />
         {others === 0 ? null : (
           <p class="muted">
             <a href="/orgs">{plural(others, 'organisation')}</a> {others === 1 ? 'uses' : 'use'} the pool
@@ -143,10 +147,12 @@ function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly 
                 title={stack.id}
                 href={route`/stacks/${stack.id}`}
                 nodes={nodes.filter(({ place }) => place.kind === 'stack' && place.id === stack.id)}
+                flows={flows}
               />
             ))}
           <Group
             nodes={nodes.filter(({ place }) => place.kind === 'organisation' && place.id === id)}
+            flows={flows}
             isOwn
           />
         </Column>
@@ -175,14 +181,18 @@ function Column({ title, subtitle, href, isWide = false, children }: ColumnProps
   );
 }
 
+type Flows = NonNullable<Traffic['nodes']>;
+
 interface GroupProps {
   readonly title?: string;
   readonly href?: string;
   readonly nodes: readonly LiveNodeResource[];
+  /** What each node answers now. */
+  readonly flows: Flows;
   readonly isOwn?: boolean;
 }
 
-function Group({ title, href, nodes, isOwn }: GroupProps) {
+function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
   if (nodes.length === 0 && title === undefined)
     return isOwn ? null : <p class="muted">No node is registered here.</p>;
   return (
@@ -214,8 +224,27 @@ function Group({ title, href, nodes, isOwn }: GroupProps) {
             <LoadedModels node={node} />
           </p>
           <Installs node={node} />
+          <Flow node={node.id} flows={flows} />
         </article>
       ))}
+    </div>
+  );
+}
+
+/** What it answers now, and how much of what the busiest node does. Nothing where it answers nothing. */
+function Flow({ node, flows }: { readonly node: string; readonly flows: Flows }) {
+  const found = flows.find((one) => one.node === node);
+  const most = Math.max(...flows.map(({ requestsPerSecond }) => requestsPerSecond));
+  if (found === undefined || found.requestsPerSecond === 0) return null;
+  const { requestsPerSecond, tokensPerSecond } = found;
+  return (
+    <div class="flow">
+      <span>
+        {count(requestsPerSecond)} requests/s, {count(Math.round(tokensPerSecond))} tokens/s
+      </span>
+      <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+        <rect width={(100 * requestsPerSecond) / most} height="4" />
+      </svg>
     </div>
   );
 }

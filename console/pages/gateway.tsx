@@ -1,11 +1,13 @@
 /** One gateway: what it reports, and when it had the newest commits in force. */
 import type { GatewayStatus } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
 import { count, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { EventRows } from '../ui/event-rows.tsx';
 import { Answer, ThingPage } from '../ui/page.tsx';
 import { Card, Facts, State } from '../ui/parts.tsx';
 import { Freshness, GatewayState, memberColumns } from './gateways.tsx';
+import { TrafficCard } from './traffic.tsx';
 
 const commitsShown = 8;
 
@@ -22,6 +24,7 @@ export function GatewayPage({ id: name }: { readonly id: string }) {
         <div class="columns">
           <About gateway={data} />
           <NewestCommits gateway={data} />
+          <TrafficCard of={{ gateway: name }} more={withQuery('/requests', { gateway: name })} />
         </div>
       )}
     </ThingPage>

@@ -1,6 +1,7 @@
 /** One node: what it is and where it serves, what it has loaded, who reports on it, and what happened to it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
 import { ago, count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
@@ -10,6 +11,7 @@ import { Name } from '../ui/name.tsx';
 import { ThingPage } from '../ui/page.tsx';
 import { Badge, Button, Card, Copy, Empty, Facts } from '../ui/parts.tsx';
 import { DrainDialog, Installs, NodeState, Place } from './node-state.tsx';
+import { TrafficCard } from './traffic.tsx';
 
 export function NodePage({ id }: { readonly id: string }) {
   const node = useRead('node.get', { id }, { everyMs: 1000 });
@@ -36,6 +38,7 @@ export function NodePage({ id }: { readonly id: string }) {
             <Models node={found} />
             <Reports node={found} />
             <NodeEvents id={id} />
+            <TrafficCard of={{ node: id }} more={withQuery('/requests', { node: id })} />
           </div>
         )}
       </ThingPage>

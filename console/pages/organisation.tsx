@@ -18,6 +18,7 @@ import { Badge, Button, Card, Empty, Facts, Failure, Id, State } from '../ui/par
 import { Table } from '../ui/table.tsx';
 import { AddMember, Invite, LinkDialog, RoleChoice } from './members.tsx';
 import { Refusals } from './refusals.tsx';
+import { TrafficCard } from './traffic.tsx';
 
 export function OrganisationPage({ id }: { readonly id: string }) {
   const read = useRead('organisation.get', { id });
@@ -41,6 +42,7 @@ export function OrganisationPage({ id }: { readonly id: string }) {
             <Refusals organisation={id} />
             {isOperator() ? null : <Members organisation={id} />}
           </div>
+          <TrafficCard of={{ organisation: id }} more={withQuery('/requests', { org: id })} />
           {isOperator() ? (
             <>
               <Members organisation={id} />

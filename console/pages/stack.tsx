@@ -15,6 +15,7 @@ import { ThingPage } from '../ui/page.tsx';
 import { Card, Copy, Empty, Facts, Id, State } from '../ui/parts.tsx';
 import { CallSnippet, CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
+import { TrafficCard } from './traffic.tsx';
 
 export function StackPage({ id }: { readonly id: string }) {
   const stack = useRead('stack.get', { id });
@@ -121,6 +122,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
       <Card title="Nodes">
         <NodeList stack={stack} nodes={nodes} />
       </Card>
+      <TrafficCard of={{ stack: stack.id }} />
       <Card title="Call it" more={<a href={programs}>For other programs</a>}>
         <CallSnippet stack={stack} url={url} />
         <p class="muted">

@@ -1,0 +1,84 @@
+/** The last hour of requests as the control plane has it: of the fleet, or of what is named. */
+import { signal } from '@preact/signals';
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
+import { type ReadOf, useRead } from './read.ts';
+import { moment } from './travel.ts';
+
+export type Traffic = AnswerOf<'traffic.get'>;
+export type TrafficStep = Traffic['steps'][number];
+export type TrafficOf = InputOf<'traffic.get'>;
+
+const everyMs = 10_000;
+const hourSeconds = 3600;
+
+/** The step that one points at, in all plots of the page. Undefined: the last one. */
+export const pointed = signal<number | undefined>(undefined);
+
+/** Of now: nothing where the page shows the past. */
+export function useTraffic(of: TrafficOf): ReadOf<Traffic> {
+  return useRead(moment() === undefined ? 'traffic.get' : undefined, of, { everyMs });
+}
+
+export interface Hour {
+  readonly stepMs: number;
+  /** End of the last step, ms since 1970. */
+  readonly untilMs: number;
+  /** One for each; undefined where nothing happened. */
+  readonly steps: readonly (TrafficStep | undefined)[];
+  /** Of this and the later ones everything is known. */
+  readonly firstKnown: number;
+}
+
+/** All steps of the hour, whether or not anything happened in them. */
+export function hourOf({ stepSeconds, until, since, steps }: Traffic): Hour {
+  const stepMs = stepSeconds * 1000;
+  const untilMs = Date.parse(until);
+  const count = Math.round(hourSeconds / stepSeconds);
+  const placeOf = (ms: number): number => count - 1 - Math.round((untilMs - ms) / stepMs);
+  const all = new Array<TrafficStep | undefined>(count).fill(undefined);
+  for (const step of steps) all[placeOf(Date.parse(step.at))] = step;
+  const sinceMs = Math.ceil(Date.parse(since) / stepMs) * stepMs;
+  return { stepMs, untilMs, steps: all, firstKnown: Math.min(count - 1, Math.max(0, placeOf(sinceMs) + 1)) };
+}
+
+export interface Line {
+  readonly name: string;
+  /** Undefined where there is no value. */
+  readonly values: readonly (number | undefined)[];
+}
+
+/** A rate is zero where nothing happened, and unknown before all is known. */
+export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => number | undefined): Line {
+  const values = hour.steps.map((step, at) => {
+    if (at < hour.firstKnown) return undefined;
+    return step === undefined ? 0 : (of(step) ?? 0);
+  });
+  return { name, values };
+}
+
+type Times = 'firstTokenMs' | 'ownTimeMs';
+
+export function timeLines({ steps }: Hour, of: Times): readonly Line[] {
+  return (['p50', 'p95'] as const).map((name) => ({
+    name,
+    values: steps.map((step) => step?.[of]?.[name]),
+  }));
+}
+
+const typesMax = 4;
+
+/** The most frequent types, and all others as one. */
+export function refusalLines(hour: Hour): readonly Line[] {
+  const sums = new Map<string, number>();
+  for (const step of hour.steps)
+    for (const [type, rate] of Object.entries(step?.refusedPerSecond ?? {}))
+      sums.set(type, (sums.get(type) ?? 0) + rate);
+  const types = [...sums].sort(([, a], [, b]) => b - a).map(([type]) => type);
+  const apart = types.slice(0, types.length > typesMax ? typesMax - 1 : typesMax);
+  const lines = apart.map((type) => rateLine(type, hour, ({ refusedPerSecond }) => refusedPerSecond[type]));
+  if (apart.length === types.length) return lines;
+  const others = types.slice(apart.length);
+  const sumOf = ({ refusedPerSecond }: TrafficStep): number =>
+    others.reduce((sum, type) => sum + (refusedPerSecond[type] ?? 0), 0);
+  return [...lines, rateLine('other', hour, sumOf)];
+}

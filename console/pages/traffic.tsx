@@ -1,0 +1,107 @@
+/** What happens to requests: the last hour in small plots, of the fleet or of one organisation, stack, gateway or node. */
+import { clock, count, nameSome } from '../lib/format.ts';
+import {
+  type Hour,
+  hourOf,
+  type Line,
+  rateLine,
+  refusalLines,
+  type Traffic,
+  type TrafficOf,
+  type TrafficStep,
+  timeLines,
+  useTraffic,
+} from '../lib/traffic.ts';
+import { moment } from '../lib/travel.ts';
+import { Card, Failure } from '../ui/parts.tsx';
+import { Plot, Plots } from '../ui/plot.tsx';
+
+const tenths = (value: number): string => count(Math.round(value * 10) / 10);
+const milliseconds = (value: number): string =>
+  value < 10
+    ? `${tenths(value)} ms`
+    : value < 1000
+      ? `${count(Math.round(value))} ms`
+      : `${tenths(value / 1000)} s`;
+
+/** Nothing in the past: the control plane keeps an hour. */
+export function TrafficCard({ of, more }: { readonly of: TrafficOf; readonly more?: string }) {
+  const { data, failure } = useTraffic(of);
+  if (moment() !== undefined) return null;
+  return (
+    <Card
+      title="Traffic"
+      label="Traffic"
+      isWide
+      more={more === undefined ? undefined : <a href={more}>The requests</a>}
+    >
+      {failure ? <Failure failure={failure} /> : null}
+      {data ? <Hours traffic={data} isOfNode={of.node !== undefined} /> : null}
+    </Card>
+  );
+}
+
+function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOfNode: boolean }) {
+  const { since, unanswered, partial, steps } = traffic;
+  return (
+    <>
+      <p class="muted">
+        Ten seconds a point, since <time dateTime={since}>{clock(since)}</time>, some twelve seconds behind.
+        {unanswered.length === 0 ? '' : ` Without ${nameSome(unanswered)}, of which nothing is known.`}
+        {partial ? ' There were more models than gateways report apart.' : ''}
+      </p>
+      {steps.length === 0 ? (
+        <p class="traffic-none">No request in this hour.</p>
+      ) : (
+        <HourPlots hour={hourOf(traffic)} isOfNode={isOfNode} />
+      )}
+    </>
+  );
+}
+
+interface Drawn {
+  readonly name: string;
+  readonly lines: readonly Line[];
+  readonly text: (value: number) => string;
+}
+
+/** A node refuses nothing, and what a gateway adds is not its own. */
+function drawnOf(hour: Hour, isOfNode: boolean): readonly Drawn[] {
+  const rate = (name: string, of: (step: TrafficStep) => number | undefined): Drawn => ({
+    name,
+    lines: [rateLine(name, hour, of)],
+    text: tenths,
+  });
+  const refused = refusalLines(hour);
+  const none = rate('Refused a second', () => 0);
+  const hasInFlight = hour.steps.some((step) => step?.inFlight !== undefined);
+  return [
+    rate('Requests a second', ({ requestsPerSecond }) => requestsPerSecond),
+    ...(isOfNode ? [] : [refused.length === 0 ? none : { ...none, lines: refused }]),
+    rate('Tokens a second', ({ tokensPerSecond }) => tokensPerSecond),
+    { name: 'Time to first token', lines: timeLines(hour, 'firstTokenMs'), text: milliseconds },
+    { name: 'Time that gateways added', lines: timeLines(hour, 'ownTimeMs'), text: milliseconds },
+    ...(hasInFlight ? [rate('In flight', ({ inFlight }) => inFlight)] : []),
+  ];
+}
+
+function HourPlots({ hour, isOfNode }: { readonly hour: Hour; readonly isOfNode: boolean }) {
+  const drawn = drawnOf(hour, isOfNode);
+  const textAt = (step: number): string =>
+    drawn
+      .flatMap(({ name, lines, text }) =>
+        lines.map((line) => {
+          const value = line.values[step];
+          const what = line.name === name ? name : `${name}, ${line.name}`;
+          return `${what} ${value === undefined ? 'unknown' : text(value)}`;
+        }),
+      )
+      .join('; ');
+  return (
+    <Plots name="the plots" hour={hour} textAt={textAt}>
+      {drawn.map((plot) => (
+        <Plot key={plot.name} {...plot} />
+      ))}
+    </Plots>
+  );
+}
