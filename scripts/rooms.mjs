@@ -158,7 +158,7 @@ const rooms = {
 const drivers = [
   [/^better-sqlite3/, /^shared\/runtime\/sqlite\.ts/],
   [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
-  [/^(?:@?preact|uplot)/, /^console\//],
+  [/^@?preact/, /^console\//],
   [/^@opentelemetry/, /^data-plane\/tracing\//],
   [/^altcha-lib/, /^console\/play\//],
   [/^openid-client/, /^control-plane\/console\//],

@@ -1,21 +1,37 @@
-/** Rows of usage, added up by day, model and key: what the chart, the table and the file show. */
+/** Rows of usage, added up by day, model and key, as the table and the file show them, and by hour for the chart. */
 import type { UsageLine } from '../../schemas/usage.ts';
 import { ApiFailure, answerOf, readPath } from './api.ts';
 import type { DayUsage } from './csv.ts';
+
+export interface HourUsage {
+  /** ms since 1970. */
+  readonly startMs: number;
+  readonly model: string;
+  tokens: number;
+}
+
+export interface UsageRows {
+  /** Days of UTC, in their order. */
+  readonly days: readonly DayUsage[];
+  readonly hours: readonly HourUsage[];
+}
+
+interface Sums {
+  readonly days: Map<string, DayUsage>;
+  readonly hours: Map<string, HourUsage>;
+}
+
+const hourMs = 3_600_000;
 
 /** Rows that are read at most; a larger range is a matter for the command line. */
 const rowsMax = 500_000;
 
 /** Reads the rows of a range of days as they arrive, and keeps sums alone. Rejects with ApiFailure. */
-export async function readUsage(
-  organisation: string,
-  from: string,
-  signal: AbortSignal,
-): Promise<readonly DayUsage[]> {
+export async function readUsage(organisation: string, from: string, signal: AbortSignal): Promise<UsageRows> {
   const answer = await answerOf('GET', readPath('usage.export', { organisation, from }), { signal });
   if (!answer.ok || !answer.body)
     throw new ApiFailure(answer.status, 'Unreadable', 'the usage cannot be read', 'try again');
-  const sums = new Map<string, DayUsage>();
+  const sums: Sums = { days: new Map(), hours: new Map() };
   let rest = '';
   let rows = 0;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -36,18 +52,19 @@ export async function readUsage(
       );
     }
   }
-  return [...sums.values()].sort((a, b) => placeOf(a).localeCompare(placeOf(b)));
+  const days = [...sums.days.values()].sort((a, b) => placeOf(a).localeCompare(placeOf(b)));
+  return { days, hours: [...sums.hours.values()] };
 }
 
 function placeOf({ day, model, keyName, key }: DayUsage): string {
   return [day, model, keyName, key].join(' ');
 }
 
-function add(sums: Map<string, DayUsage>, row: UsageLine): void {
+function add({ days, hours }: Sums, row: UsageLine): void {
   const { at, model, key = '', keyName = '', promptTokens, completionTokens, ttftMs } = row;
   const day = at.slice(0, 10);
   const name = `${day} ${model} ${key}`;
-  const sum = sums.get(name) ?? {
+  const sum = days.get(name) ?? {
     ...{ day, model, key, keyName, requests: 0, promptTokens: 0, completionTokens: 0 },
     firstTokenMs: [],
   };
@@ -55,5 +72,10 @@ function add(sums: Map<string, DayUsage>, row: UsageLine): void {
   sum.promptTokens += promptTokens;
   sum.completionTokens += completionTokens;
   if (ttftMs !== undefined) sum.firstTokenMs.push(ttftMs);
-  sums.set(name, sum);
+  days.set(name, sum);
+  const startMs = Math.floor(Date.parse(at) / hourMs) * hourMs;
+  const hour = `${startMs} ${model}`;
+  const ofHour = hours.get(hour) ?? { startMs, model, tokens: 0 };
+  ofHour.tokens += promptTokens + completionTokens;
+  hours.set(hour, ofHour);
 }

@@ -1,14 +1,12 @@
-/** Usage of one organisation: totals of the period, tokens by day and model, and the same numbers as a file. */
-import { useEffect, useRef, useState } from 'preact/hooks';
-import UPlot from 'uplot';
-import 'uplot/dist/uPlot.min.css';
+/** Usage of one organisation: totals of the period, tokens over time, and the same numbers as a file. */
+import { useEffect, useState } from 'preact/hooks';
 import type { UsageTotals } from '../../schemas/admin.ts';
 import { ApiFailure } from '../lib/api.ts';
 import { type DayUsage, quantile, toCsv } from '../lib/csv.ts';
-import { count, day, plural, shellWord, shortDay } from '../lib/format.ts';
+import { count, day, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
-import { readUsage } from '../lib/usage.ts';
+import { readUsage, type UsageRows } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Answer } from '../ui/page.tsx';
@@ -23,6 +21,7 @@ import {
   PageHeader,
 } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
+import { UsageChart } from './usage-chart.tsx';
 
 export function UsagePage() {
   const organisations = useOrganisations();
@@ -56,14 +55,14 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
         <Figure name="Requests this period" value={count(totals.requests)} />
         <Figure name="Tokens that count against the allowance" value={ofAllowance(totals)} />
         <Figure name="Forecast" value={forecast(totals)} />
-        <Figure name="First token" value={firstToken(rows?.flatMap((row) => row.firstTokenMs) ?? [])} />
+        <Figure name="First token" value={firstToken(rows?.days.flatMap((row) => row.firstTokenMs) ?? [])} />
       </Figures>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? (
         failure ? null : (
           <Loading />
         )
-      ) : rows.length === 0 ? (
+      ) : rows.days.length === 0 ? (
         <Empty title={`Nothing was used since ${day(totals.period)}`}>
           <p>
             A request counts when it is complete.{' '}
@@ -72,14 +71,14 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
         </Empty>
       ) : (
         <>
-          {new Set(rows.map((row) => row.day)).size > 1 ? <Chart rows={rows} /> : <FirstDay rows={rows} />}
+          <UsageChart rows={rows} />
           <div class="card-head">
-            <h2>By day, model and key</h2>
-            <Download rows={rows} name={`usage-${totals.organisation}-${totals.period}.csv`} />
+            <h2>By day of UTC, model and key</h2>
+            <Download rows={rows.days} name={`usage-${totals.organisation}-${totals.period}.csv`} />
           </div>
           <Table
             caption="Usage by day, model and key"
-            rows={rows.toReversed()}
+            rows={rows.days.toReversed()}
             columns={columns}
             keyOf={({ day: date, model, key }) => `${date} ${model} ${key}`}
             empty={null}
@@ -120,7 +119,7 @@ function forecast({ countedTokens, allowance, period }: UsageTotals): string {
 }
 
 function useDays({ organisation, period, requests }: UsageTotals) {
-  const [state, setState] = useState<{ rows?: readonly DayUsage[]; failure?: ApiFailure }>({});
+  const [state, setState] = useState<{ rows?: UsageRows; failure?: ApiFailure }>({});
   useEffect(() => {
     const ended = new AbortController();
     readUsage(organisation, period, ended.signal).then(
@@ -198,113 +197,4 @@ function Download({ rows, name }: { readonly rows: readonly DayUsage[]; readonly
     URL.revokeObjectURL(url);
   };
   return <Button onClick={save}>Download CSV</Button>;
-}
-
-/** A line through one point says nothing: bars by model do. */
-function FirstDay({ rows }: { readonly rows: readonly DayUsage[] }) {
-  const tokens = new Map<string, number>();
-  for (const { model, promptTokens, completionTokens } of rows)
-    tokens.set(model, (tokens.get(model) ?? 0) + promptTokens + completionTokens);
-  const most = Math.max(1, ...tokens.values());
-  return (
-    <section class="chart" aria-label="Tokens of the first day">
-      <p class="muted">
-        Tokens of {day(rows[0]?.day)} by model; a line a day is drawn from the second day on.
-      </p>
-      <ul class="day-bars">
-        {[...tokens]
-          .sort(([, a], [, b]) => b - a)
-          .map(([model, sum]) => (
-            <li key={model}>
-              <Name of={{ kind: 'model', id: model }} />
-              <svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
-                <rect width={(100 * sum) / most} height="10" />
-              </svg>
-              <span>{count(sum)}</span>
-            </li>
-          ))}
-      </ul>
-    </section>
-  );
-}
-
-const colours = ['#6366f1', '#0d9488', '#d97706', '#db2777', '#0284c7', '#65a30d'];
-const chartHeight = 220;
-const daySeconds = 86_400;
-
-/** All tokens a day, a line for each model. */
-function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return undefined;
-    const days = [...new Set(rows.map((row) => row.day))];
-    const models = [...new Set(rows.map(({ model }) => model))].slice(0, colours.length);
-    const tokens = new Map<string, number>();
-    for (const row of rows) {
-      const name = `${row.day} ${row.model}`;
-      tokens.set(name, (tokens.get(name) ?? 0) + row.promptTokens + row.completionTokens);
-    }
-    const ink = getComputedStyle(element).color;
-    const axis = {
-      stroke: ink,
-      grid: { stroke: 'rgb(128 128 128 / 0.2)', width: 1 },
-      ticks: { show: false },
-    };
-    const chart = new UPlot(
-      {
-        width: element.clientWidth,
-        height: chartHeight,
-        // Days are those of the log, wherever the browser is.
-        tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
-        // Not by what the chart makes of it: one day alone it draws on an axis of years.
-        scales: {
-          x: { time: true, range: [momentOf(days[0]) - daySeconds, momentOf(days.at(-1)) + daySeconds] },
-          y: { range: (_chart, _min, max) => [0, Math.max(1, max * 1.1)] },
-        },
-        legend: { live: false },
-        axes: [
-          {
-            ...axis,
-            incrs: [1, 7, 30, 365].map((count) => count * daySeconds),
-            values: (_chart, values) => values.map(shortDay),
-          },
-          { ...axis, size: 64, values: (_chart, values) => values.map((value) => count(value)) },
-        ],
-        series: [
-          {},
-          ...models.map((label, index) => ({
-            label,
-            stroke: colours[index] ?? ink,
-            width: 2,
-            points: { show: true, size: 6 },
-          })),
-        ],
-      },
-      [days.map(momentOf), ...models.map((model) => days.map((date) => tokens.get(`${date} ${model}`) ?? 0))],
-      element,
-    );
-    const observer = new ResizeObserver(() =>
-      chart.setSize({ width: element.clientWidth, height: chartHeight }),
-    );
-    observer.observe(element);
-    return () => {
-      observer.disconnect();
-      chart.destroy();
-    };
-  }, [rows]);
-  const total = rows.reduce((sum, row) => sum + row.promptTokens + row.completionTokens, 0);
-  return (
-    <figure class="chart">
-      <figcaption>
-        All tokens a day by model: {plural(total, 'token')} in all; the table below has the numbers.
-      </figcaption>
-      <div ref={box} aria-hidden="true" />
-    </figure>
-  );
-}
-
-/** Seconds since 1970. */
-function momentOf(date: string | undefined): number {
-  return Date.parse(date ?? '') / 1000;
 }

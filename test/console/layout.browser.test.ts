@@ -319,24 +319,21 @@ test('explain begins with what was refused, the fleet with what happens, a stack
   });
 });
 
-test('the first day of usage is bars by model', async () => {
+test('the first days of usage are bars of hours, in the zone of the browser, which is named', async () => {
   await until(async () => {
     const { requests } = await fleet.admin<{ requests: number }>('GET', '/usage?organisation=acme');
     return requests >= 3;
   });
-  await fleet.withPage({}, async (page) => {
+  await fleet.withPage({ timezone: 'Asia/Kathmandu' }, async (page) => {
     await fleet.asOperator(page);
     await page.goto('/usage?org=acme');
-    const bars = page.getByRole('region', { name: 'Tokens of the first day' }).getByRole('listitem');
-    await bars.nth(2).waitFor();
-    expect((await bars.allTextContents()).map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([
-      true,
-      true,
-      true,
-    ]);
-    // Numbers of different lengths leave all bars the same room, else their lengths say nothing.
-    const widths = `[...document.querySelectorAll('.day-bars svg')].map((bar) => bar.getBoundingClientRect().width)`;
-    await page.evaluate(`document.querySelector('.day-bars span').textContent = '1,234,567'`);
-    expect(new Set(await page.evaluate<number[]>(widths)).size).toBe(1);
+    const chart = page.getByRole('region', { name: 'Tokens over time' });
+    await chart.getByText('hours of Asia/Kathmandu').waitFor();
+    const models = await chart.getByRole('listitem').allTextContents();
+    expect(models.map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([true, true, true]);
+    // All of an hour or two, whose minutes there are not those of UTC.
+    expect(await chart.locator('.bars title').allTextContents()).toContainEqual(
+      expect.stringMatching(/^\d\d:45: [1-9]\d* tokens$/),
+    );
   });
 });
