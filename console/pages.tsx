@@ -36,6 +36,7 @@ function lazyPage<Props extends object>(load: () => Promise<ComponentType<Props>
   };
 }
 
+const RequestsPage = lazyPage(async () => (await import('./pages/requests.tsx')).RequestsPage);
 const UsagePage = lazyPage(async () => (await import('./pages/usage.tsx')).UsagePage);
 const ExplainPage = lazyPage(async () => (await import('./pages/explain.tsx')).ExplainPage);
 const LimitsPage = lazyPage(async () => (await import('./pages/limits.tsx')).LimitsPage);
@@ -106,6 +107,14 @@ const pages: readonly Page[] = [
     component: TiersPage,
     isForMembers: false,
     detail: TierPage,
+  },
+  {
+    path: '/requests',
+    name: 'Requests',
+    icon: 'requests',
+    section: 'Inference',
+    component: RequestsPage,
+    isForMembers: true,
   },
   {
     path: '/keys',

@@ -3,6 +3,7 @@ import type { LimitUse } from '../../schemas/admin.ts';
 import { count, plural } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
+import { requestsLink } from '../lib/request-filter.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
 import { Card, Figure, Figures } from '../ui/parts.tsx';
@@ -19,12 +20,12 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
     limits === undefined ? '…' : count(limits.reduce((all, use) => all + (of(use) ?? 0), 0));
   return (
     <Figures>
-      <Figure name="Requests this minute" value={sum(({ requests }) => requests.used)} href="/limits" />
+      <Figure name="Requests this minute" value={sum(({ requests }) => requests.used)} href="/requests" />
       <Figure name="In flight" value={sum(({ concurrency }) => concurrency.inFlight)} href="/limits" />
       <Figure
         name="Refused in the last hour"
         value={refused === undefined ? '…' : count(refused)}
-        href="/explain"
+        href={requestsLink({ outcome: 'refused', since: '1h' })}
       />
       <Figure name="Nodes that serve" value={`${count(serving)} of ${count(nodes.length)}`} href="/nodes" />
     </Figures>

@@ -5,6 +5,7 @@ import type { AnswerOf, ApiKey } from '../../schemas/admin.ts';
 import { ago, count, day, plural } from '../lib/format.ts';
 import { organisationOption, type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
+import { requestsLink } from '../lib/request-filter.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
@@ -152,7 +153,16 @@ function columnsOf(
     {
       name: 'Requests, 24 h',
       isNumber: true,
-      cell: ({ id }) => (isKnown(id) ? count(usedBy?.get(id)?.requestsOfDay ?? 0) : '–'),
+      cell: ({ id, name, organisation }) => (
+        <a
+          class="name"
+          href={requestsLink({ key: id, organisation })}
+          aria-label={`Requests of ${name}`}
+          title={`Requests of ${name}`}
+        >
+          {isKnown(id) ? count(usedBy?.get(id)?.requestsOfDay ?? 0) : '–'}
+        </a>
+      ),
     },
     {
       name: 'Actions',

@@ -34,6 +34,10 @@ export interface TableProps<Row> {
   readonly pages?: PageState;
   /** The states that the list can be cut down to. */
   readonly states?: readonly string[];
+  /** The row that is shown in full elsewhere. */
+  readonly openKey?: string | undefined;
+  /** Calls back where the reader leaves the first rows, and comes back to them. */
+  readonly onTop?: (isAtTop: boolean) => void;
 }
 
 const searchFrom = 8;
@@ -148,7 +152,9 @@ function Search({ text, found, state, states }: SearchProps) {
   );
 }
 
-function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
+/** Without a search: the rows alone. */
+export function Rows<Row>(props: TableProps<Row>) {
+  const { caption, rows, columns, keyOf, pages, openKey, onTop } = props;
   const [first, setFirst] = useState(0);
   const box = useRef<HTMLDivElement>(null);
   const body = useRef<HTMLTableSectionElement>(null);
@@ -157,7 +163,9 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
   const rowHeight = useRowHeight(body, rows, start);
   const shown = isWindowed ? rows.slice(start, start + 3 * rowsAround) : rows;
   const onScroll = (): void => {
-    const next = Math.floor((box.current?.scrollTop ?? 0) / rowHeight);
+    const scrolled = box.current?.scrollTop ?? 0;
+    onTop?.(scrolled < rowHeight);
+    const next = Math.floor(scrolled / rowHeight);
     if (Math.abs(next - first) > rowsAround / 2) setFirst(next);
   };
   const below = (rows.length - start - shown.length) * rowHeight;
@@ -166,7 +174,7 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
       class={['table', isWindowed && 'windowed', pages?.isOfOtherMoment && 'blank'].filter(Boolean).join(' ')}
       aria-busy={pages?.isOld}
       ref={box}
-      onScroll={isWindowed ? onScroll : undefined}
+      onScroll={isWindowed || onTop ? onScroll : undefined}
       {...scrollable(caption)}
     >
       <table aria-rowcount={(pages?.total ?? rows.length) + 1}>
@@ -185,7 +193,11 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
         >
           {start > 0 ? <Spacer height={start * rowHeight} width={columns.length} /> : null}
           {shown.map((row, index) => (
-            <tr key={keyOf(row)} aria-rowindex={isWindowed ? start + index + 2 : undefined}>
+            <tr
+              key={keyOf(row)}
+              class={openKey !== undefined && keyOf(row) === openKey ? 'opened-row' : undefined}
+              aria-rowindex={isWindowed ? start + index + 2 : undefined}
+            >
               {columns.map((column) => (
                 <td
                   key={column.name}

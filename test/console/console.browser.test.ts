@@ -165,7 +165,15 @@ describe('signing in and out', () => {
     await withPage({ allowed: /status of 40[13]/ }, async (page) => {
       await asMember(page, 'ben');
       const pages = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
-      expect(pages).toEqual(['Stacks', 'Organisations', 'API keys', 'Usage', 'Limits', 'Explain']);
+      expect(pages).toEqual([
+        'Stacks',
+        'Organisations',
+        'Requests',
+        'API keys',
+        'Usage',
+        'Limits',
+        'Explain',
+      ]);
       await page.getByRole('link', { name: 'Stacks', exact: true }).click();
       await page.getByRole('link', { name: 'stk-quiet-heron-4m7q' }).click();
       expect(await page.getByText(stack).count()).toBe(0);

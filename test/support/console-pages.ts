@@ -16,6 +16,7 @@ export const consolePages: readonly (readonly [path: string, heading: string])[]
   ['/models/echo-small', 'echo-small'],
   ['/tiers', 'Plans'],
   ['/tiers/Pro', 'Pro'],
+  ['/requests', 'Requests'],
   ['/keys', 'API keys'],
   ['/usage?org=acme', 'Usage'],
   ['/events', 'Events'],

@@ -1,0 +1,40 @@
+/** The answer to a question, read again where the present it is about changes. */
+import { useEffect, useState } from 'preact/hooks';
+import { ApiFailure, call } from '../lib/api.ts';
+import { type Asked, type Explanation, questionOf } from '../lib/explain.ts';
+import { changes } from '../lib/live.ts';
+import { countedOfPast } from '../lib/read.ts';
+import { Failure, Loading } from '../ui/parts.tsx';
+import { Answer } from './explain-answer.tsx';
+
+interface Found {
+  /** What was asked. */
+  readonly question?: string;
+  readonly explanation?: Explanation;
+  readonly failure?: ApiFailure;
+}
+
+export function Explained({ asked }: { readonly asked: Asked }) {
+  const [found, setFound] = useState<Found>({});
+  const question = JSON.stringify(questionOf(asked));
+  // The present changes with each commit; what was recorded and the past do not.
+  const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
+  useEffect(() => {
+    const ended = new AbortController();
+    const answer = call('decision.explain', JSON.parse(question), { signal: ended.signal });
+    (asked.at === undefined ? answer : countedOfPast(answer)).then(
+      (explanation) => setFound({ question, explanation }),
+      (error: unknown) => {
+        if (!ended.signal.aborted)
+          setFound({
+            question,
+            failure: error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
+          });
+      },
+    );
+    return () => ended.abort();
+  }, [question, version]);
+  if (found.question !== question) return <Loading />;
+  if (found.failure) return <Failure failure={found.failure} />;
+  return found.explanation ? <Answer explanation={found.explanation} asked={asked} /> : <Loading />;
+}

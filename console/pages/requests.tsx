@@ -1,0 +1,297 @@
+/** What happens to requests, live: each that has ended, and beside the list why one was served or refused. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { refusalKinds } from '../../schemas/refusals.ts';
+import type { RequestRow, Verdict } from '../../schemas/requests.ts';
+import { withQuery } from '../lib/api.ts';
+import { explainLink } from '../lib/explain.ts';
+import { count, nameSome, plural } from '../lib/format.ts';
+import {
+  clearedFilters,
+  filterInAddress,
+  type RequestFilter,
+  requestOptions,
+  requestPattern,
+} from '../lib/request-filter.ts';
+import { rowsMax } from '../lib/request-rows.ts';
+import { type Followed, useRequests } from '../lib/requests.ts';
+import { location, setQuery } from '../lib/router.ts';
+import { isOperator } from '../lib/session.ts';
+import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
+import { Button, Copy, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Rows } from '../ui/table.tsx';
+import { Explained } from './explained.tsx';
+import { requestColumns } from './request-columns.tsx';
+
+export function RequestsPage() {
+  // Their names are in the rows.
+  useOrganisations();
+  const filter = filterInAddress();
+  const [isPaused, setPaused] = useState(false);
+  const [isAtTop, setAtTop] = useState(true);
+  const followed = useRequests(filter, !isPaused && isAtTop);
+  const open = location.value.query.get('open') ?? undefined;
+  const { rows, failure, held, isInterrupted } = followed;
+  return (
+    <>
+      <PageHeader
+        title="Requests"
+        lead="Newest first, each when it has ended, of all gateways. No prompt and no answer is kept."
+        cli={`headgate requests ${isPaused ? 'list' : 'tail'}${requestOptions(filter)}`}
+      >
+        <OrganisationChoice />
+      </PageHeader>
+      <Filters filter={filter} />
+      <div class="follow-line">
+        <Button aria-label={isPaused ? 'Follow' : 'Pause'} onClick={() => setPaused(!isPaused)}>
+          {isPaused ? '▶ Follow' : '❚❚ Pause'}
+        </Button>
+        <Following isPaused={isPaused} isAtTop={isAtTop} isInterrupted={isInterrupted} />
+        {held > 0 ? (
+          <Button look="quiet" onClick={followed.showHeld}>
+            Show {plural(held, 'new request')}
+          </Button>
+        ) : null}
+        <span class="muted" role="status">
+          {rows === undefined ? '' : plural(rows.items.length, 'request')}
+        </span>
+      </div>
+      {failure ? <Failure failure={failure} /> : null}
+      {rows === undefined ? null : <Missing followed={followed} />}
+      <div class={open === undefined ? 'beside' : 'beside open'}>
+        <div class="beside-list">
+          {rows === undefined ? (
+            failure ? null : (
+              <Loading />
+            )
+          ) : (
+            <List followed={followed} open={open} onTop={setAtTop} />
+          )}
+        </div>
+        {open === undefined ? null : <Opened key={open} request={open} />}
+      </div>
+    </>
+  );
+}
+
+interface FollowingProps {
+  readonly isPaused: boolean;
+  readonly isAtTop: boolean;
+  readonly isInterrupted: boolean;
+}
+
+function Following({ isPaused, isAtTop, isInterrupted }: FollowingProps) {
+  if (isInterrupted) return <State tone="bad">connection lost, it is tried again</State>;
+  if (isPaused) return <State tone="idle">paused</State>;
+  if (!isAtTop) return <State tone="idle">follows again at the top of the list</State>;
+  return <State tone="good">following</State>;
+}
+
+/** What is not in the list, so that nobody takes it for all. */
+function Missing({ followed: { rows } }: { readonly followed: Followed }) {
+  if (rows === undefined) return null;
+  const { silent, missed, hasDropped } = rows;
+  const texts = [
+    silent.length === 0
+      ? ''
+      : `Without the requests of ${nameSome(silent)}: no answer, or decisions are not kept there.`,
+    missed === 0
+      ? ''
+      : `${plural(missed, 'request')} came faster than they are sent here: a filter, or headgate requests list, has them.`,
+    hasDropped ? `The newest ${count(rowsMax)} are kept here; headgate requests list has earlier ones.` : '',
+  ].filter(Boolean);
+  if (texts.length === 0) return null;
+  return (
+    <div class="notice warn" role="status">
+      {texts.map((text) => (
+        <p key={text}>{text}</p>
+      ))}
+    </div>
+  );
+}
+
+interface ListProps {
+  readonly followed: Followed;
+  readonly open: string | undefined;
+  readonly onTop: (isTop: boolean) => void;
+}
+
+function List({ followed, open, onTop }: ListProps) {
+  const { rows, isReadingEarlier, readEarlier } = followed;
+  const items = rows?.items ?? [];
+  if (items.length === 0)
+    return (
+      <Empty title="No request matches">
+        <p>A request appears here when it has ended. Gateways keep a day, within bounds.</p>
+        <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
+      </Empty>
+    );
+  return (
+    <div class="requests">
+      <Rows
+        caption="Requests"
+        rows={items}
+        columns={requestColumns(isOperator())}
+        keyOf={({ request }: RequestRow) => request}
+        empty={null}
+        openKey={open}
+        onTop={onTop}
+      />
+      {rows?.next === undefined ? null : (
+        <p class="more">
+          <button type="button" class="button" disabled={isReadingEarlier} onClick={readEarlier}>
+            Earlier requests
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+const verdicts: Readonly<Record<Verdict, string>> = {
+  served: 'served',
+  refused: 'refused',
+  ended: 'ended early',
+};
+/** Filters that a click in a row sets, and how they are called. */
+const chips = ['key', 'node', 'gateway', 'request'] as const;
+const ages = ['15m', '1h', '6h', '24h'];
+
+function Filters({ filter }: { readonly filter: RequestFilter }) {
+  const search = (text: string): void => {
+    const [request] = requestPattern.exec(text) ?? [];
+    if (request !== undefined) setQuery({ ...clearedFilters, request, open: request });
+  };
+  const { since = '' } = filter;
+  return (
+    <div class="search filters">
+      <input
+        key={`request ${filter.request ?? ''}`}
+        type="search"
+        class="request-id"
+        aria-label="Find a request"
+        placeholder="req_… of an answer"
+        spellcheck={false}
+        onInput={({ currentTarget }) => search(currentTarget.value)}
+      />
+      <Select
+        label="Outcome"
+        name="outcome"
+        value={filter.outcome}
+        options={Object.entries(verdicts)}
+        any="any outcome"
+      />
+      <Select
+        label="Type of refusal"
+        name="type"
+        value={filter.type}
+        options={Object.keys(refusalKinds).map((type) => [type, type])}
+        any="any type"
+      />
+      <Text label="Model" name="model" value={filter.model} placeholder="model" />
+      <Text
+        label="Slower than"
+        name="slower-than"
+        value={filter['slower-than']}
+        placeholder="slower than 2s"
+      />
+      <Select
+        label="Since"
+        name="since"
+        value={since}
+        options={[...new Set([...ages, ...(since === '' ? [] : [since])])].map((age) => [age, `last ${age}`])}
+        any="any time"
+      />
+      {chips.map((name) =>
+        filter[name] === undefined ? null : (
+          <Button
+            key={name}
+            look="quiet"
+            aria-label={`Remove the filter ${name} ${filter[name]}`}
+            onClick={() => setQuery({ [name]: '' })}
+          >
+            <span class="chip">
+              {name} {filter[name]}
+            </span>{' '}
+            ✕
+          </Button>
+        ),
+      )}
+    </div>
+  );
+}
+
+interface TextProps {
+  readonly label: string;
+  readonly name: string;
+  readonly value: string | undefined;
+  readonly placeholder: string;
+}
+
+function Text({ label, name, value = '', placeholder }: TextProps) {
+  return (
+    <input
+      key={value}
+      type="search"
+      class="short"
+      aria-label={label}
+      placeholder={placeholder}
+      defaultValue={value}
+      onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value.trim() })}
+    />
+  );
+}
+
+interface SelectProps {
+  readonly label: string;
+  readonly name: string;
+  readonly value: string | undefined;
+  readonly options: readonly (readonly [value: string, text: string])[];
+  readonly any: string;
+}
+
+function Select({ label, name, value = '', options, any }: SelectProps) {
+  return (
+    <select
+      aria-label={label}
+      value={value}
+      onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })}
+    >
+      <option value="">{any}</option>
+      {options.map(([one, text]) => (
+        <option key={one} value={one}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** The explanation, which begins where one looks: on narrow screens above the list. */
+function Opened({ request }: { readonly request: string }) {
+  const head = useRef<HTMLHeadingElement>(null);
+  useEffect(() => head.current?.focus(), []);
+  const { path, query } = location.value;
+  const rest = withQuery(path, { ...Object.fromEntries(query), open: undefined });
+  return (
+    <section class="card opened" aria-label="Explanation">
+      <div class="card-head">
+        <h2 ref={head} tabIndex={-1}>
+          Why
+        </h2>
+        <span class="buttons">
+          <a class="button quiet" href={explainLink({ request })}>
+            Explain
+          </a>
+          <a class="button quiet" href={rest} aria-label="Close the explanation">
+            ✕
+          </a>
+        </span>
+      </div>
+      <p class="id">
+        <code>{request}</code>
+        <Copy text={request} label="Copy the request id" isIcon />
+      </p>
+      <Explained asked={{ request }} />
+    </section>
+  );
+}

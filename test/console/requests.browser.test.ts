@@ -1,0 +1,220 @@
+/** Requests and traffic in a real browser, against a real `headgate dev`: why was it refused, and what does one key do now. */
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { RequestRow } from '../../schemas/requests.ts';
+import { scaledMs } from '../support/budget.ts';
+import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { until } from '../support/until.ts';
+
+const stack = 'stk-amber-otter-9k2f';
+let fleet: ConsoleFleet;
+/** Of cedar, whose plan has no echo-large. */
+let refused: string;
+
+async function ask(organisation: string, model: string): Promise<{ status: number; request: string }> {
+  const { gateways, organisations } = fleet.ready;
+  const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
+  const answer = await fetch(`${gateways[0]?.api ?? ''}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await answer.text();
+  return { status: answer.status, request: answer.headers.get('x-request-id') ?? '' };
+}
+
+beforeAll(async () => {
+  fleet = await ConsoleFleet.start();
+  for (const organisation of ['acme', 'birch', 'cedar'])
+    expect((await ask(organisation, 'echo-small')).status).toBe(200);
+  const found = await ask('cedar', 'echo-large');
+  expect(found.status).toBe(403);
+  refused = found.request;
+});
+afterAll(() => fleet?.close());
+
+const rows = (page: Page) => page.getByRole('region', { name: 'Requests', exact: true }).locator('tbody tr');
+const explanation = (page: Page) => page.getByRole('region', { name: 'Explanation' });
+
+test('why a request was refused is two clicks from the fleet, and one from the page of explanations', async () => {
+  await fleet.withPage({}, async (page, watched) => {
+    await fleet.asOperator(page);
+    await page.getByRole('link', { name: 'Refused in the last hour' }).click();
+    await heading(page, 'Requests').waitFor();
+    const row = rows(page).filter({ hasText: 'ModelNotInPlanError' });
+    await row.filter({ hasText: 'Cedar' }).locator('td').nth(1).click();
+    await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
+    await explanation(page).getByText('decided it').waitFor();
+    expect(await rows(page).filter({ hasText: 'served' }).count()).toBe(0);
+    await watched.expectAccessible('requests with an explanation');
+    // What is open and what is filtered stands in the address.
+    await page.reload();
+    await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
+    await page.getByRole('link', { name: 'Close the explanation' }).click();
+    await explanation(page).waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'Explain', exact: true }).click();
+    const latest = page.getByRole('list', { name: 'Latest refusals' }).getByRole('link');
+    await latest.filter({ hasText: 'ModelNotInPlanError' }).click();
+    await page.getByText('refused 403 ModelNotInPlanError').waitFor();
+  });
+});
+
+test('a request id that is pasted into the search finds it', async () => {
+  await fleet.withPage({}, async (page) => {
+    await fleet.asOperator(page);
+    await page.goto('/requests');
+    await rows(page).nth(2).waitFor();
+    await page.getByLabel('Find a request').fill(` x-request-id: ${refused}`);
+    await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
+    await until(async () => (await rows(page).count()) === 1);
+    await page.getByRole('button', { name: `Remove the filter request ${refused}` }).click();
+    await rows(page).nth(2).waitFor();
+  });
+});
+
+test('the traffic of one key is followed live, paused, and followed again', async () => {
+  await fleet.withPage({}, async (page) => {
+    await fleet.asMember(page, 'ana');
+    await page.getByRole('link', { name: 'Requests of made by headgate dev' }).click();
+    await heading(page, 'Requests').waitFor();
+    await rows(page).first().waitFor();
+    const before = await rows(page).count();
+    const first = await ask('acme', 'echo-small');
+    await until(async () => (await rows(page).count()) === before + 1);
+    expect(await rows(page).first().locator('.row-link').getAttribute('title')).toBe(first.request);
+    await button(page, 'Pause').click();
+    await ask('acme', 'echo-small');
+    await button(page, 'Show 1 new request').waitFor();
+    expect(await rows(page).count()).toBe(before + 1);
+    await button(page, 'Follow').click();
+    await until(async () => (await rows(page).count()) === before + 2);
+    expect(await button(page, 'Show 1 new request').count()).toBe(0);
+  });
+});
+
+test('a member sees no row, number or name of others, in the pages and in every answer of their API', async () => {
+  const others = await fleet.admin<{ items: RequestRow[] }>('GET', '/requests?organisation=cedar');
+  const keys = await fleet.admin<{ items: { id: string; organisation: string }[] }>('GET', '/keys');
+  const canaries = [
+    ...['birch', 'Birch', 'cedar', 'Cedar', 'stk-quiet-heron-4m7q', 'pool-1', 'acme-own'],
+    ...others.items.map(({ request }) => request),
+    ...keys.items.filter(({ organisation }) => organisation !== 'acme').map(({ id }) => id),
+  ];
+  await fleet.withPage({ allowed: /status of 40[13]/ }, async (page) => {
+    const answers: string[] = [];
+    page.on('response', (response) => {
+      if (!response.url().includes('/api/') || response.url().includes('/stream')) return;
+      response.text().then(
+        (text) => answers.push(`${response.url()} ${text}`),
+        () => undefined,
+      );
+    });
+    await fleet.asMember(page, 'ana');
+    answers.length = 0;
+    await page.goto('/requests');
+    await rows(page).first().waitFor();
+    expect(await page.getByRole('main').textContent()).not.toMatch(/cedar|birch|pool-1/i);
+    for (const path of ['/orgs/acme', `/stacks/${stack}`, '/explain', '/usage', '/keys']) {
+      await page.goto(path);
+      await page.locator('.loading').waitFor({ state: 'detached' });
+    }
+    const asked = [
+      '/requests?organisation=cedar',
+      '/requests?node=pool-1',
+      '/traffic',
+      '/requests',
+      '/requests/stream',
+    ];
+    const asks = [
+      ...asked,
+      '/requests/stream?organisation=cedar',
+      '/traffic?organisation=cedar',
+      '/traffic?node=pool-1',
+    ];
+    const statuses = await page.evaluate<number[]>(
+      `Promise.all(${JSON.stringify(asks)}.map(async (path) => (await fetch('/api' + path)).status))`,
+    );
+    expect(statuses).toEqual(asks.map(() => 403));
+    // What was asked for, and refused, is in the address alone.
+    const texts = answers.map((answer) => answer.slice(answer.indexOf(' ')));
+    for (const canary of canaries)
+      expect([canary, texts.filter((text) => text.includes(canary))]).toEqual([canary, []]);
+  });
+});
+
+test('plots show the last hour, and their cursor is moved by the keyboard', async () => {
+  await until(async () => {
+    const { steps } = await fleet.admin<{ steps: object[] }>('GET', '/traffic');
+    return steps.length > 0;
+  }, scaledMs(60_000));
+  await fleet.withPage({}, async (page, watched) => {
+    await fleet.asOperator(page);
+    const traffic = page.getByRole('region', { name: 'Traffic' });
+    const axis = traffic.getByRole('slider', { name: 'Moment of the plots' });
+    await axis.focus();
+    const last = await axis.getAttribute('aria-valuetext');
+    expect(last).toMatch(/^\d\d:\d\d:\d\d: Requests a second [\d.]+; /);
+    await page.keyboard.press('Home');
+    expect(await axis.getAttribute('aria-valuetext')).not.toBe(last);
+    expect(await traffic.getByText('ModelNotInPlanError').count()).toBe(1);
+    await watched.expectAccessible('the fleet with plots');
+    for (const path of ['/gateways/gateway-1', '/nodes/pool-1', '/orgs/acme']) {
+      await page.goto(path);
+      await page.getByRole('region', { name: 'Traffic' }).getByText('Tokens a second').waitFor();
+    }
+    await page.goto('/fleet?at=2');
+    await heading(page, 'Fleet').waitFor();
+    expect(await page.getByRole('region', { name: 'Traffic' }).count()).toBe(0);
+  });
+});
+
+test.each([
+  [360, 'light'],
+  [360, 'dark'],
+  [1280, 'dark'],
+] as const)('at %i pixels, %s, requests are usable without a mouse', async (width, scheme) => {
+  await fleet.withPage({ width, scheme }, async (page, watched) => {
+    await fleet.asOperator(page);
+    await page.goto('/requests?outcome=refused');
+    await rows(page).first().waitFor();
+    await watched.expectAccessible('requests');
+    await rows(page).first().locator('.row-link').focus();
+    await page.keyboard.press('Enter');
+    await explanation(page).getByRole('heading', { name: 'Why' }).waitFor();
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Why');
+    await explanation(page).getByRole('list', { name: 'Steps' }).waitFor();
+    await watched.expectAccessible('requests with an explanation');
+  });
+});
+
+const made = (at: number): RequestRow => ({
+  request: `req_${at.toString(16).padStart(32, '0')}`,
+  at: new Date(1_795_000_000_000 - at * 50).toISOString(),
+  ...{ gateway: 'gateway-1', organisation: 'acme', key: 'key-1', keyName: 'job', host: 'shared' },
+  ...{ operation: 'chat', model: 'echo-small', verdict: 'served', status: 200, node: 'pool-1' },
+  ...{ promptTokens: 12, completionTokens: 40, firstTokenMs: 21.5, durationMs: 310, position: 40 },
+});
+
+test('ten thousand rows are as few elements as a screenful, and what is missing is said', async () => {
+  await fleet.withPage({}, async (page) => {
+    const items = Array.from({ length: 10_000 }, (_, at) => made(at));
+    const message = JSON.stringify({ items, silent: ['gateway-2'], missed: 7 });
+    await page.route('**/api/requests/stream?*', (route) =>
+      route.fulfill({
+        headers: { 'content-type': 'text/event-stream' },
+        body: `retry: 600000\n\nevent: requests\ndata: ${message}\n\n`,
+      }),
+    );
+    await fleet.asOperator(page);
+    await page.goto('/requests');
+    await page.getByText('10,000 requests').waitFor();
+    await page.getByText('Without the requests of gateway-2').waitFor();
+    await page.getByText('7 requests came faster than they are sent here').waitFor();
+    expect(await rows(page).count()).toBeLessThan(150);
+    const box = page.getByRole('region', { name: 'Requests', exact: true });
+    await box.evaluate('(element) => element.scrollTo(0, element.scrollHeight)');
+    await page.locator(`[title="${made(9999).request}"]`).waitFor();
+    expect(await rows(page).count()).toBeLessThan(150);
+    await page.getByText('follows again at the top of the list').waitFor();
+  });
+});
