@@ -1,0 +1,138 @@
+// Makes what README shows of the product, from the demo fleet: docs/pictures/*.png, and the section between its two marks.
+// `npm run build && npm run pictures`; it needs /usr/bin/chromium.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConsoleFleet, heading } from '../dist/test/support/console-fleet.js';
+import { binary } from '../dist/test/support/processes.js';
+
+const folder = 'docs/pictures';
+const bytesMax = 200_000;
+const linesOfTail = 6;
+const view = { width: 1280 };
+const marks = ['<!-- pictures -->', '<!-- end of pictures -->'];
+
+mkdirSync(folder, { recursive: true });
+const fleet = await ConsoleFleet.start();
+const traffic = new AbortController();
+try {
+  const sending = sendUntil(traffic.signal);
+  // Plots and list have something to show.
+  await sleep(25_000);
+  await takePictures();
+  const session = await terminalSession();
+  traffic.abort();
+  await sending;
+  const readme = readFileSync('README.md', 'utf8');
+  const [start, end] = marks.map((mark) => readme.indexOf(mark));
+  if (start < 0 || end < start) throw new Error(`README.md has no marks ${marks.join(' and ')}`);
+  writeFileSync('README.md', `${readme.slice(0, start)}${marks[0]}\n${section(session)}${readme.slice(end)}`);
+} finally {
+  await fleet.close();
+}
+
+async function ask(organisation, model, prompt) {
+  const { gateways, organisations } = fleet.ready;
+  const { key } = organisations.find(({ id }) => id === organisation);
+  const { api } = gateways[Math.floor(Math.random() * gateways.length)];
+  const answer = await fetch(`${api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: prompt }] }),
+  });
+  await answer.text();
+  return answer.headers.get('x-request-id');
+}
+
+/** A small mix: most are served, some are refused. */
+async function sendUntil(signal) {
+  const kinds = [
+    ...[
+      ['acme', 'echo-small'],
+      ['acme', 'echo-small'],
+      ['birch', 'echo-small'],
+      ['acme', 'echo-large'],
+    ],
+    ...[
+      ['cedar', 'echo-small'],
+      ['cedar', 'echo-large'],
+    ],
+  ];
+  for (let at = 0; !signal.aborted; at++) {
+    const [organisation, model] = kinds[at % kinds.length];
+    await ask(organisation, model, 'words '.repeat(1 + (at % 17)));
+    await sleep(150 + 40 * (at % 7));
+  }
+}
+
+async function takePictures() {
+  await fleet.withPage(view, async (page) => {
+    await fleet.asOperator(page);
+    await page.goto('/requests');
+    await page.locator('.requests tbody tr').nth(15).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await save(page, 'requests');
+    const refused = await ask('cedar', 'echo-large', 'words');
+    await sleep(1500);
+    await page.goto(`/explain?request=${refused}`);
+    await heading(page, 'Explain').waitFor();
+    await page.getByRole('list', { name: 'Steps' }).waitFor();
+    await save(page, 'explanation');
+  });
+}
+
+async function save(page, name) {
+  const path = `${folder}/${name}.png`;
+  await page.screenshot({ path });
+  if (statSync(path).size > bytesMax) throw new Error(`${path} is larger than ${bytesMax} bytes`);
+}
+
+/** What these commands print, each below its prompt. */
+async function terminalSession() {
+  const tail = await run(['requests', 'tail'], { lines: linesOfTail });
+  const refused = await ask('cedar', 'echo-large', 'words');
+  await sleep(1500);
+  const explained = await run(['explain', '--request', refused]);
+  const created = await run(['key', 'create', '--org', 'acme', '--name', 'laptop', '-o', 'json']);
+  const { id } = JSON.parse(created);
+  const revoked = await run(['key', 'revoke', id, '--wait', '--yes']);
+  const steps = [
+    ['requests tail', tail],
+    [`explain --request ${refused}`, explained],
+    [`key revoke ${id} --wait --yes`, revoked],
+  ];
+  const texts = steps.map(([command, output]) => `$ headgate ${command}\n${output.trimEnd()}\n`);
+  return texts.join('');
+}
+
+function section(session) {
+  return `
+## What it looks like
+
+![The requests of a fleet, live](docs/pictures/requests.png)
+
+![Why one of them was refused](docs/pictures/explanation.png)
+
+<!-- not run: npm run pictures has run it -->
+\`\`\`
+${session}\`\`\`
+
+`;
+}
+
+/** Its output, colours left out; of a command that follows, so many lines. */
+async function run(words, { lines } = {}) {
+  const { admin, operatorToken } = fleet.ready;
+  const env = { ...process.env, HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };
+  const child = spawn(process.execPath, [binary, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const ended = once(child, 'exit');
+  let text = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk) => {
+      text += chunk;
+      if (lines !== undefined && text.split('\n').length > lines) child.kill('SIGINT');
+    });
+  await ended;
+  return lines === undefined ? text : text.split('\n').slice(0, lines).join('\n');
+}
