@@ -47,7 +47,8 @@ export class SurfaceStream {
   /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
   push(data: string): string[] {
     const node = this.#node;
-    if (node.state === 'completed' || node.state === 'failed') return [];
+    const { state } = node;
+    if (state === 'completed' || state === 'failed') return [];
     try {
       const frames = this.#writer.write(node.push(data), node, data);
       if (node.state === 'completed') frames.push(...this.#writer.end(node));
