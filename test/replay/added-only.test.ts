@@ -1,11 +1,9 @@
 /**
  * The golden log and its decisions are only ever added to. `promised.json` pins how both began, once for each time they
  * were added to: an entry is the number of their lines then, and the digest of those lines. A further line needs a further
- * entry, and no entry is ever changed, so that a line cannot be edited, moved or taken away without that being seen.
+ * entry (`npm run golden -- add`), and no entry is ever changed, so that a line cannot be edited, moved or taken away without
+ * that being seen.
  */
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { replayDecision } from '../../shared/decision/replay.ts';
 import {
@@ -16,37 +14,16 @@ import {
   recordedCases,
   superseded,
 } from './decisions/corpus.ts';
+import { brokenPromises, decisionLines, type Promised, promiseOf, readPromised } from './golden-files.ts';
 
-interface Promised {
-  readonly commits: number;
-  readonly decisions: number;
-  readonly sha256: string;
-}
-
-const folder = join(import.meta.dirname, 'decisions');
-const linesOf = (name: string): string[] => readFileSync(join(folder, name), 'utf8').trimEnd().split('\n');
-const lines = { commits: linesOf('commits.jsonl'), decisions: linesOf('decisions.jsonl') };
-const promised = JSON.parse(readFileSync(join(folder, 'promised.json'), 'utf8')) as readonly Promised[];
+const lines = decisionLines();
+const promised = readPromised();
 const corpus = openCorpus();
 afterAll(() => corpus.close());
 
-function digestOf({ commits, decisions }: Pick<Promised, 'commits' | 'decisions'>, of = lines): string {
-  const text = [...of.commits.slice(0, commits), ...of.decisions.slice(0, decisions)].join('\n');
-  return createHash('sha256').update(text).digest('hex');
-}
-
-/** What is wrong with the lines; empty where they begin as every entry says. */
-function faults(of: typeof lines): string[] {
-  return promised.flatMap((entry, index) => (digestOf(entry, of) === entry.sha256 ? [] : [`entry ${index}`]));
-}
-
 test('the lines begin as each entry says, and the last entry covers them all', () => {
-  expect(faults(lines)).toEqual([]);
-  const now = { commits: lines.commits.length, decisions: lines.decisions.length };
-  expect(promised.at(-1), 'add this entry for the lines that were added').toEqual({
-    ...now,
-    sha256: digestOf(now),
-  });
+  expect(brokenPromises(lines)).toEqual([]);
+  expect(promised.at(-1), 'npm run golden -- add').toEqual(promiseOf(lines));
 });
 
 test('what 0.1.0 promised is what the first entry says', () => {
@@ -73,7 +50,7 @@ describe('a change is seen:', () => {
     ['two lines exchanged', [lines.decisions[1] as string, first, ...lines.decisions.slice(2)]],
     ['a line put between', [first, first, ...lines.decisions.slice(1)]],
   ])('%s', (_what, decisions) => {
-    expect(faults({ ...lines, decisions }).length).toBe(promised.length);
+    expect(brokenPromises({ ...lines, decisions }).length).toBe(promised.length);
   });
 });
 

@@ -4,8 +4,6 @@
  * `added-only.test.ts` holds them to, and a line leaves out what `factsOf` fills in. A decision that was changed on
  * purpose stays, is named in `superseded.json` with the reason, and has another in its place. `{name}` in a credential stands for a key of `keys.json`; they open nothing.
  */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { StoredEvent } from '../../../schemas/events.ts';
 import type { RefusalType } from '../../../schemas/refusals.ts';
 import type { HostNames } from '../../../shared/decision/admission.ts';
@@ -19,6 +17,7 @@ import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';
 import { ChainWriter } from '../../support/commits.ts';
+import { goldenText, linesOf } from '../golden-files.ts';
 
 export const corpusHosts: HostNames = {
   shared: new Set(['api.test', '127.0.0.1']),
@@ -55,18 +54,11 @@ export interface GoldenCase
   readonly decision: GoldenDecision;
 }
 
-function linesOf<Line>(name: string): Line[] {
-  const text = readFileSync(join(import.meta.dirname, name), 'utf8');
-  return text
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Line);
+function parsedLines<Line>(name: string): Line[] {
+  return linesOf(`decisions/${name}`).map((line) => JSON.parse(line) as Line);
 }
 
-const keys = JSON.parse(readFileSync(join(import.meta.dirname, 'keys.json'), 'utf8')) as Record<
-  string,
-  string
->;
+const keys = JSON.parse(goldenText('decisions/keys.json')) as Record<string, string>;
 
 /** A decision that no longer holds. */
 export interface Superseded {
@@ -76,12 +68,10 @@ export interface Superseded {
   readonly because: string;
 }
 
-export const superseded = JSON.parse(
-  readFileSync(join(import.meta.dirname, 'superseded.json'), 'utf8'),
-) as readonly Superseded[];
+export const superseded = JSON.parse(goldenText('decisions/superseded.json')) as readonly Superseded[];
 
 /** Every case there ever was. */
-export const recordedCases: readonly GoldenCase[] = linesOf<GoldenCase>('decisions.jsonl');
+export const recordedCases: readonly GoldenCase[] = parsedLines<GoldenCase>('decisions.jsonl');
 
 export const goldenCases: readonly GoldenCase[] = recordedCases.filter(
   ({ name }) => !superseded.some((each) => each.name === name),
@@ -149,7 +139,9 @@ export function openCorpus(): Corpus {
 /** The log as records: the events stand in the corpus, the chain follows from them. */
 export function recordsOfCorpus() {
   const writer = new ChainWriter({ log: 'golden-decisions' });
-  const commits = linesOf<{ readonly seq: number; readonly events: readonly StoredEvent[] }>('commits.jsonl');
+  const commits = parsedLines<{ readonly seq: number; readonly events: readonly StoredEvent[] }>(
+    'commits.jsonl',
+  );
   return [
     writer.open(),
     ...commits.map(({ seq, events }) => {
@@ -170,7 +162,10 @@ export function differences(golden: GoldenDecision, decision: ReplayedDecision):
   return found;
 }
 
-function comparable(decision: ReplayedDecision): { readonly message?: string } & Record<string, unknown> {
+/** As the file says it, but for its message. */
+export function comparable(
+  decision: ReplayedDecision,
+): { readonly message?: string } & Record<string, unknown> {
   if (decision.kind === 'refused') return { ...decision };
   if (decision.kind === 'placed') {
     const { capacity, ...placed } = decision;

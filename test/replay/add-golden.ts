@@ -1,0 +1,144 @@
+/**
+ * `npm run golden -- add`: adds to the golden files what their tests ask for, and changes nothing that is there. A log
+ * with samples of the types of events that no log has; the digests of each log by a new version of the fold; the key of each
+ * `{name}` that stands for the hash of a new one; the decision of each line of `decisions.jsonl` that was written without one;
+ * and the promise that covers the lines. Where what is there no longer holds it refuses, and adds nothing. What a line says
+ * now is what every later build must say: read it before it is committed.
+ */
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { replayDecision } from '../../shared/decision/replay.ts';
+import { hashKey, mintKey, parseKey } from '../../shared/ids/api-key.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { fleetHistory, randomEvent, recordsOf } from '../support/commits.ts';
+import { seededRandom } from '../support/random.ts';
+import {
+  brokenPromises,
+  decisionLines,
+  type ExpectedOfLog,
+  expectedOf,
+  folded,
+  goldenFolder,
+  goldenLogs,
+  goldenText,
+  linesOf,
+  promiseOf,
+  readLog,
+  readPromised,
+  typesWithoutLog,
+} from './golden-files.ts';
+
+/** Commits before the samples, so that they find what they are about. */
+const historyCommits = 40;
+const samplesOfType = 3;
+
+/** What no longer holds of what is there. */
+function faults(): string[] {
+  const promises = brokenPromises(decisionLines()).map(
+    (entry) => `decisions: a line that entry ${entry} of promised.json covers was changed`,
+  );
+  const digests = goldenLogs().flatMap((name) => {
+    const { position, digestsByFoldVersion } = expectedOf(name);
+    const now = folded(readLog(name));
+    const promised = digestsByFoldVersion[foldVersion];
+    if (!isDeepStrictEqual(now.position, position)) return [`${name}: another position`];
+    if (promised === undefined || isDeepStrictEqual({ ...promised }, now.snapshot.digests())) return [];
+    return [`${name}: other digests, so foldVersion is to be raised`];
+  });
+  return [...promises, ...digests];
+}
+
+/** `flag`: `wx` where nothing may be there. */
+function write(name: string, text: string, flag: 'w' | 'wx' = 'w'): void {
+  writeFileSync(join(goldenFolder, name), `${text}\n`, { flag });
+  process.stdout.write(`test/replay/${name}\n`);
+}
+
+function addLog(): void {
+  const types = typesWithoutLog();
+  const [first] = types;
+  if (first === undefined) return;
+  const random = seededRandom(foldVersion);
+  const samples = types.flatMap((type) =>
+    Array.from({ length: samplesOfType }, () => [randomEvent(random, type)]),
+  );
+  const records = recordsOf([...fleetHistory(foldVersion, historyCommits), ...samples]);
+  const name = first.replace(/[._]/g, '-');
+  const lines = records.map(({ offset, value }) => ({ offset, value: value.toString('base64') }));
+  write(`${name}.jsonl`, lines.map((line) => JSON.stringify(line)).join('\n'), 'wx');
+  writeExpected(name, { position: folded(records).position, digestsByFoldVersion: {} });
+}
+
+function writeExpected(name: string, expected: ExpectedOfLog): void {
+  write(`${name}.expected.json`, JSON.stringify(expected, null, 2));
+}
+
+function addDigests(): void {
+  for (const name of goldenLogs()) {
+    const expected = expectedOf(name);
+    if (expected.digestsByFoldVersion[foldVersion] !== undefined) continue;
+    const digests = folded(readLog(name)).snapshot.digests();
+    const digestsByFoldVersion = { ...expected.digestsByFoldVersion, [foldVersion]: digests };
+    writeExpected(name, { ...expected, digestsByFoldVersion });
+  }
+}
+
+/** In a commit, `"hash":"{name}"` becomes the hash of the key of that name. */
+function addKeys(): void {
+  const file = 'decisions/commits.jsonl';
+  const keys: Record<string, string> = JSON.parse(goldenText('decisions/keys.json'));
+  const named = goldenText(file).trimEnd();
+  const text = named.replace(/"hash":"\{(.+?)\}"/g, (_, name: string) => {
+    keys[name] ??= mintKey(randomBytes);
+    const key = parseKey(keys[name]);
+    if (key === undefined) throw new Error(`${name} in keys.json is no key`);
+    return `"hash":"${hashKey(key).toString('hex')}"`;
+  });
+  if (text === named) return;
+  write('decisions/keys.json', JSON.stringify(keys, null, 2));
+  write(file, text);
+}
+
+/** The corpus reads its files when it is imported. */
+async function addDecisions(): Promise<void> {
+  const { comparable, corpusHosts, factsOf, openCorpus, recordedCases } = await import(
+    './decisions/corpus.ts'
+  );
+  const file = 'decisions/decisions.jsonl';
+  const corpus = openCorpus();
+  let added = 0;
+  const lines = linesOf(file).map((line, index) => {
+    const golden = recordedCases[index];
+    if (golden === undefined || 'decision' in JSON.parse(line)) return line;
+    added++;
+    const decided = replayDecision(corpus.at(golden.atSeq), factsOf(golden), corpusHosts);
+    const { message, ...decision }: Record<string, unknown> = comparable(decided);
+    process.stdout.write(`${golden.name}: ${message ?? decided.kind}\n`);
+    return JSON.stringify({ ...golden, decision });
+  });
+  corpus.close();
+  if (added > 0) write(file, lines.join('\n'));
+}
+
+function addPromise(): void {
+  const promised = readPromised();
+  const now = promiseOf(decisionLines());
+  if (isDeepStrictEqual(promised.at(-1), now)) return;
+  write('decisions/promised.json', JSON.stringify([...promised, now], null, 2));
+}
+
+function fail(code: number, ...lines: readonly string[]): never {
+  process.stderr.write(`${lines.join('\n')}\n`);
+  process.exit(code);
+}
+
+if (process.argv[2] !== 'add') fail(2, 'npm run golden -- add');
+const found = faults();
+if (found.length > 0) fail(1, ...found, 'nothing was added');
+addLog();
+addDigests();
+addKeys();
+await addDecisions();
+addPromise();
