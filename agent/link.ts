@@ -123,8 +123,9 @@ export class ControlPlaneLink {
       if (signal.aborted) return;
       const { code, reason, lasted, silent } = ended;
       failures = lasted ? 0 : failures + 1;
-      const level = failures % this.#urls.length === 0 ? 'warn' : 'debug';
-      logger[level]({ node, url, code, reason }, 'not attached to a control plane');
+      const fields = { node, url, code, reason };
+      if (failures % this.#urls.length === 0) logger.warn(fields, 'not attached to a control plane');
+      else logger.debug(fields, 'not attached to this control plane; the next one is asked');
       const isSameReplica = lasted && !silent && code !== closeCodes.goingAway;
       if (!isSameReplica) this.#urlIndex = (this.#urlIndex + 1) % this.#urls.length;
       await this.#clock.sleep(this.#pauseMs(failures, ended), signal);

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { anthropicNoOpFields } from '../schemas/anthropic.ts';
 import { chatFields } from '../schemas/chat-fields.ts';
+import { logEvents } from '../schemas/log-events.ts';
 import type { Dialect } from '../schemas/names.ts';
 import { noOpFields } from '../schemas/openai.ts';
 import { refusalKinds } from '../schemas/refusals.ts';
@@ -42,28 +43,36 @@ const engineNames: Readonly<Record<Dialect, string>> = {
 };
 const dialects = Object.keys(engineNames) as Dialect[];
 
-function tableOfSettings(): string {
-  const cell = (grant: FieldGrant | undefined): string =>
-    grant === undefined ? 'no' : (grant.values?.map((value) => `\`${value}\``).join(', ') ?? 'yes');
-  const names = Object.keys(chatFields) as (keyof typeof chatFields)[];
-  return [
-    ['field', ...dialects.map((dialect) => engineNames[dialect])],
-    ['---', ...dialects.map(() => '---')],
-    ...names.map((name) => [
-      `\`${name}\``,
-      ...dialects.map((dialect) => cell(chatFieldGrants[name][dialect])),
-    ]),
-  ]
-    .map((cells) => `| ${cells.join(' | ')} |\n`)
-    .join('')
-    .replaceAll(' --- ', '---');
+/** That a page has this table; with --update it is written where one with the same head is. */
+async function expectTable(
+  name: string,
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+): Promise<void> {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |\n`;
+  const table = [line(head), `|${head.map(() => '---').join('|')}|\n`, ...rows.map(line)].join('');
+  const page = read(name);
+  const begin = page.indexOf(line(head));
+  const lines = /^(?:\|.*\n)+/.exec(page.slice(begin))?.[0] ?? '';
+  expect(begin, `${name} has such a table`).toBeGreaterThan(0);
+  const written = page.slice(0, begin) + table + page.slice(begin + lines.length);
+  await expect(written).toMatchFileSnapshot(`../${name}`);
 }
 
 test('docs/api.md says which engine takes each setting of a chat: run this test with --update to write it', async () => {
-  const page = read('docs/api.md');
-  const written = page.replace(/^\| field \| vLLM .*\n(\|.*\n)+/m, tableOfSettings());
-  expect(written).toContain(tableOfSettings());
-  await expect(written).toMatchFileSnapshot('../docs/api.md');
+  const cell = (grant: FieldGrant | undefined): string =>
+    grant === undefined ? 'no' : (grant.values?.map((value) => `\`${value}\``).join(', ') ?? 'yes');
+  const names = Object.keys(chatFields) as (keyof typeof chatFields)[];
+  await expectTable(
+    'docs/api.md',
+    ['field', ...dialects.map((dialect) => engineNames[dialect])],
+    names.map((name) => [`\`${name}\``, ...dialects.map((dialect) => cell(chatFieldGrants[name][dialect]))]),
+  );
+});
+
+test('docs/log-events.md has every log line: run this test with --update to write it', async () => {
+  const rows = Object.entries(logEvents).map(([code, [level, text]]) => [`\`${code}\``, level, text]);
+  await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
 });
 
 test('the README shows the two commands, and both are scripts of the package', () => {

@@ -12,6 +12,7 @@ import {
   statusBytesMax,
 } from '../../schemas/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import type { FleetRow } from '../../shared/status/fleet-rows.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';
@@ -34,7 +35,7 @@ export interface FleetMemoryOptions {
   readonly mac: StatusMac;
   /** Between two writes of the file, and two searches for what to republish; 2 s unless it is given. */
   readonly sweepMs?: number;
-  readonly logger: { warn(fields: object, text: string): void; info(fields: object, text: string): void };
+  readonly logger: Pick<Logger, 'warn' | 'info'>;
 }
 
 export class FleetMemory {

@@ -2,6 +2,7 @@
  * Follows the log and keeps `history.db`: which value each row had at which positions. Any past state is then a read, and
  * nothing is folded again. On a thread of its own, with its own reader of the log, so that it never delays the control plane.
  */
+import type { LogText } from '../../schemas/log-events.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { mapSqliteError } from '../../shared/runtime/sqlite.ts';
@@ -19,7 +20,7 @@ export interface HistorySettings {
   readonly bytesMax?: number | undefined;
   openLog(): Promise<ControlLog>;
   /** For the log of the process. */
-  note(message: string, because: string): void;
+  note(message: LogText<'warn'>, because: string): void;
 }
 
 /** How a question reaches the history, on this thread or another. */

@@ -1,4 +1,5 @@
 /** What the thread of the history and its owner send each other. */
+import type { LogText } from '../../schemas/log-events.ts';
 import type { CommandErrorType } from '../core/command-error.ts';
 import type { HistoryQueries } from './queries.ts';
 
@@ -16,7 +17,7 @@ export type ToThread =
 
 export type FromThread =
   | { readonly kind: 'closed' }
-  | { readonly note: string; readonly because: string }
+  | { readonly note: LogText<'warn'>; readonly because: string }
   | { readonly id: number; readonly answer: unknown }
   | {
       readonly id: number;

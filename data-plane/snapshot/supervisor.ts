@@ -10,6 +10,7 @@
  * The stale policy decides what an ageing state may answer; only quarantine forbids every answer.
  */
 import type { Commit } from '../../schemas/commit.ts';
+import type { LogText } from '../../schemas/log-events.ts';
 import {
   type ControlLog,
   LogReplaced,
@@ -275,7 +276,7 @@ export class SnapshotSupervisor {
   }
 }
 
-const sentences: Readonly<Record<FaultState, string>> = {
+const sentences: Readonly<Record<FaultState, LogText<'error'>>> = {
   quarantined: 'this snapshot is quarantined: no key is accepted from it, and it is rebuilt',
   'refusing-log': 'this log is refused; the last good state stays in use, see docs/operate.md',
   unwritable: 'the snapshot cannot be written; its state stays in use',

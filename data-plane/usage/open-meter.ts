@@ -3,7 +3,7 @@
  * own. A gateway without that worker cannot bill, so an unexpected end of the worker is reported and must end the process.
  */
 import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
-import type { Logger } from '../../shared/runtime/logger.ts';
+import { type Logger, writeLine } from '../../shared/runtime/logger.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { Meter } from './meter.ts';
@@ -56,7 +56,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
     settle = (meterOrError) => (meterOrError instanceof Error ? reject(meterOrError) : resolve(meterOrError));
   });
   const thread = startUsageWorker(workerOptions, (event) => {
-    if (event.kind === 'log') logger[event.level](event.fields, event.text);
+    if (event.kind === 'log') writeLine(logger, event);
     else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
     else if (event.kind === 'failed') settle(Object.assign(new Error(event.message), { name: event.name }));
     else if (event.kind === 'ended') fault = event.fault;

@@ -141,7 +141,9 @@ async function openCounters(
 
 /** Log lines of this thread are posted to the main thread, which owns the process's log. */
 function loggerOver(post: (event: UsageWorkerEvent) => void): LineLogger {
-  const at = (level: 'warn' | 'error' | 'fatal') => (fields: object, text: string) =>
-    post({ kind: 'log', level, fields, text });
-  return { warn: at('warn'), error: at('error'), fatal: at('fatal') };
+  return {
+    warn: (fields, text) => post({ kind: 'log', level: 'warn', fields, text }),
+    error: (fields, text) => post({ kind: 'log', level: 'error', fields, text }),
+    fatal: (fields, text) => post({ kind: 'log', level: 'fatal', fields, text }),
+  };
 }

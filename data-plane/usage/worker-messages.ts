@@ -6,6 +6,7 @@ import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas
 import type { UsageRow } from '../../schemas/usage.ts';
 import { counterKey, type Sum } from '../../shared/limits/counters.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
+import type { LoggedLine } from '../../shared/runtime/logger.ts';
 import type { UsageGroup } from './outbox-spool.ts';
 import type { SpoolStart } from './spool-writer.ts';
 
@@ -48,12 +49,7 @@ export type UsageWorkerEvent =
   | UsageWorkerState
   /** `settled`: own amounts that are now in the totals, or were dropped. `totals`: of all gateways, from here on. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
-  | {
-      readonly kind: 'log';
-      readonly level: 'warn' | 'error' | 'fatal';
-      readonly fields: object;
-      readonly text: string;
-    }
+  | ({ readonly kind: 'log' } & LoggedLine)
   /** The worker failed; its thread ends. */
   | { readonly kind: 'ended'; readonly fault: FaultFields }
   | { readonly kind: 'closed' };

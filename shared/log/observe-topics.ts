@@ -1,5 +1,6 @@
 /** Metrics and log lines of how a process reads the topics: once a topic cannot be read, can again, or a batch was skipped. */
 import type { Registry } from 'prom-client';
+import type { LineLogger } from '../runtime/logger.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { ControlLog, TopicReading } from './core/control-log.ts';
 
@@ -8,7 +9,7 @@ const intervalMs = 1000;
 interface Observed {
   readonly log: Pick<ControlLog, 'readings' | 'settingsFault'>;
   readonly registry: Registry;
-  readonly logger: Record<'warn' | 'error', (fields: object, text: string) => void>;
+  readonly logger: Pick<LineLogger, 'warn' | 'error'>;
 }
 
 /** Observes all topics at the address of `log` until the function it returns is called. */

@@ -8,6 +8,7 @@ import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { endWith } from './end-with.ts';
+import type { LineLogger } from './logger.ts';
 import { type Pace, paceConnections } from './paced-connections.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
 
@@ -25,13 +26,9 @@ type RefusalReason = 'listener' | 'address' | 'rate' | 'calls';
 export const listenerKinds = ['api', 'stack', 'admin', 'console', 'play', 'node', 'metrics'] as const;
 export type ListenerName = (typeof listenerKinds)[number];
 
-interface WarningLog {
-  warn(fields: object, text: string): void;
-}
-
 export interface ConnectionsOptions {
   readonly registry: Registry;
-  readonly logger?: WarningLog | undefined;
+  readonly logger?: Pick<LineLogger, 'warn'> | undefined;
   readonly limits?: Partial<ConnectionLimits> | undefined;
 }
 

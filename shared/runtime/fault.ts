@@ -4,6 +4,7 @@
  * their input, which may be a key or a prompt.
  */
 import { writeSync } from 'node:fs';
+import type { LogText } from '../../schemas/log-events.ts';
 import type { LineLogger } from './logger.ts';
 import { withoutSettings } from './settings.ts';
 
@@ -48,7 +49,7 @@ function framesOf({ stack = '' }: Error): string[] {
 }
 
 /** Logs the error and exits at once. */
-export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, text: string): never {
+export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, text: LogText<'fatal'>): never {
   logger.fatal({ fault: faultFields(thrown), exitCode }, text);
   process.exit(exitCode);
 }

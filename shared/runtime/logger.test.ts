@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { expect, test, vi } from 'vitest';
-import { logEvents } from './log-events.ts';
+import { logEvents } from '../../schemas/log-events.ts';
 import { createLogger, lineHook } from './logger.ts';
 
 /** A logger, and the lines that it wrote. */
@@ -32,7 +32,7 @@ test('a line has the code of its text in addition to its fields', () => {
   expect(createLogger('test', 'silent').isLevelEnabled('fatal')).toBe(false);
 });
 
-test.each(logEvents.map(([event, text]) => [event, text]))(
+test.each(Object.entries(logEvents).map(([event, [, text]]) => [event, text]))(
   'of %s, a fault that says the same again is written once a minute, with how many were left out',
   (event, text) => {
     vi.useFakeTimers();

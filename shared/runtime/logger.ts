@@ -2,17 +2,39 @@
  * The log of a process: one JSON line for each entry on stderr, pretty on a terminal.
  * Keys, prompts and completions are never passed to it; the redaction list is a second line of defence.
  */
-import { type LogFn, type Logger, pino } from 'pino';
+import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
+import { eventOfText, type LogLevel, type LogText } from '../../schemas/log-events.ts';
 import { LineWriter } from './line-writer.ts';
-import { eventOfText } from './log-events.ts';
 import { RepeatedLines } from './repeated-lines.ts';
 
-export type { Logger };
+interface Line<Level extends LogLevel> {
+  (fields: object, text: LogText<Level>): void;
+  (text: LogText<Level>): void;
+}
 
+/** Each level takes the texts that schemas/log-events.ts has of it. */
+export type Logger = { readonly [Level in LogLevel]: Line<Level> } & Pick<
+  PinoLogger,
+  'isLevelEnabled' | 'levels'
+>;
+
+type Fault = 'warn' | 'error' | 'fatal';
 /** The methods of a logger that most parts use. */
-export type LineLogger = Readonly<Record<'warn' | 'error' | 'fatal', (fields: object, text: string) => void>>;
+export type LineLogger = { readonly [Level in Fault]: (fields: object, text: LogText<Level>) => void };
 
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
+
+/** A line on its way to the thread that has the log. */
+export type LoggedLine<Level extends Fault = Fault> = {
+  [Each in Level]: { readonly level: Each; readonly fields: object; readonly text: LogText<Each> };
+}[Level];
+
+export function writeLine<Level extends Fault>(
+  logger: LineLogger,
+  { level, fields, text }: LoggedLine<Level>,
+): void {
+  logger[level](fields, text);
+}
 
 export function createLogger(name: string, level: string): Logger {
   const options = { name, level, redact, base: { name }, hooks: { logMethod: lineHook() } };
@@ -30,7 +52,7 @@ const isLimited = (level: number): boolean => level >= 40 && level < 60;
 /** Adds the code of a line to its fields, and writes a fault with the same fields once a minute. */
 export function lineHook(
   repeated = new RepeatedLines(),
-): (this: Logger, args: Parameters<LogFn>, method: LogFn, level: number) => void {
+): (this: PinoLogger, args: Parameters<LogFn>, method: LogFn, level: number) => void {
   return function (args, method, level) {
     const [first, second] = args as readonly unknown[];
     const text = typeof first === 'string' ? first : second;
@@ -48,7 +70,7 @@ export function lineHook(
 export interface AccessLog {
   isEnabled(): boolean;
   /** One line of level info; fields that are undefined are left out, and one at least is not. */
-  write(fields: object, text: string): void;
+  write(fields: object, text: LogText<'info'>): void;
 }
 
 /** Requests in the log of the process, written at once. */

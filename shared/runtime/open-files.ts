@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { Counter, type Registry } from 'prom-client';
 import { errorCode } from './error-code.ts';
 import type { Check } from './health-server.ts';
+import type { LineLogger } from './logger.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
 
 /** Codes of errors that are this machine's own; where a connection fails with another one, it is the other end's. */
@@ -43,7 +44,7 @@ export class FileShortage {
   readonly #line: RateLimitedLine;
   #lastMs = Number.NEGATIVE_INFINITY;
 
-  constructor(registry: Registry, logger: { warn(fields: object, text: string): void }) {
+  constructor(registry: Registry, logger: Pick<LineLogger, 'warn'>) {
     this.#failures = new Counter({
       name: 'headgate_file_shortages_total',
       help: 'connections to nodes that could not be opened, because this process had no file descriptor left',

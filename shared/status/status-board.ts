@@ -14,6 +14,7 @@ import type { LogRecord } from '../log/core/control-log.ts';
 import { type FollowedLog, Follower } from '../log/core/follower.ts';
 import { addRefused, type RefusedRecords } from '../log/core/record-mac.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
+import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { sleep } from '../runtime/retry.ts';
 import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
@@ -46,7 +47,7 @@ export interface HeadView {
 export interface BoardOptions {
   readonly log: FollowedLog;
   readonly mac: StatusMac;
-  readonly logger: { warn(fields: object, text: string): void };
+  readonly logger: Pick<LineLogger, 'warn'>;
   /** Called for each memory record of another replica; `ended`: those of its gateways that have ended here. */
   readonly onMemory?: (ended: readonly string[]) => void;
   /** Called once for each report with traffic, in their order; `atMs` as the log has it. */

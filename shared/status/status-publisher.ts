@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
 import type { TrafficReport } from '../../schemas/traffic.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
+import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { within } from '../runtime/retry.ts';
 import { Waiters } from '../runtime/waiters.ts';
@@ -31,7 +32,7 @@ export interface StatusPublisherOptions {
   readonly report: () => ReportBody;
   /** Gives undefined where there is none, or not yet. */
   readonly traffic?: () => TrafficSource | undefined;
-  readonly logger: { error(fields: object, text: string): void };
+  readonly logger: Pick<LineLogger, 'error'>;
 }
 
 export class StatusPublisher {

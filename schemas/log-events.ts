@@ -1,0 +1,168 @@
+/**
+ * Every line that a process logs: its code, for alerts and searches, its level and its text. A text may be improved, its code
+ * stays. A logger takes no other text, and `docs/log-events.md` has the same table.
+ */
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'fatal';
+
+export const logEvents = {
+  'access_log.dropped': ['warn', 'lines of the access log were dropped'],
+  'agent.model_load_failed': ['warn', 'model could not be loaded; it will be retried'],
+  'agent.model_loaded': ['info', 'model loaded'],
+  'agent.model_loading': ['info', 'loading a model'],
+  'agent.model_unload_failed': ['warn', 'model could not be unloaded'],
+  'agent.model_unloaded': ['info', 'model unloaded'],
+  'agent.not_attached': ['warn', 'not attached to a control plane'],
+  'agent.not_attached_here': ['debug', 'not attached to this control plane; the next one is asked'],
+  'agent.started': ['info', 'agent runs'],
+  'agents.attached': ['info', 'agent attached'],
+  'agents.disconnected': ['info', 'agent disconnected'],
+  'agents.refused': ['warn', 'agents refused'],
+  'bodies.thread_ended': ['error', 'the thread of large bodies ended; the next one starts another'],
+  'command.internal_error': ['error', 'command failed'],
+  'connections.capped': [
+    'warn',
+    'fewer connections are accepted than --max-connections asks for, because fewer files may be open; raise ulimit -n',
+  ],
+  'connections.refused': ['warn', 'connections refused: too many'],
+  'control_log.reachability': ['warn', 'control log'],
+  'control_plane.started': ['info', 'control plane serves'],
+  'counters.copy_unwritable': ['warn', 'the copy of the counters could not be written'],
+  'counters.differ': [
+    'warn',
+    'the counters of the gateways and the usage rows differ; after a data folder was lost they do until the end of the period',
+  ],
+  'counters.folder_copied': [
+    'error',
+    'the data folder of this gateway was copied or restored, or another gateway uses a copy of it: its counters continue under a new replica id; never copy or restore the data folder of a gateway',
+  ],
+  'counters.not_caught_up': [
+    'warn',
+    'the counters of the other gateways are not read to their end yet; until then allowances count what is known here',
+  ],
+  'counters.reachability': ['warn', 'counters topic'],
+  'counters.reading_ended': ['fatal', 'counters of other gateways are no longer read'],
+  'decisions.removed': ['warn', 'decisions of an earlier build cannot be read and are removed'],
+  'event_tail.ended': ['warn', 'event tail ended'],
+  'event_tail.failed': ['error', 'event tail failed'],
+  'fold.checkpoint_failed': ['warn', 'checkpoint not written'],
+  'fold.rows_differ': [
+    'fatal',
+    'rows of state.db do not match their digest; stop this replica, delete its state.db and start it again',
+  ],
+  'fold.stopped': ['fatal', 'the fold stopped; see docs/operate.md for recovery'],
+  'fold.unreadable': ['fatal', 'state.db cannot be read; stop this replica, delete it and start again'],
+  'gateway.started': ['info', 'gateway serves'],
+  'gateways.forgotten': ['info', 'gateway forgotten by an operator'],
+  'gateways.publish_failed': [
+    'warn',
+    'what is known of silent gateways could not be published; it is tried again',
+  ],
+  'gateways.quarantined': [
+    'error',
+    'gateways.db is corrupt and was quarantined; confirmations no longer wait for gateways that no other replica knows',
+  ],
+  'gateways.unwritable': ['warn', 'gateways.db cannot be written; known gateways are only in memory'],
+  'history.rebuilt': ['warn', 'history.db is made again from the log'],
+  'history.reopened': ['warn', 'history: stopped, and is opened again'],
+  'history.thread_failed': ['error', 'the thread of the history failed'],
+  'limits.reachability': ['warn', 'limits of the fleet'],
+  'limits.reading_ended': ['fatal', 'limits of the fleet are no longer read'],
+  'limits.records_ignored': ['warn', 'records of the gauges topic were ignored'],
+  'nodes.most_silent': ['warn', 'most nodes fell silent at once; they are kept as they are'],
+  'nodes.not_claimed': ['debug', 'node not claimed'],
+  'nodes.not_reported': ['debug', 'node not reported'],
+  'nodes.reports_withheld': [
+    'warn',
+    'nodes reported more than the log takes of one; what is more is withheld',
+  ],
+  'nodes.usage_clamped': ['warn', 'nodes reported more tokens than a request can use; less is billed'],
+  'play.internal_error': ['error', 'a call of the playground failed'],
+  'process.close_failed': ['error', 'a resource could not be closed; closing continues'],
+  'process.close_timeout': ['error', 'not closed in time: ending at once'],
+  'process.closing': ['info', 'closing'],
+  'process.out_of_files': ['warn', 'no file descriptor is left; raise ulimit -n'],
+  'process.second_signal': ['warn', 'second signal: ending at once'],
+  'process.shutdown_failed': ['error', 'shutdown failed'],
+  'process.uncaught_exception': ['fatal', 'an exception that nothing handled: the process ends'],
+  'process.unhandled_rejection': ['fatal', 'a rejection that nothing handled: the process ends'],
+  'request.finished': ['info', 'request'],
+  'request.internal_error': ['error', 'request failed'],
+  'sessions.forgotten': ['warn', 'too many sessions and links ended; some must be begun again'],
+  'sessions.operator': ['info', 'an operator signed in by the identity provider'],
+  'sessions.provider_failed': ['warn', 'a sign-in by the identity provider failed'],
+  'sessions.unreadable': ['error', 'the ends of sessions cannot be read, so none is accepted'],
+  'sessions.unwritable': ['warn', 'the ends of sessions were not stored; the next start reads the log again'],
+  'sim_node.started': ['info', 'simulated node is ready'],
+  'snapshot.checkpoint_differs': [
+    'error',
+    'a checkpoint differs from a replay of the log; its writer is wrong, or of another build',
+  ],
+  'snapshot.fetch_failed': ['warn', 'no snapshot'],
+  'snapshot.fetched': ['info', 'started from the snapshot of a control plane'],
+  'snapshot.fold_halted': ['error', 'the fold has halted: this build is too old for the log'],
+  'snapshot.log_refused': [
+    'error',
+    'this log is refused; the last good state stays in use, see docs/operate.md',
+  ],
+  'snapshot.not_caught_up': ['warn', 'not caught up with the log'],
+  'snapshot.quarantined': [
+    'error',
+    'this snapshot is quarantined: no key is accepted from it, and it is rebuilt',
+  ],
+  'snapshot.rebuilt': ['warn', 'state.db was quarantined and is rebuilt from the log'],
+  'snapshot.rebuilt_here': ['warn', 'state.db was quarantined and is rebuilt'],
+  'snapshot.recovered': ['warn', 'the snapshot has recovered'],
+  'snapshot.recovery_failed': ['warn', 'recovery failed, will retry'],
+  'snapshot.started_without_log': ['warn', 'the control log cannot be read; starting from what is on disk'],
+  'snapshot.unwritable': ['error', 'the snapshot cannot be written; its state stays in use'],
+  'status.ignored': [
+    'warn',
+    'status records were ignored: they have no MAC of the gateway token, or are of another version',
+  ],
+  'status.reachability': ['warn', 'status topic'],
+  'status.refused': ['error', 'status records were not accepted by the log'],
+  'tls.authorities_kept': ['error', 'the authorities before stay in use'],
+  'tls.authorities_outdated': [
+    'warn',
+    'the authorities changed, and this version of Node reads them at its start alone; restart this process',
+  ],
+  'tls.authorities_reloaded': ['info', 'authorities read again'],
+  'tls.kafka_files_kept': ['error', 'the TLS files and the password of Kafka before stay in use'],
+  'tls.no_certificate': ['info', 'there is no certificate to read again'],
+  'tls.reload_failed': ['error', 'the certificate before stays in use'],
+  'tls.reloaded': ['info', 'certificate read again'],
+  'tokens.wrong': ['warn', 'too many wrong tokens'],
+  'topics.reachability': ['warn', 'reading a topic'],
+  'topics.skipped': ['warn', 'batches of records were skipped: they are compressed, too large or broken'],
+  'traces.no_receiver': ['warn', 'no traces are sent: the address of their receiver is empty'],
+  'traces.reachability': ['warn', 'receiver of traces'],
+  'usage.damaged': ['fatal', 'usage.db is damaged; no more usage is folded'],
+  'usage.file_damaged': ['error', 'usage.db is damaged; see docs/operate.md'],
+  'usage.file_unchecked': ['warn', 'usage.db could not be checked; it is tried again'],
+  'usage.keys_not_counted': ['warn', 'uses of keys before the upgrade could not be counted'],
+  'usage.log_reachability': ['warn', 'usage log'],
+  'usage.publisher_reachability': ['warn', 'usage publisher'],
+  'usage.not_closed': ['error', 'usage could not be closed'],
+  'usage.rows_missing': ['error', 'usage rows are missing; later rows of the incarnation are parked'],
+  'usage.rows_unreadable': ['error', 'rows of usage.db cannot be read and are left out; see docs/operate.md'],
+  'usage.rows_wrong': ['error', 'usage rows differ from the rows they repeat, or are not counted'],
+  'usage.lost': ['error', 'rows of usage could be written to no file and are lost'],
+  'usage.unwritable': ['error', 'usage could not be written'],
+  'usage.visitors_not_removed': ['warn', 'old visitors could not be removed'],
+  'usage.worker_ended': ['fatal', 'usage can no longer be kept: this gateway ends'],
+  'usage.worker_not_closed': [
+    'error',
+    'the usage worker did not close cleanly; rows on the disk are shipped at the next start',
+  ],
+} as const satisfies Readonly<Record<string, readonly [level: LogLevel, text: string]>>;
+
+type Row = (typeof logEvents)[keyof typeof logEvents];
+/** The texts of a level. */
+export type LogText<Level extends LogLevel = LogLevel> = Extract<Row, readonly [Level, string]>[1];
+
+const codes = new Map<string, string>(Object.entries(logEvents).map(([code, [, text]]) => [text, code]));
+
+/** Undefined for a text of a library. */
+export function eventOfText(text: string): string | undefined {
+  return codes.get(text);
+}
