@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { boundDefaults } from '../../schemas/shapes.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
-import { cardinalityLimits, checkCardinality } from './limits.ts';
+import { cardinalityLimits } from './counted-events.ts';
+import { checkCardinality } from './limits.ts';
 
 function keys(organisation: string, count: number): KnownEvent[] {
   return Array.from({ length: count }, (_, index) => ({

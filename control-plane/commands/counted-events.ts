@@ -1,0 +1,182 @@
+/**
+ * What each event adds to the state and removes from it: limits.ts bounds what is added, removal-guard.ts what is removed. An
+ * event that counts as neither says so; what is forgotten does not compile.
+ */
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import type { EventData, KnownEvent } from '../../schemas/events.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { SqlValue } from '../../shared/runtime/table-columns.ts';
+import { all, first } from '../state/statements.ts';
+
+/** How many there may be. */
+export const cardinalityLimits = {
+  organisations: 10_000,
+  keys: 1_000_000,
+  membersPerOrganisation: 10_000,
+  nodes: 10_000,
+  stacks: 50_000,
+  stacksPerOrganisation: 1_000,
+  models: 10_000,
+  tiers: 100,
+  tokensPerNode: 100,
+} as const;
+
+/** One bound against which an added resource counts. */
+export interface Bound {
+  readonly name: keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
+  /** Whose bound it is, where each organisation or node has its own. */
+  readonly of: string;
+  readonly sql: string;
+  readonly values: readonly SqlValue[];
+}
+
+/** What can be removed, and how many there are. */
+export const resourceTotals = {
+  model: 'SELECT count(*) FROM model',
+  tier: 'SELECT count(*) FROM tier WHERE rank IS NOT NULL',
+  organisation: 'SELECT count(*) FROM organisation',
+  member: 'SELECT count(*) FROM member',
+  key: 'SELECT count(*) FROM api_key',
+  stack: 'SELECT count(*) FROM stack',
+  node: 'SELECT count(*) FROM node',
+  install: 'SELECT (SELECT count(*) FROM pool_model) + (SELECT count(*) FROM stack_model)',
+  token: 'SELECT count(*) FROM node_token',
+} as const;
+export type ResourceKind = keyof typeof resourceTotals;
+
+type Removal = readonly [kind: ResourceKind, id: string];
+
+interface Counted<Data> {
+  /** The bounds against which it counts; none where it only changes what is there. */
+  adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
+  removes?(db: Database, data: Data): readonly Removal[];
+}
+
+const neither = {};
+
+function bound(name: Bound['name'], sql: string, of = '', ...values: SqlValue[]): Bound {
+  return { name, of, sql, values: of === '' ? values : [of, ...values] };
+}
+
+/** Against all of its kind, unless the row is there. */
+function ifNew(
+  db: Database,
+  table: 'tier' | 'model' | 'organisation' | 'node',
+  id: string,
+  bounds: readonly Bound[],
+): readonly Bound[] {
+  return first(db, `SELECT 1 FROM ${table} WHERE id = ?`, id) === undefined ? bounds : [];
+}
+
+type Dependents = readonly (readonly [kind: ResourceKind, sql: string])[];
+
+/** What goes with an organisation or a stack, one `id` a row; the statement's one parameter is its id. */
+const ofOrganisation: Dependents = [
+  ['member', `SELECT organisation || '/' || person AS id FROM member WHERE organisation = ?`],
+  ['key', 'SELECT id FROM api_key WHERE organisation = ?'],
+  ['stack', 'SELECT id FROM stack WHERE organisation = ?'],
+  ['node', `SELECT id FROM node WHERE place = 'organisation:' || ?`],
+];
+const ofStack: Dependents = [
+  ['install', `SELECT stack || '/' || model AS id FROM stack_model WHERE stack = ?`],
+  ['node', `SELECT id FROM node WHERE place = 'stack:' || ?`],
+];
+
+function removedWith(db: Database, what: Dependents, id: string): Removal[] {
+  return what.flatMap(([kind, sql]) =>
+    all<{ id: string }>(db, sql, id).map((row): Removal => [kind, row.id]),
+  );
+}
+
+function removedStack(db: Database, id: string): Removal[] {
+  return [['stack', id], ...removedWith(db, ofStack, id)];
+}
+
+function removedOrganisation(db: Database, id: string): Removal[] {
+  const own = removedWith(db, ofOrganisation, id);
+  const stacks = own.filter(([kind]) => kind === 'stack').flatMap(([, stack]) => removedStack(db, stack));
+  return [['organisation', id], ...own, ...stacks];
+}
+
+const activeKeys =
+  'SELECT count(*) FROM api_key WHERE organisation = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)';
+
+const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>> } = {
+  'log.created': neither,
+  'log.signers_set': neither,
+  'tier.set': {
+    adds: (db, { id }) =>
+      ifNew(db, 'tier', id, [bound('tiers', 'SELECT count(*) FROM tier WHERE rank IS NOT NULL')]),
+  },
+  'tier.removed': { removes: (_db, { id }) => [['tier', id]] },
+  'anonymous.set': neither,
+  'bounds.set': neither,
+  'model.set': {
+    adds: (db, { id }) => ifNew(db, 'model', id, [bound('models', 'SELECT count(*) FROM model')]),
+  },
+  'model.removed': { removes: (_db, { id }) => [['model', id]] },
+  'organisation.set': {
+    adds: (db, { id }) =>
+      ifNew(db, 'organisation', id, [bound('organisations', 'SELECT count(*) FROM organisation')]),
+  },
+  'organisation.suspended': neither,
+  'organisation.removed': { removes: (db, { id }) => removedOrganisation(db, id) },
+  'member.set': {
+    adds: (db, { organisation, person }) => {
+      const there = 'SELECT 1 FROM member WHERE organisation = ? AND person = ?';
+      if (first(db, there, organisation, person) !== undefined) return [];
+      const sql = 'SELECT count(*) FROM member WHERE organisation = ?';
+      return [bound('membersPerOrganisation', sql, organisation)];
+    },
+  },
+  'member.removed': { removes: (_db, { organisation, person }) => [['member', `${organisation}/${person}`]] },
+  'key.created': {
+    adds: (_db, { organisation }, nowMs) => [
+      bound('keys', 'SELECT count(*) FROM api_key'),
+      bound('activeKeysPerOrganisation', activeKeys, organisation, nowMs),
+      bound('keysPerOrganisation', 'SELECT count(*) FROM api_key WHERE organisation = ?', organisation),
+    ],
+  },
+  'key.revoked': { removes: (_db, { id }) => [['key', id]] },
+  'usage.adjusted': neither,
+  'stack.created': {
+    adds: (_db, { organisation }) => [
+      bound('stacks', 'SELECT count(*) FROM stack'),
+      bound('stacksPerOrganisation', 'SELECT count(*) FROM stack WHERE organisation = ?', organisation),
+    ],
+  },
+  'stack.surface_set': neither,
+  'stack.removed': { removes: (db, { id }) => removedStack(db, id) },
+  'stack.model_installed': neither,
+  'stack.model_uninstalled': { removes: (_db, { stack, model }) => [['install', `${stack}/${model}`]] },
+  'pool.model_installed': neither,
+  'pool.model_uninstalled': { removes: (_db, { model }) => [['install', `pool/${model}`]] },
+  'node.registered': {
+    adds: (db, { id }) => ifNew(db, 'node', id, [bound('nodes', 'SELECT count(*) FROM node')]),
+  },
+  'node.drained': neither,
+  'node.undrained': neither,
+  'node.removed': { removes: (_db, { id }) => [['node', id]] },
+  'node.token_created': {
+    adds: (_db, { node }) => {
+      const sql = 'SELECT count(*) FROM node_token WHERE node = ? AND revoked_at IS NULL';
+      return [bound('tokensPerNode', sql, node)];
+    },
+  },
+  'node.token_revoked': { removes: (_db, { id }) => [['token', id]] },
+  'node.joined': neither,
+  'node.health_changed': neither,
+  'session.ended': neither,
+  checkpoint: neither,
+  no_op: neither,
+};
+
+export function boundsOf(db: Database, { type, data }: KnownEvent, nowMs: number): readonly Bound[] {
+  const counted: Counted<KnownEvent['data']> = countedEvents[type];
+  return counted.adds?.(db, data, nowMs) ?? [];
+}
+
+export function removalsOf(db: Database, { type, data }: KnownEvent): readonly Removal[] {
+  const counted: Counted<KnownEvent['data']> = countedEvents[type];
+  return counted.removes?.(db, data) ?? [];
+}
