@@ -4,13 +4,20 @@
  * A reference to something missing is stored and joined when it is read; an event that contradicts the rows
  * (a second creation of one id, a report of a node's former owner) is skipped, and the reason is returned.
  */
+import { eventDefinitions } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { EventContext, EventSkipReason } from './effect.ts';
 import { eventEffects } from './effects.ts';
 import type { TableViews } from './table.ts';
 
-/** Raised with every change of what the fold makes of any event; a snapshot of another version is rebuilt. */
-export const foldVersion = 7;
+/** Raised with every change of the tables, or of what the fold makes of events that are there. */
+const rowsVersion = 7;
+
+/** A type of event that is new says its own. A snapshot of another version is rebuilt. */
+export const foldVersion = Math.max(
+  rowsVersion,
+  ...Object.values(eventDefinitions).map((definition) => definition.foldVersion),
+);
 
 /** Of any type, whose data are those of its event. */
 interface Folding {
