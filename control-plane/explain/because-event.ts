@@ -1,7 +1,7 @@
 /** The event of a commit that set a row: its type, its author and the reason. */
 import type { Commit } from '../../schemas/commit.ts';
 import type { Because } from '../../schemas/explanations.ts';
-import type { StepMark } from '../../shared/decision/step-texts.ts';
+import type { Read } from '../../shared/decision/step.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { explains } from '../../shared/snapshot/effects.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -9,7 +9,7 @@ import { commitAt } from '../state/commit-at.ts';
 
 export async function becauseOf(
   { log, snapshot }: { readonly log: ControlLog; readonly snapshot: Snapshot },
-  mark: StepMark,
+  mark: Read,
   seq: number,
 ): Promise<Because | undefined> {
   const commit = await commitAt(log, snapshot, seq);
@@ -19,7 +19,7 @@ export async function becauseOf(
   return { position: seq, type, by, at, ...(why !== undefined && { why }) };
 }
 
-function typeIn({ events }: Commit, { table, id, mark }: StepMark): string {
+function typeIn({ events }: Commit, { table, id, mark }: Read): string {
   const ofRow = events.filter(({ data }) => isAbout(data, table, id));
   // The models of a tier are set with it.
   const of = table === 'tier_model' ? 'tier' : table;

@@ -7,8 +7,8 @@ import type { ExplainedVerdict } from '../../schemas/explanations.ts';
 import { causeOf, stepOfStage } from '../../shared/decision/causes.ts';
 import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
 import { differenceFrom, unreadSteps } from '../../shared/decision/recorded-difference.ts';
-import type { Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
-import { type Described, describeStep, type StepMark } from '../../shared/decision/step-texts.ts';
+import type { Read, Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
+import { type Described, describeStep } from '../../shared/decision/step-texts.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
@@ -25,7 +25,7 @@ export interface DescribedStep {
   /** It is one of those that decide. */
   readonly decides: boolean;
   /** Commits that set what it depends on, the newest first. */
-  readonly seqs: readonly { readonly mark: StepMark; readonly seq: number }[];
+  readonly seqs: readonly { readonly mark: Read; readonly seq: number }[];
 }
 
 export interface DescribedDecision {

@@ -4,7 +4,7 @@
  * and replay both call it. The route is worked out first and reveals nothing; then plan, limits and routing answer in order:
  * context → allowance → requests per minute → concurrency → route. Every message of a limit names the tier.
  */
-import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
+import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, subjectOf } from './authenticate.ts';
 import { checkLimits, type LimitFacts, type RateCounters, visitorFacts, weightWithin } from './limits.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
@@ -122,10 +122,13 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
   return { kind: 'tokens', used: counters.poolTokens(organisation, anchor, nowMs) };
 }
 
+function planRead({ organisation: id, suspended }: KeyOwner): Read {
+  return { table: 'organisation', id, mark: suspended ? 'suspended_set_at' : 'tier_set_at' };
+}
+
 /** The rows that a plan is from. */
 export function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
-  const own: Read[] =
-    caller.kind === 'key' ? [{ table: 'organisation', id: caller.owner.organisation, aspect: 'plan' }] : [];
+  const own: Read[] = caller.kind === 'key' ? [planRead(caller.owner)] : [];
   return tier === null ? own : [...own, { table: 'tier', id: tier.id }];
 }
 

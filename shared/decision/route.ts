@@ -99,6 +99,10 @@ function ends(trace: Trace | undefined, refusal: Refusal, reads: readonly Read[]
   return trace === undefined;
 }
 
+function surfaceReads(id: string): readonly Read[] {
+  return [{ table: 'stack', id, mark: 'surface_set_at' }];
+}
+
 function routeStack(
   lookup: Lookup,
   facts: RoutingFacts,
@@ -115,9 +119,9 @@ function routeStack(
   let wrong: Refusal | undefined;
   if (facts.surface !== 'any' && facts.surface !== stack.surface) {
     wrong = wrongSurface();
-    if (ends(trace, wrong, [{ table: 'stack', id: stackId }])) return wrong;
+    if (ends(trace, wrong, surfaceReads(stackId))) return wrong;
   }
-  trace?.add('surface', 'ok', { surface: stack.surface }, [{ table: 'stack', id: stackId }]);
+  trace?.add('surface', 'ok', { surface: stack.surface }, surfaceReads(stackId));
   const candidates = lookup.routes(`stack:${stackId}`, facts.model);
   const answer: Placement | Refusal =
     candidates.length > 0 ? ofKind('stack', candidates, facts) : targetNotServing('not serving');
@@ -177,11 +181,8 @@ function routePool(
   return first ?? answer;
 }
 
-function tierReads({ tier, organisation }: RoutingFacts): readonly Read[] {
-  return [
-    ...(tier === null ? [] : [{ table: 'tier', id: tier } as const]),
-    ...(organisation === null ? [] : [{ table: 'organisation', id: organisation, aspect: 'plan' } as const]),
-  ];
+function tierReads({ tier }: RoutingFacts): readonly Read[] {
+  return tier === null ? [] : [{ table: 'tier', id: tier }];
 }
 
 function noteNodes(trace: Trace | undefined, answer: Placement | Refusal, place: PlaceKey): void {

@@ -1,19 +1,11 @@
 /** What steps say, in words, and the rows that made it so. */
 import type { PlaceKey } from '../../schemas/names.ts';
-import type { TableName } from '../snapshot/tables.ts';
 import { causes } from './causes.ts';
-import type { Step, StepFacts } from './step.ts';
-
-/** A mark of a row that a step depends on. */
-export interface StepMark {
-  readonly table: TableName;
-  readonly id: string;
-  readonly mark?: string;
-}
+import type { Read, Step, StepFacts } from './step.ts';
 
 export interface StepText {
   readonly text: string;
-  readonly marks: readonly StepMark[];
+  readonly marks: readonly Read[];
 }
 
 export interface NodeReport {
@@ -37,16 +29,16 @@ export interface Described {
 
 export type Describe = (step: Step, of: Described) => StepText;
 
-/** By the result of a step. */
+/** By the result of a step. A text as it is has the rows that the step read. */
 export interface StepTexts {
   readonly ok?: Describe | string;
   /** It was not asked, and is taken as passed. */
   readonly assumed?: Describe | string;
   /** In place of what its causes say. */
-  readonly refused?: Describe;
+  readonly refused?: Describe | string;
 }
 
-const plain = (text: string, ...marks: StepMark[]): StepText => ({ text, marks });
+const plain = (text: string, ...marks: Read[]): StepText => ({ text, marks });
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${String(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
@@ -97,10 +89,9 @@ export const plan: Describe = (step) => plain(`on ${String(step.facts['tier'])}`
 export const withoutPlan: Describe = (step) =>
   plain(step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan', ...planMarks(step));
 
-function planMarks({ facts, reads }: Step): StepMark[] {
-  const organisation = reads.find(({ table }) => table === 'organisation');
-  const mark = facts['suspended'] === true ? 'suspended_set_at' : 'tier_set_at';
-  return organisation ? [{ table: 'organisation', id: organisation.id, mark }] : [];
+/** The tier's own row says nothing of who has it. */
+function planMarks({ reads }: Step): Read[] {
+  return reads.filter(({ table }) => table === 'organisation');
 }
 
 /** A limit of a tier, which is what made it so. */
@@ -157,14 +148,8 @@ export const stack: Describe = ({ facts }) => {
 
 export const noStack: Describe = ({ facts }) => plain(`${String(facts['stack'])} is not yours, or not there`);
 
-export const surface: Describe = (step) =>
-  plain(`it speaks ${String(step.facts['surface'])}`, ...surfaceMarks(step));
-
-export const otherSurface: Describe = (step) => plain('it speaks the other API style', ...surfaceMarks(step));
-
-function surfaceMarks({ reads }: Step): StepMark[] {
-  return reads.map(({ id }): StepMark => ({ table: 'stack', id, mark: 'surface_set_at' }));
-}
+export const surface: Describe = ({ facts, reads }) =>
+  plain(`it speaks ${String(facts['surface'])}`, ...reads);
 
 export function inPool(text: string): Describe {
   return (_step, { model }) => plain(text, { table: 'pool_model', id: model });
@@ -176,7 +161,7 @@ export function inTier(says: string): Describe {
     const text = `${tier ?? 'the plan'} ${says}`;
     if (tier === undefined) return plain(text);
     // A change of its models alone is none of the tier's own row.
-    const models = [model, '*'].map((id): StepMark => ({ table: 'tier_model', id: `${tier}/${id}` }));
+    const models = [model, '*'].map((id): Read => ({ table: 'tier_model', id: `${tier}/${id}` }));
     return plain(text, { table: 'tier', id: tier }, ...models);
   };
 }
@@ -184,7 +169,7 @@ export function inTier(says: string): Describe {
 const faultTexts = { down: 'is down', drained: 'is drained', 'not loaded': 'has not loaded it' } as const;
 const nodesNamedMax = 8;
 
-function installedMarks(place: PlaceKey, model: string): StepMark[] {
+function installedMarks(place: PlaceKey, model: string): Read[] {
   if (!place.startsWith('stack:')) return [];
   return [{ table: 'stack_model', id: `${place.slice('stack:'.length)}/${model}` }];
 }
@@ -221,7 +206,7 @@ export const notServing: Describe = (step, of) => {
   return plain('not installed', ...installedMarks(place, of.model));
 };
 
-function markOf({ id, mark }: NodeReport): StepMark {
+function markOf({ id, mark }: NodeReport): Read {
   return { table: 'node', id, mark };
 }
 
@@ -233,7 +218,7 @@ export function describeStep(
 ): StepText {
   const texts = { ok, assumed, refused, skipped: notAsked };
   const text = texts[step.result] ?? notAsked;
-  return typeof text === 'string' ? plain(text) : text(step, of);
+  return typeof text === 'string' ? plain(text, ...step.reads) : text(step, of);
 }
 
 const notAsked: Describe = ({ facts }) =>

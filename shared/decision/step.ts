@@ -1,4 +1,5 @@
 /** One step of a decision, as it was decided. */
+import type { MarkOf, TableName } from '../snapshot/tables.ts';
 import type { Cause, StepOfCause } from './causes.ts';
 import type { Refusal } from './refusal.ts';
 
@@ -8,23 +9,10 @@ export type StepName = StepOfCause | 'own nodes';
 /** `refused` without a refusal: the step gave nothing, and the next one was asked. */
 export type StepResult = 'ok' | 'assumed' | 'refused' | 'skipped';
 
-/** Tables of the state whose rows decide. */
-export type ReadTable =
-  | 'organisation'
-  | 'tier'
-  | 'api_key'
-  | 'model'
-  | 'stack'
-  | 'stack_model'
-  | 'pool_model'
-  | 'node';
-
-/** A row that a step depends on, and the aspect of it where the row has several. */
-export interface Read {
-  readonly table: ReadTable;
-  readonly id: string;
-  readonly aspect?: string;
-}
+/** A row that a step depends on, and the mark of its aspect where the others do not matter. */
+export type Read = {
+  [Table in TableName]: { readonly table: Table; readonly id: string; readonly mark?: MarkOf<Table> };
+}[TableName];
 
 export type StepFacts = Readonly<
   Record<string, string | number | boolean | null | undefined | readonly string[]>

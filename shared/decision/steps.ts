@@ -33,7 +33,7 @@ export interface StepRow {
 
 /** Where a cause says nothing, its step must. */
 type RowOf<Name extends StepName> = Name extends SayingStep | 'own nodes'
-  ? StepRow & { readonly texts: { readonly refused: Describe } }
+  ? StepRow & { readonly texts: { readonly refused: Describe | string } }
   : StepRow;
 
 const head = { group: 'head', shown: 'always', needs: 'head', names: 'own' } as const;
@@ -92,7 +92,7 @@ const rows = {
   },
 
   stack: { ...route, shown: 'stack', needs: 'head', texts: { ok: say.stack, refused: say.noStack } },
-  surface: { ...route, shown: 'stack', texts: { ok: say.surface, refused: say.otherSurface } },
+  surface: { ...route, shown: 'stack', texts: { ok: say.surface, refused: 'it speaks the other API style' } },
   'own nodes': { ...route, shown: 'shared', gives: true, texts: { ok: say.serving, refused: say.away } },
   pool: {
     ...{ ...route, shown: 'shared', names: 'others' },

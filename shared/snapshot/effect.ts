@@ -5,7 +5,7 @@ import type { EventData } from '../../schemas/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
-import { type RowOf, type TableName, tableSpecs } from './tables.ts';
+import { type MarkOf, type RowOf, type TableName, tableSpecs } from './tables.ts';
 
 /** The id of the visitors' limits in the tier table. No tier may have it. */
 export const anonymousTier = 'anonymous';
@@ -22,11 +22,8 @@ export type EventSkipReason = string | undefined;
 
 /** A table, and the marks of its rows that the event moves. */
 type Explains = {
-  [Table in TableName]: readonly [Table, ...(keyof MarksOf<Table> & string)[]];
+  [Table in TableName]: readonly [Table, ...MarkOf<Table>[]];
 }[TableName];
-type MarksOf<Table extends TableName> = (typeof tableSpecs)[Table] extends { readonly marks: infer Marks }
-  ? Marks
-  : object;
 
 export interface EventEffect<Name extends EventTypeName> {
   /** Total and pure, see fold.ts. */

@@ -204,6 +204,11 @@ export type TableName = keyof typeof tableSpecs;
 export const tableNames = Object.keys(tableSpecs) as TableName[];
 export type RowOf<Name extends TableName> = RowWith<(typeof tableSpecs)[Name]['columns']>;
 
+/** The marks of a table's rows. */
+export type MarkOf<Name extends TableName> = (typeof tableSpecs)[Name] extends { readonly marks: infer Marks }
+  ? keyof Marks & string
+  : never;
+
 export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
 }
