@@ -25,7 +25,7 @@ import { DatabaseCorrupt, mapSqliteError, openDatabase } from '../runtime/sqlite
 import { foldVersion } from './fold.ts';
 import { createLookup } from './lookup.ts';
 import { memorySnapshot, OtherFoldVersion, openExisting, openOrRebuild } from './open-snapshot.ts';
-import { tableNames } from './tables.ts';
+import { type TableName, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-open-'));
@@ -206,7 +206,11 @@ function answers(path: string): unknown {
     const hashes = records
       .flatMap(({ value }) => JSON.parse(value.toString()).events)
       .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
-    const rows = tableNames.map((name) => snapshot.db.prepare(`SELECT * FROM ${name}`).all());
+    // Marks are outside of the digests: a wrong one names a wrong event in an explanation, and decides nothing.
+    const columnsOf = (name: TableName): string => Object.keys(tableSpecs[name].columns).join();
+    const rows = tableNames.map((name) =>
+      snapshot.db.prepare(`SELECT ${columnsOf(name)} FROM ${name}`).all(),
+    );
     const { head, headOffset, nextOffset, skipped } = snapshot;
     const position = { head, headOffset, nextOffset, skipped };
     return { owners: hashes.map((hash) => lookup.keyOwner(hash)), rows, position };
@@ -215,7 +219,7 @@ function answers(path: string): unknown {
   }
 }
 
-test('a bit flipped anywhere is found at opening or by verify, or changes no answer and no position', () => {
+test('a bit flipped anywhere is found at opening or by verify, or changes no answer, no row and no position', () => {
   const content = readFileSync(intact);
   // Most of a small file is room that nothing stands in.
   const used = [...content.keys()].filter((at) => content[at] !== 0);
