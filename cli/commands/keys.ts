@@ -118,9 +118,9 @@ function registerCreate(key: Noun): void {
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       const api = await session.api();
       const place = openSecretOutput(session, out);
-      const made = await createSecret(place, () =>
-        api.run('key.create', { organisation: org, name, expires }),
-      );
+      // Required: a field that is new has an option, or is said to be undefined here.
+      const input: Required<InputOf<'key.create'>> = { organisation: org, name, expires };
+      const made = await createSecret(place, () => api.run('key.create', input));
       const { id } = made;
       await showSecret(session, place, made, {
         summary: `key ${id} "${name}" of ${org}, expires: ${expires}`,

@@ -33,7 +33,8 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   const create = async (fields: FormData): Promise<void> => {
     const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
     const expires = String(fields.get('expires')) as InputOf<'key.create'>['expires'];
-    const body = { organisation, name: String(fields.get('name')), expires };
+    // Required: a field that is new is in this form, or said to be undefined here.
+    const body: Required<InputOf<'key.create'>> = { organisation, name: String(fields.get('name')), expires };
     const key = await call('key.create', body);
     onCreated(key.value ?? '');
   };
