@@ -7,6 +7,8 @@ import type { Dialect } from '../schemas/names.ts';
 import { noOpFields } from '../schemas/openai.ts';
 import { refusalKinds } from '../schemas/refusals.ts';
 import { responsesNoOpFields } from '../schemas/responses.ts';
+import { type Cause, causeNames, causes, textOf } from '../shared/decision/causes.ts';
+import { stepNames } from '../shared/decision/steps.ts';
 import { chatFieldGrants, type FieldGrant } from '../shared/engines/chat-fields.ts';
 
 const read = (name: string): string => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
@@ -73,6 +75,16 @@ test('docs/api.md says which engine takes each setting of a chat: run this test 
 test('docs/log-events.md has every log line: run this test with --update to write it', async () => {
   const rows = Object.entries(logEvents).map(([code, [level, text]]) => [`\`${code}\``, level, text]);
   await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
+});
+
+test('docs/explain.md has every step and cause: run this test with --update to write it', async () => {
+  const textsOf = (cause: Cause): string => `\`${textOf(cause, '…')}\``;
+  const rows = stepNames.map((step) => {
+    const own = causeNames.filter((cause) => causes[cause].step === step);
+    const types = new Set(own.map((cause) => causes[cause].type));
+    return [`\`${step}\``, [...types].join(', '), [...new Set(own.map(textsOf))].join(', ')];
+  });
+  await expectTable('docs/explain.md', ['step', 'refused with', 'cause'], rows);
 });
 
 test('the README shows the two commands, and both are scripts of the package', () => {
