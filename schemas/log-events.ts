@@ -87,6 +87,7 @@ export const logEvents = {
   'process.unhandled_rejection': ['fatal', 'a rejection that nothing handled: the process ends'],
   'request.finished': ['info', 'request'],
   'request.internal_error': ['error', 'request failed'],
+  'requests.stream_failed': ['warn', 'a stream of requests failed'],
   'sessions.forgotten': ['warn', 'too many sessions and links ended; some must be begun again'],
   'sessions.operator': ['info', 'an operator signed in by the identity provider'],
   'sessions.provider_failed': ['warn', 'a sign-in by the identity provider failed'],
