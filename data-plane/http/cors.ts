@@ -6,8 +6,8 @@
 import type { Handler } from './api-listener.ts';
 import type { Fields } from './exchange.ts';
 
-/** Names that pages may read, in addition to those that every page may. */
-const exposed = 'x-request-id, retry-after';
+/** What clients read of an answer, in addition to what every page may: its id by both names, and whether and when to ask again. */
+const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
 /** `*` stands for every header but the credential; no cookie counts here, so none is allowed. */
 const preflightFields: Fields = [

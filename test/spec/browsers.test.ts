@@ -51,7 +51,7 @@ test.each(requests)('%s is answered to a page of each named origin, on every hos
       const answer = await asked(request, { Origin: origin }, host);
       expect(answer.fields).toMatchObject({
         'access-control-allow-origin': origin,
-        'access-control-expose-headers': 'x-request-id, retry-after',
+        'access-control-expose-headers': 'x-request-id, request-id, retry-after, x-should-retry',
         vary: 'origin',
       });
       expect(corsNames(answer)).toHaveLength(3);
