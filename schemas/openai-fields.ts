@@ -25,6 +25,17 @@ export function required<T extends z.ZodType>(schema: T) {
   return z.preprocess(absentToUndefined, schema);
 }
 
+/** The same for a list or a text, and what is there but empty is refused as that. */
+export function filled<T extends z.ZodType>(schema: T) {
+  return z.preprocess((value, context) => {
+    if (value === '' || (Array.isArray(value) && value.length === 0)) {
+      context.issues.push({ code: 'custom', message: 'must not be empty', input: value });
+      return z.NEVER;
+    }
+    return absentToUndefined(value);
+  }, schema);
+}
+
 /** A field accepted without effect: checked, then left out. Each stands in `noOpFields` with its text. */
 export function noOp<T extends z.ZodType>(schema: T) {
   return carried(schema.transform((): undefined => undefined));

@@ -40,7 +40,7 @@ test.each([
 test.each([
   ['no query', { query: undefined }, 'query: is required'],
   ['a blank query', { query: ' \n' }, 'query: must not be blank'],
-  ['no documents', { documents: [] }, 'documents: is required'],
+  ['no documents', { documents: [] }, 'documents: must not be empty'],
   ['a text alone', { documents: 'a' }, 'documents: must be of type array'],
   ['a blank document', { documents: ['a', '\t'] }, 'documents[1]: must not be blank'],
   ['a blank text', { documents: [{ text: '' }] }, 'documents[0].text: must not be blank'],

@@ -166,7 +166,8 @@ describe('input', () => {
     ['an address', [user([{ ...image, image_url: 'http://x/y.png' }])], 'input[0].content[0].image_url'],
     ['a search of another service', [{ type: 'web_search_call', id: 'ws_1' }], 'input[0].type'],
     ['a role that is none', [{ role: 'tool', content: 'x' }], 'input[0].role'],
-    ['nothing', [], 'input: is required'],
+    ['nothing', [], 'input: must not be empty'],
+    ['an empty text', '', 'input: must not be empty'],
   ])('%s is refused by its path', (_, input, says) => {
     expect(refusal({ input })).toContain(says);
   });
