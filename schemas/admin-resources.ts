@@ -102,6 +102,8 @@ export const nodeSchema = z.object({
   drained: z.boolean(),
   up: z.boolean(),
   loaded: z.array(z.string()),
+  /** Those of the loaded that rerank and do nothing else, as the engine shows it; left out where there are none. */
+  rerankModels: z.array(z.string()).optional(),
   /** Name of the replica that reports on it. */
   owner: z.string().optional(),
   generation: count,

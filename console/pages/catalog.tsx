@@ -88,6 +88,7 @@ function WhereInstalled({ id }: { readonly id: string }) {
   const tiers = useRead('tier.list').data?.items ?? [];
   const on = stacks.filter(({ models }) => models.includes(id)).map((stack) => stack.id);
   const loaded = nodes.filter((node: LiveNodeResource) => node.loaded.includes(node.models?.[id] ?? id));
+  const reranking = loaded.filter((node) => node.rerankModels?.includes(node.models?.[id] ?? id));
   const plans = tiers.filter(({ models }) => models === '*' || models.includes(id)).map((tier) => tier.id);
   return (
     <Card title="Where it is">
@@ -96,6 +97,7 @@ function WhereInstalled({ id }: { readonly id: string }) {
           Pool: pool?.models.includes(id) ? <State tone="good">installed</State> : 'not installed',
           Stacks: <Names kind="stack" ids={on} />,
           Plans: <Names kind="tier" ids={plans} />,
+          ...(reranking.length > 0 && { Kind: 'reranks documents, and does nothing else' }),
           'Loaded on':
             loaded.length === 0 ? (
               <State tone="warn">no node</State>

@@ -64,6 +64,7 @@ function toPlace(key: PlaceKey): NodeResource['place'] {
 
 function toNode(row: RowOf<'node'>): NodeResource {
   const { id, url, dialect, generation } = row;
+  const rerankModels = row.up === 1 ? parseColumn(row.rerank_models) : [];
   return {
     id,
     place: toPlace(row.place),
@@ -77,6 +78,7 @@ function toNode(row: RowOf<'node'>): NodeResource {
     drained: row.drained === 1,
     up: row.up === 1,
     loaded: row.up === 1 ? [...parseColumn(row.loaded)] : [],
+    ...(rerankModels.length > 0 && { rerankModels: [...rerankModels] }),
     generation,
     ...present({ owner: row.owner, reason: row.reason, changedAt: moment(row.changed_at) }),
   };

@@ -67,6 +67,18 @@ test('a node shows its owner and health once it has them', () => {
   });
 });
 
+test('a node that is up shows which of its models rerank', () => {
+  const state = new TestState().given(smallFleet);
+  const health = { id: 'pool-1', owner: 'cp-a', generation: 1, models: ['a', 'b'], rerankModels: ['b'] };
+  state.given([
+    { type: 'node.joined', data: { id: 'pool-1', owner: 'cp-a', generation: 1 } },
+    { type: 'node.health_changed', data: { ...health, up: true } },
+  ]);
+  expect(findNode(state.db, 'pool-1')).toMatchObject({ loaded: ['a', 'b'], rerankModels: ['b'] });
+  state.given([{ type: 'node.health_changed', data: { ...health, up: false } }]);
+  expect(findNode(state.db, 'pool-1')).not.toHaveProperty('rerankModels');
+});
+
 test('no resource shows a hash', () => {
   const state = new TestState().given(smallFleet);
   const hash = 'c'.repeat(64);
