@@ -102,7 +102,15 @@ export type Because = z.infer<typeof becauseSchema>;
 export type ExplainedVerdict = z.infer<typeof verdictSchema>;
 
 export const explainMatrixSchema = z.object({
-  items: z.array(z.object({ model: z.string(), host: z.string(), ...answer })),
+  items: z.array(
+    z.object({
+      model: z.string(),
+      host: z.string(),
+      /** How it was asked: a model that reranks is asked to. */
+      path: z.enum(explainedKinds),
+      ...answer,
+    }),
+  ),
   /** There are further models: `after` of the next page. */
   next: z.string().optional(),
   position,

@@ -67,6 +67,7 @@ const matrixView: View = {
   columns: [
     column('MODEL', 'model'),
     column('HOST', 'host'),
+    column('PATH', 'path'),
     { heading: 'STATUS', cell: ({ status }) => status },
     { heading: 'ANSWER', cell: ({ served, type }) => (served ? 'served' : type) },
   ],

@@ -66,9 +66,15 @@ export function Matrix({ organisation, at }: MatrixProps) {
 
 function Cell({ item, organisation, at }: MatrixProps & { readonly item: Item | undefined }) {
   if (!item) return <span class="muted">–</span>;
-  const { model, host, served, status, type } = item;
+  const { model, host, path, served, status, type } = item;
   return (
-    <a href={explainLink({ org: organisation, model, ...(host !== 'shared' && { host }), at })}>
+    <a
+      href={explainLink({
+        ...{ org: organisation, model, at },
+        ...(host !== 'shared' && { host }),
+        ...(path !== 'chat' && { path }),
+      })}
+    >
       <State tone={served ? 'good' : 'bad'}>{served ? 'served' : `${status} ${type ?? ''}`}</State>
     </a>
   );

@@ -169,9 +169,10 @@ function ModelState({
   readonly nodes: readonly LiveNodeResource[] | undefined;
   readonly answers: AnswerOf<'decision.matrix'> | undefined;
 }) {
-  const explained = explainLink({ org: stack.organisation, model, host: stack.id });
+  const answer = answers?.items.find((item) => item.host === stack.id && item.model === model);
+  const path = answer === undefined || answer.path === 'chat' ? {} : { path: answer.path };
+  const explained = explainLink({ org: stack.organisation, model, host: stack.id, ...path });
   if (!nodes) {
-    const answer = answers?.items.find((item) => item.host === stack.id && item.model === model);
     if (!answer) return <State tone="info">installed</State>;
     if (answer.served) return <State tone="good">served</State>;
     return (

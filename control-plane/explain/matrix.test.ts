@@ -66,3 +66,44 @@ test('what neither the tier nor a stack has is not in it, and one host can be as
   expect(new Set(one.items.map(({ host }) => host))).toEqual(new Set([stacks[4]]));
   expect([one.items.length, one.next]).toEqual([1000, idOf(999)]);
 });
+
+test('a model that reranks is asked to, wherever it serves, and every other one for a chat', () => {
+  const own = memorySnapshot();
+  const stack = stacks[0] ?? '';
+  const names = ['ranks', 'talks'] as const;
+  const facts = { owner: 'o', generation: 1, up: true, models: [...names], rerankModels: ['ranks'] };
+  const node = (id: string, place: { kind: 'pool' } | { kind: 'stack'; id: string }): KnownEvent[] => [
+    known('node.registered', { id, place, url: `http://${id}.invalid`, dialect: 'vllm', agent: false }),
+    known('node.joined', { id, owner: 'o', generation: 1 }),
+    known('node.health_changed', { id, ...facts }),
+  ];
+  own.apply(
+    recordsOf([
+      [
+        ...names.map((id) =>
+          known('model.set', { id, family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 }),
+        ),
+        known('tier.set', { id: 'All', rank: 1, models: '*' }),
+        known('organisation.set', { id: 'acme', name: 'acme', tier: 'All', anchor: '2026-01-01' }),
+        known('stack.created', { id: stack, organisation: 'acme', surface: 'openai' }),
+        ...names.flatMap((model) => [
+          known('stack.model_installed', { stack, model }),
+          known('pool.model_installed', { model }),
+        ]),
+        ...node('n1', { kind: 'stack', id: stack }),
+        ...node('n2', { kind: 'pool' }),
+      ],
+    ]),
+  );
+  const found = matrixSteps(own.db, { organisation: 'acme' }, counters, testNowMs);
+  let result = found.next();
+  while (result.done !== true) result = found.next();
+  expect(result.value.items).toEqual(
+    names.flatMap((model) =>
+      ['shared', stack].map((host) => ({
+        ...{ model, host, served: true, status: 200 },
+        path: model === 'ranks' ? 'rerank' : 'chat',
+      })),
+    ),
+  );
+});

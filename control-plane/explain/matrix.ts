@@ -1,9 +1,10 @@
 /** The answer to each model at each host of an organisation, a page of models at a time. */
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { explainRequestSchema } from '../../schemas/explanations.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { CounterFacts } from '../../shared/decision/replay.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { createLookup } from '../../shared/snapshot/lookup.ts';
+import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { listStacks } from '../state/capacity.ts';
 import { findTier, modelIds } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
@@ -51,6 +52,18 @@ function planOf(db: Database, { organisation, host, after = '' }: MatrixQuestion
   };
 }
 
+/** What the model is for there, as far as engines show it: a model that reranks does nothing else. */
+function pathFor(
+  lookup: Lookup,
+  organisation: string,
+  { model, host }: Pick<Cell, 'model' | 'host'>,
+): Cell['path'] {
+  const places: readonly PlaceKey[] =
+    host === 'shared' ? [`organisation:${organisation}`, 'pool'] : [`stack:${host}`];
+  const routes = places.map((place) => lookup.routes(place, model)).find((found) => found.length > 0) ?? [];
+  return routes.length > 0 && routes.every(({ reranks }) => reranks) ? 'rerank' : 'chat';
+}
+
 /** A step for each answer, so that its caller can give other work a turn. */
 export function* matrixSteps(
   db: Database,
@@ -63,9 +76,10 @@ export function* matrixSteps(
   const lookup = createLookup(db);
   const items: Cell[] = [];
   for (const { model, host } of cells) {
-    const ask = explainRequestSchema.parse({ organisation, model, host });
+    const path = pathFor(lookup, organisation, { model, host });
+    const ask = explainRequestSchema.parse({ organisation, model, host, path });
     const { served, status, type } = answerWith(lookup, imagined(ask, counters, nowMs));
-    items.push({ model, host, served, status, ...(type !== undefined && { type }) });
+    items.push({ model, host, path, served, status, ...(type !== undefined && { type }) });
     yield;
   }
   return { items, ...(next !== undefined && { next }) };

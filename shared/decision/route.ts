@@ -125,7 +125,7 @@ function routeStack(
   const candidates = lookup.routes(`stack:${stackId}`, facts.model);
   const answer: Placement | Refusal =
     candidates.length > 0 ? ofKind('stack', candidates, facts) : targetNotServing('not serving');
-  noteNodes(trace, answer, `stack:${stackId}`);
+  noteNodes(trace, answer, `stack:${stackId}`, facts);
   return wrong ?? answer;
 }
 
@@ -144,9 +144,10 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   if (facts.organisation !== null) {
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
     if (own.length > 0) {
-      trace?.add('own nodes', 'ok', { place: `organisation:${facts.organisation}`, nodes: nodesOf(own) });
+      const place: PlaceKey = `organisation:${facts.organisation}`;
+      trace?.add('own nodes', 'ok', { place, nodes: nodesOf(own) });
       const placed = ofKind('own', own, facts);
-      if (placed instanceof Refusal) trace?.refuse(placed, { place: `organisation:${facts.organisation}` });
+      if (placed instanceof Refusal) noteNodes(trace, placed, place, facts);
       return wrong ?? placed;
     }
     trace?.add('own nodes', 'refused', { place: `organisation:${facts.organisation}` });
@@ -177,7 +178,7 @@ function routePool(
   const candidates = lookup.routes('pool', facts.model);
   const answer: Placement | Refusal =
     candidates.length > 0 ? ofKind('pool', candidates, facts) : unavailable('no node answers');
-  noteNodes(trace, answer, 'pool');
+  noteNodes(trace, answer, 'pool', facts);
   return first ?? answer;
 }
 
@@ -185,8 +186,14 @@ function tierReads({ tier }: RoutingFacts): readonly Read[] {
   return tier === null ? [] : [{ table: 'tier', id: tier }];
 }
 
-function noteNodes(trace: Trace | undefined, answer: Placement | Refusal, place: PlaceKey): void {
-  if (answer instanceof Refusal) trace?.refuse(answer, { place });
+function noteNodes(
+  trace: Trace | undefined,
+  answer: Placement | Refusal,
+  place: PlaceKey,
+  { reranks }: RoutingFacts,
+): void {
+  if (answer instanceof Refusal)
+    trace?.refuse(answer, { place, ...(answer.cause === 'wrong kind' && { asksToRerank: reranks }) });
   else trace?.add('nodes', 'ok', { place, nodes: nodesOf(answer.candidates) });
 }
 

@@ -39,6 +39,7 @@ export interface StepTexts {
 }
 
 const plain = (text: string, ...marks: Read[]): StepText => ({ text, marks });
+const tokensText = (value: unknown): string => `${String(value)} token${value === 1 ? '' : 's'}`;
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${String(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
@@ -109,13 +110,13 @@ const tierLimit =
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
   const parts = answer === 0 ? '' : ` (${String(prompt)} of the prompt, ${String(answer)} for the answer)`;
-  return `${bound}${String(needed)} tokens${parts}, ${limitText(allowed)}`;
+  return `${bound}${tokensText(needed)}${parts}, ${limitText(allowed)}`;
 });
 
 export const allowance = tierLimit(({ used, allowed, kind }) =>
   kind === 'turns'
     ? `${String(used)} turns of this month used, ${limitText(allowed)}`
-    : `${String(used)} tokens count against the allowance of this period, ${limitText(allowed)}`,
+    : `${tokensText(used)} ${used === 1 ? 'counts' : 'count'} against the allowance of this period, ${limitText(allowed)}`,
 );
 
 export const networkAllowance = tierLimit(
@@ -123,7 +124,7 @@ export const networkAllowance = tierLimit(
 );
 
 export const visitorTokens = tierLimit(
-  ({ used, allowed }) => `${String(used)} tokens of all visitors used today, ${limitText(allowed)}`,
+  ({ used, allowed }) => `${tokensText(used)} of all visitors used today, ${limitText(allowed)}`,
 );
 
 /** What is known of who used it: the sum that gateways published, what the gateway that decided knew, or only its room. */
@@ -199,8 +200,18 @@ export const away: Describe = (step, of) => {
   return plain(texts.join(', '), ...deciding.map(markOf));
 };
 
+const otherKind: Describe = (step, of) => {
+  const { asksToRerank } = step.facts;
+  if (asksToRerank === undefined) return said(step, of);
+  return plain(
+    asksToRerank === true
+      ? 'the model is not known to rerank, and the request needs one that does'
+      : 'the model reranks and does nothing else, and the request needs one that does not',
+  );
+};
+
 export const notServing: Describe = (step, of) => {
-  if (step.cause === 'wrong kind') return said(step, of);
+  if (step.cause === 'wrong kind') return otherKind(step, of);
   const place = placeOf(step);
   if (of.isInstalled(place)) return away(step, of);
   return plain('not installed', ...installedMarks(place, of.model));

@@ -109,6 +109,11 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
   ],
   [
     'allowance',
+    { counters: { poolTokens: 1 } },
+    '1 token counts against the allowance of this period, of 500',
+  ],
+  [
+    'allowance',
     { ...visitor, counters: { freeTurns: 3, networkTurns: 7, visitors } },
     '3 turns of this month used, of 5',
   ],

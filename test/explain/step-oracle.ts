@@ -148,6 +148,7 @@ const nodeFailures: Readonly<Record<string, string>> = {
   'bad-window': 'it needs more than the context window of the model',
 };
 
+const tokensText = (tokens: number): string => `${tokens} token${tokens === 1 ? '' : 's'}`;
 const limitText = (limit: number | undefined): string => (limit === undefined ? 'no limit' : `of ${limit}`);
 const numberIn = (text: string, pattern: RegExp): number => Number(pattern.exec(text)?.[1] ?? Number.NaN);
 
@@ -165,7 +166,7 @@ function context(known: Known, { text, facts }: Step, { status, content }: Answe
   const isAnswered = ['chat', 'responses', 'messages'].includes(asked.operation);
   const forAnswer = isAnswered ? (askedTokens(asked) ?? 1) : 0;
   const tokens = promptTokens(known);
-  const needed = numberIn(text, /(\d+) tokens/);
+  const needed = numberIn(text, /(\d+) tokens?\b/);
   const ofPrompt = needed - forAnswer;
   const bound = /^(?:at most|at least) /.exec(text)?.[0] ?? '';
   const parts = forAnswer === 0 ? '' : ` (${ofPrompt} of the prompt, ${forAnswer} for the answer)`;
@@ -177,7 +178,7 @@ function context(known: Known, { text, facts }: Step, { status, content }: Answe
     expect(content, label).toContain(`of ${bound.replace('at most ', '')}${needed} tokens`);
   return {
     ok: limit === undefined || needed <= limit,
-    text: `${bound}${needed} tokens${parts}, ${limitText(limit)}`,
+    text: `${bound}${tokensText(needed)}${parts}, ${limitText(limit)}`,
   };
 }
 
@@ -200,10 +201,10 @@ function allowance(known: Known, { text }: Step): Says {
   const { from, to } = known.seen.tokens;
   const most = to + known.others * answerTokensMost;
   const range = { from: Math.max(0, from + known.adjusted), to: Math.max(0, most + known.adjusted) };
-  const used = counted(text, /^(\d+) tokens/, range);
+  const used = counted(text, /^(\d+) tokens?\b/, range);
   return {
     ok: limit === undefined || used < limit,
-    text: `${used} tokens count against the allowance of this period, ${limitText(limit)}`,
+    text: `${tokensText(used)} ${used === 1 ? 'counts' : 'count'} against the allowance of this period, ${limitText(limit)}`,
   };
 }
 
