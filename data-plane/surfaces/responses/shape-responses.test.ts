@@ -357,15 +357,19 @@ describe('settings', () => {
   });
 });
 
-test.each(
-  JSON.parse(
-    readFileSync(new URL('../../../test/fixtures/clients/responses-bodies.json', import.meta.url), 'utf8'),
-  ) as { readonly client: string; readonly body: Fields }[],
-)('what $client sends by default passes, and no node gets what is empty of it', ({ body }) => {
-  const { asked } = shapeResponses({ ...body }, headers);
-  for (const dialect of ['vllm', 'sglang', 'llamacpp', 'ollama'] as const)
-    expect(JSON.stringify(toNodeBody(asked, dialect, target))).not.toMatch(/null|client_metadata|web_search/);
-});
+const bodiesIn = (name: string): readonly { readonly client: string; readonly body: Fields }[] =>
+  JSON.parse(readFileSync(new URL(`../../../test/fixtures/clients/${name}.json`, import.meta.url), 'utf8'));
+
+test.each([...bodiesIn('responses-bodies'), ...bodiesIn('responses-sessions')])(
+  'what $client sends by default passes, and no node gets what is empty of it',
+  ({ body }) => {
+    const { asked } = shapeResponses({ ...body }, headers);
+    for (const dialect of ['vllm', 'sglang', 'llamacpp', 'ollama'] as const)
+      expect(JSON.stringify(toNodeBody(asked, dialect, { ...target, seesImages: true }))).not.toMatch(
+        /null|client_metadata|web_search/,
+      );
+  },
+);
 
 test('a request says the same as a chat that says the same: one body for the node', () => {
   const text = fc.string({ minLength: 1, maxLength: 5 });
