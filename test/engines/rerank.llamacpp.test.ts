@@ -38,8 +38,8 @@ beforeAll(async () => {
   await fleet.settle();
 });
 afterAll(async () => {
-  await fleet.close();
-  await server.end();
+  await fleet?.close();
+  await server?.end();
   rmSync(dir, { recursive: true, force: true });
 });
 
