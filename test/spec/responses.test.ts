@@ -7,6 +7,7 @@ import { type Answer, call, expectRefusal } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { readResponseEvents } from '../support/response-events.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
+import { usageOf } from '../support/witness.ts';
 
 let fleet: TestFleet;
 let node: SimNode;
@@ -122,6 +123,57 @@ test.each(turns)(
     }
     const ids = await recordedIds();
     expect(ids.filter((id) => cutIds.includes(id))).toEqual([]);
+  },
+);
+
+test.each(turns)(
+  'Errors: $what that is not streamed and that its node ends early is a refusal, with nothing of an answer, and is not recorded',
+  async ({ input, more }) => {
+    const refusedIds: string[] = [];
+    for (const fault of [
+      { kind: 'cut', afterEvents: 0 },
+      { kind: 'cut', afterEvents: 1, reset: true },
+      { kind: 'garbage' },
+      { kind: 'finish-abort' },
+      { kind: 'status', status: 500 },
+    ] as const) {
+      spoil(fault);
+      const answer = await ask(input, more);
+      refusedIds.push(idOf(answer));
+      expectRefusal(answer, 'TargetNotServingError');
+      expect(answer.content, JSON.stringify(fault)).not.toMatch(/"output"|"usage"|resp_/);
+    }
+    const ids = await recordedIds();
+    expect(ids.filter((id) => refusedIds.includes(id))).toEqual([]);
+  },
+);
+
+test.each([true, false])(
+  'Stream behaviour: what its client cancels is stopped at the node, and not recorded: streamed %s',
+  async (stream) => {
+    const own = fleet.nodes['acme-1'];
+    const { requests: before } = await usageOf(fleet, 'acme');
+    const body = JSON.stringify({ model: 'echo-small', input: 'hello there', stream });
+    const headers = { authorization: `Bearer ${acme}`, 'content-type': 'application/json' };
+    const send = (signal?: AbortSignal) =>
+      fetch(`http://127.0.0.1:${fleet.port()}/v1/responses`, {
+        ...{ method: 'POST', headers, body },
+        ...(signal && { signal }),
+      });
+    const fault = stream ? { kind: 'stall-after', afterEvents: 3 } : { kind: 'stall' };
+    own.setBehaviour(parseBehaviour({ rules: [{ match: { times: 1 }, fault }] }));
+    const leave = new AbortController();
+    const { requests, abortedByClient } = own.stats();
+    const gone = send(leave.signal).catch(() => undefined);
+    await vi.waitUntil(() => own.stats().requests > requests, { timeout: 5000, interval: 2 });
+    if (stream) await (await gone)?.body?.getReader().read();
+    leave.abort();
+    await vi.waitUntil(() => own.stats().abortedByClient > abortedByClient, { timeout: 5000, interval: 2 });
+    // Rows ship in order: once a later one is there, so is every earlier one.
+    expect((await send()).status).toBe(200);
+    await expect
+      .poll(() => usageOf(fleet, 'acme'), { timeout: 10_000 })
+      .toMatchObject({ requests: before + 1 });
   },
 );
 
