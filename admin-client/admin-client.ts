@@ -7,6 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AnswerOf, InputOf } from '../schemas/admin.ts';
 import { type AdminMethod, adminPrefix, type OperationName, questions } from '../schemas/admin-routes.ts';
+import { pageRows } from '../schemas/page-rows.ts';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import { AdminError, toAdminError } from './admin-error.ts';
@@ -56,6 +57,12 @@ export class EffectFound extends Error {
 type PlainName = {
   [Name in OperationName]: object extends InputOf<Name> ? Name : never;
 }[OperationName];
+/** Operations that give a list page after page. */
+type PagedName = {
+  [Name in OperationName]: 'after' extends keyof InputOf<Name> ? Name : never;
+}[OperationName];
+type ItemOf<Name extends PagedName> =
+  AnswerOf<Name> extends { readonly items: readonly (infer Item)[] } ? Item : never;
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
 interface Call {
@@ -104,6 +111,18 @@ export class AdminClient {
   /** The same where what the input has is not known before it is run. */
   send(name: OperationName, input: object): Promise<Resource> {
     return this.#answer(this.#callOf(name, input));
+  }
+
+  /** All items of a list, read page after page. */
+  async all<Name extends PagedName>(name: Name, input: object = {}): Promise<ItemOf<Name>[]> {
+    const items: ItemOf<Name>[] = [];
+    let asked: object = { ...input, limit: pageRows.max };
+    for (;;) {
+      const page = await this.send(name, asked);
+      items.push(...(resourcesIn(page, 'items') as unknown as ItemOf<Name>[]));
+      if (typeof page['next'] !== 'string') return items;
+      asked = { ...asked, after: page['next'] };
+    }
   }
 
   /** A call that is sent as text; a write is a command. */

@@ -1,7 +1,13 @@
 /** Every command against a stub control plane: the request that it sends, and its output in each format. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type AdminServer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import {
+  type AdminServer,
+  type SeenRequest,
+  startAdminServer,
+  type TestAnswer,
+  testToken,
+} from '../test/support/admin-server.ts';
 import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
 
 let server: AdminServer;
@@ -62,19 +68,25 @@ const event = { position: 1, index: 0, type: 'log.created', data: { log: 'l' }, 
 const at7 = { position: 7 };
 
 const lists: Case[] = [
-  { line: 'org list', call: 'GET /organisations', resource: organisation, name: 'acme', table: 'Acme' },
+  {
+    line: 'org list',
+    call: 'GET /organisations?limit=1000',
+    resource: organisation,
+    name: 'acme',
+    table: 'Acme',
+  },
   {
     line: 'member list --org acme',
-    call: 'GET /members?organisation=acme',
+    call: 'GET /members?organisation=acme&limit=1000',
     resource: member,
     name: 'ana',
     table: 'owner',
   },
-  { line: 'tier list', call: 'GET /tiers', resource: tier, name: 'Pro', table: '60' },
-  { line: 'model list', call: 'GET /models', resource: model, name: 'org/m:1', table: 'echo' },
+  { line: 'tier list', call: 'GET /tiers?limit=1000', resource: tier, name: 'Pro', table: '60' },
+  { line: 'model list', call: 'GET /models?limit=1000', resource: model, name: 'org/m:1', table: 'echo' },
   {
     line: 'key list --org acme',
-    call: 'GET /keys?organisation=acme',
+    call: 'GET /keys?organisation=acme&limit=1000',
     resource: key,
     name: 'key-1',
     table: 'active',
@@ -96,11 +108,17 @@ const lists: Case[] = [
     table: 'ci',
     extra: unused,
   },
-  { line: 'stack list', call: 'GET /stacks', resource: stack, name: 'stk-a-b-1', table: 'openai' },
-  { line: 'node list --at 5', call: 'GET /nodes?at=5', resource: node, name: 'n1', table: 'stack:stk-a-b-1' },
+  { line: 'stack list', call: 'GET /stacks?limit=1000', resource: stack, name: 'stk-a-b-1', table: 'openai' },
+  {
+    line: 'node list --at 5',
+    call: 'GET /nodes?limit=1000&at=5',
+    resource: node,
+    name: 'n1',
+    table: 'stack:stk-a-b-1',
+  },
   {
     line: 'node token list n1',
-    call: 'GET /nodes/n1/tokens',
+    call: 'GET /nodes/n1/tokens?limit=1000',
     resource: token,
     name: 'tok-1',
     table: 'active',
@@ -453,6 +471,53 @@ test('a page that is not the last one says how to read on', async () => {
   server.answer = () => ({ body: { items: [organisation], next: 'abc', total: 7, position: 7 } });
   const { err } = await cli(['org', 'list', '--limit', '1']);
   expect(err).toContain('there are 7; the next ones: --after abc');
+});
+
+/** Pages of two keys, five in all. */
+function pagesOfKeys({ path, query }: SeenRequest): TestAnswer {
+  if (path === '/usage/keys') return { body: { items: [] } };
+  const from = Number(query['after'] ?? 0);
+  const items = [1, 2, 3, 4, 5].slice(from, from + Math.min(2, Number(query['limit'])));
+  const end = from + items.length;
+  const next = end < 5 ? { next: String(end) } : {};
+  const names = items.map((n) => ({ ...key, id: `key-${n}`, name: 'n'.repeat(n) }));
+  return { body: { items: names, ...next, total: 5, position: 7 } };
+}
+
+test('a list is read page after page, and each page is printed as it comes', async () => {
+  const seen: string[] = [];
+  server.answer = (request) => {
+    seen.push(request.path);
+    return pagesOfKeys(request);
+  };
+  const table = await cli(['key', 'list']);
+  expect(calls().filter((call) => call.startsWith('GET /keys'))).toEqual([
+    'GET /keys?limit=1000',
+    'GET /keys?limit=1000&after=2',
+    'GET /keys?limit=1000&after=4',
+  ]);
+  expect(calls()).toContain('GET /usage/keys?limit=1000&after=4');
+  const lines = table.out.trimEnd().split('\n');
+  expect(lines.map((line) => line.split(/ +/)[0])).toEqual([
+    'ID',
+    'key-1',
+    'key-2',
+    'key-3',
+    'key-4',
+    'key-5',
+  ]);
+  expect(table.err).toBe('');
+  expect((await cli(['key', 'list', '-o', 'name'])).out).toBe('key-1\nkey-2\nkey-3\nkey-4\nkey-5\n');
+  const document = JSON.parse((await cli(['key', 'list', '-o', 'json'])).out);
+  expect([document.items.length, document.total, document.next]).toEqual([5, 5, undefined]);
+});
+
+test('--limit is of all pages together', async () => {
+  server.answer = pagesOfKeys;
+  const { out, err } = await cli(['key', 'list', '--limit', '3', '-o', 'name']);
+  expect(out).toBe('key-1\nkey-2\nkey-3\n');
+  expect(err).toContain('there are 5; the next ones: --after 3');
+  expect(calls()).toEqual(['GET /keys?limit=3', 'GET /keys?limit=1&after=2']);
 });
 
 test('a write without a change prints unchanged', async () => {

@@ -40,19 +40,19 @@ export class DevAdmin extends AdminClient {
   }
 
   async organisations(): Promise<readonly Organisation[]> {
-    return (await this.run('organisation.list')).items;
+    return await this.all('organisation.list');
   }
 
   async stacks(): Promise<readonly Stack[]> {
-    return (await this.run('stack.list')).items;
+    return await this.all('stack.list');
   }
 
   async nodes(): Promise<readonly LiveNodeResource[]> {
-    return (await this.run('node.list')).items;
+    return await this.all('node.list');
   }
 
   async activeNodeTokens(node: string): Promise<readonly string[]> {
-    return activeIds((await this.run('node-token.list', { id: node })).items);
+    return activeIds(await this.all('node-token.list', { id: node }));
   }
 
   async createNodeToken(node: string): Promise<DevSecret> {
@@ -60,7 +60,7 @@ export class DevAdmin extends AdminClient {
   }
 
   async activeKeys(): Promise<readonly string[]> {
-    return activeIds((await this.run('key.list')).items);
+    return activeIds(await this.all('key.list'));
   }
 
   async createKey(organisation: string, name: string, expires: ExpiryChoice = 'never'): Promise<DevSecret> {

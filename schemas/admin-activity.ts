@@ -147,12 +147,14 @@ export const activityRows = {
     answer: usageTotalsSchema,
   }),
   'usage.keys': operation(readingRoles, 'When each key was last used, and its requests of 24 hours', {
-    /** With a limit: of the keys that `GET /keys` has on the same page. */
+    /** Of the keys that `GET /keys` has on the same page. */
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),
       /** Requests of before an upgrade are still being counted, the newest first: other keys may have been used, too. */
       partial: z.literal(true).optional(),
+      /** As `GET /keys` has it. */
+      next: z.string().optional(),
       position,
     }),
   }),

@@ -7,11 +7,13 @@ import {
   limitUseSchema,
   listOf,
   logSignerSchema,
+  pageOf,
   position,
   replicaStatusSchema,
 } from './admin-resources.ts';
 import {
   commandQuerySchema,
+  cursorInQuery,
   keyRoles,
   momentInQuery,
   numberInQuery,
@@ -92,8 +94,8 @@ export const fleetRows = {
     answer: z.object({ changes: z.array(fleetChangeSchema), position }),
   }),
   'limits.list': operation('operator', 'Use of all limits, who is nearest first', {
-    query: readQuerySchema,
-    answer: listOf(limitUseSchema),
+    query: readQuerySchema.extend({ after: cursorInQuery.optional() }),
+    answer: pageOf(limitUseSchema),
   }),
   'limits.visitors': operation('operator', 'Use of the limits of all visitors together', {
     answer: limitUseSchema,

@@ -3,7 +3,6 @@ import { z } from 'zod';
 import {
   anonymousSchema,
   apiKeySchema,
-  listOf,
   liveNodeResourceSchema,
   memberSchema,
   modelSchema,
@@ -25,7 +24,7 @@ export const readRows = {
   'organisation.list': pages('operator', 'List organisations', { answer: pageOf(organisationSchema) }),
   'organisation.get': read(readingRoles, 'One organisation', { params: byId, answer: organisationSchema }),
   'member.list': pages(readingRoles, 'List members', { answer: pageOf(memberSchema) }),
-  'tier.list': read('operator', 'List tiers, lowest first', { answer: listOf(tierSchema) }),
+  'tier.list': pages('operator', 'List tiers, lowest first', { answer: pageOf(tierSchema) }),
   'tier.get': read('operator', 'One tier', {
     params: z.object({ id: tierIdSchema }),
     answer: tierSchema,
@@ -47,7 +46,10 @@ export const readRows = {
   'pool.get': read('operator', 'The shared pool', { answer: poolSchema }),
   'node.list': pages('operator', 'List nodes', { answer: pageOf(liveNodeResourceSchema) }),
   'node.get': read('operator', 'One node', { params: byId, answer: liveNodeResourceSchema }),
-  'node-token.list': read('operator', 'Tokens of a node', { params: byId, answer: listOf(nodeTokenSchema) }),
+  'node-token.list': pages('operator', 'Tokens of a node', {
+    params: byId,
+    answer: pageOf(nodeTokenSchema),
+  }),
   'node-token.get': read('operator', 'One token', { params: byId, answer: nodeTokenSchema }),
   'fleet.get': read('operator', 'The fleet file of this state', { answer: fleetSchema }),
 } satisfies OperationRows;

@@ -10,6 +10,7 @@ import {
   dialectSchema,
   expiryChoiceSchema,
   keyStateSchema,
+  nodeTokenStates,
   roleSchema,
   surfaceSchema,
 } from './names.ts';
@@ -116,7 +117,7 @@ export const nodeTokenSchema = z.object({
   id,
   node: id,
   createdAt: moment.nullable(),
-  state: z.enum(['active', 'revoked']),
+  state: z.enum(nodeTokenStates),
 });
 export const logSignerSchema = z.object({
   fingerprint: z.string(),
@@ -245,7 +246,7 @@ export function pageOf<Item extends z.ZodType>(items: Item) {
   return listOf(items).extend({
     /** For `after`; absent where this page is the last one. */
     next: z.string().optional(),
-    /** Rows of all pages; where a `limit` was given. */
+    /** Rows of all pages; absent where a search of a long list has not read all of it. */
     total: count.optional(),
   });
 }

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Role } from './names.ts';
 import { idSchema, roleSchema } from './names.ts';
+import { pageRows } from './page-rows.ts';
 
 /**
  * `public`: everybody. `node`: a node with its token, which the route itself checks. `gateway`: gateways with their token,
@@ -47,6 +48,9 @@ export const numberInQuery = z.coerce.number<number>();
 /** A position, a time, or a time ago. */
 export const momentInQuery = z.string().min(1).max(40);
 
+/** `next` of the page before. */
+export const cursorInQuery = z.string().min(1).max(2000);
+
 const flag = z.enum(['true', 'false']).optional();
 export const commandQuerySchema = z.object({
   why: z.string().max(500).optional(),
@@ -58,7 +62,7 @@ export const readQuerySchema = z.object({
   at: momentInQuery.optional(),
   /** Wait until this commit is folded, so that a client reads its own writes. */
   min: numberInQuery.int().min(0).optional(),
-  limit: numberInQuery.int().min(1).optional(),
+  limit: numberInQuery.int().min(1).max(pageRows.max).optional(),
   organisation: idSchema.optional(),
 });
 /** Of a list that is read page after page. */
@@ -68,8 +72,7 @@ export const pageQuerySchema = readQuerySchema.extend({
   state: z.string().min(1).max(20).optional(),
   /** A field of the answer; `-field`: the other way round. */
   sort: z.string().min(1).max(40).optional(),
-  /** `next` of the page before. */
-  after: z.string().min(1).max(2000).optional(),
+  after: cursorInQuery.optional(),
 });
 
 type Parts = Omit<OperationRow, 'access' | 'summary'>;

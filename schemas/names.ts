@@ -70,6 +70,7 @@ export const expiryChoiceSchema = z.enum(['never', '30d', '90d', '1y']);
 export const affinitySchema = z.enum(['prefix', 'none']);
 export const keyStateSchema = z.enum(['active', 'revoked', 'expired']);
 export const nodeStateSchema = z.enum(['up', 'down', 'drained']);
+export const nodeTokenStates = ['active', 'revoked'] as const;
 
 /** A calendar day, `YYYY-MM-DD`, in UTC. */
 export const daySchema = z.iso.date();

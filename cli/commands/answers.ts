@@ -38,17 +38,45 @@ export async function showLink(
   session.note(note(String(expiresAt)));
 }
 
-/** Prints a list; `extend` adds what another call knows of its items. */
-export async function showList(
-  session: Session,
-  answer: Resource,
-  view: View,
-  extend?: (items: readonly Resource[]) => Promise<readonly Resource[]>,
-): Promise<void> {
-  await session.out.list(
-    extend ? { ...answer, items: await extend(resourcesIn(answer, 'items')) } : answer,
-    view,
-  );
-  const { next, total } = answer;
-  if (typeof next === 'string') session.note(`there are ${String(total)}; the next ones: --after ${next}`);
+/** The part of a list that one call reads. */
+export interface ListPart {
+  readonly limit?: number;
+  readonly after?: string;
+}
+
+interface ShownList {
+  readonly view: View;
+  /** Of all pages together; undefined: all there are. */
+  readonly limit: number | undefined;
+  /** Undefined: as many as there are without a limit. */
+  readonly rowsPerPage: number | undefined;
+  ask(part: ListPart): Promise<Resource>;
+  /** Adds what another call knows of the items of a page. */
+  extend?(items: readonly Resource[], part: ListPart): Promise<readonly Resource[]>;
+}
+
+/** Prints a list page after page, so that the first rows of a long one are there at once. */
+export async function showList(session: Session, list: ShownList): Promise<void> {
+  const { view, limit = Number.POSITIVE_INFINITY, rowsPerPage, ask, extend } = list;
+  const printed = session.out.listing(view);
+  let shown = 0;
+  let after: string | undefined;
+  for (;;) {
+    const part = {
+      ...(rowsPerPage !== undefined && { limit: Math.min(rowsPerPage, limit - shown) }),
+      ...(after !== undefined && { after }),
+    };
+    const answer = await ask(part);
+    const items = resourcesIn(answer, 'items');
+    await printed.page({ ...answer, items: extend ? await extend(items, part) : items });
+    shown += items.length;
+    const { next, total } = answer;
+    if (typeof next !== 'string') return printed.end();
+    if (shown >= limit) {
+      await printed.end();
+      const all = typeof total === 'number' ? String(total) : 'more';
+      return session.note(`there are ${all}; the next ones: --after ${next}`);
+    }
+    after = next;
+  }
 }

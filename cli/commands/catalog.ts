@@ -13,7 +13,7 @@ import type { Session } from '../terminal/session.ts';
 import { someText } from '../terminal/text.ts';
 import type { Noun } from '../terminal/verbs.ts';
 import { printWriteResult } from './answers.ts';
-import { limitField, list, type NounRow, pages, show, write } from './operation-verbs.ts';
+import { type NounRow, pages, show, write } from './operation-verbs.ts';
 
 const anonymous = 'anonymous';
 const tierView: View<Partial<Tier> & Omit<Tier, 'id' | 'rank'>> = {
@@ -62,9 +62,8 @@ interface ModelOptions {
 export const tiers: NounRow = {
   noun: ['tier', 'plans: limits and included models', 'deployed', 'headgate tier list'],
   verbs: [
-    list('tier.list', {
+    pages('tier.list', {
       verb: ['list', 'list tiers, lowest first', 'headgate tier list'],
-      options: { limit: limitField },
       view: tierView,
     }),
     (tier) =>

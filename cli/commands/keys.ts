@@ -94,7 +94,8 @@ export const keys: NounRow = {
     run('key.get', {
       verb: ['get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…'],
       print: async (session, key) => {
-        const use = useIn(await usesOf(session, { organisation: key.organisation }), key.id);
+        const ofThisKey = { organisation: key.organisation, text: key.id, limit: 1 };
+        const use = useIn(await usesOf(session, ofThisKey), key.id);
         const isNever = use?.lastUsedAt === null && session.out.format === 'table';
         await session.out.resource({ ...key, ...use, ...(isNever && { lastUsedAt: 'never' }) }, keyView);
       },

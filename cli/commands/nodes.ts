@@ -12,8 +12,6 @@ import { groups, verb, withExamples } from '../terminal/verbs.ts';
 import {
   choice,
   flag,
-  limitField,
-  list,
   type NounRow,
   pages,
   parsed,
@@ -158,9 +156,8 @@ const tokenVerbs: readonly VerbRow[] = [
     what: 'token',
     done: 'revoked',
   }),
-  list('node-token.list', {
+  pages('node-token.list', {
     verb: ['list <node>', 'list the tokens of a node', 'headgate node token list pool-1'],
-    options: { limit: limitField },
     view: tokenView,
   }),
 ];

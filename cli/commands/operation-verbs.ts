@@ -7,6 +7,7 @@ import type { Resource } from '../../admin-client/answers.ts';
 import { requestOf } from '../../admin-client/call-path.ts';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import { type OperationName, routeOf } from '../../schemas/admin-routes.ts';
+import { pageRows } from '../../schemas/page-rows.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
 import { count } from '../terminal/options.ts';
@@ -177,7 +178,7 @@ export function show<Name extends OperationName>(
   });
 }
 
-/** Reads and prints a list. */
+/** Reads and prints a list, page after page where it has some. */
 export function list<Name extends OperationName>(
   name: Name,
   row: ListVerb<Name>,
@@ -188,8 +189,15 @@ export function list<Name extends OperationName>(
     name,
     row,
     async (session, input) => {
-      const answer = await (await session.api()).send(name, input);
-      await showList(session, answer, view, extend && ((items) => extend(session, items, input)));
+      const api = await session.api();
+      const { limit } = input as { readonly limit?: number };
+      await showList(session, {
+        view,
+        limit,
+        rowsPerPage: 'after' in further || limit !== undefined ? pageRows.max : undefined,
+        ask: (part) => api.send(name, { ...input, ...part }),
+        ...(extend && { extend: (items, part) => extend(session, items, { ...input, ...part }) }),
+      });
     },
     further,
   );

@@ -53,7 +53,7 @@ async function linesOf(session: Session, api: AdminClient, replica: Replica): Pr
   if (session.globals.at !== undefined) return log;
   const [gateways, nodes, refused, findings] = await Promise.all([
     known(api.run('gateway.list')),
-    known(api.run('node.list')),
+    known(api.all('node.list').then((items) => ({ items }))),
     known(api.run('activity.get', {}, activityMs)),
     known(api.run('doctor.get')),
   ]);

@@ -73,6 +73,12 @@ function memberText(member: string, value: unknown): string {
   return plainMembers.has(member.split('.').at(-1) ?? '') ? cellText(value) : amountText(value);
 }
 
+/** A list that is being printed. */
+interface Listing {
+  page(answer: Resource): Promise<void>;
+  end(): Promise<void>;
+}
+
 export class Renderer {
   readonly format: Format;
   readonly #io: Io;
@@ -87,18 +93,36 @@ export class Renderer {
 
   /** A list answer. */
   async list(answer: Resource, view: View): Promise<void> {
-    const items = resourcesIn(answer, 'items');
-    switch (this.format) {
-      case 'table':
-        return this.#out(this.#text(this.table(items, view.columns)));
-      case 'name':
-        return this.#out(items.map((item) => `${cellText(view.name(item))}\n`).join(''));
-      case 'jsonl':
-        for (const item of items) await this.#out(`${printableJson(item)}\n`);
-        return;
-      default:
-        return this.document(answer);
-    }
+    const listing = this.listing(view);
+    await listing.page(answer);
+    await listing.end();
+  }
+
+  /** A list whose pages are printed as they come; JSON and YAML are one document, which is printed at the end. */
+  listing(view: View): Listing {
+    let widths: readonly number[] | undefined;
+    const all: Resource[] = [];
+    let last: Resource = {};
+    const page = async (answer: Resource): Promise<void> => {
+      const items = resourcesIn(answer, 'items');
+      switch (this.format) {
+        case 'table': {
+          const table = tableOf(items, view.columns, widths);
+          widths = table.widths;
+          return this.#out(this.#text(table.lines));
+        }
+        case 'name':
+          return this.#out(items.map((item) => `${cellText(view.name(item))}\n`).join(''));
+        case 'jsonl':
+          for (const item of items) await this.#out(`${printableJson(item)}\n`);
+          return;
+        default:
+          all.push(...items);
+          last = answer;
+      }
+    };
+    const isDocument = this.format === 'json' || this.format === 'yaml';
+    return { page, end: async () => (isDocument ? this.document({ ...last, items: all }) : undefined) };
   }
 
   /** A single resource: as a table, one line for each member. */
@@ -138,16 +162,7 @@ export class Renderer {
 
   /** The rows of a table below its headings, to be printed among other lines. */
   table(items: readonly Resource[], columns: readonly Column[]): Line[] {
-    const rows = items.map((item) => columns.map(({ cell }) => amountText(cell(item))));
-    const headings = columns.map(({ heading }) => heading);
-    const widths = fitted(columns, [headings, ...rows]);
-    const line = (cells: readonly string[], item?: Resource): Line =>
-      cells.flatMap((cell, at): Part[] => {
-        const text = cut(cell, widths[at] ?? 0);
-        const padding = at === cells.length - 1 ? '' : ' '.repeat((widths[at] ?? 0) - [...text].length + 2);
-        return [{ text, style: item && columns[at]?.severity?.(item) }, padding];
-      });
-    return [line(headings), ...rows.map((row, index) => line(row, items[index]))];
+    return tableOf(items, columns).lines;
   }
 
   #text(lines: readonly Line[]): string {
@@ -164,6 +179,27 @@ export class Renderer {
     // The constructor has checked the stream that is written to.
     return styleText(formatOf[style], text, { validateStream: false });
   }
+}
+
+/** Rows below their headings; with the widths of the page before, the rows that continue it. */
+function tableOf(
+  items: readonly Resource[],
+  columns: readonly Column[],
+  before?: readonly number[],
+): { readonly lines: Line[]; readonly widths: readonly number[] } {
+  const rows = items.map((item) => columns.map(({ cell }) => amountText(cell(item))));
+  const headings = columns.map(({ heading }) => heading);
+  const own = fitted(columns, before ? rows : [headings, ...rows]);
+  const widths =
+    before?.map((width, at) => (columns[at]?.isLong ? width : Math.max(width, own[at] ?? 0))) ?? own;
+  const line = (cells: readonly string[], item?: Resource): Line =>
+    cells.flatMap((cell, at): Part[] => {
+      const text = cut(cell, widths[at] ?? 0);
+      const padding = at === cells.length - 1 ? '' : ' '.repeat((widths[at] ?? 0) - [...text].length + 2);
+      return [{ text, style: item && columns[at]?.severity?.(item) }, padding];
+    });
+  const lines = rows.map((row, index) => line(row, items[index]));
+  return { lines: before ? lines : [line(headings), ...lines], widths };
 }
 
 /** A member of a resource; the members of an object get lines of their own, as `place.kind`, and so do objects of a list. */

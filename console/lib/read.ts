@@ -3,7 +3,8 @@ import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import type { OperationName } from '../../schemas/admin-routes.ts';
-import { ApiFailure, callPath, readPath } from './api.ts';
+import { pageRows } from '../../schemas/page-rows.ts';
+import { ApiFailure, type CallOptions, callPath, readPath } from './api.ts';
 import { changes } from './live.ts';
 import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
@@ -23,6 +24,8 @@ export interface ReadOptions {
   readonly isFixed?: boolean;
   /** Of now, also where the page shows the past. */
   readonly isOfNow?: boolean;
+  /** All pages of a list, one after the other, as one answer. */
+  readonly isWhole?: boolean;
 }
 
 /** Answers of this page load, by path. Values that are shown once are answers to writes, and never here. */
@@ -42,7 +45,8 @@ export function useRead<Name extends OperationName>(
   name: Name | undefined,
   ...[input, options]: ReadArguments<Name>
 ): ReadOf<AnswerOf<Name>> {
-  return usePath(name && readPath(name, input ?? ({} as InputOf<Name>)), options);
+  const asked = options?.isWhole ? { limit: pageRows.max, ...input } : input;
+  return usePath(name && readPath(name, (asked ?? {}) as InputOf<Name>), options);
 }
 
 /** Its input may be left out where the operation needs none. */
@@ -53,7 +57,7 @@ type ReadArguments<Name extends OperationName> =
 
 /** What is the console's own, and no operation of the admin API. */
 export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadOf<T> {
-  const { everyMs, isFixed = false, isOfNow = false } = options;
+  const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
   // Neither the past nor what is fixed changes; and a page that follows the log asks for many lists, each read once.
   const isPast = isFixed || path !== wanted;
@@ -72,7 +76,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
     again.current = (isBackground) => {
       clearTimeout(retry);
       const beganMs = performance.now();
-      load(path, { isBackground, isPast, signal: ended.signal }).then(
+      load(path, { isBackground, isPast, isWhole, signal: ended.signal }).then(
         () => {
           if (ended.signal.aborted) return;
           tookMs.current = performance.now() - beganMs;
@@ -123,6 +127,7 @@ function poll(read: (isBackground: boolean) => void): void {
 interface LoadOptions {
   readonly isBackground: boolean;
   readonly isPast: boolean;
+  readonly isWhole: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -162,7 +167,8 @@ function load(path: string, options: LoadOptions): Promise<void> {
   return read.answer.finally(() => options.signal.removeEventListener('abort', leave));
 }
 
-function begin(path: string, joined: string, { isBackground, isPast }: LoadOptions): UnderWay {
+function begin(path: string, joined: string, options: LoadOptions): UnderWay {
+  const { isBackground, isPast, isWhole } = options;
   const ended = new AbortController();
   if (isPast) readsOfPast.value++;
   let isUnderWay = true;
@@ -171,7 +177,8 @@ function begin(path: string, joined: string, { isBackground, isPast }: LoadOptio
     if (isPast && isUnderWay) readsOfPast.value--;
     isUnderWay = false;
   };
-  const answer = callPath('GET', joined, { isBackground, signal: ended.signal })
+  const asked = { isBackground, signal: ended.signal };
+  const answer = (isWhole ? wholeList(joined, asked) : callPath('GET', joined, asked))
     .then((found) => keep(isPast ? pastAnswers : answers, isPast ? pastAnswersMax : answersMax, path, found))
     .finally(end);
   const abort = (): void => {
@@ -181,6 +188,21 @@ function begin(path: string, joined: string, { isBackground, isPast }: LoadOptio
   const read: UnderWay = { answer, change: changes.value, readers: 0, abort };
   underWay.set(joined, read);
   return read;
+}
+
+interface ListAnswer {
+  readonly items: readonly unknown[];
+  readonly next?: string;
+}
+
+async function wholeList(path: string, options: CallOptions): Promise<ListAnswer> {
+  let page = await callPath<ListAnswer>('GET', path, options);
+  const items = [...page.items];
+  while (page.next !== undefined) {
+    page = await callPath<ListAnswer>('GET', `${path}&after=${encodeURIComponent(page.next)}`, options);
+    items.push(...page.items);
+  }
+  return { ...page, items };
 }
 
 function keep(known: Map<string, unknown>, max: number, path: string, answer: unknown): void {

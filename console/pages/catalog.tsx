@@ -13,7 +13,7 @@ import { NodeState } from './node-state.tsx';
 export function ModelsPage() {
   const list = usePage('model.list', {}, 'id');
   const pool = useRead('pool.get').data;
-  const stacks = useRead('stack.list').data?.items;
+  const stacks = useRead('stack.list', {}, { isWhole: true }).data?.items;
   const where = (id: string) => {
     const on = stacks?.filter(({ models }) => models.includes(id)).map((stack) => stack.id) ?? [];
     const isInPool = pool?.models.includes(id) ?? false;
@@ -83,8 +83,8 @@ export function ModelPage({ id }: { readonly id: string }) {
 
 function WhereInstalled({ id }: { readonly id: string }) {
   const pool = useRead('pool.get').data;
-  const stacks = useRead('stack.list').data?.items ?? [];
-  const nodes = useRead('node.list', {}, { everyMs: 3000 }).data?.items ?? [];
+  const stacks = useRead('stack.list', { text: id }, { isWhole: true }).data?.items ?? [];
+  const nodes = useRead('node.list', {}, { everyMs: 3000, isWhole: true }).data?.items ?? [];
   const tiers = useRead('tier.list').data?.items ?? [];
   const on = stacks.filter(({ models }) => models.includes(id)).map((stack) => stack.id);
   const loaded = nodes.filter((node: LiveNodeResource) => node.loaded.includes(node.models?.[id] ?? id));
@@ -162,7 +162,7 @@ export function TiersPage() {
 }
 
 export function TierPage({ id }: { readonly id: string }) {
-  const organisations = useRead('organisation.list').data?.items;
+  const organisations = useRead('organisation.list', { text: id }, { isWhole: true }).data?.items;
   const having = organisations?.filter(({ tier }) => tier === id) ?? [];
   return (
     <ThingPage

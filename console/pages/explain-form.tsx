@@ -7,7 +7,7 @@ import { go } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
 import { Choice, Field, suggestionsMax } from '../ui/field.tsx';
-import { useOrganisations } from '../ui/organisation-choice.tsx';
+import { OrganisationField } from '../ui/organisation-choice.tsx';
 
 type Subject = 'request' | 'key' | 'org' | 'visitor';
 
@@ -62,7 +62,9 @@ export function ExplainForm({ asked }: { readonly asked: Asked }) {
       />
       {subject === 'request' ? <RequestField asked={asked} /> : null}
       {subject === 'key' ? <KeyField asked={asked} /> : null}
-      {subject === 'org' ? <OrganisationField asked={asked} /> : null}
+      {subject === 'org' ? (
+        <OrganisationField name="org" chosen={asked.org ?? organisationInScope()} />
+      ) : null}
       {subject === 'request' ? null : <Details asked={asked} />}
       <Field
         label="Compare with"
@@ -107,16 +109,11 @@ function KeyField({ asked }: { readonly asked: Asked }) {
   );
 }
 
-function OrganisationField({ asked }: { readonly asked: Asked }) {
-  const options = useOrganisations().map(({ id, name }) => [id, name] as const);
-  const chosen = asked.org ?? organisationInScope();
-  return <Choice label="Organisation" name="org" options={options} chosen={chosen} />;
-}
-
 function Details({ asked }: { readonly asked: Asked }) {
-  const models = useRead(isOperator() ? 'model.list' : undefined).data?.items ?? [];
+  const models =
+    useRead(isOperator() ? 'model.list' : undefined, { limit: suggestionsMax }).data?.items ?? [];
   const organisation = organisationInScope();
-  const stacks = useRead('stack.list', { organisation }).data?.items ?? [];
+  const stacks = useRead('stack.list', { organisation }, { isWhole: true }).data?.items ?? [];
   const hosts = ['shared', ...stacks.map(({ id }) => id)];
   const others = asked.host !== undefined && !hosts.includes(asked.host) ? [asked.host] : [];
   return (

@@ -13,7 +13,7 @@ const everyMs = 3000;
 const shownMax = 6;
 
 export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
-  const limits = useRead('limits.list', {}, { everyMs }).data?.items;
+  const limits = useRead('limits.list', {}, { everyMs, isWhole: true }).data?.items;
   const refused = useRefusals(undefined)?.refusals.reduce((sum, { requests }) => sum + requests, 0);
   const serving = nodes.filter(({ up, drained }) => up && !drained).length;
   const sum = (of: (use: LimitUse) => number | null): string =>
@@ -33,7 +33,7 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
 }
 
 export function FleetActivity() {
-  const limits = useRead('limits.list', {}, { everyMs }).data?.items ?? [];
+  const limits = useRead('limits.list', {}, { everyMs, isWhole: true }).data?.items ?? [];
   const busiest = limits
     .filter(({ requests, concurrency }) => (requests.used ?? 0) + (concurrency.inFlight ?? 0) > 0)
     .sort((a, b) => (b.requests.used ?? 0) - (a.requests.used ?? 0))

@@ -18,10 +18,10 @@ import { TrafficCard } from './traffic.tsx';
 
 export function FleetPage() {
   const pool = useRead('pool.get');
-  const stacks = useRead('stack.list');
-  const nodes = useRead('node.list', {}, { everyMs: 3000 });
+  const stacks = useRead('stack.list', {}, { isWhole: true });
+  const nodes = useRead('node.list', {}, { everyMs: 3000, isWhole: true });
   const tiers = useRead('tier.list');
-  const organisations = useRead('organisation.list');
+  const organisations = useRead('organisation.list', {}, { isWhole: true });
   const failure = [pool, stacks, nodes, tiers, organisations].find((read) => read.failure)?.failure;
   const state: FleetReads | undefined =
     pool.data && stacks.data && nodes.data && tiers.data && organisations.data

@@ -6,7 +6,7 @@ import { organisationInScope } from '../lib/scope.ts';
 import { may } from '../lib/session.ts';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
 import { Choice, Field, Shown } from '../ui/field.tsx';
-import { useOrganisations } from '../ui/organisation-choice.tsx';
+import { OrganisationField, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Button, Copy } from '../ui/parts.tsx';
 
 const choices = [
@@ -48,12 +48,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
         placeholder="what uses it, such as billing job"
       />
       {organisations.length > 1 ? (
-        <Choice
-          label="Organisation"
-          name="organisation"
-          options={organisations.map(({ id, name }) => [id, name])}
-          chosen={scope}
-        />
+        <OrganisationField name="organisation" command="key.create" chosen={scope} />
       ) : null}
       <Choice label="Expiry" name="expires" options={choices} chosen="90d" />
     </FormDialog>

@@ -42,7 +42,7 @@ export function LimitsPage() {
 
 function AllLimits() {
   return (
-    <Answer of={useRead('limits.list', {}, { everyMs })}>
+    <Answer of={useRead('limits.list', {}, { everyMs, isWhole: true })}>
       {({ items }) => (
         <>
           <p class="more-links">

@@ -104,9 +104,11 @@ function Models({ node }: { readonly node: LiveNodeResource }) {
 function Reports({ node }: { readonly node: LiveNodeResource }) {
   const { id, owner, agent, generation, beatSeconds, withheld } = node;
   const isNow = moment() === undefined;
-  const tokens = useRead(agent && isNow ? 'node-token.list' : undefined, { id }).data?.items.filter(
-    ({ state }) => state === 'active',
-  );
+  const tokens = useRead(
+    agent && isNow ? 'node-token.list' : undefined,
+    { id },
+    { isWhole: true },
+  ).data?.items.filter(({ state }) => state === 'active');
   const beats = isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not kept for the past';
   return (
     <Card title={agent ? 'Agent' : 'Probes'}>

@@ -128,10 +128,9 @@ function Limits({ organisation }: { readonly organisation: string }) {
 function Holdings({ organisation }: { readonly organisation: string }) {
   const ofKeys = { organisation, state: 'active', limit: 1 };
   const keys = useRead('key.list', ofKeys).data;
-  const stacks = useRead('stack.list', { organisation }).data;
-  const nodes = useRead(isOperator() ? 'node.list' : undefined, {
-    text: `organisation:${organisation}`,
-  }).data;
+  const stacks = useRead('stack.list', { organisation }, { isWhole: true }).data;
+  const atIt = { text: `organisation:${organisation}` };
+  const nodes = useRead(isOperator() ? 'node.list' : undefined, atIt, { isWhole: true }).data;
   const own = nodes?.items.filter(({ place }) => place.kind === 'organisation' && place.id === organisation);
   const active = keys?.total;
   return (

@@ -73,7 +73,8 @@ function Tabs({ chosen }: { readonly chosen: string }) {
 
 function Overview({ stack, url }: { readonly stack: Stack; readonly url: string }) {
   const owner = useOrganisationName(stack.organisation);
-  const all = useRead(isOperator() ? 'node.list' : undefined, {}, { everyMs: 2000 }).data;
+  const atIt = { text: `stack:${stack.id}` };
+  const all = useRead(isOperator() ? 'node.list' : undefined, atIt, { everyMs: 2000, isWhole: true }).data;
   const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);
   const answers = useRead(
     isOperator() ? undefined : 'decision.matrix',

@@ -15,6 +15,7 @@ type Attributes = Pick<
   | 'maxLength'
   | 'min'
   | 'name'
+  | 'onChange'
   | 'onFocus'
   | 'onInput'
   | 'pattern'

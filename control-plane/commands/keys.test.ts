@@ -7,8 +7,8 @@ import { keyListing } from '../state/tenants.ts';
 import { authoriseCommand, parseInput } from './definition.ts';
 import { expiresAtMs, keyCommands } from './keys.ts';
 
-const listKeys = (db: TestState['db'], nowMs: number, organisation?: string) =>
-  listPage(db, keyListing, { nowMs, organisation }).items;
+const listKeys = (db: TestState['db'], nowMs: number, owner?: string) =>
+  listPage(db, keyListing, { nowMs, owner }).items;
 
 const create = { body: { organisation: 'acme', name: 'laptop', expires: 'never' } };
 const revoke = { params: { id: 'key-acme' } };

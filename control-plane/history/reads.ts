@@ -7,12 +7,19 @@ import {
   findPool,
   findStack,
   findToken,
-  listTokens,
   nodeListing,
   stackListing,
+  tokenListing,
 } from '../state/capacity.ts';
-import { findAnonymous, findBounds, findModel, findTier, listTiers, modelListing } from '../state/catalog.ts';
-import { type ListPage, listPage, type PageQuery } from '../state/list-page.ts';
+import {
+  findAnonymous,
+  findBounds,
+  findModel,
+  findTier,
+  modelListing,
+  tierListing,
+} from '../state/catalog.ts';
+import { type Listing, type ListPage, listPage, type PageQuery } from '../state/list-page.ts';
 import {
   findKey,
   findOrganisation,
@@ -22,7 +29,7 @@ import {
 } from '../state/tenants.ts';
 
 /** What a read depends on in addition to the path. */
-export type ReadQuery = PageQuery;
+export type ReadQuery = Omit<PageQuery, 'owner'> & { readonly organisation?: string | undefined };
 
 interface StateRead<Params> {
   /** The organisation whose members may read it; undefined: operators only. */
@@ -36,11 +43,16 @@ interface StateRead<Params> {
   ): ListPage<unknown> | readonly unknown[] | object | undefined;
 }
 
+/** The rows of the organisation that the query names, or of all. */
+function ownPage<Row, Item>(db: Database, listing: Listing<Row, Item>, query: ReadQuery): ListPage<Item> {
+  return listPage(db, listing, { ...query, owner: query.organisation });
+}
+
 const own = (_db: Database, _params: unknown, query: ReadQuery): string | undefined => query.organisation;
 
 const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<Name>>> } = {
   'organisation.list': {
-    read: (db, _p, q) => listPage(db, organisationListing, { ...q, organisation: undefined }),
+    read: (db, _p, q) => listPage(db, organisationListing, q),
   },
   'organisation.get': {
     organisationOf: (_db, { id }) => id,
@@ -48,23 +60,23 @@ const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<
   },
   'member.list': {
     organisationOf: own,
-    read: (db, _p, q) => listPage(db, memberListing, q),
+    read: (db, _p, q) => ownPage(db, memberListing, q),
   },
-  'tier.list': { read: (db, _p, q) => listTiers(db, q.limit) },
+  'tier.list': { read: (db, _p, q) => listPage(db, tierListing, q) },
   'tier.get': {
     read: (db, { id }) => findTier(db, id),
   },
   'anonymous.get': { read: (db) => findAnonymous(db) },
   'bounds.get': { read: findBounds },
   'model.list': {
-    read: (db, _p, q) => listPage(db, modelListing, { ...q, organisation: undefined }),
+    read: (db, _p, q) => listPage(db, modelListing, q),
   },
   'model.get': {
     read: (db, { id }) => findModel(db, id),
   },
   'key.list': {
     organisationOf: own,
-    read: (db, _p, q) => listPage(db, keyListing, q),
+    read: (db, _p, q) => ownPage(db, keyListing, q),
   },
   'key.get': {
     organisationOf: (db, { id }, { nowMs }) => findKey(db, id, nowMs)?.organisation,
@@ -72,7 +84,7 @@ const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<
   },
   'stack.list': {
     organisationOf: own,
-    read: (db, _p, q) => listPage(db, stackListing, q),
+    read: (db, _p, q) => ownPage(db, stackListing, q),
   },
   'stack.get': {
     organisationOf: (db, { id }) => findStack(db, id)?.organisation,
@@ -80,7 +92,7 @@ const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<
   },
   'pool.get': { read: (db) => findPool(db) },
   'node.list': {
-    read: (db, _p, q, live) => listPage(db, nodeListing, { ...q, organisation: undefined }).map(live),
+    read: (db, _p, q, live) => listPage(db, nodeListing, q).map(live),
   },
   'node.get': {
     read: (db, { id }, _q, live) => {
@@ -89,7 +101,7 @@ const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<
     },
   },
   'node-token.list': {
-    read: (db, { id }, { limit }) => listTokens(db, id, limit),
+    read: (db, { id }, q) => listPage(db, tokenListing, { ...q, owner: id }),
   },
   'node-token.get': { read: (db, { id }) => findToken(db, id) },
   'fleet.get': { read: (db) => exportFleet(db) },

@@ -128,6 +128,7 @@ test('broken bodies and queries are refused by name, and no value is repeated', 
   const details = (wrong.body['error'] as { details: { path: string }[] }).details.map(({ path }) => path);
   expect(details).toEqual(['organisation', 'name', 'expires']);
   expect((await admin('GET', '/keys?limit=many')).status).toBe(400);
+  expect((await admin('GET', '/keys?limit=1001')).status).toBe(400);
 });
 
 test('events are listed from the first commit on, with the id of what was made', async () => {

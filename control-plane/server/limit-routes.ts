@@ -1,15 +1,17 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
-import type { LimitUse, Organisation } from '../../schemas/admin.ts';
+import type { AnswerOf, LimitUse, Organisation, QueryOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
+import { pageRows } from '../../schemas/page-rows.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { GaugeUse } from '../gateways/fleet-gauges.ts';
 import { findAnonymous, findTier } from '../state/catalog.ts';
+import { cursorOf, placeOf } from '../state/list-page.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 import { poolTokensOf } from './live-counters.ts';
@@ -145,17 +147,35 @@ function nearest({ requests, concurrency, tokens }: LimitUse): number {
   );
 }
 
+const byNearest = { name: 'nearest' };
+
+/** Who is nearest first; between two pages an organisation may come nearer, and is then on both or on none. */
+function pageOfUses(
+  context: AdminContext,
+  { limit = pageRows.default, after }: QueryOf<'limits.list'>,
+): Omit<AnswerOf<'limits.list'>, 'position'> {
+  const nowMs = Date.now();
+  const [last = Number.POSITIVE_INFINITY, lastId = ''] =
+    after === undefined ? [] : placeOf(after, byNearest, ['organisation']);
+  const all = listOrganisations(context.snapshot.db).map((organisation) => {
+    const use = ofOrganisation(context, organisation, nowMs);
+    return { use, id: organisation.id, part: nearest(use) };
+  });
+  const behind = all
+    .filter(({ id, part }) => part < Number(last) || (part === Number(last) && id > String(lastId)))
+    .sort((a, b) => b.part - a.part || (a.id < b.id ? -1 : 1));
+  const shown = behind.slice(0, limit);
+  const end = behind.length > limit ? shown.at(-1) : undefined;
+  const next = end && cursorOf(byNearest, [end.part, end.id]);
+  return { items: shown.map(({ use }) => use), ...(next !== undefined && { next }), total: all.length };
+}
+
 type LimitName = 'limits.list' | 'limits.visitors' | 'organisation.limits';
 
 export function limitHandlers(context: AdminContext): OperationHandlers<LimitName> {
   const { db } = context.snapshot;
   return {
-    'limits.list': ({ query: { limit } }) => {
-      const nowMs = Date.now();
-      const items = listOrganisations(db).map((organisation) => ofOrganisation(context, organisation, nowMs));
-      items.sort((a, b) => nearest(b) - nearest(a));
-      return { items: items.slice(0, limit), position: context.snapshot.seq };
-    },
+    'limits.list': ({ query }) => ({ ...pageOfUses(context, query), position: context.snapshot.seq }),
     'limits.visitors': () => ofVisitors(context, Date.now()),
     'organisation.limits': ({ params: { id }, request }) => {
       authorise(db, actorOf(request), readingRoles, () => id);

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Fastify from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminOperations } from '../../schemas/admin.ts';
+import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
 import { type OperationName, operationNames, routeOf } from '../../schemas/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin-row.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
@@ -42,6 +42,8 @@ async function call(
   answered.add(checkAnswer(method, path, response.status, answer));
   return answer;
 }
+
+type LimitsPage = AnswerOf<'limits.list'>;
 
 interface Documented {
   readonly operationId?: string;
@@ -164,6 +166,13 @@ async function callFleet(): Promise<void> {
   await call('GET', '/organisations/elm/activity');
   await call('GET', '/activity');
   expect(JSON.stringify(await call('GET', '/limits'))).toMatch(/^.{0,12}"organisation":"elm"/);
+  const whole = (await call('GET', '/limits')) as unknown as LimitsPage;
+  const pages = [(await call('GET', '/limits?limit=1')) as unknown as LimitsPage];
+  for (let next = pages[0]?.next; next !== undefined; next = pages.at(-1)?.next)
+    pages.push((await call('GET', `/limits?limit=1&after=${next}`)) as unknown as LimitsPage);
+  const idsOf = ({ items }: LimitsPage) => items.map(({ organisation }) => organisation);
+  expect(pages.flatMap(idsOf)).toEqual(idsOf(whole));
+  expect([pages.length, pages[0]?.total]).toEqual([whole.items.length, whole.items.length]);
   await call('GET', '/events');
   await call('GET', '/events?type=key.created&limit=1');
   await call('GET', '/me');

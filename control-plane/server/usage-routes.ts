@@ -127,17 +127,17 @@ export function usageHandlers(context: AdminContext): OperationHandlers<UsageNam
       return usage(context, query);
     },
     'usage.keys': ({ query, request }) => {
-      const { organisation, limit } = query;
-      mayRead(request, organisation);
+      mayRead(request, query.organisation);
       const nowMs = Date.now();
-      const items =
-        limit === undefined
-          ? context.usage.keyUses(organisation, nowMs)
-          : listPage(db, keyListing, { ...query, nowMs }).items.flatMap(
-              ({ id }) => context.usage.keyUse(id, nowMs) ?? [],
-            );
+      const { items: keys, next } = listPage(db, keyListing, { ...query, owner: query.organisation, nowMs });
+      const items = keys.flatMap(({ id }) => context.usage.keyUse(id, nowMs) ?? []);
       const partial = !context.usage.knowsAllKeyUses;
-      return { items, ...(partial && { partial }), position: context.snapshot.seq };
+      return {
+        items,
+        ...(partial && { partial }),
+        ...(next !== undefined && { next }),
+        position: context.snapshot.seq,
+      };
     },
     'usage.visitors': () => usageOfVisitors(context, Date.now()),
     'usage.export': ({ query, request, reply }) => {

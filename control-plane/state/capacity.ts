@@ -3,12 +3,12 @@
  * The hash of a token is never returned; its value was never stored.
  */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin.ts';
-import { nodeStateSchema, type PlaceKey } from '../../schemas/names.ts';
+import { nodeStateSchema, nodeTokenStates, type PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
-import { all, first, limitOf, moment, present } from './statements.ts';
+import { all, first, moment, present } from './statements.ts';
 
 function nodeIdsAt(db: Database, place: PlaceKey): string[] {
   const rows = all<{ id: string }>(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
@@ -34,7 +34,8 @@ export function listStacks(db: Database, organisation?: string): Stack[] {
 }
 
 export const stackListing: Listing<RowOf<'stack'>, Stack> = {
-  from: 'stack',
+  table: 'stack',
+  indexed: ['id', 'organisation'],
   sorts: { id: 'id', organisation: 'organisation', surface: 'surface' },
   searched: [
     'id',
@@ -89,8 +90,10 @@ export function listNodes(db: Database): NodeResource[] {
 }
 
 export const nodeListing: Listing<RowOf<'node'>, NodeResource> = {
+  table: 'node',
   from: `(SELECT *, CASE WHEN drained = 1 THEN 'drained' WHEN up = 1 THEN 'up' ELSE 'down' END AS state FROM node)`,
   states: nodeStateSchema.options,
+  indexed: ['id'],
   sorts: {
     id: 'id',
     state: 'state',
@@ -121,10 +124,17 @@ function toToken(row: RowOf<'node_token'>): NodeToken {
   };
 }
 
-export function listTokens(db: Database, node: string, limit?: number): NodeToken[] {
-  const sql = 'SELECT * FROM node_token WHERE node = ? ORDER BY created_at, id LIMIT ?';
-  return all<RowOf<'node_token'>>(db, sql, node, limitOf(limit)).map(toToken);
-}
+export const tokenListing: Listing<RowOf<'node_token'>, NodeToken> = {
+  table: 'node_token',
+  owner: 'node',
+  from: "(SELECT *, iif(revoked_at IS NULL, 'active', 'revoked') AS state FROM node_token)",
+  states: nodeTokenStates,
+  indexed: ['id'],
+  sorts: { createdAt: 'created_at', id: 'id', state: 'state' },
+  searched: ['id', 'state'],
+  key: ['id'],
+  item: toToken,
+};
 
 export function findToken(db: Database, id: string): NodeToken | undefined {
   const row = first<RowOf<'node_token'>>(db, 'SELECT * FROM node_token WHERE id = ?', id);

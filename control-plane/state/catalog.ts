@@ -8,7 +8,7 @@ import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
-import { all, first, limitOf, moment, present } from './statements.ts';
+import { all, first, moment, present } from './statements.ts';
 
 type Limits = Pick<Tier, 'requestsPerMinute' | 'concurrency' | 'contextTokens'>;
 
@@ -36,7 +36,8 @@ export function modelIds(db: Database): string[] {
 }
 
 export const modelListing: Listing<RowOf<'model'>, Model> = {
-  from: 'model',
+  table: 'model',
+  indexed: ['id'],
   sorts: { id: 'id', family: 'family', added: 'added', weight: 'weight' },
   searched: ['id', 'family'],
   key: ['id'],
@@ -68,10 +69,21 @@ function toTier(db: Database, row: TierRow): Tier {
 }
 
 /** Lowest first. */
-export function listTiers(db: Database, limit?: number): Tier[] {
-  const sql = 'SELECT * FROM tier WHERE rank IS NOT NULL ORDER BY rank, id LIMIT ?';
-  return all<TierRow>(db, sql, limitOf(limit)).map((row) => toTier(db, row));
+export function listTiers(db: Database): Tier[] {
+  const sql = 'SELECT * FROM tier WHERE rank IS NOT NULL ORDER BY rank, id';
+  return all<TierRow>(db, sql).map((row) => toTier(db, row));
 }
+
+export const tierListing: Listing<TierRow, Tier> = {
+  table: 'tier',
+  unlisted: 'rank IS NULL',
+  from: '(SELECT * FROM tier WHERE rank IS NOT NULL)',
+  indexed: ['id'],
+  sorts: { rank: 'rank', id: 'id' },
+  searched: ['id'],
+  key: ['id'],
+  item: (row, db) => toTier(db, row),
+};
 
 export function findTier(db: Database, id: string): Tier | undefined {
   const row = first<TierRow>(db, 'SELECT * FROM tier WHERE id = ? AND rank IS NOT NULL', id);

@@ -1,6 +1,8 @@
 /** Lists page after page: each row once, in the order asked for, whatever is added meanwhile; and nothing else is a cursor. */
 import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { addedSql } from '../../shared/snapshot/tables.ts';
 import { known, sha256 } from '../../test/support/commits.ts';
 import { TestState, testNowMs } from '../../test/support/state.ts';
 import { nodeListing } from './capacity.ts';
@@ -63,13 +65,13 @@ function pages(query: object, between: () => void = () => undefined) {
   return { ids: items.map(({ id }) => id), totals: [...totals] };
 }
 const whole = (query: object) =>
-  listPage(state.db, keyListing, { nowMs: testNowMs, ...query }).items.map(({ id }) => id);
+  listPage(state.db, keyListing, { nowMs: testNowMs, limit: 1000, ...query }).items.map(({ id }) => id);
 
 /** What the fleet of this test has, found and ordered without a database. */
 function expected(query: Query): string[] {
-  const { sort, organisation, state: wanted, text = '' } = query;
+  const { sort, owner, state: wanted, text = '' } = query;
   const isFound = (key: MadeKey): boolean =>
-    (organisation === undefined || key.organisation === organisation) &&
+    (owner === undefined || key.organisation === owner) &&
     (wanted === undefined || key.state === wanted) &&
     [key.name, key.id, key.state, key.organisation, key.createdBy].some((field) =>
       lower(field).includes(lower(text)),
@@ -85,7 +87,7 @@ function expected(query: Query): string[] {
 type MadeKey = ReturnType<typeof madeKey>;
 interface Query {
   readonly sort: string;
-  readonly organisation?: string;
+  readonly owner?: string;
   readonly state?: string;
   readonly text?: string;
 }
@@ -107,7 +109,7 @@ test.each(Object.keys(keyListing.sorts).flatMap((sort) => [sort, `-${sort}`]))(
   (sort) => {
     for (const filter of [
       {},
-      { organisation: 'org-1' },
+      { owner: 'org-1' },
       { text: 'BILLING' },
       { text: 'expired' },
       { state: 'active' },
@@ -120,9 +122,55 @@ test.each(Object.keys(keyListing.sorts).flatMap((sort) => [sort, `-${sort}`]))(
   },
 );
 
+test('a page has 100 rows without a limit, and says how many there are', () => {
+  const page = listPage(state.db, keyListing, { nowMs: testNowMs });
+  expect([page.items.length, page.total, page.next === undefined]).toEqual([100, keys, false]);
+});
+
+test('a page of a long list searches a part of it and goes on where it ended', () => {
+  const long = { ...keyListing, searchedMax: 50 };
+  for (const sort of ['createdAt', '-createdAt', 'id', '-organisation'])
+    for (const filter of [{ text: 'billing' }, { text: 'nowhere' }, { state: 'expired' }, { text: 'ana' }]) {
+      const found: string[] = [];
+      const lengths: number[] = [];
+      let after: string | undefined;
+      do {
+        const page = listPage(state.db, long, { nowMs: testNowMs, limit: 20, sort, after, ...filter });
+        expect(page.total).toBe(undefined);
+        found.push(...page.items.map(({ id }) => id));
+        lengths.push(page.items.length);
+        after = page.next;
+      } while (after !== undefined);
+      expect(found).toEqual(expected({ sort, ...filter }));
+      // No page has read more than its part, whether it found anything or not.
+      expect(lengths.length).toBeGreaterThanOrEqual(keys / 50);
+    }
+});
+
+test('a long list is not sorted by what no index has, and says what it is sorted by', () => {
+  const long = { ...keyListing, searchedMax: 50 };
+  const page = (query: object) => listPage(state.db, long, { nowMs: testNowMs, ...query });
+  expect(() => page({ sort: '-name' })).toThrow('this list is too long to be sorted by name');
+  expect(page({ sort: 'createdAt' }).total).toBe(keys);
+  const few = { ...keyListing, searchedMax: keys / 2 };
+  expect(listPage(state.db, few, { nowMs: testNowMs, sort: 'name', owner: 'org-1' }).total).toBe(keys / 3);
+});
+
+test('the order of a page of keys is that of an index', () => {
+  const { db } = memorySnapshot();
+  db.exec(addedSql);
+  for (const sort of keyListing.indexed) {
+    const order = keyListing.sorts[sort];
+    const plan = db.prepare(`EXPLAIN QUERY PLAN SELECT * FROM ${keyListing.from} WHERE (${order}, id) > (?, ?)
+      ORDER BY ${order}, id LIMIT 9`);
+    const steps = plan.all(0, 0, '').map((step) => (step as { detail: string }).detail);
+    expect(steps.join(), sort).not.toContain('TEMP B-TREE FOR ORDER BY');
+  }
+});
+
 test('the reverse order is the reverse, and an order has the sense of its field', () => {
   expect(whole({ sort: '-state' })).toEqual(whole({ sort: 'state' }).toReversed());
-  const ends = listPage(state.db, keyListing, { nowMs: testNowMs, sort: 'expiresAt' }).items;
+  const ends = listPage(state.db, keyListing, { nowMs: testNowMs, sort: 'expiresAt', limit: 1000 }).items;
   const times = ends.map(({ expiresAt }) =>
     expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),
   );

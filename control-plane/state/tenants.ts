@@ -26,7 +26,8 @@ export function listOrganisations(db: Database, limit?: number): Organisation[] 
 }
 
 export const organisationListing: Listing<RowOf<'organisation'>, Organisation> = {
-  from: 'organisation',
+  table: 'organisation',
+  indexed: ['id'],
   sorts: {
     id: 'id',
     name: 'lower(name)',
@@ -63,7 +64,8 @@ export function listMembers(db: Database, organisation?: string, limit?: number)
 }
 
 export const memberListing: Listing<RowOf<'member'>, Member> = {
-  from: 'member',
+  table: 'member',
+  indexed: ['organisation'],
   sorts: { organisation: 'organisation', person: 'person', role: 'role' },
   searched: ['organisation', 'person', 'role'],
   key: ['organisation', 'person'],
@@ -96,12 +98,15 @@ function toKey(row: KeyRow, nowMs: number): ApiKey {
 
 // A row without a hash is a revocation whose key was never created, so it is not listed.
 export const keyListing: Listing<KeyRow, ApiKey> = {
+  table: 'api_key',
+  unlisted: 'hash IS NULL',
   from: `(SELECT *, CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= ? THEN 'expired'
     ELSE 'active' END AS state FROM api_key WHERE hash IS NOT NULL)`,
   hasClock: true,
   states: keyStateSchema.options,
+  indexed: ['createdAt', 'id', 'organisation'],
   sorts: {
-    createdAt: 'coalesce(created_at, 0)',
+    createdAt: 'created_at',
     name: 'lower(name)',
     id: 'id',
     state: 'state',

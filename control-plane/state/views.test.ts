@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
-import { findNode, findPool, findStack, findToken, listNodes, listStacks, listTokens } from './capacity.ts';
+import { findNode, findPool, findStack, findToken, listNodes, listStacks, tokenListing } from './capacity.ts';
 import { findAnonymous, listTiers } from './catalog.ts';
 import { listPage } from './list-page.ts';
 import { findKey, keyListing, listMembers, listOrganisations } from './tenants.ts';
 
-test('lists are complete without a limit, in order, and cut with one', () => {
+test('lists are in order, and cut with a limit', () => {
   const { db } = new TestState().given(smallFleet);
   expect(listOrganisations(db).map(({ id }) => id)).toEqual(['acme', 'other']);
   expect(listOrganisations(db, 1).map(({ id }) => id)).toEqual(['acme']);
@@ -13,7 +13,7 @@ test('lists are complete without a limit, in order, and cut with one', () => {
   const keys = (query: object) =>
     listPage(db, keyListing, { nowMs: testNowMs, ...query }).items.map(({ id }) => id);
   expect(keys({})).toEqual(['key-acme', 'key-other']);
-  expect(keys({ organisation: 'other' })).toEqual(['key-other']);
+  expect(keys({ owner: 'other' })).toEqual(['key-other']);
   expect(keys({ limit: 1 })).toEqual(['key-acme']);
   expect(listMembers(db)).toHaveLength(2);
   expect(listMembers(db, 'acme')).toEqual([{ organisation: 'acme', person: 'ana', role: 'owner' }]);
@@ -83,7 +83,7 @@ test('no resource shows a hash', () => {
   const state = new TestState().given(smallFleet);
   const hash = 'c'.repeat(64);
   state.given([{ type: 'node.token_created', data: { id: 'tok-1', node: 'pool-1', hash } }]);
-  expect(listTokens(state.db, 'pool-1')).toEqual([
+  expect(listPage(state.db, tokenListing, { nowMs: 0, owner: 'pool-1' }).items).toEqual([
     { id: 'tok-1', node: 'pool-1', createdAt: '2026-11-21T00:00:00.000Z', state: 'active' },
   ]);
   expect(findToken(state.db, 'tok-1')).not.toHaveProperty('hash');

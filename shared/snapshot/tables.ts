@@ -241,6 +241,13 @@ export function schemaSql(): string {
   return `${tables}${removedSql}`;
 }
 
+/**
+ * What snapshots of earlier builds lack, made where it is missing: the order in which keys are listed. Apart from `indexes`,
+ * because the history has those, too, and would be written again.
+ */
+export const addedIndex = 'api_key_by_created_at';
+export const addedSql = `CREATE INDEX IF NOT EXISTS ${addedIndex} ON api_key (created_at);`;
+
 const sum128 = (1n << 128n) - 1n;
 
 const sha256Hex: (text: string) => string =

@@ -41,7 +41,7 @@ export function nodeToken(admin: DevAdmin, node: string): Promise<{ id: string; 
 }
 
 export async function listedNodes(admin: DevAdmin): Promise<readonly LiveNodeResource[]> {
-  return (await admin.call('GET', '/nodes')).items;
+  return await admin.nodes();
 }
 
 export async function listedNode(admin: DevAdmin, id: string): Promise<LiveNodeResource | undefined> {
