@@ -177,7 +177,9 @@ async function stats(session: Session, { by = 'model', since = '1h', ...filters 
   await session.out.list(answer as unknown as Resource, statsView(by));
   noteSilent(session, answer.silent);
   if (answer.partial)
-    session.note('not all are counted: there are too many, or a gateway keeps only some of the completed ones');
+    session.note(
+      'not all are counted: there are too many, or a gateway keeps only some of the completed ones',
+    );
 }
 
 const statsTimeoutMs = 60_000;

@@ -578,7 +578,10 @@ describe('role × route', () => {
         const below = path.replace(/^\/admin\/v1/, '');
         // Whose decision it is follows from the record alone: test/explain.
         if (below === '/decisions/{request}') continue;
-        if (/^\/(?:openapi\.json|snapshot|log|counters|requests\/stream)$/.test(below) || !path.startsWith('/admin/v1'))
+        if (
+          /^\/(?:openapi\.json|snapshot|log|counters|requests\/stream)$/.test(below) ||
+          !path.startsWith('/admin/v1')
+        )
           continue;
         const method = verb.toUpperCase();
         const id = ids.find(([prefix]) => below.startsWith(prefix))?.[1] ?? 'x';

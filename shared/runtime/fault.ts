@@ -49,7 +49,11 @@ function framesOf({ stack = '' }: Error): string[] {
 }
 
 /** Logs the error and exits at once. */
-export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, text: LogText<'fatal'>): never {
+export function endOnFault(
+  logger: Pick<LineLogger, 'fatal'>,
+  thrown: unknown,
+  text: LogText<'fatal'>,
+): never {
   logger.fatal({ fault: faultFields(thrown), exitCode }, text);
   process.exit(exitCode);
 }

@@ -64,7 +64,9 @@ function recordOf(n: number, atMs: number): RequestRecord {
   return {
     ...{ status: refusal?.status ?? 200, startMs: 0, at: { decided: 1, begun: 1 + n }, decidedMs: atMs },
     ids: { requestId: mintRequestId() },
-    ...(n % 7 > 0 && { caller: { kind: 'key', owner: { organisation: `org-${n % 3}`, keyId: keys[n % 3] } } }),
+    ...(n % 7 > 0 && {
+      caller: { kind: 'key', owner: { organisation: `org-${n % 3}`, keyId: keys[n % 3] } },
+    }),
     model: models[n % 3],
     ...{ operation: { kind: 'chat' }, target: { kind: 'shared' }, refusal },
     ...(refusal === undefined && { outcome }),
@@ -138,7 +140,12 @@ async function allPages(filter: GatewayFilter, limit: number, gateway?: string):
   const found: GivenRow[] = [];
   let from: Readonly<Record<string, number>> | undefined;
   for (let pages = 0; pages < 2000; pages++) {
-    const page = await requestPage(sources(), { ...asked(filter, gateway), limit, from }, (row) => row, never);
+    const page = await requestPage(
+      sources(),
+      { ...asked(filter, gateway), limit, from },
+      (row) => row,
+      never,
+    );
     expect(page.silent).toEqual([]);
     found.push(...page.items);
     from = page.next;
@@ -167,11 +174,15 @@ test('each filter, and each two, mean the rows that a plain model means, newest 
   await serveAll();
   const twos = filters.flatMap((one, at) => filters.slice(at).map((other) => [one, other] as const));
   await fc.assert(
-    fc.asyncProperty(fc.constantFrom(...twos), fc.integer({ min: 150, max: 1000 }), async ([one, other], limit) => {
-      const wanted = allRows().filter(({ row }) => one[1](row) && other[1](row));
-      const found = await allPages({ ...one[0], ...other[0] }, limit);
-      expect(found.map(({ row }) => row.request)).toEqual(wanted.map(({ row }) => row.request));
-    }),
+    fc.asyncProperty(
+      fc.constantFrom(...twos),
+      fc.integer({ min: 150, max: 1000 }),
+      async ([one, other], limit) => {
+        const wanted = allRows().filter(({ row }) => one[1](row) && other[1](row));
+        const found = await allPages({ ...one[0], ...other[0] }, limit);
+        expect(found.map(({ row }) => row.request)).toEqual(wanted.map(({ row }) => row.request));
+      },
+    ),
     { numRuns: runs({ fast: 10, full: 300 }) },
   );
 });
@@ -181,14 +192,18 @@ test('small pages have each row once, and a gateway that was named alone its own
   const found = await allPages({ sinceMs: startMs + 860_000 }, 7);
   const wanted = allRows().filter(({ row }) => Date.parse(row.at) >= startMs + 860_000);
   expect(found).toEqual(wanted);
-  expect(new Set((await allPages({}, 1000, 'gw-2')).map(({ gateway }) => gateway))).toEqual(new Set(['gw-2']));
+  expect(new Set((await allPages({}, 1000, 'gw-2')).map(({ gateway }) => gateway))).toEqual(
+    new Set(['gw-2']),
+  );
 });
 
 test('a request of an hour ago is found by its id', async () => {
   await serveAll();
   const [oldest] = allRows().slice(-1) as [GivenRow];
   const page = await allPages({ request: oldest.row.request }, 10);
-  expect(page.map(({ gateway, row }) => [gateway, row.request])).toEqual([[oldest.gateway, oldest.row.request]]);
+  expect(page.map(({ gateway, row }) => [gateway, row.request])).toEqual([
+    [oldest.gateway, oldest.row.request],
+  ]);
   expect(await allPages({ request: mintRequestId() }, 10)).toEqual([]);
 });
 

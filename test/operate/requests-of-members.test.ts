@@ -102,7 +102,12 @@ test.each([
   const none = `/requests?organisation=${own}&key=${keys[other]?.id}`;
   expect((await read<RequestList>(none, person)).items).toEqual([]);
   for (const path of ['/requests', '/requests/stats', '/requests/stream'])
-    for (const query of ['', `?organisation=${other}`, `?organisation=${own}&node=pool-1`, '?organisation=nobody'])
+    for (const query of [
+      '',
+      `?organisation=${other}`,
+      `?organisation=${own}&node=pool-1`,
+      '?organisation=nobody',
+    ])
       expect([path, query, (await request(path + query, person)).status]).toEqual([path, query, 403]);
   expect((await request(`/requests/stats?organisation=${own}&by=node`, person)).status).toBe(403);
 });
@@ -122,6 +127,9 @@ test.each(['next=x', 'since=7', 'slower-than=fast', 'type=NoType', 'limit=0', 'r
   'a query with %s is refused by name',
   async (query) => {
     const response = await request(`/requests?${query}`);
-    expect([response.status, await response.text()]).toEqual([400, expect.stringContaining(query.split('=')[0] ?? '')]);
+    expect([response.status, await response.text()]).toEqual([
+      400,
+      expect.stringContaining(query.split('=')[0] ?? ''),
+    ]);
   },
 );
