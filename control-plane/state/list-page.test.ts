@@ -127,7 +127,7 @@ test('a page has 100 rows without a limit, and says how many there are', () => {
   expect([page.items.length, page.total, page.next === undefined]).toEqual([100, keys, false]);
 });
 
-test('a page of a long list searches a part of it and goes on where it ended', () => {
+test('a page of a long list searches a part of it and continues where it ended', () => {
   const long = { ...keyListing, searchedMax: 50 };
   for (const sort of ['createdAt', '-createdAt', 'id', '-organisation'])
     for (const filter of [{ text: 'billing' }, { text: 'nowhere' }, { state: 'expired' }, { text: 'ana' }]) {
