@@ -17,6 +17,8 @@ const environments = {
     'llama-index-llms-openai-like==0.8.1',
     'llama-index-embeddings-openai-like==0.4.0',
   ],
+  // Of its own: both ask for openai above 3.
+  'python-responses': ['openai-agents==0.24.0', 'pydantic-ai-slim[openai]==2.68.0'],
   'python-anthropic0': ['anthropic==0.125.0'],
   'python-anthropic2': ['anthropic==2.11.0', 'langchain-anthropic==1.7.7'],
 };

@@ -2,7 +2,8 @@
 import { cachedModule } from './cache.ts';
 import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
 
-export async function langchainClient(name: string): Promise<Client> {
+/** `more`: settings of its model in addition to address, key and name. */
+export async function langchainClient(name: string, more: object = {}): Promise<Client> {
   const { ChatOpenAI, OpenAIEmbeddings } = await import(cachedModule('@langchain/openai', 'dist/index.js'));
   const { HumanMessage, ToolMessage } = await import(
     cachedModule('@langchain/core', 'dist/messages/index.js')
@@ -12,14 +13,15 @@ export async function langchainClient(name: string): Promise<Client> {
       model,
       apiKey: key,
       configuration: { baseURL: url },
+      ...more,
       ...(extra && { modelKwargs: extra }),
     });
   return {
     name,
-    chat: async (ask) => (await open(ask).invoke(ask.text)).content,
+    chat: async (ask) => (await open(ask).invoke(ask.text)).text,
     stream: async (ask) => {
       let text = '';
-      for await (const chunk of await open(ask).stream(ask.text)) text += chunk.content;
+      for await (const chunk of await open(ask).stream(ask.text)) text += chunk.text;
       return text;
     },
     tools: async (ask) => {
@@ -28,7 +30,7 @@ export async function langchainClient(name: string): Promise<Client> {
       const answer = await bound.invoke([asked]);
       const [call] = answer.tool_calls;
       const result = new ToolMessage({ content: toolResult, tool_call_id: call.id });
-      return { input: call.args, text: (await bound.invoke([asked, answer, result])).content };
+      return { input: call.args, text: (await bound.invoke([asked, answer, result])).text };
     },
     embed: ({ url, key, model }, texts) =>
       new OpenAIEmbeddings({ model, apiKey: key, configuration: { baseURL: url } }).embedDocuments([

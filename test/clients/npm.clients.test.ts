@@ -2,6 +2,7 @@
  * The npm libraries, in all the versions in use, with their defaults, against a whole fleet. They come from the folder that
  * `node test/clients/install.mjs` fills. Those that ask for Node 22 run on Node 20 too.
  */
+import { agentsClient } from './agents-driver.ts';
 import { cachedModule } from './cache.ts';
 import { type Manners, openaiErrors, proveClient, responsesManners, useClientFleet } from './claims.ts';
 import { langchainClient } from './langchain-driver.ts';
@@ -70,13 +71,18 @@ const packages: Record<string, VercelPackages> = {
     provider: cachedModule('@ai-sdk/openai', 'dist/index.js'),
     kind: 'openai',
   },
+  'AI SDK 7, open-responses': {
+    ai: cachedModule('ai', 'dist/index.js'),
+    provider: cachedModule('@ai-sdk/open-responses', 'dist/index.js'),
+    kind: 'open-responses',
+  },
 };
 for (const [name, parts] of Object.entries(packages)) {
   const isFixed = parts.kind !== 'openai-compatible';
   const manners: Manners = {
     ...vercel,
     ...(isFixed && { fixedFields: true }),
-    ...(parts.kind === 'openai' && { path: '/v1/responses' }),
+    ...((parts.kind === 'openai' || parts.kind === 'open-responses') && { path: '/v1/responses' }),
   };
   proveClient(name, manners, () => vercelClient(name, parts));
 }
@@ -87,5 +93,18 @@ proveClient(
   { errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true },
   () => langchainClient('LangChain (JS)'),
 );
+
+proveClient(
+  'LangChain (JS), responses',
+  {
+    ...{ errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true },
+    path: '/v1/responses',
+  },
+  () => langchainClient('LangChain (JS), responses', { useResponsesApi: true }),
+);
+
+/** It reads the events of a stream one by one, so it has the error of the connection. */
+const agents: Manners = { ...responsesManners, errors: openaiErrors };
+proveClient('Agents SDK (JS)', agents, () => agentsClient('Agents SDK (JS)'));
 
 proveClient('LlamaIndex (JS)', { ...official, patient: true }, () => llamaIndexClient('LlamaIndex (JS)'));

@@ -38,6 +38,24 @@ const langchain: Manners = {
 /** LlamaIndex repeats three times what the official library under it has sent four times. */
 const llamaIndex: Manners = { ...official, errors: older, requests: { InferenceUnavailableError: 12 } };
 
+const responses: Manners = { ...official, path: '/v1/responses' };
+
+/** It has classes of its own, by what may be done about them. */
+const pydanticAi: Manners = {
+  ...responses,
+  errors: {
+    Unauthorized: 'ModelAuthenticationError',
+    UnsupportedShapeError: 'ModelRequestRejectedError',
+    InferenceUnavailableError: 'ModelUnavailableError',
+    ModelNotInPlanError: 'ModelAuthenticationError',
+    DedicatedOnlyModelError: 'ModelNotFoundError',
+    TargetNotServingError: 'ModelNotFoundError',
+    InferenceUpsellError: 'ModelHTTPError',
+    ContextWindowExceededError: 'ModelHTTPError',
+    'early end': 'ModelConnectionError',
+  },
+};
+
 const libraries: readonly { name: string; library: PythonLibrary; manners: Manners }[] = [
   {
     name: 'openai 1 (Python)',
@@ -58,6 +76,21 @@ const libraries: readonly { name: string; library: PythonLibrary; manners: Manne
     name: 'LlamaIndex openai-like (Python)',
     library: { module: 'llama_index', python: cached('python-frameworks/bin/python'), has: ['embed'] },
     manners: llamaIndex,
+  },
+  {
+    name: 'openai 3 (Python), responses',
+    library: { module: 'openai_responses', python: cached('python-openai3/bin/python'), has: [] },
+    manners: responses,
+  },
+  {
+    name: 'pydantic-ai',
+    library: { module: 'pydantic_ai', python: cached('python-responses/bin/python'), has: [] },
+    manners: pydanticAi,
+  },
+  {
+    name: 'Agents SDK (Python)',
+    library: { module: 'agents', python: cached('python-responses/bin/python'), has: [] },
+    manners: responses,
   },
 ];
 

@@ -1,6 +1,6 @@
 /**
- * The AI SDK of Vercel with one of its two providers for this surface: openai-compatible, or `chat` of the OpenAI provider
- * or its default model, which asks for responses.
+ * The AI SDK of Vercel with one of its providers: openai-compatible, `chat` of the OpenAI provider or its default model, which
+ * asks for responses, or that of Open Responses.
  */
 import { type Client, type Failure, toolResult, weather } from './client.ts';
 import type { Target } from './client-fleet.ts';
@@ -9,7 +9,7 @@ export interface VercelPackages {
   /** Addresses to import from. */
   readonly ai: string;
   readonly provider: string;
-  readonly kind: 'openai-compatible' | 'openai.chat' | 'openai';
+  readonly kind: 'openai-compatible' | 'openai.chat' | 'openai' | 'open-responses';
 }
 
 interface CallError {
@@ -23,10 +23,15 @@ interface CallError {
 export async function vercelClient(name: string, { ai, provider, kind }: VercelPackages): Promise<Client> {
   const sdk = await import(ai);
   const made = await import(provider);
-  const open = ({ url, key }: Target) =>
-    kind !== 'openai-compatible'
-      ? made.createOpenAI({ baseURL: url, apiKey: key })
-      : made.createOpenAICompatible({ name: 'headgate', baseURL: url, apiKey: key });
+  const makers = {
+    'openai-compatible': ({ url, key }: Target) =>
+      made.createOpenAICompatible({ name: 'headgate', baseURL: url, apiKey: key }),
+    'openai.chat': ({ url, key }: Target) => made.createOpenAI({ baseURL: url, apiKey: key }),
+    openai: ({ url, key }: Target) => made.createOpenAI({ baseURL: url, apiKey: key }),
+    'open-responses': ({ url, key }: Target) =>
+      made.createOpenResponses({ name: 'headgate', url: `${url}/responses`, apiKey: key }),
+  };
+  const open = (target: Target) => makers[kind](target);
   const modelOf = ({ model, ...target }: Target & { model: string }) =>
     kind === 'openai.chat' ? open(target).chat(model) : open(target)(model);
   const steps = sdk.stepCountIs ?? sdk.isStepCount;
@@ -63,11 +68,13 @@ export async function vercelClient(name: string, { ai, provider, kind }: VercelP
       });
       return { input, text: answer.text };
     },
-    embed: async ({ model, ...target }, texts) => {
-      const one = open(target);
-      const embedding = (one.embeddingModel ?? one.textEmbeddingModel).call(one, model);
-      return (await sdk.embedMany({ model: embedding, values: texts })).embeddings;
-    },
+    ...(kind !== 'open-responses' && {
+      embed: async ({ model, ...target }, texts) => {
+        const one = open(target);
+        const embedding = (one.embeddingModel ?? one.textEmbeddingModel).call(one, model);
+        return (await sdk.embedMany({ model: embedding, values: texts })).embeddings;
+      },
+    }),
     failure: vercelFailure,
   };
 }
