@@ -11,6 +11,7 @@ const run = promisify(execFile);
 test.each([
   ['fold', '--events', '2000'],
   ['replay-decide', '--decisions', '500'],
+  ['surfaces', '--tokens', '2000'],
   ['time-travel', '--events', '2000', '--samples', '10'],
   ['backup', '--keys', '500', '--rows', '500'],
 ])(
