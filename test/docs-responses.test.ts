@@ -27,7 +27,7 @@ const rows = [...section.matchAll(/^\| (?:(item|tool) )?`([^`]+)` \| ([a-z ]+) \
 const fieldRows = rows.filter(({ name }) => !name.includes(' '));
 
 const tool = { type: 'function', name: 'f' };
-/** Beside which a field can be given. */
+/** What a field is given with. */
 const base: Fields = {
   ...{ model: 'm', input: 'hi', tools: [tool, { ...tool, name: 'g' }] },
   include: ['message.output_text.logprobs'],
