@@ -16,6 +16,7 @@ const environments = {
     'langchain-openai==1.7.3',
     'llama-index-llms-openai-like==0.8.1',
     'llama-index-embeddings-openai-like==0.4.0',
+    'llama-index-llms-openai==0.8.3',
   ],
   // Of its own: both ask for openai above 3.
   'python-responses': ['openai-agents==0.24.0', 'pydantic-ai-slim[openai]==2.68.0'],

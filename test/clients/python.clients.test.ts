@@ -83,6 +83,16 @@ const libraries: readonly { name: string; library: PythonLibrary; manners: Manne
     manners: responses,
   },
   {
+    name: 'LangChain (Python), responses',
+    library: { module: 'langchain_responses', python: cached('python-frameworks/bin/python'), has: [] },
+    manners: { ...langchain, path: '/v1/responses' },
+  },
+  {
+    name: 'LlamaIndex OpenAIResponses (Python)',
+    library: { module: 'llama_index_responses', python: cached('python-frameworks/bin/python'), has: [] },
+    manners: { ...llamaIndex, path: '/v1/responses' },
+  },
+  {
     name: 'pydantic-ai',
     library: { module: 'pydantic_ai', python: cached('python-responses/bin/python'), has: [] },
     manners: pydanticAi,
