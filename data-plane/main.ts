@@ -318,12 +318,12 @@ function countTraffic(
 }
 
 function openPools(
-  { nodeCredentials, connectMs }: GatewaySettings,
+  { nodeCredentials, connectMs, http }: GatewaySettings,
   files: FileShortage,
   closers: Closers,
 ): NodePools {
   const credential = nodeCredentials ?? (() => undefined);
-  const pools = new NodePools({ credential, connectMs, onOutOfFiles: () => files.note() });
+  const pools = new NodePools({ credential, connectMs, http, onOutOfFiles: () => files.note() });
   closers.add(() => pools.close());
   return pools;
 }

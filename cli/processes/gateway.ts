@@ -80,7 +80,7 @@ export const gatewayOptions = {
     'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
     { parse: parseAdvertised },
   ),
-  http: option<'own' | 'node'>('--http <own|node>', 'which code speaks HTTP on the ports of the API', {
+  http: option<'own' | 'node'>('--http <own|node>', 'which code speaks HTTP with clients and nodes', {
     choices: ['own', 'node'],
     default: 'node',
   }),

@@ -21,21 +21,31 @@ export class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint
     return this;
   }
 
-  /** The client asks for each piece once its connection has room again. */
-  next(): Promise<IteratorResult<Uint8Array, undefined>> {
+  /** The next piece, once the connection has room again; undefined behind the last one, which it has taken by then. */
+  take(): Uint8Array | undefined {
     const rest = this.#rest;
     if (rest === undefined) {
       this.onTaken?.();
-      return Promise.resolve({ done: true, value: undefined });
+      return undefined;
     }
     const isLast = rest.length <= pieceBytesMax;
     this.#rest = isLast ? undefined : rest.subarray(pieceBytesMax);
     // The end of the last one may still be in the connection's buffer: as a copy it does not keep all of them.
-    return Promise.resolve({ done: false, value: isLast ? rest.slice() : rest.subarray(0, pieceBytesMax) });
+    return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
+  }
+
+  /** Lets go of what was not taken. */
+  drop(): void {
+    this.#rest = undefined;
+  }
+
+  next(): Promise<IteratorResult<Uint8Array, undefined>> {
+    const value = this.take();
+    return Promise.resolve(value === undefined ? { done: true, value } : { done: false, value });
   }
 
   return(): Promise<IteratorResult<Uint8Array, undefined>> {
-    this.#rest = undefined;
+    this.drop();
     return Promise.resolve({ done: true, value: undefined });
   }
 }

@@ -1,16 +1,18 @@
 /**
- * One request to one node over undici's lowest interface: head, body and end reach a reader as they come.
+ * One request to one node, whichever code speaks HTTP with it: head, body and end reach a reader as they come.
  * It reports exactly one end to the reader, and nothing after it; it knows whether any byte of the request was
  * sent; and it ends every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
  * that the reader set, and what it sends after the reader has had enough.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Dispatcher, errors } from 'undici';
+import { errors } from 'undici';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
+import { spanOf, value as valueBytes } from '../http1/characters.ts';
 import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools } from './node-pools.ts';
+import { type WireCall, type WireController, WireFault } from './node-wire.ts';
 
 /**
  * `unreached`: no byte of the request was sent. `own`: the same, and by this process's fault. `timeout`: a wait ran out.
@@ -66,11 +68,11 @@ const turnBytesMax = 64 * 1024;
 
 const givenUp = new Error('given up');
 
-export class NodeCall implements Dispatcher.DispatchHandler, Timed {
+export class NodeCall implements WireCall, Timed {
   index = -1;
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
-  #controller: Dispatcher.DispatchController | undefined;
+  #controller: WireController | undefined;
   /** The exchange with the node is over, or nothing of it is wanted any more. */
   #over = false;
   #sent = false;
@@ -98,6 +100,10 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
       const value = pools.credential(credential);
       if (value === undefined) {
         this.#fail(new CallFailure('unreached', 'the credential of the node is not known here'));
+        return;
+      }
+      if (spanOf(value, 0, valueBytes) < value.length) {
+        this.#fail(new CallFailure('unreached', 'the credential of the node may not be in a header'));
         return;
       }
       headers.push('authorization', `Bearer ${value}`);
@@ -155,7 +161,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     }
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
+  onRequestStart(controller: WireController): void {
     this.#controller = controller;
     if (this.#over) {
       controller.abort(givenUp);
@@ -165,11 +171,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     this.#reader?.onSent?.();
   }
 
-  onResponseStart(
-    _controller: Dispatcher.DispatchController,
-    statusCode: number,
-    headers: IncomingHttpHeaders,
-  ): void {
+  onResponseStart(_controller: WireController, statusCode: number, headers: IncomingHttpHeaders): void {
     if (this.#over) return;
     if (statusCode < 200) {
       this.#interimAnswers += 1;
@@ -181,7 +183,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     this.#reader?.onHead(statusCode, typeof contentType === 'string' ? contentType : '');
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(controller: WireController, chunk: Buffer): void {
     if (this.#over) return;
     this.#yieldAfter(chunk.length, controller);
     if (this.#reader !== undefined) {
@@ -198,13 +200,13 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     this.#detachReader()?.onEnd();
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+  onResponseError(_controller: WireController, error: Error): void {
     if (this.#over) return;
     this.#fail(this.#explain(error));
   }
 
   /** A node may send each byte as a piece of its own, or many events at once: others get their turn in between. */
-  #yieldAfter(bytes: number, controller: Dispatcher.DispatchController): void {
+  #yieldAfter(bytes: number, controller: WireController): void {
     this.#turnPieces += 1;
     this.#turnBytes += bytes;
     if (this.#isYielding || (this.#turnPieces < turnPiecesMax && this.#turnBytes < turnBytesMax)) return;
@@ -242,6 +244,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
 
   /** Errors of sockets and of undici have a code; their messages can hold what the node sent, so only the code is kept. */
   #explain(error: Error): Error {
+    if (error instanceof WireFault) return new CallFailure('lost', error.message);
     // It has no code, and it holds the bytes that could not be read.
     if (error instanceof errors.HTTPParserError)
       return new CallFailure('lost', "the node's answer is not legal HTTP");

@@ -8,7 +8,10 @@ import { Pool } from 'undici';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
+import type { HttpEngine } from '../http/api-listener.ts';
 import { nodeConnector } from './node-connector.ts';
+import type { Wires } from './node-wire.ts';
+import { OwnWires } from './own-wires.ts';
 
 export interface NodePoolsOptions {
   /** The credential of a name; undefined where this gateway was not given it. */
@@ -17,6 +20,8 @@ export interface NodePoolsOptions {
   readonly connectMs?: number;
   /** A connection could not be opened, because this process may open no further file. */
   readonly onOutOfFiles?: () => void;
+  /** Which code speaks HTTP with nodes; undici unless it is `own`. */
+  readonly http?: HttpEngine | undefined;
   /** How exactly waits on nodes are kept. */
   readonly tickMs?: number;
   /** A pool unused for so long is closed. */
@@ -25,7 +30,7 @@ export interface NodePoolsOptions {
 
 /** A node's address, taken apart once. */
 export interface Upstream {
-  readonly pool: Pool;
+  readonly pool: Wires;
   /** Before every path; empty, or from its slash to the last character before the next. */
   readonly pathPrefix: string;
   usedMs: number;
@@ -105,9 +110,15 @@ export class NodePools {
 
   #open(url: string): Upstream {
     const { origin, pathname } = new URL(url);
-    const pool = new Pool(origin, {
+    return { pool: this.#connect(origin), pathPrefix: pathname.replace(/\/+$/, ''), usedMs: 0 };
+  }
+
+  #connect(origin: string): Wires {
+    const onOutOfFiles = (): void => this.#options.onOutOfFiles?.();
+    if (this.#options.http === 'own') return new OwnWires(origin, { keepAliveMs, onOutOfFiles });
+    return new Pool(origin, {
       // Each call keeps this wait itself; here it clears away what a call left behind.
-      connect: nodeConnector(2 * this.connectMs, () => this.#options.onOutOfFiles?.()),
+      connect: nodeConnector(2 * this.connectMs, onOutOfFiles),
       pipelining: 1,
       keepAliveTimeout: keepAliveMs,
       // What a node hints in its own header is not taken for more.
@@ -117,7 +128,6 @@ export class NodePools {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    return { pool, pathPrefix: pathname.replace(/\/+$/, ''), usedMs: 0 };
   }
 
   #closeUnused(): void {

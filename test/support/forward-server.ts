@@ -23,6 +23,7 @@ import { nodeFailed } from '../../shared/decision/route.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
+import { testedHttp } from './budget.ts';
 
 export type Ended =
   | ForwardOutcome
@@ -85,7 +86,12 @@ function shape(path: string, bytes: Buffer, contentType: string | undefined): Sh
 /** A request is of the tenant that its `x-tenant` header names. */
 export async function startForwardServer(options: ForwardServerOptions): Promise<ForwardServer> {
   const { candidates, credential = () => undefined, connectMs, stallMs = waits.clientReads.ms } = options;
-  const pools = new NodePools({ credential, tickMs: 10, ...(connectMs === undefined ? {} : { connectMs }) });
+  const pools = new NodePools({
+    credential,
+    tickMs: 10,
+    http: testedHttp,
+    ...(connectMs === undefined ? {} : { connectMs }),
+  });
   const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
   const ended: Ended[] = [];
   const waiting: ((value: Ended) => void)[] = [];

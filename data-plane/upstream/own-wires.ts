@@ -1,0 +1,169 @@
+/**
+ * The connections of this gateway's own to one node. As many as there are calls; those that rest are used again, the last one that
+ * came to rest first. One rests for a turn of the event loop before it is used again, so that bytes behind an answer, which
+ * nobody asked for, are not taken for the next one; and it is closed before the node may close it.
+ */
+import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
+import { NodeConnection, type NodeConnectionOwner } from './node-connection.ts';
+import type { WireCall, WireRequest, Wires } from './node-wire.ts';
+
+export interface OwnWiresOptions {
+  /** A connection that rests longer is closed. */
+  readonly keepAliveMs: number;
+  readonly onOutOfFiles: () => void;
+}
+
+/** Connections that rest, at most. */
+const restingMax = 512;
+/** How often those that rest are looked at, in their longest rest. */
+const looksInRest = 8;
+const probeAfterMs = 60_000;
+
+const readBytes = 64 * 1024;
+/** All connections are read into it, one at a time. It is no whole ArrayBuffer, which readers would take for theirs. */
+const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
+
+export class OwnWires implements Wires, NodeConnectionOwner {
+  readonly fields: string;
+  readonly keepAliveMs: number;
+  readonly #url: URL;
+  readonly #options: OwnWiresOptions;
+  readonly #all = new Set<NodeConnection>();
+  #resting: NodeConnection[] = [];
+  /** They came to rest in this turn. */
+  #ended: NodeConnection[] = [];
+  #connected = 0;
+  #session: Buffer | undefined;
+  #looks = 0;
+  #looking: NodeJS.Timeout | undefined;
+  #onLast: (() => void) | undefined;
+  #isClosing = false;
+
+  constructor(origin: string, options: OwnWiresOptions) {
+    this.#url = new URL(origin);
+    this.#options = options;
+    this.keepAliveMs = options.keepAliveMs;
+    this.fields = `host: ${this.#url.host}\r\n`;
+  }
+
+  get stats(): Wires['stats'] {
+    const size = this.#all.size - this.#resting.length - this.#ended.length;
+    return { connected: this.#connected, size };
+  }
+
+  dispatch(request: WireRequest, call: WireCall): void {
+    const connection = this.#rested() ?? this.#open();
+    connection.take(request, call);
+    if (this.#isClosing) connection.end();
+  }
+
+  close(): Promise<void> {
+    this.#isClosing = true;
+    for (const connection of [...this.#resting, ...this.#ended]) connection.end();
+    if (this.#all.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onLast = resolve;
+    });
+  }
+
+  destroy(): Promise<void> {
+    const closed = this.close();
+    for (const connection of this.#all) connection.end();
+    return closed;
+  }
+
+  onOpened(): void {
+    this.#connected++;
+  }
+
+  onRest(connection: NodeConnection): void {
+    if (this.#isClosing || this.#resting.length + this.#ended.length >= restingMax) {
+      connection.end();
+      return;
+    }
+    if (this.#ended.length === 0) setImmediate(this.#onTurn);
+    this.#ended.push(connection);
+  }
+
+  onClosed(connection: NodeConnection, wasOpen: boolean): void {
+    if (wasOpen) this.#connected--;
+    this.#all.delete(connection);
+    without(this.#resting, connection);
+    without(this.#ended, connection);
+    if (this.#all.size === 0) this.#onLast?.();
+  }
+
+  readonly #onTurn = (): void => {
+    for (const connection of this.#ended) {
+      connection.restedAt = this.#looks;
+      this.#resting.push(connection);
+    }
+    this.#ended = [];
+    this.#looking ??= setInterval(() => this.#look(), this.keepAliveMs / looksInRest).unref();
+  };
+
+  /** Closes those whose node may close them before the next look. */
+  #look(): void {
+    this.#looks++;
+    const everyMs = this.keepAliveMs / looksInRest;
+    for (const connection of this.#resting) {
+      const looks = this.#looks - connection.restedAt;
+      if ((looks + 1) * everyMs > connection.restMs) connection.end();
+    }
+    if (this.#all.size > 0) return;
+    clearInterval(this.#looking);
+    this.#looking = undefined;
+  }
+
+  #rested(): NodeConnection | undefined {
+    for (;;) {
+      const connection = this.#resting.pop();
+      if (connection === undefined || connection.state === 'resting') return connection;
+    }
+  }
+
+  #open(): NodeConnection {
+    const onread: OnReadOpts = {
+      buffer: shared,
+      callback: (bytes, buffer) => {
+        connection.onBytes((buffer as Buffer).subarray(0, bytes));
+        return true;
+      },
+    };
+    const socket = this.#socket(onread, () => connection.onOpened());
+    const connection = new NodeConnection(socket, this);
+    this.#all.add(connection);
+    socket.on('error', (error) => {
+      if (isOutOfFiles(error)) this.#options.onOutOfFiles();
+    });
+    return connection;
+  }
+
+  #socket(onread: OnReadOpts, onOpened: () => void): Socket {
+    const { protocol, port } = this.#url;
+    const host = this.#url.hostname.replace(/^\[|\]$/g, '');
+    const settings = {
+      ...{ host, onread, noDelay: true, keepAlive: true, keepAliveInitialDelay: probeAfterMs },
+    };
+    if (protocol !== 'https:') return connect({ ...settings, port: Number(port || 80) }, onOpened);
+    const socket = connectTls(
+      {
+        ...{ ...settings, port: Number(port || 443), ALPNProtocols: ['http/1.1'] },
+        ...(isIP(host) === 0 ? { servername: host } : {}),
+        ...(this.#session === undefined ? {} : { session: this.#session }),
+      },
+      onOpened,
+    );
+    socket.on('session', (session) => {
+      this.#session = session;
+    });
+    return socket;
+  }
+}
+
+function without(connections: NodeConnection[], connection: NodeConnection): void {
+  const at = connections.indexOf(connection);
+  if (at !== -1) connections.splice(at, 1);
+}
