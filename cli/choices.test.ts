@@ -69,6 +69,7 @@ const wrong: Readonly<Record<string, readonly string[]>> = {
   place: ['zzz', 'stack:'],
   groups: ['zzz', 'log,zzz', ''],
   list: ['zzz', '0', '70000'],
+  '--slower-than': ['zzz', '-1s', '1d', '2'],
   '--wait': ['zzz', '-1s', '2h', '4000s'],
 };
 /** Any text may be right, or the control plane alone knows. */

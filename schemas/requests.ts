@@ -14,7 +14,7 @@ const ms = z.number().min(0);
 
 /** `ended`: its answer began and was ended early, or its client left before. */
 export const verdictSchema = z.enum(['served', 'refused', 'ended']);
-export type Verdict = z.infer<typeof verdictSchema>;
+export type RequestVerdict = z.infer<typeof verdictSchema>;
 
 export const requestRowSchema = z.object({
   request: requestIdSchema,
@@ -120,9 +120,6 @@ export const requestFilterShape = {
   since: momentInQuery.optional(),
   request: requestIdSchema.optional(),
 };
-
-/** Names of filters, as queries and addresses of pages have them. */
-export const requestFilterNames = Object.keys(requestFilterShape) as (keyof typeof requestFilterShape)[];
 
 export const requestsPerPage = 100;
 export const requestsPerPageMax = 1000;

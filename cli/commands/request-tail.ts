@@ -8,7 +8,7 @@ import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { printableJson } from '../terminal/text.ts';
-import { filterOf, lineOf, noteSilent, type TailOptions } from './requests.ts';
+import { filterOf, lineOf, noteSilent, type RequestTailOptions } from './request-rows.ts';
 
 /** Consecutive connections without a message. */
 const failuresMax = 8;
@@ -21,7 +21,7 @@ const printedMax = 10_000;
 const lastDefault = 10;
 
 /** Runs until Ctrl-C. */
-export async function tailRequests(session: Session, options: TailOptions): Promise<void> {
+export async function tailRequests(session: Session, options: RequestTailOptions): Promise<void> {
   const tail = new RequestTail(session, options);
   const { signal } = session;
   while (!signal.aborted) {
@@ -34,13 +34,13 @@ export async function tailRequests(session: Session, options: TailOptions): Prom
 
 class RequestTail {
   readonly #session: Session;
-  readonly #options: TailOptions;
+  readonly #options: RequestTailOptions;
   readonly #printed = new Set<string>();
   #failures = 0;
   #isFirst = true;
   #silent = '';
 
-  constructor(session: Session, options: TailOptions) {
+  constructor(session: Session, options: RequestTailOptions) {
     this.#session = session;
     this.#options = options;
   }

@@ -2,7 +2,6 @@
 import type { Command } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
-import type { InputOf } from '../../schemas/admin.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import {
   type RequestList,
@@ -14,48 +13,25 @@ import {
   verdictSchema,
 } from '../../schemas/requests.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, countIn, moment } from '../terminal/options.ts';
+import { count, countIn, moment, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { cellText } from '../terminal/text.ts';
 import { type Noun, noun, type Verb } from '../terminal/verbs.ts';
-
-export interface FilterOptions {
-  readonly outcome?: RequestRow['verdict'];
-  readonly type?: keyof typeof refusalKinds;
-  readonly model?: string;
-  readonly org?: string;
-  readonly key?: string;
-  readonly node?: string;
-  readonly gateway?: string;
-  readonly slowerThan?: string;
-  readonly since?: string;
-}
+import {
+  type FilterOptions,
+  filterOf,
+  msText,
+  noteSilent,
+  type RequestFilter,
+  type RequestTailOptions,
+  timeText,
+  tokensText,
+  verdictText,
+} from './request-rows.ts';
 
 interface ListOptions extends FilterOptions {
   readonly request?: string;
   readonly limit?: number;
-}
-
-export interface TailOptions extends FilterOptions {
-  readonly last?: number;
-}
-
-type Filter = Omit<InputOf<'request.tail'>, 'limit'>;
-
-export function filterOf({ org, slowerThan, ...same }: FilterOptions): Filter {
-  const { outcome, type, model, key, node, gateway, since } = same;
-  return {
-    ...(outcome !== undefined && { outcome }),
-    ...(type !== undefined && { type }),
-    ...(model !== undefined && { model }),
-    ...(org !== undefined && { organisation: org }),
-    ...(key !== undefined && { key }),
-    ...(node !== undefined && { node }),
-    ...(gateway !== undefined && { gateway }),
-    ...(slowerThan !== undefined && { 'slower-than': slowerThan }),
-    ...(since !== undefined && { since }),
-  };
 }
 
 function withFilters(verb: Verb): Verb {
@@ -67,30 +43,8 @@ function withFilters(verb: Verb): Verb {
     .option('--key <id>', 'only with this key')
     .option('--node <id>', 'only served by this node; for operators')
     .option('--gateway <name>', 'only at this gateway')
-    .option('--slower-than <duration>', 'only those that took longer, such as 500ms or 2s')
+    .option('--slower-than <duration>', 'only those that took longer, such as 500ms or 2s', slowerThan)
     .option('--since <time>', 'a time, or a time ago such as 10m or 1h', moment);
-}
-
-/** What served it, or why nothing did. */
-export function verdictText({ verdict, node, type, endedBy }: Partial<RequestRow>): string {
-  if (verdict === 'refused') return type ?? 'refused';
-  if (verdict === 'ended') return `ended by ${endedBy ?? 'a node'}`;
-  return node === undefined ? 'served' : `served by ${node}`;
-}
-
-/** Milliseconds as people read them. */
-function msText(ms: unknown): string {
-  if (typeof ms !== 'number') return '-';
-  return ms < 1000 ? `${Math.round(ms)}ms` : `${(ms / 1000).toFixed(1)}s`;
-}
-
-/** `12→340`; `-` where nothing was counted. */
-function tokensText({ promptTokens, completionTokens }: Partial<RequestRow>): string {
-  return promptTokens === undefined ? '-' : `${promptTokens}→${completionTokens ?? 0}`;
-}
-
-function timeText(at: unknown): string {
-  return String(at).slice(11, 23);
 }
 
 const long = (heading: string, cell: (row: Partial<RequestRow>) => unknown): Column => ({
@@ -111,24 +65,6 @@ const rowColumns: readonly Column[] = [
 ];
 const rowView: View = { columns: rowColumns, name: ({ request }) => request };
 
-/** One line of a tail. */
-export function lineOf(row: Partial<RequestRow>): string {
-  const { at, organisation, keyName, key, model, status, firstTokenMs, durationMs, gateway, request } = row;
-  const caller = [organisation, keyName ?? key].filter((each) => each !== undefined).join(' ');
-  const parts = [
-    ...[timeText(at), status, verdictText(row), caller, model, tokensText(row)],
-    ...[`first ${msText(firstTokenMs)}`, `took ${msText(durationMs)}`, gateway, request],
-  ];
-  return parts.map(cellText).join('  ');
-}
-
-export function noteSilent(session: Session, silent: readonly unknown[]): void {
-  if (silent.length === 0) return;
-  session.note(
-    `without ${silent.map(cellText).join(', ')}: no answer, or no decisions kept there (--decisions off)`,
-  );
-}
-
 async function list(session: Session, { limit = requestsPerPage, request, ...filters }: ListOptions) {
   const api = await session.api();
   const given = { ...filterOf(filters), ...(request !== undefined && { request }) };
@@ -138,7 +74,7 @@ async function list(session: Session, { limit = requestsPerPage, request, ...fil
 }
 
 /** Read in as many pages as needed. */
-async function pagesOf(api: AdminClient, filter: Filter, limit: number): Promise<RequestList> {
+async function pagesOf(api: AdminClient, filter: RequestFilter, limit: number): Promise<RequestList> {
   const items: RequestRow[] = [];
   const silent = new Set<string>();
   let next: string | undefined;
@@ -220,7 +156,7 @@ function registerTail(requests: Noun): void {
     ),
   )
     .option('--last <n>', 'begin with so many that have ended (10)', countIn(0, requestsPerPageMax))
-    .action<TailOptions>(async (session, options) => {
+    .action<RequestTailOptions>(async (session, options) => {
       const { tailRequests } = await import('./request-tail.ts');
       await tailRequests(session, options);
     });

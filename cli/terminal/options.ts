@@ -3,6 +3,7 @@ import { InvalidArgumentError } from 'commander';
 import { ageUnits, dayMs, durationMs } from '../../schemas/durations.ts';
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 import type { Place } from '../../schemas/names.ts';
+import { slowerThanMs } from '../../schemas/requests.ts';
 
 /** A position of the log: a whole number from 1. */
 export function position(text: string): number {
@@ -89,6 +90,12 @@ export function durationSeconds(text: string): number {
   const seconds = durationMs(text, ['alone', 'ms', 's', 'm']) / 1000;
   if (seconds >= 0 && seconds <= 3600) return seconds;
   throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
+}
+
+/** How long a request took, as a filter has it. */
+export function slowerThan(text: string): string {
+  if (!Number.isNaN(slowerThanMs(text))) return text;
+  throw new InvalidArgumentError('It must be a duration such as 500ms, 2s or 1m.');
 }
 
 /** How long a sign-in link is valid, in seconds. */

@@ -127,13 +127,18 @@ const cursorSchema = z.record(z.string().max(200), z.int().min(0));
 
 function cursorOf(next: string | undefined): Readonly<Record<string, number>> | undefined {
   if (next === undefined) return undefined;
+  const cursor = cursorSchema.safeParse(jsonIn(Buffer.from(next, 'base64url').toString())).data;
+  if (cursor !== undefined) return cursor;
+  throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
+    next: 'begin again without it',
+  });
+}
+
+function jsonIn(text: string): unknown {
   try {
-    return cursorSchema.parse(JSON.parse(Buffer.from(next, 'base64url').toString()));
-  } catch (cause) {
-    throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
-      next: 'begin again without it',
-      cause,
-    });
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }
 

@@ -11,7 +11,7 @@ import {
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { requestsIn } from './record-group.ts';
-import { countsOf, groupOf, isMeant, type KeptRequest, mayHave, ownerOf, rowOf } from './request-row.ts';
+import { countsOf, groupOf, isMeant, mayHave, ownerOf, rowOf, type WrittenRequest } from './request-row.ts';
 import type { ReadGroup } from './segment-log.ts';
 
 export interface ReadBounds {
@@ -26,7 +26,7 @@ const searchShare = 1 / 20;
 const groupsMax = 1000;
 
 interface Meant {
-  readonly request: KeptRequest;
+  readonly request: WrittenRequest;
   readonly n: number;
 }
 
@@ -101,7 +101,7 @@ export async function* requestStats(
 }
 
 /** False where there are too many groups for it. */
-function count(groups: Map<string, GatewayStat>, request: KeptRequest, query: GatewayQuery): boolean {
+function count(groups: Map<string, GatewayStat>, request: WrittenRequest, query: GatewayQuery): boolean {
   const { by, organisation } = query;
   const { verdict, promptTokens, completionTokens, firstTokenMs, key } = countsOf(request);
   const isUnknown = ownerOf(request) === undefined && (by === 'organisation' || organisation !== undefined);

@@ -2,39 +2,39 @@
 import type { GatewayQuery, GatewayRow } from '../../schemas/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
-import type { Verdict } from '../../schemas/requests.ts';
+import type { RequestVerdict } from '../../schemas/requests.ts';
 
 /** As it was recorded or kept. */
-export type KeptRequest = readonly unknown[];
+export type WrittenRequest = readonly unknown[];
 
 const cellOf = Object.fromEntries(recordedNames.map((name, at) => [name, at])) as Record<
   RecordedName,
   number
 >;
 
-function textIn(request: KeptRequest, name: RecordedName): string | undefined {
+function textIn(request: WrittenRequest, name: RecordedName): string | undefined {
   const value = request[cellOf[name]];
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-function numberIn(request: KeptRequest, name: RecordedName): number | undefined {
+function numberIn(request: WrittenRequest, name: RecordedName): number | undefined {
   const value = request[cellOf[name]];
   return typeof value === 'number' ? value : undefined;
 }
 
-function msIn(request: KeptRequest, name: RecordedName): number | undefined {
+function msIn(request: WrittenRequest, name: RecordedName): number | undefined {
   const tenths = numberIn(request, name);
   return tenths === undefined ? undefined : tenths / 10;
 }
 
 const endedPrefix = 'ended by ';
 
-export function verdictOf(request: KeptRequest): Verdict {
+function verdictOf(request: WrittenRequest): RequestVerdict {
   if (request[cellOf.served] !== true) return 'refused';
   return textIn(request, 'outcome')?.startsWith(endedPrefix) ? 'ended' : 'served';
 }
 
-function hostOf(request: KeptRequest): string {
+function hostOf(request: WrittenRequest): string {
   const host = textIn(request, 'host') ?? 'unknown';
   return host === 'stack' ? (textIn(request, 'stack') ?? 'unknown') : host;
 }
@@ -42,7 +42,7 @@ function hostOf(request: KeptRequest): string {
 /** Members that are undefined are no part of its JSON. */
 type Row = { readonly [Name in keyof GatewayRow]-?: GatewayRow[Name] | undefined };
 
-export function rowOf(request: KeptRequest, n?: number): Row {
+export function rowOf(request: WrittenRequest, n?: number): Row {
   const atMs = numberIn(request, 'atMs') ?? 0;
   const durationMs = msIn(request, 'end') ?? 0;
   const decidedMs = msIn(request, 'decided') ?? durationMs;
@@ -77,7 +77,7 @@ export function rowOf(request: KeptRequest, n?: number): Row {
 const compared = ['request', 'type', 'model', 'key', 'node'] as const satisfies readonly RecordedName[];
 
 /** Whether a filter means a request, or may mean it: whose a refused key is the control plane knows. */
-export function isMeant(request: KeptRequest, query: GatewayQuery): boolean {
+export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))
     return false;
@@ -91,19 +91,19 @@ export function isMeant(request: KeptRequest, query: GatewayQuery): boolean {
 }
 
 /** Of the key; undefined: of a key whose organisation is not recorded; null: of nobody. */
-export function ownerOf(request: KeptRequest): string | null | undefined {
+export function ownerOf(request: WrittenRequest): string | null | undefined {
   const organisation = textIn(request, 'organisation');
   if (organisation !== undefined) return organisation;
   return textIn(request, 'key') === undefined ? null : undefined;
 }
 
 /** What a group by `by` is called. */
-export function groupOf(request: KeptRequest, by: GatewayQuery['by']): string | null {
+export function groupOf(request: WrittenRequest, by: GatewayQuery['by']): string | null {
   return by === 'outcome' ? verdictOf(request) : (textIn(request, by) ?? null);
 }
 
 /** Facts of a row that statistics add up. */
-export function countsOf(request: KeptRequest) {
+export function countsOf(request: WrittenRequest) {
   return {
     verdict: verdictOf(request),
     promptTokens: numberIn(request, 'promptTokens') ?? 0,
@@ -113,7 +113,7 @@ export function countsOf(request: KeptRequest) {
   };
 }
 
-const verdictTexts: Readonly<Record<Verdict, readonly string[]>> = {
+const verdictTexts: Readonly<Record<RequestVerdict, readonly string[]>> = {
   served: [],
   refused: Object.keys(refusalKinds),
   ended: ['client', 'node', 'deadline'].map((by) => endedPrefix + by),

@@ -1,0 +1,79 @@
+/** What lists and the tail of requests have in common: how options become a query, and how a row is written. */
+import type { InputOf } from '../../schemas/admin.ts';
+import type { RefusalType } from '../../schemas/refusals.ts';
+import type { RequestRow } from '../../schemas/requests.ts';
+import type { Session } from '../terminal/session.ts';
+import { cellText } from '../terminal/text.ts';
+
+export interface FilterOptions {
+  readonly outcome?: RequestRow['verdict'];
+  readonly type?: RefusalType;
+  readonly model?: string;
+  readonly org?: string;
+  readonly key?: string;
+  readonly node?: string;
+  readonly gateway?: string;
+  readonly slowerThan?: string;
+  readonly since?: string;
+}
+
+export interface RequestTailOptions extends FilterOptions {
+  readonly last?: number;
+}
+
+export type RequestFilter = Omit<InputOf<'request.tail'>, 'limit'>;
+
+export function filterOf({ org, slowerThan, ...same }: FilterOptions): RequestFilter {
+  const { outcome, type, model, key, node, gateway, since } = same;
+  return {
+    ...(outcome !== undefined && { outcome }),
+    ...(type !== undefined && { type }),
+    ...(model !== undefined && { model }),
+    ...(org !== undefined && { organisation: org }),
+    ...(key !== undefined && { key }),
+    ...(node !== undefined && { node }),
+    ...(gateway !== undefined && { gateway }),
+    ...(slowerThan !== undefined && { 'slower-than': slowerThan }),
+    ...(since !== undefined && { since }),
+  };
+}
+
+/** What served it, or why nothing did. */
+export function verdictText({ verdict, node, type, endedBy }: Partial<RequestRow>): string {
+  if (verdict === 'refused') return type ?? 'refused';
+  if (verdict === 'ended') return `ended by ${endedBy ?? 'a node'}`;
+  return node === undefined ? 'served' : `served by ${node}`;
+}
+
+/** Milliseconds as people read them. */
+export function msText(ms: unknown): string {
+  if (typeof ms !== 'number') return '-';
+  return ms < 1000 ? `${Math.round(ms)}ms` : `${(ms / 1000).toFixed(1)}s`;
+}
+
+/** `12→340`; `-` where nothing was counted. */
+export function tokensText({ promptTokens, completionTokens }: Partial<RequestRow>): string {
+  return promptTokens === undefined ? '-' : `${promptTokens}→${completionTokens ?? 0}`;
+}
+
+export function timeText(at: unknown): string {
+  return String(at).slice(11, 23);
+}
+
+/** One line of a tail. */
+export function lineOf(row: Partial<RequestRow>): string {
+  const { at, organisation, keyName, key, model, status, firstTokenMs, durationMs, gateway, request } = row;
+  const caller = [organisation, keyName ?? key].filter((each) => each !== undefined).join(' ');
+  const parts = [
+    ...[timeText(at), status, verdictText(row), caller, model, tokensText(row)],
+    ...[`first ${msText(firstTokenMs)}`, `took ${msText(durationMs)}`, gateway, request],
+  ];
+  return parts.map(cellText).join('  ');
+}
+
+export function noteSilent(session: Session, silent: readonly unknown[]): void {
+  if (silent.length === 0) return;
+  session.note(
+    `without ${silent.map(cellText).join(', ')}: no answer, or no decisions kept there (--decisions off)`,
+  );
+}
