@@ -16,19 +16,19 @@ const marks = ['<!-- pictures -->', '<!-- end of pictures -->'];
 mkdirSync(folder, { recursive: true });
 const fleet = await ConsoleFleet.start();
 const traffic = new AbortController();
+const sending = sendUntil(traffic.signal);
 try {
-  const sending = sendUntil(traffic.signal);
   // Plots and list have something to show.
-  await sleep(25_000);
+  await sleep(15_000);
   await takePictures();
   const session = await terminalSession();
-  traffic.abort();
-  await sending;
   const readme = readFileSync('README.md', 'utf8');
   const [start, end] = marks.map((mark) => readme.indexOf(mark));
   if (start < 0 || end < start) throw new Error(`README.md has no marks ${marks.join(' and ')}`);
   writeFileSync('README.md', `${readme.slice(0, start)}${marks[0]}\n${section(session)}${readme.slice(end)}`);
 } finally {
+  traffic.abort();
+  await sending;
   await fleet.close();
 }
 
@@ -78,6 +78,9 @@ async function takePictures() {
     await page.goto(`/explain?request=${refused}`);
     await heading(page, 'Explain').waitFor();
     await page.getByRole('list', { name: 'Steps' }).waitFor();
+    // The verdict and the steps, without the form.
+    await page.mouse.wheel(0, 400);
+    await sleep(500);
     await save(page, 'explanation');
   });
 }
@@ -90,11 +93,16 @@ async function save(page, name) {
 
 /** What these commands print, each below its prompt. */
 async function terminalSession() {
-  const tail = await run(['requests', 'tail'], { lines: linesOfTail });
+  const tail = await run(['requests', 'tail', '-o', 'table'], { lines: linesOfTail });
   const refused = await ask('cedar', 'echo-large', 'words');
   await sleep(1500);
   const explained = await run(['explain', '--request', refused]);
-  const created = await run(['key', 'create', '--org', 'acme', '--name', 'laptop', '-o', 'json']);
+  const created = await run(
+    ['key', 'create', '--org', 'acme', '--name', 'laptop', '--expires', '30d', '-o', 'json'],
+    {
+      isData: true,
+    },
+  );
   const { id } = JSON.parse(created);
   const revoked = await run(['key', 'revoke', id, '--wait', '--yes']);
   const steps = [
@@ -121,14 +129,14 @@ ${session}\`\`\`
 `;
 }
 
-/** Its output, colours left out; of a command that follows, so many lines. */
-async function run(words, { lines } = {}) {
+/** Its output, colours left out, or its data alone; of a command that follows, so many lines. */
+async function run(words, { lines, isData = false } = {}) {
   const { admin, operatorToken } = fleet.ready;
   const env = { ...process.env, HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };
   const child = spawn(process.execPath, [binary, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   const ended = once(child, 'exit');
   let text = '';
-  for (const stream of [child.stdout, child.stderr])
+  for (const stream of isData ? [child.stdout] : [child.stdout, child.stderr])
     stream.on('data', (chunk) => {
       text += chunk;
       if (lines !== undefined && text.split('\n').length > lines) child.kill('SIGINT');

@@ -29,7 +29,8 @@ export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, i
   const all = fresh.length === 0 ? shown.items : [...fresh, ...shown.items];
   const hasDropped = shown.hasDropped || all.length > rowsMax;
   return {
-    items: all.slice(0, rowsMax),
+    // The same list where nothing is new: nobody measures its rows again.
+    items: all.length > rowsMax ? all.slice(0, rowsMax) : all,
     // What would follow the rows that were dropped does not follow those that are left.
     next: hasDropped ? undefined : shown.next,
     ...{ hasDropped, silent, missed: shown.missed + missed },

@@ -1,7 +1,8 @@
 /** Requests as they end: the newest at once, then each, and earlier ones where they are asked for. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { RequestList, RequestsMessage } from '../../schemas/requests.ts';
-import { ApiFailure, callPath, documentOf, withQuery } from './api.ts';
+import type { InputOf } from '../../schemas/admin.ts';
+import type { RequestsMessage } from '../../schemas/requests.ts';
+import { ApiFailure, call, documentOf, withQuery } from './api.ts';
 import type { RequestFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
@@ -66,7 +67,7 @@ export function useRequests(filter: RequestFilter, isFollowing: boolean): Follow
     if (next === undefined || current.isReadingEarlier) return;
     current.isReadingEarlier = true;
     draw();
-    readOlder(filter, next)
+    call('request.list', { ...asked(filter), limit: earlierRows, next })
       .then(
         (older) => {
           current.rows = current.rows && withOlder(current.rows, older);
@@ -105,10 +106,6 @@ function nothing(list: string): Shown {
   };
 }
 
-function readOlder(filter: RequestFilter, next: string): Promise<RequestList> {
-  return callPath('GET', withQuery('/requests', { ...filter, limit: earlierRows, next }));
-}
-
 interface Listener {
   arrived(message: RequestsMessage, isFirst: boolean): void;
   /** With a failure where it is known. */
@@ -138,7 +135,7 @@ function follow(filter: RequestFilter, { arrived, interrupted }: Listener): () =
       close();
       again = setTimeout(open, openAgainMs);
       // A stream does not say why it is refused.
-      callPath('GET', withQuery('/requests', { ...filter, limit: 1 }), { signal: ended.signal }).then(
+      call('request.list', { ...asked(filter), limit: 1 }, { signal: ended.signal }).then(
         () => interrupted(undefined),
         (error: unknown) => {
           if (!ended.signal.aborted) interrupted(asFailure(error));
@@ -160,6 +157,11 @@ function follow(filter: RequestFilter, { arrived, interrupted }: Listener): () =
     document.removeEventListener('visibilitychange', onVisibility);
     close();
   };
+}
+
+/** The address may have any text: what is no filter, the control plane refuses. */
+function asked(filter: RequestFilter): InputOf<'request.list'> {
+  return filter as InputOf<'request.list'>;
 }
 
 function asFailure(error: unknown): ApiFailure {

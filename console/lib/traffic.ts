@@ -41,14 +41,14 @@ export function hourOf({ stepSeconds, until, since, steps }: Traffic): Hour {
   return { stepMs, untilMs, steps: all, firstKnown: Math.min(count - 1, Math.max(0, placeOf(sinceMs) + 1)) };
 }
 
-export interface Line {
+export interface PlotLine {
   readonly name: string;
   /** Undefined where there is no value. */
   readonly values: readonly (number | undefined)[];
 }
 
 /** A rate is zero where nothing happened, and unknown before all is known. */
-export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => number | undefined): Line {
+export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => number | undefined): PlotLine {
   const values = hour.steps.map((step, at) => {
     if (at < hour.firstKnown) return undefined;
     return step === undefined ? 0 : (of(step) ?? 0);
@@ -58,7 +58,7 @@ export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => nu
 
 type Times = 'firstTokenMs' | 'ownTimeMs';
 
-export function timeLines({ steps }: Hour, of: Times): readonly Line[] {
+export function timeLines({ steps }: Hour, of: Times): readonly PlotLine[] {
   return (['p50', 'p95'] as const).map((name) => ({
     name,
     values: steps.map((step) => step?.[of]?.[name]),
@@ -68,7 +68,7 @@ export function timeLines({ steps }: Hour, of: Times): readonly Line[] {
 const typesMax = 4;
 
 /** The most frequent types, and all others as one. */
-export function refusalLines(hour: Hour): readonly Line[] {
+export function refusalLines(hour: Hour): readonly PlotLine[] {
   const sums = new Map<string, number>();
   for (const step of hour.steps)
     for (const [type, rate] of Object.entries(step?.refusedPerSecond ?? {}))

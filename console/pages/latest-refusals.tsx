@@ -1,9 +1,7 @@
 /** The requests that were refused last, each with its explanation a click away. */
-import type { RequestList } from '../../schemas/requests.ts';
-import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome } from '../lib/format.ts';
-import { usePath } from '../lib/read.ts';
+import { useRead } from '../lib/read.ts';
 import { requestsLink } from '../lib/request-filter.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
@@ -14,9 +12,8 @@ const everyMs = 10_000;
 
 /** Of one organisation, or for operators of all callers. */
 export function LatestRefusals({ organisation }: { readonly organisation: string | undefined }) {
-  const refused = { outcome: 'refused', organisation, limit: shown };
-  const path = moment() === undefined ? withQuery('/requests', refused) : undefined;
-  const { data } = usePath<RequestList>(path, { everyMs });
+  const refused = { outcome: 'refused', organisation, limit: shown } as const;
+  const { data } = useRead(moment() === undefined ? 'request.list' : undefined, refused, { everyMs });
   if (!data) return null;
   const { items, silent } = data;
   const all = requestsLink({ outcome: 'refused', ...(organisation !== undefined && { organisation }) });

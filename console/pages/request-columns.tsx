@@ -32,14 +32,14 @@ function Only({ name, value, children }: OnlyProps) {
   );
 }
 
-export function Outcome({ row }: { readonly row: RequestRow }) {
+function Outcome({ row }: { readonly row: RequestRow }) {
   const { verdict, type, endedBy } = row;
   if (verdict === 'served') return <State tone="good">served</State>;
   if (verdict === 'refused') return <State tone="bad">{type ?? 'refused'}</State>;
   return <State tone="warn">ended early{endedBy === undefined ? '' : ` by the ${endedBy}`}</State>;
 }
 
-export function duration(ms: number | undefined): string {
+function duration(ms: number | undefined): string {
   if (ms === undefined) return '–';
   if (ms < 10) return `${ms.toFixed(1)} ms`;
   return ms < 10_000 ? `${count(Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`;

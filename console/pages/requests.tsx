@@ -1,7 +1,7 @@
 /** What happens to requests, live: each that has ended, and beside the list why one was served or refused. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { refusalKinds } from '../../schemas/refusals.ts';
-import type { RequestRow, Verdict } from '../../schemas/requests.ts';
+import type { RequestRow, RequestVerdict } from '../../schemas/requests.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
@@ -51,9 +51,7 @@ export function RequestsPage() {
             Show {plural(held, 'new request')}
           </Button>
         ) : null}
-        <span class="muted" role="status">
-          {rows === undefined ? '' : plural(rows.items.length, 'request')}
-        </span>
+        <span class="muted">{rows === undefined ? '' : plural(rows.items.length, 'request')}</span>
       </div>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? null : <Missing followed={followed} />}
@@ -147,7 +145,7 @@ function List({ followed, open, onTop }: ListProps) {
   );
 }
 
-const verdicts: Readonly<Record<Verdict, string>> = {
+const verdicts: Readonly<Record<RequestVerdict, string>> = {
   served: 'served',
   refused: 'refused',
   ended: 'ended early',

@@ -3,7 +3,7 @@ import { clock, count, nameSome } from '../lib/format.ts';
 import {
   type Hour,
   hourOf,
-  type Line,
+  type PlotLine,
   rateLine,
   refusalLines,
   type Traffic,
@@ -61,7 +61,7 @@ function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOf
 
 interface Drawn {
   readonly name: string;
-  readonly lines: readonly Line[];
+  readonly lines: readonly PlotLine[];
   readonly text: (value: number) => string;
 }
 

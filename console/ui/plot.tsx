@@ -1,13 +1,13 @@
 /** Small plots of one stretch of time, one below or beside the other, with a cursor that all of them share. */
 import type { ComponentChildren } from 'preact';
 import { clock } from '../lib/format.ts';
-import { type Hour, type Line, pointed } from '../lib/traffic.ts';
+import { type Hour, type PlotLine, pointed } from '../lib/traffic.ts';
 
 const [width, height] = [360, 60];
 
 export interface PlotProps {
   readonly name: string;
-  readonly lines: readonly Line[];
+  readonly lines: readonly PlotLine[];
   readonly text: (value: number) => string;
 }
 

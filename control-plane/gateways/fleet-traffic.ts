@@ -21,7 +21,7 @@ export interface GatewayTraffic {
 
 /** By what rows can be chosen. */
 export type TrafficKind = 'gateway' | 'organisation' | 'stack' | 'model';
-export type TrafficNames = Readonly<Partial<Record<TrafficKind, string | undefined>>>;
+export type TrafficWhere = Readonly<Partial<Record<TrafficKind, string | undefined>>>;
 
 /** A row, or what a gateway has in no row. */
 interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'atMs' | 'report'> {
@@ -69,7 +69,7 @@ export class FleetTraffic {
   }
 
   /** All rows of the last hour with these names. */
-  *rows(nowMs: number, where: TrafficNames = {}): Iterable<GatewayRow> {
+  *rows(nowMs: number, where: TrafficWhere = {}): Iterable<GatewayRow> {
     const wanted = (Object.entries(where) as [TrafficKind, string | undefined][]).filter(
       ([, name]) => name !== undefined,
     );

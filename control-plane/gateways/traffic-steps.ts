@@ -12,12 +12,12 @@ export interface StepRange {
 }
 
 /** What was counted in some time that ended with the publication of a report. */
-export interface Counted {
+export interface CountedSpan {
   readonly atMs: number;
   readonly report: Pick<TrafficReport, 'fromMs' | 'toMs'>;
 }
 
-export interface TrafficStep {
+export interface StepSums {
   requests: number;
   tokens: number;
   /** By type. */
@@ -30,13 +30,16 @@ export interface TrafficStep {
 
 export class TrafficSteps {
   readonly #range: StepRange;
-  readonly #steps = new Map<number, TrafficStep>();
+  readonly #steps = new Map<number, StepSums>();
 
   constructor(range: StepRange) {
     this.#range = range;
   }
 
-  add(counted: Counted, { requests, promptTokens = 0, completionTokens = 0, ...more }: TrafficSums): void {
+  add(
+    counted: CountedSpan,
+    { requests, promptTokens = 0, completionTokens = 0, ...more }: TrafficSums,
+  ): void {
     this.#spread(counted, (step, part) => {
       step.requests += requests * part;
       step.tokens += (promptTokens + completionTokens) * part;
@@ -47,7 +50,7 @@ export class TrafficSteps {
     });
   }
 
-  addInFlight(counted: Counted, inFlight: number): void {
+  addInFlight(counted: CountedSpan, inFlight: number): void {
     const parts = (counted.report.toMs - counted.report.fromMs) / this.#range.stepMs;
     this.#spread(counted, (step, part) => {
       step.inFlight += inFlight * part * parts;
@@ -55,7 +58,7 @@ export class TrafficSteps {
   }
 
   /** In their order, each with its end; without those in which nothing was counted. */
-  found(): (readonly [endMs: number, step: TrafficStep])[] {
+  found(): (readonly [endMs: number, step: StepSums])[] {
     const { untilMs, stepMs } = this.#range;
     return [...this.#steps]
       .sort(([a], [b]) => b - a)
@@ -63,7 +66,7 @@ export class TrafficSteps {
   }
 
   /** Calls back with each step that the time of the report touches, and the part of the report that is in it. */
-  #spread({ atMs, report }: Counted, add: (step: TrafficStep, part: number) => void): void {
+  #spread({ atMs, report }: CountedSpan, add: (step: StepSums, part: number) => void): void {
     const { untilMs, stepMs, steps } = this.#range;
     const spanMs = Math.max(1, report.toMs - report.fromMs);
     const first = Math.max(0, Math.floor((untilMs - atMs) / stepMs));
@@ -75,7 +78,7 @@ export class TrafficSteps {
     }
   }
 
-  #step(stepsBefore: number): TrafficStep {
+  #step(stepsBefore: number): StepSums {
     const known = this.#steps.get(stepsBefore);
     if (known !== undefined) return known;
     const step = { requests: 0, tokens: 0, refused: new Map(), ownTime: [], firstToken: [], inFlight: 0 };

@@ -165,6 +165,7 @@ async function callFleet(): Promise<void> {
   await call('GET', '/usage/keys?organisation=elm');
   await call('GET', '/organisations/elm/activity');
   await call('GET', '/activity');
+  await call('GET', '/traffic');
   expect(JSON.stringify(await call('GET', '/limits'))).toMatch(/^.{0,12}"organisation":"elm"/);
   const whole = (await call('GET', '/limits')) as unknown as LimitsPage;
   const pages = [(await call('GET', '/limits?limit=1')) as unknown as LimitsPage];

@@ -72,7 +72,7 @@ test('a member reads the numbers of the own organisation alone', async () => {
   expect(own).not.toHaveProperty('nodes');
   expect(own.steps.some((step) => step.inFlight !== undefined)).toBe(false);
   const others = [
-    ...['', '?organisation=birch', `?stack=${stackOfOthers}`, '?stack=stk-no-such-stack-0a0a'],
+    ...['', '?organisation=birch', `?stack=${stackOfOthers}`, '?stack=stk-quiet-heron-2b2b'],
     ...['?gateway=gateway-1', '?organisation=acme&gateway=gateway-1', '?organisation=acme&node=pool-1'],
     ...[`?organisation=birch&stack=${stack}`, `?organisation=acme&stack=${stackOfOthers}`],
   ];

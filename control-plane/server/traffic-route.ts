@@ -4,7 +4,7 @@ import { readingRoles } from '../../schemas/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';
 import { firstTokenBounds, ownTimeBounds } from '../../schemas/traffic.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
-import { quantileIn, type TrafficStep, TrafficSteps } from '../gateways/traffic-steps.ts';
+import { quantileIn, type StepSums, TrafficSteps } from '../gateways/traffic-steps.ts';
 import { findStack } from '../state/capacity.ts';
 import { howFar } from './activity-route.ts';
 import { type AdminContext, actorOf } from './context.ts';
@@ -77,7 +77,7 @@ function addInFlight(
       steps.addInFlight(counted, counted.report.inFlight);
 }
 
-function stepOf(endMs: number, step: TrafficStep, isOfGateways: boolean): Step {
+function stepOf(endMs: number, step: StepSums, isOfGateways: boolean): Step {
   const firstTokenMs = quantilesOf(step.firstToken, firstTokenBounds);
   const ownTimeMs = quantilesOf(step.ownTime, ownTimeBounds);
   return {
