@@ -107,52 +107,87 @@ export interface Lookup {
   position(): number;
 }
 
-const tierColumns = `t.id AS tierId, t.rank, t.requests_per_minute, t.concurrency, t.context_tokens, t.monthly_tokens, t.free_turns`;
+/** What a row is read of, by the names of the values: a column, or a value that is the same for all rows. */
+type Columns<Row> = { readonly [Name in keyof Row]: string };
 
-type TierRow = readonly [
-  id: string | null,
-  rank: number | null,
-  requestsPerMinute: number | null,
-  concurrency: number | null,
-  contextTokens: number | null,
-  monthlyTokens: number | null,
-  freeTurns: number | null,
-];
-type KeyRow = readonly [
-  id: KeyId,
-  organisation: OrganisationId,
-  revokedAt: number | null,
-  expiresAt: number | null,
-  suspended: number,
-  anchor: string,
-  ...tier: TierRow,
-];
-type RouteRow = readonly [
-  node: NodeId,
-  served: string,
-  url: string,
-  dialect: Dialect,
-  credential: string | null,
-  windowTokens: number | null,
-  takesImages: number,
-  reranks: number,
-];
+type TierRow = { readonly [Name in keyof TierLimits]: TierLimits[Name] | null };
+const tierColumns: Columns<TierRow> = {
+  id: 't.id',
+  rank: 't.rank',
+  requestsPerMinute: 't.requests_per_minute',
+  concurrency: 't.concurrency',
+  contextTokens: 't.context_tokens',
+  monthlyTokens: 't.monthly_tokens',
+  freeTurns: 't.free_turns',
+};
+
+interface OwnerRow extends TierRow, Pick<KeyOwner, 'keyId' | 'organisation' | 'expiresAtMs' | 'anchor'> {
+  readonly revokedAt: number | null;
+  readonly suspended: number;
+}
+const ownerColumns: Columns<OwnerRow> = {
+  keyId: 'k.id',
+  organisation: 'o.id',
+  revokedAt: 'k.revoked_at',
+  expiresAtMs: 'k.expires_at',
+  suspended: 'o.suspended',
+  anchor: 'o.anchor',
+  ...tierColumns,
+};
+
+interface RouteRow extends Omit<Route, 'takesImages' | 'reranks'> {
+  readonly takesImages: number;
+  readonly reranks: number;
+}
+const routeColumns: Columns<RouteRow> = {
+  node: 'node',
+  served: 'served',
+  url: 'url',
+  dialect: 'dialect',
+  credential: 'credential',
+  windowTokens: 'window_tokens',
+  takesImages: 'takes_images',
+  reranks: 'reranks',
+};
+
+type TotalsRow = { readonly [Name in keyof VisitorTotals]: VisitorTotals[Name] | null };
+const totalsColumns: Columns<TotalsRow> = {
+  networkFactor: 'network_factor',
+  requestsPerMinute: 'total_requests_per_minute',
+  concurrency: 'total_concurrency',
+  tokensPerDay: 'total_tokens_per_day',
+};
+
+/**
+ * Asks for the columns, and gives what they hold by their names. The driver has lists, because objects of its own cost twice as
+ * much, and each request runs several of these.
+ */
+function askRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
+  const names = Object.keys(columns);
+  const list = Object.values<string>(columns).join(', ');
+  const statement = prepare<readonly unknown[], Parameters>(db, `SELECT ${list} ${rest}`).raw();
+  const rowOf = (values: readonly unknown[]): Row => {
+    const row: Record<string, unknown> = {};
+    for (let at = 0; at < names.length; at += 1) row[names[at] as string] = values[at];
+    return row as Row;
+  };
+  return {
+    get(...parameters: Parameters): Row | undefined {
+      const values = statement.get(...parameters);
+      return values && rowOf(values);
+    },
+    all: (...parameters: Parameters): Row[] => statement.all(...parameters).map(rowOf),
+  };
+}
 
 function tierOf(row: TierRow): TierLimits | null {
-  const [id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns] = row;
+  const { id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns } = row;
   if (id === null) return null;
   return { id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns };
 }
 
-function ownerOf([
-  keyId,
-  organisation,
-  revokedAt,
-  expiresAtMs,
-  suspended,
-  anchor,
-  ...tier
-]: KeyRow): KeyOwner {
+function ownerOf(row: OwnerRow): KeyOwner {
+  const { keyId, organisation, revokedAt, expiresAtMs, suspended, anchor } = row;
   return {
     keyId,
     organisation,
@@ -160,38 +195,37 @@ function ownerOf([
     expiresAtMs,
     suspended: suspended === 1,
     anchor,
-    tier: tierOf(tier),
+    tier: tierOf(row),
   };
 }
 
-function routeOf([
-  node,
-  served,
-  url,
-  dialect,
-  credential,
-  windowTokens,
-  takesImages,
-  reranks,
-]: RouteRow): Route {
-  const known = { takesImages: takesImages === 1, reranks: reranks === 1 };
-  return { node, served, url, dialect, credential, windowTokens, ...known };
+function routeOf(row: RouteRow): Route {
+  return { ...row, takesImages: row.takesImages === 1, reranks: row.reranks === 1 };
+}
+
+function ownersOf(db: Database): Pick<Lookup, 'keyOwner' | 'keyOwnerById' | 'organisationOwner'> {
+  const keys =
+    'FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier';
+  const byHash = askRows<OwnerRow, [Buffer]>(db, ownerColumns, `${keys} WHERE k.hash = ?`);
+  const byId = askRows<OwnerRow, [string]>(db, ownerColumns, `${keys} WHERE k.id = ? AND k.hash IS NOT NULL`);
+  const withoutKey = askRows<OwnerRow, [string]>(
+    db,
+    { ...ownerColumns, keyId: "''", revokedAt: 'NULL', expiresAtMs: 'NULL' },
+    'FROM organisation o LEFT JOIN tier t ON t.id = o.tier WHERE o.id = ?',
+  );
+  const owner = (row: OwnerRow | undefined): KeyOwner | undefined => row && ownerOf(row);
+  return {
+    keyOwner: (hash) => owner(byHash.get(hash)),
+    keyOwnerById: (id) => owner(byId.get(id)),
+    organisationOwner: (id) => owner(withoutKey.get(id)),
+  };
 }
 
 function visitorTotalsOf(db: Database): Lookup['visitorTotals'] {
-  const totals = prepare<
-    readonly [factor: number | null, requests: number | null, inFlight: number | null, tokens: number | null],
-    []
-  >(
-    db,
-    `SELECT network_factor, total_requests_per_minute, total_concurrency, total_tokens_per_day
-     FROM tier WHERE id = '${anonymousTier}'`,
-  ).raw();
+  const totals = askRows<TotalsRow, []>(db, totalsColumns, `FROM tier WHERE id = '${anonymousTier}'`);
   return () => {
     const row = totals.get();
-    if (row === undefined) return undefined;
-    const [factor, requestsPerMinute, concurrency, tokensPerDay] = row;
-    return { networkFactor: factor ?? networkFactorDefault, requestsPerMinute, concurrency, tokensPerDay };
+    return row && { ...row, networkFactor: row.networkFactor ?? networkFactorDefault };
   };
 }
 
@@ -206,25 +240,15 @@ function stacksOf(db: Database): Lookup['stacksOf'] {
 /** Prepares the statements on one snapshot's database. */
 export function createLookup(db: Database): Lookup {
   const ask = <Row, Parameters extends unknown[]>(sql: string) => prepare<Row, Parameters>(db, sql);
-  // Arrays and single values cost half of what objects do; each request runs several of these.
-  const askLists = <Row, Parameters extends unknown[]>(sql: string) => ask<Row, Parameters>(sql).raw();
   const askOne = <Value, Parameters extends unknown[]>(sql: string) => ask<Value, Parameters>(sql).pluck();
-  const keys = `SELECT k.id, k.organisation, k.revoked_at, k.expires_at, o.suspended, o.anchor, ${tierColumns}
-     FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier`;
-  const key = askLists<KeyRow, [Buffer]>(`${keys} WHERE k.hash = ?`);
-  const keyById = askLists<KeyRow, [string]>(`${keys} WHERE k.id = ? AND k.hash IS NOT NULL`);
-  const ownerWithoutKey = askLists<KeyRow, [string]>(
-    `SELECT '', o.id, NULL, NULL, o.suspended, o.anchor, ${tierColumns}
-     FROM organisation o LEFT JOIN tier t ON t.id = o.tier WHERE o.id = ?`,
-  );
-  const anonymous = askLists<TierRow, []>(
-    `SELECT ${tierColumns} FROM tier t WHERE t.id = '${anonymousTier}'`,
-  );
+  const anonymous = askRows<TierRow, []>(db, tierColumns, `FROM tier t WHERE t.id = '${anonymousTier}'`);
   const stack = ask<Pick<RowOf<'stack'>, 'organisation' | 'surface'>, [string]>(
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
-  const routes = askLists<RouteRow, [string, string]>(
-    'SELECT node, served, url, dialect, credential, window_tokens, takes_images, reranks FROM routes WHERE place = ? AND model = ?',
+  const routes = askRows<RouteRow, [string, string]>(
+    db,
+    routeColumns,
+    'FROM routes WHERE place = ? AND model = ?',
   );
   const away = ask<Pick<RowOf<'node'>, 'loaded' | 'models'>, [string]>(
     'SELECT loaded, models FROM node WHERE place = ? AND (up = 0 OR drained = 1)',
@@ -248,11 +272,8 @@ export function createLookup(db: Database): Lookup {
     'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?',
   );
   const position = askOne<number, []>('SELECT seq FROM position');
-  const owner = (row: KeyRow | undefined) => row && ownerOf(row);
   return {
-    keyOwner: (hash) => owner(key.get(hash)),
-    keyOwnerById: (id) => owner(keyById.get(id)),
-    organisationOwner: (id) => owner(ownerWithoutKey.get(id)),
+    ...ownersOf(db),
     anonymousTier: () => {
       const row = anonymous.get();
       return row ? (tierOf(row) ?? undefined) : undefined;
