@@ -6,7 +6,7 @@ import { location } from './router.ts';
 import { organisationInScope } from './scope.ts';
 
 type FilterName = keyof typeof requestFilterShape;
-export type RequestFilter = Readonly<Partial<Record<FilterName, string>>>;
+export type AddressFilter = Readonly<Partial<Record<FilterName, string>>>;
 
 /** By the filter that the control plane knows: its parameter in the address of the page. What is forgotten does not compile. */
 const parameters: Readonly<Record<FilterName, string>> = {
@@ -23,10 +23,10 @@ const parameters: Readonly<Record<FilterName, string>> = {
 };
 
 /** Of the address; of members one organisation always. */
-export function filterInAddress(): RequestFilter {
+export function filterInAddress(): AddressFilter {
   const { query } = location.value;
   const found = Object.entries(parameters).map(([name, parameter]) => [name, query.get(parameter)?.trim()]);
-  const given = Object.fromEntries(found.filter(([, value]) => value)) as RequestFilter;
+  const given = Object.fromEntries(found.filter(([, value]) => value)) as AddressFilter;
   const organisation = organisationInScope();
   return organisation === undefined ? given : { ...given, organisation };
 }
@@ -35,13 +35,13 @@ export function filterInAddress(): RequestFilter {
 export const clearedFilters = Object.fromEntries(Object.values(parameters).map((name) => [name, '']));
 
 /** An address of the page. */
-export function requestsLink(filter: RequestFilter): string {
+export function requestsLink(filter: AddressFilter): string {
   const named = Object.entries(filter).map(([name, value]) => [parameters[name as FilterName], value]);
   return withQuery('/requests', Object.fromEntries(named));
 }
 
 /** The same for the command line. */
-export function requestOptions(filter: RequestFilter): string {
+export function requestOptions(filter: AddressFilter): string {
   return Object.entries(filter)
     .map(([name, value]) => ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`)
     .join('');

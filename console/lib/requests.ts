@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { InputOf } from '../../schemas/admin.ts';
 import type { RequestsMessage } from '../../schemas/requests.ts';
 import { ApiFailure, call, documentOf, withQuery } from './api.ts';
-import type { RequestFilter } from './request-filter.ts';
+import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
 const firstRows = 200;
@@ -22,7 +22,7 @@ export interface Followed {
 }
 
 /** What arrives while the page does not follow is kept apart, so that nothing moves below a hand. */
-export function useRequests(filter: RequestFilter, isFollowing: boolean): Followed {
+export function useRequests(filter: AddressFilter, isFollowing: boolean): Followed {
   const list = JSON.stringify(filter);
   const [, redraw] = useState(0);
   const state = useRef<Shown>(nothing(list));
@@ -113,7 +113,7 @@ interface Listener {
 }
 
 /** Follows while the page is seen: a browser opens six connections to a host, for all of its tabs. Returns how to stop. */
-function follow(filter: RequestFilter, { arrived, interrupted }: Listener): () => void {
+function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () => void {
   let source: EventSource | undefined;
   let again: ReturnType<typeof setTimeout> | undefined;
   const ended = new AbortController();
@@ -160,7 +160,7 @@ function follow(filter: RequestFilter, { arrived, interrupted }: Listener): () =
 }
 
 /** The address may have any text: what is no filter, the control plane refuses. */
-function asked(filter: RequestFilter): InputOf<'request.list'> {
+function asked(filter: AddressFilter): InputOf<'request.list'> {
   return filter as InputOf<'request.list'>;
 }
 

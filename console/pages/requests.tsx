@@ -6,9 +6,9 @@ import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
 import {
+  type AddressFilter,
   clearedFilters,
   filterInAddress,
-  type RequestFilter,
   requestOptions,
   requestPattern,
 } from '../lib/request-filter.ts';
@@ -154,7 +154,7 @@ const verdicts: Readonly<Record<RequestVerdict, string>> = {
 const chips = ['key', 'node', 'gateway', 'request'] as const;
 const ages = ['15m', '1h', '6h', '24h'];
 
-function Filters({ filter }: { readonly filter: RequestFilter }) {
+function Filters({ filter }: { readonly filter: AddressFilter }) {
   const search = (text: string): void => {
     const [request] = requestPattern.exec(text) ?? [];
     if (request !== undefined) setQuery({ ...clearedFilters, request, open: request });

@@ -57,7 +57,7 @@ export interface ForwardRequest {
   /** Of the answer to the client. */
   readonly form: AnswerForm;
   /** What is held of the request until a node has it. */
-  readonly body: HeldBody;
+  readonly body: ReadableBody;
   /** Nodes of the one place that routing chose. */
   readonly candidates: readonly Route[];
   /** One of those that are left. */
@@ -84,7 +84,7 @@ export interface ForwardRequest {
 }
 
 /** Both are idempotent. */
-export interface HeldBody {
+export interface ReadableBody {
   /** The text is not needed any more: what a node gets is rendered. */
   discard(): void;
   /** Nothing of the body is held any more. */

@@ -11,7 +11,7 @@ import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { readJsonText } from '../core/json-text.ts';
 import type { TenantSecrets } from '../core/tenant-secrets.ts';
-import type { HeldBody } from '../forward/forward.ts';
+import type { ReadableBody } from '../forward/forward.ts';
 import { oneHeader } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { CountRequest, NodeTarget, WorkerText } from '../shape/asked.ts';
@@ -35,7 +35,7 @@ export interface BodyToShape {
 }
 
 /** What the worker retains of it is discarded once a node's body is rendered; its memory is charged until it is released. */
-export interface ShapedBody extends HeldBody {
+export interface ShapedBody extends ReadableBody {
   readonly shaped: Shaped;
 }
 

@@ -28,7 +28,7 @@ import { type ResponsesContext, shapeResponses } from './responses/shape-respons
 
 const row = <Context>(surface: ClientSurface<Context>): ClientSurface<Context> => surface;
 
-export const surfaces = {
+const surfaces = {
   chat: row<ChatContext>({
     style: 'openai',
     shape: shapeChat,
