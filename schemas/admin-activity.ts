@@ -49,7 +49,7 @@ const fleetActivitySchema = z.object({
   ...knownShape,
 });
 const rate = z.number().min(0);
-/** ms; of what is above the largest bound that gateways tell apart, that bound. */
+/** ms; of what is above the largest bound that gateways distinguish, that bound. */
 const quantilesSchema = z.object({ p50: rate, p95: rate });
 const trafficSchema = z.object({
   stepSeconds: z.int(),

@@ -63,8 +63,8 @@ export type RequestList = z.infer<typeof requestListSchema>;
 
 /**
  * `data` of each event `requests` of the live stream (text/event-stream). The first has the newest `limit` ones, as the list has
- * them, with `next`; each later one those that ended since, newest first. A stream that is opened again begins anew, so rows are
- * told apart by `request`. `event: ended`: the session has ended.
+ * them, with `next`; each later one those that ended since, newest first. A stream that is opened again begins again, so rows are
+ * distinguished by `request`. `event: ended`: the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
   /** There were more than are sent: so many are in the list alone. */

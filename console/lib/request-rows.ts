@@ -18,7 +18,7 @@ export interface Rows {
 }
 
 /**
- * `isFirst`: the stream has begun anew. Where it then has nothing of what is shown, there may be a gap between the two, and what
+ * `isFirst`: the stream has begun again. Where it then has nothing of what is shown, there may be a gap between the two, and what
  * was shown is left.
  */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {

@@ -540,6 +540,11 @@ describe('role × route', () => {
     'POST /fleet/apply': { fleet },
     'POST /fleet/diff': { fleet },
     'POST /explain': { organisation: 'acme', model: 'echo-small' },
+    'POST /effect': {
+      method: 'POST',
+      path: '/keys',
+      body: { organisation: 'acme', name: 'k', expires: 'never' },
+    },
   };
 
   test('each command and read is open to a session exactly where the admin API opens it, and /me says so', async () => {

@@ -276,7 +276,7 @@ class LiveGateways {
     this.#signal = signal;
   }
 
-  /** Asks whoever is not asked yet. */
+  /** Asks those that are not asked yet. */
   look(): void {
     const found = askedSources(this.#sources, this.#asked);
     for (const source of found)
@@ -299,7 +299,7 @@ class LiveGateways {
     return taken;
   }
 
-  get hasNews(): boolean {
+  get hasRows(): boolean {
     return this.#rows.length > 0 || this.#missed > 0;
   }
 
@@ -351,7 +351,7 @@ export async function* liveRequests(
   let said: string | undefined;
   while (!signal.aborted) {
     const silent = live.silent.join(' ');
-    if (live.hasNews || silent !== said) {
+    if (live.hasRows || silent !== said) {
       said = silent;
       yield live.take();
     }

@@ -85,6 +85,7 @@ const queries: Record<string, string> = {
   '/usage/keys': 'organisation=acme',
   '/confirmations/{position}': 'timeoutSeconds=0',
   '/explain/matrix': 'organisation=acme',
+  '/traffic': 'organisation=acme',
   '/requests': 'organisation=acme',
   '/requests/stats': 'organisation=acme',
   '/requests/stream': 'organisation=acme',

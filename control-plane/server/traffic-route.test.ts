@@ -66,7 +66,7 @@ test('requests are counted where they were made', async () => {
 
 test('a member reads the numbers of the own organisation alone', async () => {
   expect(await requestsIn('?organisation=acme', 'ana')).toBe(4);
-  // Of those that others made to the stack nothing is told.
+  // Of those that others made to the stack nothing is in it.
   expect(await requestsIn(`?stack=${stack}`, 'ana')).toBe(1);
   const own = (await (await read('?organisation=acme', 'ana')).json()) as Traffic;
   expect(own).not.toHaveProperty('nodes');

@@ -77,7 +77,7 @@ test('a segment that position or time leave out is not read', async () => {
   expect(files.length).toBeGreaterThan(5);
   const journal = journalOf();
   const newest = await linesOf(requestPages(journal, queryOf({ limit: 10 })));
-  // Whoever reads this one fails.
+  // Reading this one fails.
   const oldest = join(folder, files[0] ?? '');
   rmSync(oldest);
   mkdirSync(oldest);

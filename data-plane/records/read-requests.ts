@@ -133,7 +133,7 @@ function emptyCounts(): Omit<GatewayStat, 'by' | 'ofKey'> {
 const pendingMax = 500;
 /** Rows are sent together, so that what they cost does not depend on how many there are. */
 const gatherMs = 200;
-/** A follower that hears nothing for longer knows that it is cut off. */
+/** A follower that receives nothing for longer knows that it is cut off. */
 const pulseMs = 2000;
 
 /** Rows of requests that end from now on, with a line of how many were missed, until the signal. */

@@ -34,7 +34,7 @@ export class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint
     return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
   }
 
-  /** Lets go of what was not taken. */
+  /** Drops what was not taken. */
   drop(): void {
     this.#rest = undefined;
   }

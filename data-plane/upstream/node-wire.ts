@@ -21,7 +21,7 @@ export interface WireRequest {
 export interface WireController {
   pause(): void;
   resume(): void;
-  /** Ends the connection. The call hears no more of it. */
+  /** Ends the connection. The call receives no more of it. */
   abort(reason: Error): void;
 }
 

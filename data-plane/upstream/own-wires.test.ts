@@ -226,7 +226,7 @@ test('a connection that its node ended or wrote to while it rested is not used a
 test('a body in pieces goes out as the connection takes it, and an answer before its end ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {
-    // Later than the system has told of the last byte.
+    // Later than the system has reported the last byte.
     if (text.endsWith('z')) setTimeout(() => socket.write(whole), 50);
   });
   const taken: number[] = [];

@@ -17,7 +17,7 @@ test('what arrives comes first, and nothing is shown twice', () => {
   expect(withArrived(next, { items: [], silent: [] }, false).items).toBe(next.items);
 });
 
-test('a stream that begins anew joins what is shown, or takes its place where there may be a gap', () => {
+test('a stream that begins again joins what is shown, or takes its place where there may be a gap', () => {
   const shown = shownOf(rows(3, 1), 'cursor');
   expect(names(withArrived(shown, { items: rows(4, 2), silent: [], next: 'other' }, true))).toEqual([
     '4',

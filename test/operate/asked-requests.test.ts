@@ -1,6 +1,6 @@
 /**
  * Requests of several gateways, as a control plane asks for them: merged by time, page after page, filtered as a plain model
- * filters them, followed, summed up; and whoever does not answer is named.
+ * filters them, followed, summed up; and those that do not answer are named.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -48,7 +48,7 @@ const closers: (() => unknown)[] = [];
 let log: ControlLog;
 let board: StatusBoard;
 
-/** The nth request of a gateway: each member comes in all its values beside those of the others. */
+/** The nth request of a gateway: each member comes in all its values with each of the others. */
 function recordOf(n: number, atMs: number): RequestRecord {
   const kind = n % 5;
   const refusal =
@@ -172,7 +172,12 @@ const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])
 
 test('each filter, and each two, mean the rows that a plain model means, newest first, whatever the pages', async () => {
   await serveAll();
-  const twos = filters.flatMap((one, at) => filters.slice(at).map((other) => [one, other] as const));
+  const twos = filters.flatMap((one, at) =>
+    filters
+      .slice(at)
+      .filter((other) => other === one || !Object.keys(one[0]).some((name) => name in other[0]))
+      .map((other) => [one, other] as const),
+  );
   await fc.assert(
     fc.asyncProperty(
       fc.constantFrom(...twos),
@@ -281,9 +286,9 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
   const seen: GivenRow[] = [];
   let silent: readonly string[] = ['not asked'];
   const following = (async () => {
-    for await (const news of live) {
-      seen.push(...news.rows);
-      silent = news.silent;
+    for await (const changed of live) {
+      seen.push(...changed.rows);
+      silent = changed.silent;
     }
   })();
   await until(() => silent.length === 0);

@@ -153,7 +153,7 @@ test.each(runnable.map((block) => [block.page, block.lines[0] ?? '', block] as c
       const command = named.includes('FINGERPRINT')
         ? named.replace('FINGERPRINT', await fingerprint())
         : named;
-      const endless = command.includes('events tail');
+      const endless = /\b(?:events|requests) tail\b/.test(command);
       const { code, output } = await bash(endless ? `timeout 5 ${command}` : command);
       expect(endless ? [124, 0] : allowedCodes(line), `${command}\n${output}`).toContain(code);
     }

@@ -125,7 +125,8 @@ const refused: Readonly<Record<string, number>> = {
 };
 
 /** Commands that would not end, or ask another machine. */
-const left = (line: string): boolean => line === 'events tail' || line.includes('kafka://');
+const left = (line: string): boolean =>
+  /^(?:events tail$|requests tail\b)/.test(line) || line.includes('kafka://');
 
 test('each command has an example', () => {
   expect(allOf(program).filter((command) => examplesOf(command).length === 0)).toEqual([]);
