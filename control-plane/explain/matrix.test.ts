@@ -67,9 +67,11 @@ test('what neither the tier nor a stack has is not in it, and one host can be as
   expect([one.items.length, one.next]).toEqual([1000, idOf(999)]);
 });
 
-test('a model that reranks is asked to, wherever it serves, and every other one for a chat', () => {
+test('a model that reranks is asked to, every other one for a chat, or for messages by the surface of the stack', () => {
   const own = memorySnapshot();
-  const stack = stacks[0] ?? '';
+  const [stack = '', switched = ''] = stacks;
+  const byModel = (a: unknown, b: unknown): number =>
+    (a as { model: string }).model.localeCompare((b as { model: string }).model);
   const names = ['ranks', 'talks'] as const;
   const facts = { owner: 'o', generation: 1, up: true, models: [...names], rerankModels: ['ranks'] };
   const node = (id: string, place: { kind: 'pool' } | { kind: 'stack'; id: string }): KnownEvent[] => [
@@ -92,13 +94,21 @@ test('a model that reranks is asked to, wherever it serves, and every other one 
         ]),
         ...node('n1', { kind: 'stack', id: stack }),
         ...node('n2', { kind: 'pool' }),
+        known('stack.created', { id: switched, organisation: 'acme', surface: 'anthropic' }),
+        known('stack.model_installed', { stack: switched, model: 'talks' }),
+        ...node('n3', { kind: 'stack', id: switched }),
       ],
     ]),
   );
-  const found = matrixSteps(own.db, { organisation: 'acme' }, counters, testNowMs);
-  let result = found.next();
-  while (result.done !== true) result = found.next();
-  expect(result.value.items).toEqual(
+  const itemsAt = (host?: string): unknown[] => {
+    const found = matrixSteps(own.db, { organisation: 'acme', host }, counters, testNowMs);
+    let result = found.next();
+    while (result.done !== true) result = found.next();
+    return [...result.value.items];
+  };
+  const talks = itemsAt(switched).filter((item) => (item as { model: string }).model === 'talks');
+  expect(talks).toEqual([{ model: 'talks', host: switched, path: 'messages', served: true, status: 200 }]);
+  expect([...itemsAt('shared'), ...itemsAt(stack)].sort(byModel)).toEqual(
     names.flatMap((model) =>
       ['shared', stack].map((host) => ({
         ...{ model, host, served: true, status: 200 },

@@ -52,12 +52,13 @@ function planOf(db: Database, { organisation, host, after = '' }: MatrixQuestion
   };
 }
 
-/** What the model is for there, as far as engines show it: a model that reranks does nothing else. */
+/** What the model is for there, by the surface of a stack and as far as engines show it: a model that reranks does nothing else. */
 function pathFor(
   lookup: Lookup,
   organisation: string,
   { model, host }: Pick<Cell, 'model' | 'host'>,
 ): Cell['path'] {
+  if (host !== 'shared' && lookup.stack(host)?.surface === 'anthropic') return 'messages';
   const places: readonly PlaceKey[] =
     host === 'shared' ? [`organisation:${organisation}`, 'pool'] : [`stack:${host}`];
   const routes = places.map((place) => lookup.routes(place, model)).find((found) => found.length > 0) ?? [];
