@@ -229,7 +229,7 @@ test('the matrix of an organisation agrees with the explanation of each of its c
   const run = await cli('explain', '--org', 'birch', '--list', '-o', 'json');
   expect(run.code).toBe(0);
   const { items } = JSON.parse(run.out) as {
-    items: { model: string; host: string; status: number; served: boolean }[];
+    items: { model: string; host: string; path: string; status: number; served: boolean }[];
   };
   // What its tier, its stacks and its own nodes have, at each host, and nothing of others.
   const { tier } = await fleet.admin.call('GET', '/organisations/birch');
@@ -240,8 +240,9 @@ test('the matrix of an organisation agrees with the explanation of each of its c
   const shown = new Set(items.map(({ model }) => model));
   expect([...shown]).toEqual(expect.arrayContaining([...(models as string[]), ...installed]));
   expect([hosts, items.length]).toEqual([1 + (own['items'] as object[]).length, hosts * shown.size]);
-  for (const { model, host, status, served } of items.slice(0, 6)) {
-    const one = await cli('explain', '--org', 'birch', '--model', model, '--host', host, '-o', 'json');
+  for (const { model, host, path, status, served } of items.slice(0, 6)) {
+    const asked = ['--model', model, '--host', host, '--path', path];
+    const one = await cli('explain', '--org', 'birch', ...asked, '-o', 'json');
     expect(JSON.parse(one.out).verdict).toMatchObject({ status, served });
     expect(one.code).toBe(served ? 0 : 1);
   }
