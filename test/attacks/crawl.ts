@@ -62,7 +62,8 @@ function queriesOf(route: Route, own: Belongings): string[] {
     ...{ ...paging, ...spans, ...commanding, ...about },
     ...{ text: organisation, at: String(positions[1]), only: 'log', skip: 'log' },
     ...{ timeoutSeconds: '0', order: 'desc', type: 'key.created', host: stack, gateway: 'gateway-1' },
-    ...{ since: '0', period: '2026-01-01' },
+    ...{ since: '1h', period: '2026-01-01', outcome: 'served', model: own.model, request: own.request },
+    ...{ 'slower-than': '1ms', next: 'x', by: 'key' },
   };
   const names = route.query ?? Object.keys(about);
   const single = names.map((name) => [[name, String(known(values, name, route))]] as const);
@@ -78,7 +79,24 @@ function queriesOf(route: Route, own: Belongings): string[] {
   return ['', ...new Set(queries)];
 }
 
+/** Commands about what belongs to the organisation, for the route that works out what they would change. */
+function commandsAbout({ organisation, person, key, stack, node, model }: Belongings): object[] {
+  return [
+    { method: 'PATCH', path: `/organisations/${organisation}`, body: { suspended: true } },
+    { method: 'DELETE', path: `/organisations/${organisation}/members/${person}` },
+    { method: 'POST', path: `/keys/${key}/revoke` },
+    { method: 'POST', path: '/keys', body: { organisation, name: 'crawl', expires: '30d' } },
+    { method: 'PUT', path: `/stacks/${stack}/surface`, body: { surface: 'anthropic' } },
+    { method: 'DELETE', path: `/stacks/${stack}` },
+    { method: 'POST', path: `/nodes/${node}/drain` },
+    { method: 'PUT', path: '/tiers/Wide', body: { rank: 1, models: [model] } },
+    { method: 'POST', path: '/events/1/undo' },
+    { fleet: { version: 1 }, prune: true },
+  ];
+}
+
 function bodiesOf(route: Route, own: Belongings): object[] {
+  if (route.url.endsWith('/effect')) return commandsAbout(own);
   const { organisation, person, key, stack, node, model, request, positions } = own;
   const subjects: Readonly<Record<string, unknown>> = {
     ...{ organisation, key, request, visitor: true },
