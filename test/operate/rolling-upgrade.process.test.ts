@@ -36,8 +36,6 @@ function newerBuild(): string {
   const types = `'model.retired': event({ ${parts} }), 'model.praised': event({ critical: false, ${parts} }),`;
   patch('schemas/events-tenants.js', 'tenantEvents = {', `tenantEvents = { ${types}`);
   const write = '{ fold: (tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; } }';
-  const version = (n: number) => `export const foldVersion = ${n}`;
-  patch('shared/snapshot/fold.js', version(foldVersion), version(foldVersion + 1));
   patch(
     'shared/snapshot/effects.js',
     '...tenantEffects,',
