@@ -1,9 +1,9 @@
 /** The effect of a command before it is written: it is decided as it would be run, and nothing of it reaches the log. */
 import { randomUUID } from 'node:crypto';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
 import { adminPrefix } from '../../schemas/admin-routes.ts';
 import type { EffectRequest } from '../../schemas/effect.ts';
-import { actorName } from '../commands/authorise.ts';
+import { type Actor, actorName, authorise } from '../commands/authorise.ts';
 import { type CommandDefinition, parseInput } from '../commands/definition.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -44,6 +44,7 @@ async function commandOf(
   context: AdminContext,
   asked: EffectRequest,
   { request, reply }: AskedOf<'effect.get'>,
+  actor: Actor,
 ): Promise<AskedCommand> {
   const { method, path, body } =
     'fleet' in asked ? { method: 'POST', path: '/fleet/apply', body: asked } : asked;
@@ -58,6 +59,8 @@ async function commandOf(
     throw new CommandError('InvalidCommand', `${method} ${below} is no command`, {
       next: 'give method and path of a command as the document of this API has them',
     });
+  // First: whether a commit can be taken back, and why not, tells what it was.
+  authorise(context.snapshot.db, actor, adminOperations['commit.undo'].access, () => undefined);
   if (position > context.snapshot.seq || position < 1)
     throw new CommandError(
       'NotFound',
@@ -70,15 +73,14 @@ async function commandOf(
 async function effect(context: AdminContext, asked: AskedOf<'effect.get'>): Promise<AnswerOf<'effect.get'>> {
   const { request, reply } = asked;
   const actor = actorOf(request);
-  const { definition, raw } = await commandOf(context, asked.body, asked);
+  const { definition, raw } = await commandOf(context, asked.body, asked, actor);
   const isOperator = actor.person === undefined;
   // Guards would refuse what is to be seen here; nobody may write more by asking.
   const planned = await context.writer.run(definition, raw, {
     ...{ id: `effect-${randomUUID()}`, actor, dryRun: true, force: isOperator },
     used: (organisation, period) => poolTokens(context, organisation, period),
   });
-  const { db } = context.snapshot;
-  const own = isOperator ? undefined : definition.organisationOf?.(db, parseInput(definition, raw));
+  const own = isOperator ? undefined : ownOf(context, actor, definition, raw);
   const question = {
     ...{ events: planned.events ?? [], by: actorName(actor), nowMs: Date.now() },
     ...(own !== undefined && { organisation: own }),
@@ -89,6 +91,20 @@ async function effect(context: AdminContext, asked: AskedOf<'effect.get'>): Prom
     pastReaderOf(request, reply),
   );
   return { ...found, ...(recorded && { recorded: { ...recorded, gatewaysSilent: [] } }) };
+}
+
+/** Whose effect a person sees. Asked once more: what the command is about, or the person's role, may be gone since it was planned. */
+function ownOf(
+  { snapshot: { db } }: AdminContext,
+  actor: Actor,
+  definition: CommandDefinition,
+  raw: AskedCommand['raw'],
+): string {
+  const own = definition.organisationOf?.(db, parseInput(definition, raw));
+  authorise(db, actor, definition.access, () => own);
+  // Without an organisation, a question is about all.
+  if (own === undefined) throw new CommandError('Forbidden', 'only operators may ask this');
+  return own;
 }
 
 export function effectHandlers(context: AdminContext): OperationHandlers<'effect.get'> {

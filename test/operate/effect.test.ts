@@ -135,3 +135,30 @@ test('Effect: a command that changes no answer says so and ends with 0, and what
   const backup = await cli('backup', '/nonexistent', '--effect');
   expect([backup.code, backup.err]).toEqual([2, expect.stringContaining('leave out --effect')]);
 });
+
+/** What a member of acme is answered who asks for an effect. */
+async function effectFor(person: string, asked: object) {
+  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1/effect`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${operatorToken}`,
+      'x-headgate-as': person,
+      'content-type': 'application/json',
+    },
+    body: JSON.stringify(asked),
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+test('Effect: of commits a member learns nothing, whether or not they can be taken back', async () => {
+  await fleet.admin.call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
+  const head = await fleet.admin.position();
+  const positions = [...Array.from({ length: head + 2 }, (_, at) => at), 1e15];
+  const found = await Promise.all(
+    positions.map((position) =>
+      effectFor('ana', { method: 'POST', path: `/events/${position}/undo`, body: {} }),
+    ),
+  );
+  expect(new Set(found.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
+  expect(found[0]?.status).toBe(403);
+});

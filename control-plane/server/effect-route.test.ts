@@ -1,0 +1,60 @@
+/** Whose effect a person is shown, where the state has changed while the command was decided. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { expect, test } from 'vitest';
+import { known } from '../../test/support/commits.ts';
+import { smallFleet, TestState } from '../../test/support/state.ts';
+import { type AdminContext, setCaller } from './context.ts';
+import { effectHandlers } from './effect-route.ts';
+import type { AskedOf } from './operations.ts';
+
+/** The questions to the history that an effect for ana of acme led to, with what happened while it was decided. */
+async function askedOf(meanwhile: Parameters<TestState['given']>[0]) {
+  const state = new TestState().given(smallFleet);
+  const asked: unknown[] = [];
+  const context = {
+    snapshot: state,
+    writer: {
+      run: () => {
+        state.given(meanwhile);
+        return Promise.resolve({ position: 1, events: [] });
+      },
+    },
+    past: {
+      ask: (_name: string, [, question]: readonly unknown[]) => {
+        asked.push(question);
+        return Promise.resolve({});
+      },
+    },
+  } as unknown as AdminContext;
+  const request = {} as FastifyRequest;
+  setCaller(request, { actor: { person: 'ana' }, via: 'api' });
+  const reply = { raw: { once: () => undefined } } as unknown as FastifyReply;
+  const body = { method: 'POST', path: '/keys/key-acme/revoke' } as const;
+  const call = { request, reply, body } as unknown as AskedOf<'effect.get'>;
+  const refused = await Promise.resolve(effectHandlers(context)['effect.get'](call)).then(
+    () => undefined,
+    (error: Error) => error.message,
+  );
+  return { asked, refused };
+}
+
+test('a person is shown the effect for the own organisation', async () => {
+  expect(await askedOf([])).toEqual({
+    asked: [expect.objectContaining({ organisation: 'acme' })],
+    refused: undefined,
+  });
+});
+
+test('whoever is no member any more, once it is decided, is shown nothing', async () => {
+  const { asked, refused } = await askedOf([
+    known('member.removed', { organisation: 'acme', person: 'ana' }),
+  ]);
+  expect(asked).toEqual([]);
+  expect(refused).toMatch(/may not do this/);
+});
+
+test('where what the command is about is gone, the effect is not that of all organisations', async () => {
+  const { asked, refused } = await askedOf([known('organisation.removed', { id: 'acme' })]);
+  expect(asked).toEqual([]);
+  expect(refused).toMatch(/may not do this/);
+});
