@@ -183,7 +183,7 @@ export const activityRows = {
     answer: requestStatsSchema,
   }),
   'request.tail': operation(readingRoles, 'The newest requests, then each that ends', {
-    opens: 'tail',
+    opens: 'follow',
     query: requestTailQuerySchema,
     mediaType: 'text/event-stream',
     answer: requestsMessageSchema,

@@ -13,7 +13,7 @@ export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[
 /** How large a body may be. */
 export type BodyKind = 'tiny' | 'small' | 'list' | 'fleet';
 /** What an open call counts as. */
-export type OpenCall = 'read' | 'question' | 'export' | 'stream' | 'tail' | 'wait';
+export type OpenCall = 'read' | 'question' | 'export' | 'stream' | 'tail' | 'follow' | 'wait';
 
 export interface OperationRow {
   readonly summary: string;

@@ -33,7 +33,8 @@ export function registerLiveStream(api: FastifyInstance, context: AdminContext, 
     for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value ?? '');
     follow(reply.raw, context, session, sessions);
   });
-  api.get('/requests/stream', { config: { access: readingRoles, opens: 'stream' } }, (request, reply) => {
+  const followed = { config: { access: readingRoles, opens: 'follow' }, exposeHeadRoute: false } as const;
+  api.get('/requests/stream', followed, (request, reply) => {
     const session = sessionOf(request);
     return followRequests(reply, context, {
       actor: actorOfSession(session),

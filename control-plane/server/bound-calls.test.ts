@@ -88,11 +88,12 @@ const get = (path: string, cookie: string, signal: AbortSignal): Promise<Respons
   fetch(`${plane.console}/api${path}`, { headers: { cookie }, signal });
 
 test.each([
-  ['streams of pages', '/stream', '/stream'],
-  ['waits', '/confirmations/999', '/confirmations/999?timeoutSeconds=0'],
+  ['streams of pages', 20, '/stream', '/stream'],
+  ['streams of requests', 8, '/requests/stream?organisation=acme', '/requests/stream?organisation=acme'],
+  ['waits', 20, '/confirmations/999', '/confirmations/999?timeoutSeconds=0'],
 ])(
   '%s: a viewer has a few, the operator follows, and who leaves gives the place back',
-  async (_what, path, probe) => {
+  async (_what, places, path, probe) => {
     const [viewer, operator] = [await signIn({ demo: 'vic' }), await signIn({ operatorToken })];
     const statusOf = async (cookie: string): Promise<number> => {
       const client = new AbortController();
@@ -101,7 +102,9 @@ test.each([
       return status;
     };
     const client = new AbortController();
-    const held = Array.from({ length: 20 }, () => get(path, viewer, client.signal).catch(() => undefined));
+    const held = Array.from({ length: places }, () =>
+      get(path, viewer, client.signal).catch(() => undefined),
+    );
     await until(async () => (await statusOf(viewer)) === 429);
     expect(await statusOf(operator)).toBe(200);
     client.abort();

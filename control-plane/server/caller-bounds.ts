@@ -2,6 +2,7 @@
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { BodyBudgets } from '../core/body-limits.ts';
 import { PersonTurns } from '../gateways/person-turns.ts';
+import { RequestTurns } from '../gateways/request-turns.ts';
 import { OpenCalls } from '../state/open-calls.ts';
 import { AttemptLimit } from './attempt-limit.ts';
 import type { AdminContext } from './context.ts';
@@ -11,9 +12,10 @@ const wrongTokensPerMinute = { perAddress: 120, all: 1000 };
 
 export function callerBounds(
   logger: Logger,
-): Pick<AdminContext, 'turns' | 'bodies' | 'openCalls' | 'attempts'> {
+): Pick<AdminContext, 'turns' | 'requestTurns' | 'bodies' | 'openCalls' | 'attempts'> {
   return {
     turns: new PersonTurns(),
+    requestTurns: new RequestTurns(),
     bodies: new BodyBudgets(),
     openCalls: new OpenCalls(),
     attempts: new AttemptLimit({ ...wrongTokensPerMinute, logger }),

@@ -22,6 +22,7 @@ import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { FleetTraffic } from '../gateways/fleet-traffic.ts';
 import type { PersonTurns } from '../gateways/person-turns.ts';
+import type { RequestTurns } from '../gateways/request-turns.ts';
 import type { PastReader, PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
@@ -48,6 +49,7 @@ export interface AdminContext {
   readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused'>;
   /** Of all listeners of this process. */
   readonly turns: PersonTurns;
+  readonly requestTurns: RequestTurns;
   readonly bodies: BodyBudgets;
   /** The same. */
   readonly openCalls: OpenCalls;

@@ -16,7 +16,7 @@ import {
   type RequestsMessage,
   slowerThanMs,
 } from '../../schemas/requests.ts';
-import { type Actor, authorise, callerName } from '../commands/authorise.ts';
+import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import {
   type AskedRequests,
@@ -25,7 +25,6 @@ import {
   requestPage,
   requestSums,
 } from '../gateways/ask-requests.ts';
-import { CallerQueue } from '../state/caller-queue.ts';
 import { findStack } from '../state/capacity.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, clientSignal } from './context.ts';
@@ -192,28 +191,18 @@ async function summed(
 }
 
 export function requestHandlers(context: AdminContext): OperationHandlers<'request.list' | 'request.stats'> {
-  // What persons ask falls on gateways, so few of it is done at once; operators wait for nobody.
-  const turns = new CallerQueue({
-    ...{ concurrencyMax: 2, waitersMax: 128, waitersPerCallerMax: 8, waitMs: 15_000 },
-    what: 'questions about requests',
-  });
-  const inTurn = async <Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>) => {
-    if (actor.person === undefined) return work();
-    const release = await turns.acquire(callerName(actor), client);
-    return work().finally(release);
-  };
   return {
     'request.list': ({ query, request, reply }) => {
       const actor = actorOf(request);
       authoriseQuery(context, actor, query);
       const client = clientSignal(reply);
-      return inTurn(actor, client, () => listed(context, actor, query, client));
+      return context.requestTurns.run(actor, client, () => listed(context, actor, query, client));
     },
     'request.stats': ({ query, request, reply }) => {
       const actor = actorOf(request);
       authoriseQuery(context, actor, query, query.by);
       const client = clientSignal(reply);
-      return inTurn(actor, client, () => summed(context, actor, query, client));
+      return context.requestTurns.run(actor, client, () => summed(context, actor, query, client));
     },
   };
 }
@@ -258,7 +247,8 @@ export function followRequests(
   const timer = setInterval(() => pulse(response, context, following), pulseMs);
   response.once('close', () => clearInterval(timer));
   send(response, context, following, asked, client).catch((error: unknown) => {
-    context.logger.warn({ err: error }, 'a stream of requests failed');
+    // Who waited too long for the newest ones, or has left, asks again; nothing failed.
+    if (!(error instanceof CommandError)) context.logger.warn({ err: error }, 'a stream of requests failed');
     response.destroy();
   });
   return reply;
@@ -304,8 +294,12 @@ async function send(
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {
       const limit = Math.max(query.limit, 1);
-      const first = await listed(context, actor, { ...query, limit, next: undefined }, client);
+      const newest = { ...query, limit, next: undefined };
+      const first = await context.requestTurns.run(actor, client, () =>
+        listed(context, actor, newest, client),
+      );
       if (client.aborted) return;
+      if (!mayStillFollow(context, following)) return pulse(response, context, following);
       if (query.limit === 0) first.items.length = 0;
       const known = new Set(first.items.map(({ request }) => request));
       sent = known;

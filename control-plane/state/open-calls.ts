@@ -26,6 +26,11 @@ export const openCallBounds = {
     what: 'tails of events',
     ...{ perSession: 20, perPerson: 20, perOrganisation: 20, total: 100, forOperators: 50 },
   },
+  /** Each is followed at every gateway, which has 128 of them for all replicas. */
+  follow: {
+    what: 'streams of requests',
+    ...{ perSession: 8, perPerson: 10, perOrganisation: 20, total: 60, forOperators: 30 },
+  },
   wait: {
     what: 'waits for confirmations',
     ...{ perSession: 20, perPerson: 20, perOrganisation: 100, total: 1000, forOperators: 200 },
