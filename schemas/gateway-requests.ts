@@ -53,7 +53,7 @@ export const gatewayStatSchema = z.object({
   promptTokens: count,
   completionTokens: count,
   /** Requests by bucket of the time to the first token. */
-  firstToken: z.record(z.string(), count),
+  firstToken: z.record(z.string().regex(/^\d{1,3}$/), count),
 });
 export type GatewayStat = z.infer<typeof gatewayStatSchema>;
 

@@ -129,7 +129,7 @@ export const requestListQuerySchema = z.object({
   ...requestFilterShape,
   limit,
   /** `next` of the page before. */
-  next: z.string().min(1).max(4000).optional(),
+  next: z.string().min(1).max(12_000).optional(),
 });
 export const requestTailQuerySchema = z.object({
   ...requestFilterShape,

@@ -100,27 +100,28 @@ class GatewayPages {
   async fill(filter: GatewayFilter, limit: number, way: Way): Promise<void> {
     this.#position = this.#before;
     const fields = { ...filter, before: this.#before, limit };
-    let end: z.infer<typeof gatewayPageEndSchema> = {};
+    let end: z.infer<typeof gatewayPageEndSchema> | undefined;
     for await (const line of linesOf(this.source, pathOf('/requests', fields), way)) {
+      if (end !== undefined) throw new Error('it answers more after the end of a page');
       const row = gatewayRowSchema.safeParse(line).data;
       if (row === undefined) end = gatewayPageEndSchema.parse(line);
       else if (this.#rows.push(row) > limit) throw new Error('it answers more than it was asked for');
     }
-    this.#before = Math.min(end.before ?? 0, this.#before);
+    this.#before = Math.min(end?.before ?? 0, this.#before);
   }
 }
 
 export interface PageOf<Row> {
   readonly items: Row[];
   /** By gateway, where the next page begins; absent: there is none. */
-  readonly next?: Readonly<Record<string, number>>;
+  readonly next?: ReadonlyMap<string, number>;
   readonly silent: string[];
 }
 
 export interface AskedPage extends AskedRequests {
   readonly limit: number;
   /** `next` of the page before; a gateway that was silent then is not in it. */
-  readonly from: Readonly<Record<string, number>> | undefined;
+  readonly from: ReadonlyMap<string, number> | undefined;
 }
 
 /** What was read of all gateways for one page. */
@@ -137,7 +138,7 @@ class FleetPages {
     this.#silent = new Set(unknownIn(found, asked));
     const { from } = asked;
     for (const source of found) {
-      const position = from === undefined ? Number.MAX_SAFE_INTEGER : from[source.name];
+      const position = from === undefined ? Number.MAX_SAFE_INTEGER : from.get(source.name);
       if (position === undefined) this.#silent.add(source.name);
       else this.#pages.push(new GatewayPages(source, position));
     }
@@ -148,9 +149,9 @@ class FleetPages {
   }
 
   /** By gateway; undefined: all was given. */
-  get next(): Readonly<Record<string, number>> | undefined {
-    const next = Object.fromEntries(this.#pages.map(({ source, position }) => [source.name, position]));
-    return Object.values(next).some((position) => position > 0) ? next : undefined;
+  get next(): ReadonlyMap<string, number> | undefined {
+    const next = new Map(this.#pages.map(({ source, position }) => [source.name, position]));
+    return [...next.values()].some((position) => position > 0) ? next : undefined;
   }
 
   /** Asks the gateways of which nothing is known of what comes next; false: there are none. */
@@ -213,6 +214,8 @@ function newestOf(pages: readonly GatewayPages[]): GatewayPages | undefined {
   return newest;
 }
 
+/** A gateway has a thousand groups. */
+const statsLinesMax = 1001;
 const statsLineSchema = z.union([gatewayStatSchema, gatewayStatsEndSchema]);
 
 export async function requestSums(
@@ -232,7 +235,7 @@ export async function requestSums(
         for await (const line of linesOf(source, pathOf('/requests/stats', asked.filter), way)) {
           const read = statsLineSchema.parse(line);
           if ('partial' in read) partial ||= read.partial;
-          else own.push(read);
+          else if (own.push(read) > statsLinesMax) throw new Error('it has more groups than it may');
         }
         return own;
       } catch {

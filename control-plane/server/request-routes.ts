@@ -16,6 +16,7 @@ import {
   type RequestsMessage,
   slowerThanMs,
 } from '../../schemas/requests.ts';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import {
@@ -122,23 +123,22 @@ class Shown {
   }
 }
 
-const cursorSchema = z.record(z.string().max(200), z.int().min(0));
+const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
+/** As long as the query allows. */
+const cursorLengthMax = 12_000;
 
-function cursorOf(next: string | undefined): Readonly<Record<string, number>> | undefined {
+/** Sealed: where a page ends at each gateway tells how many requests all have. */
+function cursorSealer({ operatorToken }: AdminContext): Sealer {
+  return new Sealer(operatorToken, 'page of requests', cursorLengthMax);
+}
+
+function cursorOf(context: AdminContext, next: string | undefined): ReadonlyMap<string, number> | undefined {
   if (next === undefined) return undefined;
-  const cursor = cursorSchema.safeParse(jsonIn(Buffer.from(next, 'base64url').toString())).data;
-  if (cursor !== undefined) return cursor;
+  const cursor = cursorSealer(context).open(next, cursorSchema);
+  if (cursor !== undefined) return new Map(cursor);
   throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
     next: 'begin again without it',
   });
-}
-
-function jsonIn(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 async function listed(
@@ -150,13 +150,13 @@ async function listed(
   const shown = new Shown(context, actor, query);
   const page = await requestPage(
     context,
-    { ...askedOf(query), limit, from: cursorOf(next) },
+    { ...askedOf(query), limit, from: cursorOf(context, next) },
     (given) => shown.row(given),
     client,
   );
   const { items, silent } = page;
   if (page.next === undefined) return { items, silent };
-  return { items, next: Buffer.from(JSON.stringify(page.next)).toString('base64url'), silent };
+  return { items, next: cursorSealer(context).seal([...page.next]), silent };
 }
 
 type Stats = AnswerOf<'request.stats'>;

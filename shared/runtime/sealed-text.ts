@@ -8,13 +8,15 @@ import type { z } from 'zod';
 const ivBytes = 12;
 const tagBytes = 16;
 /** Longer ones are not ours. */
-const textLengthMax = 2048;
+const textLengthMaxDefault = 2048;
 
 export class Sealer {
   readonly #key: Buffer;
+  readonly #textLengthMax: number;
 
   /** What was sealed for one purpose is not accepted for another. */
-  constructor(token: string, purpose: string) {
+  constructor(token: string, purpose: string, textLengthMax = textLengthMaxDefault) {
+    this.#textLengthMax = textLengthMax;
     this.#key = Buffer.from(hkdfSync('sha256', token, '', `headgate ${purpose} v1`, 32));
   }
 
@@ -27,7 +29,7 @@ export class Sealer {
 
   /** Undefined for anything that this key did not seal, or that is no such content. Never throws. */
   open<Schema extends z.ZodType>(text: string, schema: Schema): z.output<Schema> | undefined {
-    if (text.length > textLengthMax) return undefined;
+    if (text.length > this.#textLengthMax) return undefined;
     const raw = Buffer.from(text, 'base64url');
     if (raw.length <= ivBytes + tagBytes) return undefined;
     try {

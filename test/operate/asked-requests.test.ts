@@ -8,6 +8,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pipeline, Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import {
@@ -26,6 +27,7 @@ import type { RequestRecord } from '../../data-plane/request/gateway.ts';
 import { firstTokenQuantile, type GatewayRow, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { questionScheme, SignedQuestions } from '../../shared/status/signed-question.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { runs } from '../support/budget.ts';
@@ -138,7 +140,7 @@ const allRows = (): GivenRow[] =>
 
 async function allPages(filter: GatewayFilter, limit: number, gateway?: string): Promise<GivenRow[]> {
   const found: GivenRow[] = [];
-  let from: Readonly<Record<string, number>> | undefined;
+  let from: ReadonlyMap<string, number> | undefined;
   for (let pages = 0; pages < 2000; pages++) {
     const page = await requestPage(
       sources(),
@@ -172,10 +174,13 @@ const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])
 
 test('each filter, and each two, mean the rows that a plain model means, newest first, whatever the pages', async () => {
   await serveAll();
+  // One value of each: of two outcomes the later one would be asked for alone.
+  const areApart = (one: GatewayFilter, other: GatewayFilter): boolean =>
+    one === other || !Object.keys(one).some((name) => name in other);
   const twos = filters.flatMap((one, at) =>
     filters
       .slice(at)
-      .filter((other) => other === one || !Object.keys(one[0]).some((name) => name in other[0]))
+      .filter((other) => areApart(one[0], other[0]))
       .map((other) => [one, other] as const),
   );
   await fc.assert(
@@ -219,7 +224,7 @@ test('no answer has what a caller sent', async () => {
 
 test('a gateway that was killed, keeps nothing or is not known is named, and the others are given', async () => {
   const [stop] = await Promise.all([serve('gw-1'), serve('gw-2'), serve('gw-off', undefined)]);
-  const page = async (gateway?: string, from?: Readonly<Record<string, number>>) =>
+  const page = async (gateway?: string, from?: ReadonlyMap<string, number>) =>
     requestPage(sources(), { ...asked({}, gateway), limit: 1000, from }, ({ row }) => row.request, never);
   const both = await page();
   expect([both.items.length, both.silent]).toEqual([2 * perGateway, ['gw-off']]);
@@ -229,7 +234,7 @@ test('a gateway that was killed, keeps nothing or is not known is named, and the
   expect(await page('gw-9')).toEqual({ items: [], silent: ['gw-9'] });
   // One that was silent in the first page is not mixed into a later one.
   await serve('gw-1');
-  expect((await page(undefined, { 'gw-2': 10 })).silent).toEqual(['gw-1', 'gw-off']);
+  expect((await page(undefined, new Map([['gw-2', 10]]))).silent).toEqual(['gw-1', 'gw-off']);
   expect((await requestSums(sources(), asked(), never)).silent).toEqual(['gw-off']);
 });
 
@@ -303,4 +308,49 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
   await until(() => silent.length === 0);
   end.abort();
   await following;
+});
+
+/** A process that has the gateway token, and answers every question with lines of its own. */
+async function serveLines(name: string, lines: () => Iterable<string>): Promise<void> {
+  const incarnation = randomUUID();
+  const questions = new SignedQuestions(token, incarnation);
+  const server = createServer((request, response) => {
+    const seal = questions.accept(request.url ?? '', request.headers.authorization ?? '');
+    if (seal === undefined) {
+      const challenge = `${questionScheme} challenge=${questions.challenge()}`;
+      response.writeHead(401, { 'www-authenticate': challenge }).end();
+      return;
+    }
+    const pages = async function* () {
+      for (const line of lines()) yield [`${line}\n`];
+    };
+    pipeline(Readable.from(seal(pages())), response, () => undefined);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  closers.push(
+    () => server.closeAllConnections(),
+    () => new Promise((resolve) => server.close(resolve)),
+  );
+  const metrics = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  await publish(log, reportOf({ name, incarnation, metrics }), new StatusMac(token));
+  await board.readToEnd(5000);
+}
+
+const stat = { by: 'x', requests: 1, served: 1, refused: 0, ended: 0, promptTokens: 0, completionTokens: 0 };
+function* endless(line: object): Generator<string> {
+  for (;;) yield JSON.stringify(line);
+}
+
+test.each([
+  ['ends without end', () => endless({}), undefined],
+  ['groups without end', () => endless({ ...stat, firstToken: {} }), 'sums'],
+  ['a bucket that is no number', () => [JSON.stringify({ ...stat, firstToken: { Infinity: 1 } })], 'sums'],
+])('a gateway that answers %s is silent, and the others are given', async (_what, lines, kind) => {
+  await serve('gw-1');
+  await serveLines('gw-2', lines);
+  const answer =
+    kind === 'sums'
+      ? await requestSums(sources(), asked(), never)
+      : await requestPage(sources(), { ...asked(), limit: 5, from: undefined }, ({ row }) => row, never);
+  expect(answer.silent).toEqual(['gw-2']);
 });

@@ -133,3 +133,16 @@ test.each(['next=x', 'since=7', 'slower-than=fast', 'type=NoType', 'limit=0', 'r
     ]);
   },
 );
+
+test('a cursor tells nobody how many requests there are, cannot be made, and is good for the next page', async () => {
+  const first = await read<RequestList>('/requests?organisation=acme&limit=1', 'ana');
+  const next = first.next ?? '';
+  expect(Buffer.from(next, 'base64url').toString('latin1')).not.toMatch(/gateway/);
+  const second = await read<RequestList>(`/requests?organisation=acme&limit=1&next=${next}`, 'ana');
+  expect(second.items[0]?.request).not.toBe(first.items[0]?.request);
+  const made = Buffer.from(JSON.stringify({ 'gateway-1': 3 })).toString('base64url');
+  expect((await request(`/requests?organisation=acme&next=${made}`, 'ana')).status).toBe(400);
+  // Of others with it: rows of the own organisation alone.
+  const others = await request(`/requests?organisation=birch&next=${next}`, 'ana');
+  expect(others.status).toBe(403);
+});
