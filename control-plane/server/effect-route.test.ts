@@ -45,7 +45,7 @@ test('a person is shown the effect for the own organisation', async () => {
   });
 });
 
-test('whoever is no member any more, once it is decided, is shown nothing', async () => {
+test('a person who is no member any more, once it is decided, is shown nothing', async () => {
   const { asked, refused } = await askedOf([
     known('member.removed', { organisation: 'acme', person: 'ana' }),
   ]);

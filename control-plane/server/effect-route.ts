@@ -59,7 +59,7 @@ async function commandOf(
     throw new CommandError('InvalidCommand', `${method} ${below} is no command`, {
       next: 'give method and path of a command as the document of this API has them',
     });
-  // First: whether a commit can be taken back, and why not, tells what it was.
+  // First: whether a commit can be taken back, and why not, shows what it was.
   authorise(context.snapshot.db, actor, adminOperations['commit.undo'].access, () => undefined);
   if (position > context.snapshot.seq || position < 1)
     throw new CommandError(

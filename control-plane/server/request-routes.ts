@@ -127,7 +127,7 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 /** As long as the query allows. */
 const cursorLengthMax = 12_000;
 
-/** Sealed: where a page ends at each gateway tells how many requests all have. */
+/** Sealed: where a page ends at each gateway shows how many requests all have. */
 function cursorSealer({ operatorToken }: AdminContext): Sealer {
   return new Sealer(operatorToken, 'page of requests', cursorLengthMax);
 }

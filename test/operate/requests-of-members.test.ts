@@ -134,7 +134,7 @@ test.each(['next=x', 'since=7', 'slower-than=fast', 'type=NoType', 'limit=0', 'r
   },
 );
 
-test('a cursor tells nobody how many requests there are, cannot be made, and is good for the next page', async () => {
+test('a cursor shows nobody how many requests there are, cannot be made, and is good for the next page', async () => {
   const first = await read<RequestList>('/requests?organisation=acme&limit=1', 'ana');
   const next = first.next ?? '';
   expect(Buffer.from(next, 'base64url').toString('latin1')).not.toMatch(/gateway/);
