@@ -1,6 +1,6 @@
 /**
  * What members see of requests: the rows of the own organisation alone, in lists, sums and streams, without names of others or of
- * nodes; and no answer has a key, a prompt or a completion.
+ * nodes, by the admin API and by the console; and no answer has a key, a prompt or a completion.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RequestList, RequestRow, RequestStats, RequestsMessage } from '../../schemas/requests.ts';
@@ -14,7 +14,8 @@ let fleet: TestFleet;
 const keys: Record<string, { id: string; value: string }> = {};
 
 beforeAll(async () => {
-  fleet = await startFleet({ fleet: specFleet, gateways: 2 });
+  const console = { bind: '127.0.0.1', port: 0, hosts: [], demo: true };
+  fleet = await startFleet({ fleet: specFleet, gateways: 2, controlPlane: { console } });
   for (const [organisation, person] of [
     ['acme', 'ana'],
     ['birch', 'ben'],
@@ -40,22 +41,45 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-const request = (path: string, person?: string): Promise<Response> =>
-  fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      ...(person !== undefined && { 'x-headgate-as': person }),
-    },
+type Way = 'admin API' | 'console';
+const cookies = new Map<string | undefined, string>();
+
+/** Of a session in the console; without a person that of the operator. */
+async function cookieOf(person: string | undefined): Promise<string> {
+  const found = cookies.get(person);
+  if (found !== undefined) return found;
+  const base = fleet.controlPlane.console ?? '';
+  const response = await fetch(`${base}/api/session`, {
+    method: 'POST',
+    headers: { origin: base, 'content-type': 'application/json' },
+    body: JSON.stringify(person === undefined ? { operatorToken } : { demo: person }),
   });
-async function read<Answer>(path: string, person?: string): Promise<Answer> {
-  const response = await request(path, person);
+  await response.text();
+  const cookie = response.headers.get('set-cookie')?.split(';')[0] ?? '';
+  cookies.set(person, cookie);
+  return cookie;
+}
+
+async function request(path: string, person?: string, way: Way = 'admin API'): Promise<Response> {
+  const { admin, console = '' } = fleet.controlPlane;
+  if (way === 'console')
+    return fetch(`${console}/api${path}`, { headers: { cookie: await cookieOf(person) } });
+  const headers = {
+    authorization: `Bearer ${operatorToken}`,
+    ...(person !== undefined && { 'x-headgate-as': person }),
+  };
+  return fetch(`${admin}/admin/v1${path}`, { headers });
+}
+
+async function read<Answer>(path: string, person?: string, way?: Way): Promise<Answer> {
+  const response = await request(path, person, way);
   expect([path, response.status]).toEqual([path, 200]);
   return (await response.json()) as Answer;
 }
 
 /** The first message of a stream. */
-async function firstOf(path: string, person?: string): Promise<RequestsMessage> {
-  const response = await request(path, person);
+async function firstOf(path: string, person?: string, way?: Way): Promise<RequestsMessage> {
+  const response = await request(path, person, way);
   expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
   let text = '';
   const decoder = new TextDecoder();
@@ -84,44 +108,54 @@ test('an operator sees the rows of all, with names of keys, nodes and causes', a
 const parts = (rows: readonly RequestRow[]): Set<string> => new Set(rows.flatMap((row) => Object.keys(row)));
 
 test.each([
-  ['acme', 'ana', 'birch'],
-  ['birch', 'ben', 'acme'],
-])('a member of %s sees its rows alone, and no name of others', async (own, person, other) => {
-  const list = await read<RequestList>(`/requests?organisation=${own}&limit=1000`, person);
-  const stream = await firstOf(`/requests/stream?organisation=${own}&limit=1000`, person);
+  ['acme', 'ana', 'birch', 'admin API'],
+  ['birch', 'ben', 'acme', 'admin API'],
+  ['acme', 'ana', 'birch', 'console'],
+  ['birch', 'ben', 'acme', 'console'],
+] as const)('a member of %s sees its rows alone, and no name of others', async (own, person, other, way) => {
+  const list = await read<RequestList>(`/requests?organisation=${own}&limit=1000`, person, way);
+  const stream = await firstOf(`/requests/stream?organisation=${own}&limit=1000`, person, way);
   expect(list.items.length).toBeGreaterThanOrEqual(2);
   expect(new Set(list.items.map(({ organisation }) => organisation))).toEqual(new Set([own]));
   expect(stream.items).toEqual(list.items);
   for (const name of ['node', 'cause']) expect(parts(list.items)).not.toContain(name);
-  const stats = await read<RequestStats>(`/requests/stats?organisation=${own}&by=key`, person);
+  const stats = await read<RequestStats>(`/requests/stats?organisation=${own}&by=key`, person, way);
   expect(stats.items.reduce((sum, { requests }) => sum + requests, 0)).toBe(list.items.length);
-  const text = JSON.stringify([list, stream, stats]);
-  const ofOthers = [other, stacks.heron, stacks.otter, keys[other]?.id ?? ''];
-  for (const name of ofOthers) expect(text.includes(name)).toBe(false);
+  const traffic = await read(`/traffic?organisation=${own}`, person, way);
+  const text = JSON.stringify([list, stream, stats, traffic]);
+  const ofOthers = [other, stacks.heron, stacks.otter, keys[other]?.id ?? '', 'pool-1'];
+  for (const name of ofOthers) expect([name, text.includes(name)]).toEqual([name, false]);
   // A filter by what is of others finds nothing, and says nothing.
   const none = `/requests?organisation=${own}&key=${keys[other]?.id}`;
-  expect((await read<RequestList>(none, person)).items).toEqual([]);
-  for (const path of ['/requests', '/requests/stats', '/requests/stream'])
+  expect((await read<RequestList>(none, person, way)).items).toEqual([]);
+  for (const path of ['/requests', '/requests/stats', '/requests/stream', '/traffic'])
     for (const query of [
       '',
       `?organisation=${other}`,
       `?organisation=${own}&node=pool-1`,
       '?organisation=nobody',
-    ])
-      expect([path, query, (await request(path + query, person)).status]).toEqual([path, query, 403]);
-  expect((await request(`/requests/stats?organisation=${own}&by=node`, person)).status).toBe(403);
+    ]) {
+      const { status } = await request(path + query, person, way);
+      expect([path, query, status]).toEqual([path, query, 403]);
+    }
+  const byNode = await request(`/requests/stats?organisation=${own}&by=node`, person, way);
+  expect(byNode.status).toBe(403);
 });
 
-test('no answer has a key, a prompt or a completion', async () => {
-  const answers = await Promise.all([
-    read('/requests?limit=1000'),
-    read('/requests/stats?by=key'),
-    firstOf('/requests/stream?limit=1000'),
-  ]);
-  const text = JSON.stringify(answers);
-  for (const { value } of Object.values(keys)) expect(text.includes(value)).toBe(false);
-  expect(text).not.toMatch(/canary|echo: /);
-});
+test.each(['admin API', 'console'] as const)(
+  'no answer of the %s has a key, a prompt or a completion',
+  async (way) => {
+    const answers = await Promise.all([
+      read('/requests?limit=1000', undefined, way),
+      read('/requests/stats?by=key', undefined, way),
+      firstOf('/requests/stream?limit=1000', undefined, way),
+      read('/traffic', undefined, way),
+    ]);
+    const text = JSON.stringify(answers);
+    for (const { value } of Object.values(keys)) expect(text.includes(value)).toBe(false);
+    expect(text).not.toMatch(/canary|echo: /);
+  },
+);
 
 test.each(['next=x', 'since=7', 'slower-than=fast', 'type=NoType', 'limit=0', 'request=req_1'])(
   'a query with %s is refused by name',
