@@ -96,7 +96,7 @@ async function terminalSession() {
   const tail = await run(['requests', 'tail', '-o', 'table'], { lines: linesOfTail });
   const refused = await ask('cedar', 'echo-large', 'words');
   await sleep(1500);
-  const explained = await run(['explain', '--request', refused]);
+  const explained = shortened(await run(['explain', '--request', refused]));
   const created = await run(
     ['key', 'create', '--org', 'acme', '--name', 'laptop', '--expires', '30d', '-o', 'json'],
     {
@@ -112,6 +112,17 @@ async function terminalSession() {
   ];
   const texts = steps.map(([command, output]) => `$ headgate ${command}\n${output.trimEnd()}\n`);
   return texts.join('');
+}
+
+/** Of an explanation: the verdict, the first steps, those that failed, and what is after the steps. */
+function shortened(explained) {
+  const isStep = (line) => /^ {2}\S/.test(line);
+  const lines = explained.split('\n').filter((line) => line.trim() !== '');
+  const first = lines.findIndex(isStep);
+  const steps = lines.filter(isStep);
+  const failed = steps.slice(3).filter((line) => line.includes('⨉'));
+  const after = lines.slice(first).filter((line) => !isStep(line));
+  return [...lines.slice(0, first), ...steps.slice(0, 3), '  …', ...failed, ...after].join('\n');
 }
 
 function section(session) {
