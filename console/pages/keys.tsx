@@ -153,16 +153,15 @@ function columnsOf(
     {
       name: 'Requests, 24 h',
       isNumber: true,
-      cell: ({ id, name, organisation }) => (
-        <a
-          class="name"
-          href={requestsLink({ key: id, organisation })}
-          aria-label={`Requests of ${name}`}
-          title={`Requests of ${name}`}
-        >
-          {isKnown(id) ? count(usedBy?.get(id)?.requestsOfDay ?? 0) : '–'}
-        </a>
-      ),
+      cell: ({ id, name, organisation }) => {
+        const requests = isKnown(id) ? count(usedBy?.get(id)?.requestsOfDay ?? 0) : '–';
+        const label = `Requests of ${name}: ${requests}`;
+        return (
+          <a class="name" href={requestsLink({ key: id, organisation })} aria-label={label} title={label}>
+            {requests}
+          </a>
+        );
+      },
     },
     {
       name: 'Actions',
