@@ -38,13 +38,13 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Calls that a page waits for, but for the stream that never ends. */
+/** Calls that a page waits for, but for the streams that never end. */
 const underWay = new WeakMap<Page, Set<unknown>>();
 
 function watchCalls(page: Page): void {
   const calls = new Set<unknown>();
   underWay.set(page, calls);
-  const isRead = (url: string): boolean => url.includes('/api/') && !url.endsWith('/api/stream');
+  const isRead = (url: string): boolean => url.includes('/api/') && !/\/stream(\?|$)/.test(url);
   page.on('request', (request) => isRead(request.url()) && calls.add(request));
   page.on('requestfinished', (request) => calls.delete(request));
   page.on('requestfailed', (request) => calls.delete(request));
@@ -80,7 +80,8 @@ const faultsOfLayout = `(() => {
   const isShown = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: true })
     && !element.closest('.visually-hidden, svg') && !isClipped(element.closest('thead'));
   const all = [...document.querySelectorAll('main *, header *')].filter(isShown);
-  for (const element of all) {
+  // The table of requests has more columns than most windows have room for: it scrolls sideways, by the keyboard too.
+  for (const element of all.filter((one) => !one.closest('.requests .table[tabindex]'))) {
     const { clientWidth, scrollWidth } = element;
     const isField = element.matches('input, select, textarea');
     if (!isField && !element.title && clientWidth > 0 && scrollWidth > clientWidth + 1)
@@ -328,7 +329,8 @@ test('the first days of usage are bars of hours, in the zone of the browser, whi
     await fleet.asOperator(page);
     await page.goto('/usage?org=acme');
     const chart = page.getByRole('region', { name: 'Tokens over time' });
-    await chart.getByText('hours of Asia/Kathmandu').waitFor();
+    // Chromium calls the zone by its older name.
+    await chart.getByText(/hours of Asia\/Kath?mandu/).waitFor();
     const models = await chart.getByRole('listitem').allTextContents();
     expect(models.map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([true, true, true]);
     // All of an hour or two, whose minutes there are not those of UTC.
