@@ -64,7 +64,7 @@ describe('keys', () => {
       expect(kept).not.toContain(value);
       // Each gateway served one: the page learns of both.
       await page
-        .getByRole('row', { name: /browser job.*active.* s ago\s*2\s*Revoke/ })
+        .getByRole('row', { name: /browser job.*active.* s ago\s*Requests of browser job: 2\s*Revoke/ })
         .waitFor({ timeout: scaledMs(40_000) });
       await page.getByRole('button', { name: 'Revoke browser job' }).click();
       await page.getByText(/It was last used .* ago, and completed 2 requests in 24 hours/).waitFor();
