@@ -81,8 +81,8 @@ test('all tokens, and those that count against the allowance, on each page and c
       .waitFor();
     const figure = `Tokens that count against the allowance${counted} of 10,000,000,000`;
     await page.locator('.figure').filter({ hasText: figure }).waitFor();
-    // Its first day is bars by model.
-    await page.getByText(/^Tokens of .* by model/).waitFor();
+    // Its first days are bars of hours.
+    await page.getByText(/^All tokens an hour by model, hours of /).waitFor();
     await page.goto('/limits');
     const row = page.getByRole('row', { name: /Acme/ });
     await row.getByText(`${counted} of 10,000,000,000`).waitFor();
