@@ -180,7 +180,7 @@ const keptOpen: Claim = {
     const ask = (stream: boolean): Promise<void> => {
       const body = JSON.stringify({ ...turn(bench, { max_tokens: 4 }), stream });
       const head = `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`;
-      return peer.send(`POST /v1/chat/completions HTTP/1.1\r\nhost: engine\r\n${head}\r\n\r\n${body}`);
+      return peer.send(`POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n${head}\r\n\r\n${body}`);
     };
     try {
       await ask(true);
