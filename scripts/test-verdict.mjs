@@ -7,8 +7,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Of these a failure may be the machine's. Where more files fail, it is not. */
+/** A failure of these, or of a file that starts a whole fleet, may be the machine's. Where more files fail, it is not. */
 const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
+const fleets = 'test/';
 const againMax = 10;
 
 const reporter = fileURLToPath(new URL('file-reporter.mjs', import.meta.url));
@@ -66,7 +67,7 @@ const [command, ...args] = process.argv.slice(2);
 const first = run(command, args);
 printSeconds(first.files);
 const failing = first.files.filter(({ failures }) => failures.length > 0);
-const mayPass = failing.filter(({ project }) => onMachine.includes(project));
+const mayPass = failing.filter(({ project, file }) => onMachine.includes(project) || file.startsWith(fleets));
 const again = new Map();
 if (mayPass.length <= againMax) for (const one of mayPass) again.set(one, alone(one));
 const files = first.files.map((file) => again.get(file) ?? file);

@@ -1,6 +1,6 @@
 /** What `.ci/run` makes of tests that fail, with real runs of made-up files; and the order in which files begin. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -8,7 +8,7 @@ import { scaledMs } from './support/budget.ts';
 import { longestFiles } from './support/longest-files.ts';
 
 const config = `export default { test: { projects: ['unit', 'process'].map((name) =>
-  ({ test: { name, include: ['*.' + name + '.test.js'] } })) } };`;
+  ({ test: { name, include: ['**/*.' + name + '.test.js'] } })) } };`;
 const good = `import { test } from 'vitest'; test('is good', () => {});`;
 /** Fails where no earlier run of it left a file. */
 const first = `import { existsSync, writeFileSync } from 'node:fs'; import { expect, test } from 'vitest';
@@ -27,6 +27,7 @@ function verdict(files: Readonly<Record<string, string>>, command?: readonly str
   const folder = mkdtempSync(join(tmpdir(), 'headgate-verdict-test-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
+  mkdirSync(join(folder, 'test'));
   for (const [name, text] of Object.entries({ 'vitest.config.js': config, ...files }))
     writeFileSync(join(folder, name), text);
   const words = command ?? ['npx', '--no-install', 'vitest', 'run'];
@@ -47,6 +48,12 @@ test('a file that failed by the machine and passes alone is named with its seed,
   ]);
   expect(status).toBe(0);
   expect(lines.join('\n')).toMatch(/by project:\n +\d+ {2}(?:unit|process) \(1 files\)\n/);
+});
+
+test('a file that starts a fleet within the unit tests is run again, too', { timeout }, () => {
+  const { status, lines } = verdict({ 'a.unit.test.js': good, 'test/b.unit.test.js': first });
+  expect(lines.slice(-3)[0]).toMatch(/^passed only when run alone: test\/b\.unit\.test\.js: waits/);
+  expect(status).toBe(0);
 });
 
 test('a unit test that fails is not run again, and what fails twice has failed', { timeout }, () => {

@@ -60,7 +60,7 @@ test('a refusal is explained by its request id: step, event, what would serve it
     await heading(page, 'Events').waitFor();
     // The page of the organisation counts it, and leads back.
     await page.goto('/orgs/cedar');
-    const refusals = page.getByRole('list', { name: 'Refusals' });
+    const refusals = page.getByRole('list', { name: 'Refusals', exact: true });
     // A gateway reports its requests each ten seconds.
     await refusals.getByText('1 request').waitFor({ timeout: 60_000 });
     await watched.expectAccessible('organisation');

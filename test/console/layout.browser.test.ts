@@ -300,7 +300,7 @@ test('explain begins with what was refused, the fleet with what happens, a stack
     await page.getByRole('list', { name: 'Newest events' }).getByRole('listitem').first().waitFor();
     await page.getByText('Requests this minute').waitFor();
     await page.getByRole('link', { name: 'Explain', exact: true }).click();
-    const refusals = page.getByRole('list', { name: 'Refusals' });
+    const refusals = page.getByRole('list', { name: 'Refusals', exact: true });
     await refusals.getByText('Cedar').waitFor();
     await refusals.getByRole('link', { name: /^403/ }).click();
     await page

@@ -75,7 +75,7 @@ export interface TestFleet {
   gatewaySettings(gateway: number): GatewaySettings;
   /** Port of gateway n on loopback. */
   port(gateway?: number): number;
-  /** A new key's id and value. */
+  /** A new key's id and value, once every gateway knows it. */
   key(organisation: string, expires?: ExpiryChoice): Promise<{ id: string; value: string }>;
   /** Waits until every gateway has everything commanded so far in force. */
   settle(): Promise<void>;
@@ -114,7 +114,11 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
     logUrl,
     gatewaySettings: (index) => gatewaySettings({ dir, logUrl, index, controlPlane, options }),
     port: (gateway = 0) => Number(new URL(gateways[gateway]?.api ?? '').port),
-    key: (organisation, expires) => admin.createKey(organisation, 'test', expires),
+    key: async (organisation, expires) => {
+      const created = await admin.createKey(organisation, 'test', expires);
+      await fleet.settle();
+      return created;
+    },
     settle: async () => {
       const { complete } = await admin.confirmed(await admin.position(), 10);
       if (!complete) throw new Error('the gateways did not settle in 10 s');
