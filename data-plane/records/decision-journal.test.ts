@@ -9,6 +9,7 @@ import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
+import { SegmentLog } from '../segments/segment-log.ts';
 import {
   DecisionJournal,
   type DecisionJournalOptions,
@@ -17,7 +18,6 @@ import {
 } from './decision-journal.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
-import { SegmentLog } from './segment-log.ts';
 
 let dir: string;
 let folder: string;

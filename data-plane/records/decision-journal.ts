@@ -12,16 +12,10 @@ import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import type { RequestRecord } from '../request/gateway.ts';
+import type { ReadGroup, RecordGroup } from '../segments/segment-frame.ts';
+import { SegmentLog } from '../segments/segment-log.ts';
 import { decisionOf } from './project.ts';
-import {
-  groupHeading,
-  idOf,
-  type RecordGroup,
-  RecordGroupBuffer,
-  requestsIn,
-  timeCell,
-} from './record-group.ts';
-import { type ReadGroup, SegmentLog } from './segment-log.ts';
+import { groupHeading, idOf, RecordGroupBuffer, requestsIn, timeCell } from './record-group.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
 const groupMax = 500;

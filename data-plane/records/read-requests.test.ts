@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+import { SegmentLog } from '../segments/segment-log.ts';
 import { DecisionJournal } from './decision-journal.ts';
 import { followedRequests, requestPages, requestStats } from './read-requests.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { mayHave } from './request-row.ts';
-import { SegmentLog } from './segment-log.ts';
 
 let folder: string;
 const open: { close(): Promise<void> }[] = [];

@@ -9,10 +9,10 @@ import {
   type GatewayStat,
 } from '../../schemas/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
+import type { ReadGroup } from '../segments/segment-frame.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { requestsIn } from './record-group.ts';
 import { countsOf, groupOf, isMeant, mayHave, ownerOf, rowOf, type WrittenRequest } from './request-row.ts';
-import type { ReadGroup } from './segment-log.ts';
 
 export interface ReadBounds {
   /** Characters that are parsed for one answer; some 150 of them are a request. */

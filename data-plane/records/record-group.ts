@@ -3,18 +3,8 @@
  * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
  */
 import { type RecordedRequest, recordedNames } from '../../schemas/request-record.ts';
+import { idBytes, type RecordGroup } from '../segments/segment-frame.ts';
 
-export interface RecordGroup {
-  readonly count: number;
-  /** Of the latest one, ms since 1970. */
-  readonly lastMs: number;
-  /** 16 bytes each. */
-  readonly ids: Uint8Array<ArrayBuffer>;
-  /** JSON list of them in UTF-8, with 0 for their ids: as hexadecimal digits they cost twice their bytes. */
-  readonly text: Uint8Array<ArrayBuffer>;
-}
-
-export const idBytes = 16;
 /** Place of the id in what is recorded of a request, and of its time. */
 const idCell = 0;
 export const timeCell = 1;
@@ -64,7 +54,10 @@ export class RecordGroupBuffer {
     return true;
   }
 
-  /** What was added, in memory of its own; the buffer is empty afterwards. */
+  /**
+   * What was added, in memory of its own, as a JSON list in UTF-8, with 0 for the ids: as hexadecimal digits they cost twice
+   * their bytes. The buffer is empty afterwards.
+   */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
     const group = {

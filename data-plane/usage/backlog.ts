@@ -2,12 +2,10 @@
  * The rows of this process that are not on the disk yet. While the files are behind, new requests wait; they are refused
  * once the database has accepted no row for `waitingMsMax`, or too many wait for it.
  */
-import type { UsageWorkerState } from './worker-messages.ts';
-
 /** From so many rows in no file, or once none came to one for so long, new requests wait. */
 const unkeptRows = 1_000;
 const unkeptMs = 350;
-/** The same of rows that are not in the database: a power cut may lose them. */
+/** The same of rows that are not counted in the database: a power cut may lose them. */
 const unwrittenRows = 4_000;
 const unwrittenMs = 2_000;
 /** Rows not in the database yet above which requests are refused; requests in flight can still be recorded. */
@@ -30,7 +28,7 @@ export class Backlog {
   #kept = 0;
   /** When the oldest row that is in no file was recorded, or when rows last came to one. */
   #unkeptSinceMs = 0;
-  /** Rows that are in the database, or were dropped. */
+  /** Rows that are counted in the database, or were refused. */
   #durable = 0;
   /** When the oldest row that is not in the database was recorded, or when rows last came to it. */
   #waitingSinceMs = 0;
@@ -69,7 +67,7 @@ export class Backlog {
     this.recorded++;
   }
 
-  /** So many rows of this process are in the spool or in the database. */
+  /** So many rows of this process are in the log. */
   onKept(rows: number): void {
     if (rows <= this.#kept) return;
     this.#kept = rows;
@@ -77,7 +75,7 @@ export class Backlog {
     this.#releaseIfCaughtUp();
   }
 
-  onState({ durable, isFull }: UsageWorkerState): void {
+  onState({ durable, isFull }: { readonly durable: number; readonly isFull: boolean }): void {
     const nowMs = this.#monotonicMs();
     if (durable > this.#durable) this.#waitingSinceMs = nowMs;
     this.#durable = durable;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -16,8 +16,9 @@ import { CounterExchange } from './counter-exchange.ts';
 import { Meter, type MeteredRequest, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
-import { SpoolWriter, type SpoolWriterOptions } from './spool-writer.ts';
+import { type LogStart, openUsageLog } from './usage-log.ts';
 import { UsageWorker } from './usage-worker.ts';
+import { UsageWriter } from './usage-writer.ts';
 import type { AccountLimit, UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
 const period = '2026-11-10';
@@ -52,7 +53,7 @@ interface Gateway {
   readonly outbox: Outbox;
   readonly worker: UsageWorker;
   readonly meter: Meter;
-  readonly spool: SpoolWriter;
+  readonly writer: UsageWriter;
   /** What other gateways counted. */
   readonly others: CounterState;
 }
@@ -61,21 +62,21 @@ interface GatewayOptions extends Partial<MeterOptions> {
   readonly live?: () => number;
 }
 const counts = { published: 0, rejected: 0 };
-const noRecords = { taken: 0, live: 1, countersPublished: 0, countersRejected: 0 };
-/** A spool in the folder of the test. */
-function spoolFor(start: Partial<SpoolWriterOptions> = {}): SpoolWriter {
-  const ids = { databaseId: randomUUID(), incarnation: randomUUID() };
-  const outboxPath = join(folder, 'outbox.db');
-  const onError = (error: Error): void => {
+const noRecords = { shipped: 0, live: 1, countersPublished: 0, countersRejected: 0 };
+/** Writes to a log in the folder of the test. */
+function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWriter {
+  const heading = { database: randomUUID(), incarnation: randomUUID() };
+  const log = openUsageLog(start ?? { folder: join(folder, 'usage'), heading, from: 0 }, () => 0);
+  const fail = (error: Error): void => {
     throw error;
   };
-  const spool = new SpoolWriter({ ...ids, outboxPath, number: 0, taken: 0, onError, ...start });
-  closers.push(() => spool.close());
-  return spool;
+  const writer = new UsageWriter({ log, onError: onError ?? fail });
+  closers.push(() => writer.close());
+  return writer;
 }
 /** A meter whose worker does nothing. */
-function meterAlone({ spool = spoolFor(), ...more }: Partial<MeterOptions> = {}): Meter {
-  return new Meter({ post: () => undefined, spool, ...more });
+function meterAlone({ writer = writerFor(), ...more }: Partial<MeterOptions> = {}): Meter {
+  return new Meter({ post: () => undefined, writer, ...more });
 }
 /** A gateway with its own files; messages arrive at once. */
 function gateway(
@@ -86,22 +87,22 @@ function gateway(
   closers.push(() => outbox.close());
   const others = new CounterState();
   let meter: Meter | undefined;
-  let spool: SpoolWriter | undefined;
+  let writer: UsageWriter | undefined;
   const worker: UsageWorker = new UsageWorker({
     ...{ outbox, counts, onLimits, live, others: (key: string) => others.sum(key) },
     post: (event) => {
       if (event.kind === 'opened') {
-        spool = spoolFor(event.spool);
-        meter = new Meter({ post: (request) => send(worker, request), spool, ...more });
+        writer = writerFor(event.log);
+        meter = new Meter({ post: (request) => send(worker, request), writer, ...more });
       } else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
     },
   });
   worker.open();
   const opened = meter as unknown as Meter;
-  const itsSpool = spool as unknown as SpoolWriter;
+  const itsWriter = writer as unknown as UsageWriter;
   for (const owner of [acme, { organisation: 'acme', anchor: '2026-11-20' }, { visitor: 'v1' }])
     for (const month of [0, 1]) void opened.loadTotal(owner, atMs + month * 28 * 24 * 3600 * 1000);
-  return { outbox, worker, meter: opened, spool: itsSpool, others };
+  return { outbox, worker, meter: opened, writer: itsWriter, others };
 }
 function send(worker: UsageWorker, request: UsageWorkerRequest): void {
   if (request.kind !== 'close') worker.onRequest(structuredClone(request));
@@ -135,23 +136,23 @@ async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
   return made;
 }
 /** Writes the recorded rows to the disk. */
-function flush({ meter, outbox }: Gateway): void {
-  meter.sendRows();
+async function flush({ meter, outbox }: Gateway): Promise<void> {
+  await meter.sendRows();
   outbox.flush();
 }
-test('Limits 4: a completed request counts at once, and once, before and after it is on the disk', () => {
+test('Limits 4: a completed request counts at once, and once, before and after it is on the disk', async () => {
   const own = gateway('g1');
   own.meter.record(completed());
   expect(own.meter.poolTokens('acme', period)).toBe(7);
-  flush(own);
+  await flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   own.meter.record(completed({ promptTokens: 10 }));
   expect(own.meter.poolTokens('acme', period)).toBe(21);
-  own.meter.sendRows();
+  await own.meter.sendRows();
   expect(own.meter.poolTokens('acme', period)).toBe(21);
   readOthers(own, 100);
   expect(own.meter.poolTokens('acme', period)).toBe(121);
-  flush(own);
+  await flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(121);
   expect(own.outbox.ledger.get(`acme ${period}`)).toEqual({ tokens: 21, turns: 2 });
 });
@@ -168,22 +169,22 @@ test('Limits 4: only the pool draws on the allowance, and each period has its ow
   expect(meter.poolTokensAt('acme', '2025-01-10', Date.parse('2026-12-15T00:00:00Z'))).toBe(7);
 });
 
-test('Limits 4: another anchor later moves no row that was recorded before', () => {
+test('Limits 4: another anchor later moves no row that was recorded before', async () => {
   const own = gateway('g1');
   own.meter.record(completed());
-  flush(own);
+  await flush(own);
   own.meter.record(completed({ owner: { organisation: 'acme', anchor: '2026-11-20' } }));
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   expect(own.meter.poolTokens('acme', '2026-11-20')).toBe(7);
 });
 
-test('Limits 4: turns of an anonymous visitor count by visitor, not by organisation', () => {
+test('Limits 4: turns of an anonymous visitor count by visitor, not by organisation', async () => {
   const own = gateway('g1');
   own.meter.record(completed({ owner: { visitor: 'v1' } }));
   own.meter.record(completed({ owner: { visitor: 'v1' } }));
   const turns = () => ['v1', 'v2'].map((visitor) => own.meter.freeTurns(visitor, atMs));
   expect(turns()).toEqual([2, 0]);
-  flush(own);
+  await flush(own);
   expect(turns()).toEqual([2, 0]);
   expect(own.meter.visitorTokens(atMs)).toBe(14);
   expect(own.outbox.ledger.get('visitors:all 2026-11-21')).toEqual({ tokens: 14, turns: 2 });
@@ -198,13 +199,13 @@ test('Limits 4: an adjustment by hand counts, and never makes the usage negative
   expect(meter.poolTokens('other', period)).toBe(0);
 });
 
-test('Limits 4: after a restart, what the folder counted still counts', () => {
+test('Limits 4: after a restart, what the folder counted still counts', async () => {
   const before = gateway('g1');
   before.meter.record(completed());
   before.meter.record(completed({ owner: { visitor: 'v1' } }));
-  flush(before);
+  await flush(before);
   before.meter.record(completed({ promptTokens: 20 }));
-  before.meter.sendRows();
+  await before.meter.sendRows();
   const { replica } = before.outbox.ledger;
   before.outbox.close();
   const after = gateway('g1');
@@ -219,11 +220,11 @@ test('a count that is too large for a row is clamped', () => {
   expect(meter.poolTokens('acme', period)).toBe(1_000_000_000);
 });
 
-test('a row that the outbox drops does not count', () => {
+test('a row that the outbox refuses does not count', async () => {
   const own = gateway('g1');
-  own.outbox.close();
-  own.meter.record(completed());
-  own.meter.sendRows();
+  own.meter.record(completed({ model: 'no name of a model' }));
+  expect(own.meter.poolTokens('acme', period)).toBe(7);
+  await flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(0);
 });
 
@@ -239,11 +240,10 @@ test('Limits 4: near the end, a completed request acts on the allowance of every
 test('near the end, and for visitors, a group is in the database at once; others share a transaction', async () => {
   const own = await exchanging('g1', new MemoryTopic());
   const inDatabase = async (more: Partial<MeteredRequest>): Promise<number> => {
-    own.meter.sendRows();
-    await own.spool.idle();
-    const [before, kept] = [own.outbox.unshipped, own.spool.keptRows];
+    await own.meter.sendRows();
+    const [before, kept] = [own.outbox.unshipped, own.writer.keptRows];
     own.meter.record(completed(more));
-    await until(() => own.spool.keptRows > kept);
+    await until(() => own.writer.keptRows > kept);
     return own.outbox.unshipped - before;
   };
   expect(await inDatabase({ monthlyTokens: 1_000_000 })).toBe(0);
@@ -258,7 +258,7 @@ test('far from the end, counters are gathered, and a process that ends publishes
   const before = topic.end;
   one.meter.record(completed({ monthlyTokens: 1_000_000 }));
   one.meter.record(completed({ owner: { organisation: 'free', anchor: '2025-01-10' } }));
-  flush(one);
+  await flush(one);
   await new Promise((resolve) => setImmediate(resolve));
   expect(topic.end).toBe(before);
   for (const close of closers.splice(2, 1)) await close();
@@ -269,7 +269,7 @@ test('two gateways with copies of one folder count on under ids of their own, an
   const topic = new MemoryTopic();
   const first = gateway('g1');
   first.meter.record(completed());
-  flush(first);
+  await flush(first);
   first.outbox.close();
   cpSync(join(folder, 'g1'), join(folder, 'g2'), { recursive: true });
   const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
@@ -279,17 +279,17 @@ test('two gateways with copies of one folder count on under ids of their own, an
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
 
-test('rows that the log lost after it acknowledged them are shipped again when a control plane names them', () => {
+test('rows that the log lost after it acknowledged them are shipped again when a control plane names them', async () => {
   const own = gateway('g1');
   for (let count = 0; count < 3; count++) own.meter.record(completed());
-  flush(own);
+  await flush(own);
   own.outbox.markShipped(own.outbox.nextShipment()!);
   expect(own.outbox.nextShipment()).toBeUndefined();
   own.worker.onGaps([
     ['00000000-0000-4000-8000-000000000000', 1],
     [own.outbox.incarnation, 2],
   ]);
-  expect(own.outbox.nextShipment()).toMatchObject({ firstN: 2 });
+  expect(own.outbox.nextShipment()?.bodies.map((body) => JSON.parse(body).n)).toEqual([2, 3]);
 });
 
 test('a meter over the embedded log keeps its totals over a restart', async () => {
@@ -355,52 +355,50 @@ test('totals that were not requested are not cached', () => {
   expect(meter.poolTokens('acme', period)).toBe(0);
 });
 
-test('rows of requests that complete close together are sent together, and soon', async () => {
+test('rows of requests that complete close together are one group, and the worker reads it soon', async () => {
   const asked: UsageWorkerRequest[] = [];
   const meter = meterAlone({ post: (request) => asked.push(request) });
   for (const requestId of ['r-0', 'r-1', 'r-2']) meter.record(completed({ requestId }));
   expect(asked).toEqual([]);
   await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
-  const rows = asked.flatMap((request) =>
-    request.kind === 'rows'
-      ? JSON.parse(`[${new TextDecoder().decode(request.group.rows).slice(0, -2)}]`)
-      : [],
-  );
-  expect(rows.map(({ requestId }: { requestId: string }) => requestId)).toEqual(['r-0', 'r-1', 'r-2']);
+  expect(asked).toEqual([{ kind: 'written', position: 3, limits: expect.any(Array) }]);
   expect(meter.unshippedRows).toBe(3);
 });
 
 test('rows that fill a record are sent at once', async () => {
   const asked: UsageWorkerRequest[] = [];
-  const spool = spoolFor();
-  const meter = meterAlone({ spool, post: (request) => asked.push(request) });
+  const writer = writerFor();
+  const meter = meterAlone({ writer, post: (request) => asked.push(request) });
   for (let count = 0; count < 500; count++) meter.record(completed());
-  await new Promise<void>((resolve) => spool.setOnWritten(resolve));
-  expect(asked).toMatchObject([{ kind: 'rows', group: { count: 500 } }]);
+  await until(() => writer.keptRows === 500);
+  expect(asked).toMatchObject([{ kind: 'written', position: 500 }]);
 });
 
-test('rows of a spool that cannot be written are sent at once, also those that came before it was known', async () => {
+test('rows of a log that cannot be written are kept, in their order, until it can', async () => {
   const asked: UsageWorkerRequest[] = [];
-  mkdirSync(join(folder, 'outbox.spool'));
+  writeFileSync(join(folder, 'usage'), 'no folder');
   const errors: string[] = [];
-  const spool = spoolFor({ onError: ({ message }) => errors.push(message) });
-  const meter = meterAlone({ spool, post: (request) => asked.push(request) });
-  const sent = (): number[] => asked.map((request) => (request.kind === 'rows' ? request.group.number : 0));
+  const writer = writerFor(undefined, ({ message }) => errors.push(message));
+  const meter = meterAlone({ writer, post: (request) => asked.push(request) });
   meter.record(completed());
   await until(() => errors.length === 1);
-  expect(errors[0]).toContain('EISDIR');
-  await spool.idle();
-  expect(sent()).toEqual([1]);
   meter.record(completed());
-  await until(() => sent().length === 2);
-  expect([sent(), spool.unkeptRows]).toEqual([[1, 2], 2]);
+  expect([asked, writer.keptRows, writer.unkeptRows]).toEqual([[], 0, 2]);
+  rmSync(join(folder, 'usage'));
+  await until(() => writer.keptRows === 2, 5_000);
+  await meter.sendRows();
+  expect([asked, writer.unkeptRows, errors]).toMatchObject([
+    [{ kind: 'written', position: 2 }],
+    0,
+    [expect.stringMatching(/EEXIST|ENOTDIR/)],
+  ]);
 });
 
-test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', () => {
+test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', async () => {
   let nowMs = 0;
   const meter = meterAlone({ monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
-    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
+    meter.onEvent({ kind: 'state', taken: durable, unshipped: durable, isFull, ...noRecords });
   expect(meter.isFull).toBe(false);
   state(0, true);
   nowMs = 3_000;
@@ -417,18 +415,20 @@ test('the meter is full once the worker has reported it, or rows have waited, fo
   expect(meter.isFull).toBe(false);
   nowMs += 101;
   expect(meter.isFull).toBe(true);
+  await meter.sendRows();
   state(1);
   expect(meter.isFull).toBe(false);
   for (let count = 0; count < 5_000; count++) meter.record(completed());
   expect(meter.isFull).toBe(true);
+  await meter.sendRows();
   state(5_001);
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
 });
 
-test('requests wait while the spool is behind, all for one promise, and pass once it keeps up', async () => {
+test('requests wait while the log is behind, all for one promise, and pass once it keeps up', async () => {
   let nowMs = 0;
-  const spool = spoolFor();
-  const meter = meterAlone({ spool, monotonicMs: () => nowMs });
+  const writer = writerFor();
+  const meter = meterAlone({ writer, monotonicMs: () => nowMs });
   expect(meter.keepsUp()).toBe(true);
   for (let count = 0; count < 999; count++) meter.record(completed());
   expect(meter.keepsUp()).toBe(true);
@@ -437,26 +437,25 @@ test('requests wait while the spool is behind, all for one promise, and pass onc
   expect(byRows).toBeInstanceOf(Promise);
   expect(meter.keepsUp()).toBe(byRows);
   await byRows;
-  expect(spool.keptRows).toBe(1_000);
+  expect(writer.keptRows).toBe(1_000);
   expect(meter.keepsUp()).toBe(true);
   meter.record(completed());
   nowMs = 351;
   const byTime = meter.keepsUp();
   expect(byTime).toBeInstanceOf(Promise);
   await byTime;
-  expect([spool.keptRows, meter.keepsUp()]).toEqual([1_001, true]);
+  expect([writer.keptRows, meter.keepsUp()]).toEqual([1_001, true]);
 });
 
-test('requests wait while the database is behind, though the spool has all rows', async () => {
+test('requests wait while the database is behind, though the log has all rows', async () => {
   let nowMs = 0;
-  const spool = spoolFor();
-  const meter = meterAlone({ spool, monotonicMs: () => nowMs });
+  const writer = writerFor();
+  const meter = meterAlone({ writer, monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
-    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
+    meter.onEvent({ kind: 'state', taken: durable, unshipped: durable, isFull, ...noRecords });
   const record = async (rows: number): Promise<void> => {
     for (let count = 0; count < rows; count++) meter.record(completed());
-    meter.sendRows();
-    await spool.idle();
+    await meter.sendRows();
   };
   await record(3_999);
   expect(meter.keepsUp()).toBe(true);
@@ -483,7 +482,7 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
   vi.useFakeTimers();
   try {
     const meter = meterAlone();
-    meter.onEvent({ kind: 'state', received: 0, durable: 0, unshipped: 0, isFull: true, ...noRecords });
+    meter.onEvent({ kind: 'state', taken: 0, unshipped: 0, isFull: true, ...noRecords });
     const wait = meter.keepsUp();
     vi.advanceTimersByTime(3_200);
     await wait;
@@ -510,13 +509,14 @@ test('a wait for a database that accepts nothing ends with a refusal, though nob
   }
 });
 
-test('a disk that keeps accepting rows is not late, however long rows wait in total', () => {
+test('a disk that keeps accepting rows is not late, however long rows wait in total', async () => {
   let nowMs = 0;
   const meter = meterAlone({ monotonicMs: () => nowMs });
   for (let count = 0; count < 5; count++) meter.record(completed());
+  await meter.sendRows();
   for (let durable = 1; durable < 5; durable++) {
     nowMs += 600;
-    meter.onEvent({ kind: 'state', received: 5, durable, unshipped: 5, isFull: false, ...noRecords });
+    meter.onEvent({ kind: 'state', taken: durable, unshipped: durable, isFull: false, ...noRecords });
     nowMs += 150;
     expect(meter.isFull).toBe(false);
     nowMs += 150;
@@ -524,7 +524,7 @@ test('a disk that keeps accepting rows is not late, however long rows wait in to
   }
 });
 
-test('after an event-loop stall the meter reads the worker state before it reports that it is full', () => {
+test('after an event-loop stall the meter reads the worker state before it reports that it is full', async () => {
   let nowMs = 0;
   const meter = meterAlone({ monotonicMs: () => nowMs });
   for (let stall = 1; stall <= 3; stall++) {
@@ -532,14 +532,8 @@ test('after an event-loop stall the meter reads the worker state before it repor
     nowMs += 5_000;
     // A request that came meanwhile is answered before the message that came meanwhile is read.
     expect(meter.isFull).toBe(false);
-    meter.onEvent({
-      kind: 'state',
-      received: stall,
-      durable: stall,
-      unshipped: stall,
-      isFull: false,
-      ...noRecords,
-    });
+    await meter.sendRows();
+    meter.onEvent({ kind: 'state', taken: stall, unshipped: stall, isFull: false, ...noRecords });
     nowMs += 200;
     expect(meter.isFull).toBe(false);
   }
@@ -547,10 +541,10 @@ test('after an event-loop stall the meter reads the worker state before it repor
 
 type Step = 'record' | 'flush' | 'others' | 'onEvent';
 
-test('Limits 4: however late the messages of the worker arrive, a request counts once from its completion on', () => {
+test('Limits 4: however late the messages of the worker arrive, a request counts once from its completion on', async () => {
   const step = fc.constantFrom<Step>('record', 'record', 'flush', 'others', 'onEvent');
-  fc.assert(
-    fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
       const outbox = openOutbox({ path: join(folder, 'late', 'outbox.db') });
       const others = new CounterState();
       const events: UsageWorkerEvent[] = [];
@@ -560,7 +554,8 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
         post: (event) => events.push(event),
       });
       worker.open();
-      const meter = meterAlone({ post: (request) => send(worker, request) });
+      const writer = writerFor(outbox.logStart());
+      const meter = meterAlone({ writer, post: (request) => send(worker, request) });
       void meter.loadTotal(acme, atMs);
       const onEvent = (): void => {
         const event = events.shift();
@@ -568,27 +563,24 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
       };
       while (events.length > 0) onEvent();
       let expected = meter.poolTokens('acme', period);
-      const steppers: Record<Step, () => void> = {
+      const steppers: Record<Step, () => void | Promise<void>> = {
         record: () => {
           meter.record(completed());
           expected += 7;
         },
-        flush: () => {
-          meter.sendRows();
-          outbox.flush();
-        },
+        flush: () => meter.sendRows(),
         others: () => worker.onChanged([`acme ${period}`]),
         onEvent,
       };
       for (const each of steps) {
-        steppers[each]();
+        await steppers[each]();
         expect(meter.poolTokens('acme', period)).toBe(expected);
       }
-      meter.sendRows();
-      outbox.flush();
+      await meter.sendRows();
       while (events.length > 0) onEvent();
       expect(meter.poolTokens('acme', period)).toBe(expected);
       outbox.close();
+      await writer.close();
       rmSync(join(folder, 'late'), { recursive: true });
     }),
     { numRuns: runs({ fast: 10, full: 30 }) },

@@ -1,7 +1,7 @@
 /**
  * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
  * they have read its counters. A row counts as pending from its recording until the worker reports that the totals include
- * it, so it is always counted exactly once. Nothing here blocks on a disk: while the spool or the worker is behind, new
+ * it, so it is always counted exactly once. Nothing here blocks on a disk: while the log or the worker is behind, new
  * requests wait, and only a disk that fails for seconds refuses them (backlog.ts).
  */
 import { type Capacity, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
@@ -9,8 +9,7 @@ import { isNearEnd } from '../../shared/limits/counters.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { Backlog } from './backlog.ts';
 import type { RecordedUsage } from './rows.ts';
-import type { SpoolWriter } from './spool-writer.ts';
-import { UsageSender } from './usage-sender.ts';
+import type { UsageWriter } from './usage-writer.ts';
 import {
   type Account,
   type Amount,
@@ -27,8 +26,8 @@ import {
 export interface MeterOptions {
   /** Sends to the usage worker. */
   readonly post: (request: UsageWorkerRequest) => void;
-  /** Of the outbox that the worker opened. */
-  readonly spool: SpoolWriter;
+  /** Of the log that the worker follows. */
+  readonly writer: UsageWriter;
   /** Tokens added to a period by hand; negative gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Monotonic, ms. */
@@ -80,13 +79,12 @@ export class Meter {
   /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
   readonly #backlog: Backlog;
-  readonly #sender: UsageSender;
+  readonly #writer: UsageWriter;
   /** The worker's last state. */
   #worker: Extract<UsageWorkerEvent, { kind: 'state' }> = {
     kind: 'state',
-    received: 0,
-    durable: 0,
     taken: 0,
+    shipped: 0,
     live: 1,
     unshipped: 0,
     isFull: false,
@@ -96,13 +94,10 @@ export class Meter {
 
   constructor(options: MeterOptions) {
     this.#options = options;
-    const { post, spool, monotonicMs = () => performance.now() } = options;
+    const { post, writer, monotonicMs = () => performance.now() } = options;
     this.#backlog = new Backlog(monotonicMs);
-    this.#sender = new UsageSender(post, spool);
-    spool.setOnWritten(() => {
-      this.#backlog.onKept(spool.keptRows);
-      this.#sender.onSpooled();
-    });
+    this.#writer = writer;
+    writer.start(post, () => this.#backlog.onKept(writer.keptRows));
   }
 
   /** True where no further usage can be recorded safely: the gateway refuses with 503 until it can. */
@@ -127,7 +122,7 @@ export class Meter {
 
   /** Rows not yet known to be on the usage log. */
   get unshippedRows(): number {
-    return this.#worker.unshipped + this.#backlog.recorded - this.#worker.received;
+    return this.#worker.unshipped + this.#backlog.recorded - this.#writer.rowsBefore(this.#worker.taken);
   }
 
   /** Records a request whose answer was delivered whole, or a visitor's that was not. Returns at once, never throws. */
@@ -149,12 +144,12 @@ export class Meter {
     this.#backlog.add();
     for (const amount of amountsOf(row)) this.#count(amount, 1);
     const isUrgent = capacity === 'pool' && this.#isUrgent(owner, request.admittedMs ?? atMs, request);
-    this.#sender.add(JSON.stringify(row), isUrgent);
+    this.#writer.add(JSON.stringify(row), isUrgent);
   }
 
-  /** Sends the rows recorded so far to the worker. */
-  sendRows(): void {
-    this.#sender.sendAll();
+  /** Writes the rows recorded so far, and has the worker count them. */
+  sendRows(): Promise<void> {
+    return this.#writer.sendAll();
   }
 
   /** True where the owner's total is cached; else resolves true once it has arrived, or false after a timeout. */
@@ -196,8 +191,7 @@ export class Meter {
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
       this.#worker = event;
-      this.#sender.onTaken(event.taken);
-      this.#backlog.onState(event);
+      this.#backlog.onState({ durable: this.#writer.rowsBefore(event.taken), isFull: event.isFull });
       return;
     }
     for (const amount of event.settled) this.#count(amount, -1);
@@ -257,7 +251,7 @@ export class Meter {
     const isVisitor = 'visitor' in owner;
     const account = isVisitor ? accountOfVisitors(atMs) : accountOf(owner, atMs);
     const limit = (isVisitor ? tokensPerDay : this.#limitOf(account, monthlyTokens)) ?? null;
-    const unsent = this.#sender.useLimit(
+    const unsent = this.#writer.useLimit(
       accountKey(account),
       limit,
       used.promptTokens + used.completionTokens,

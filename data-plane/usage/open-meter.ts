@@ -8,7 +8,8 @@ import { within } from '../../shared/runtime/retry.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { Meter } from './meter.ts';
 import { serveUsageWorker, type UsageWorkerOptions } from './open-usage-worker.ts';
-import { SpoolWriter } from './spool-writer.ts';
+import { openUsageLog } from './usage-log.ts';
+import { UsageWriter } from './usage-writer.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
 /** More than the two seconds for which the worker ships the remaining rows. */
@@ -49,7 +50,8 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
   let isClosing = false;
   let meter: Meter | undefined;
-  let spool: SpoolWriter | undefined;
+  let writer: UsageWriter | undefined;
+  let shipped = 0;
   let fault: FaultFields | undefined;
   let settle: (opened: Meter | Error) => void = () => undefined;
   const opened = new Promise<Meter>((resolve, reject) => {
@@ -57,17 +59,21 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   });
   const thread = startUsageWorker(workerOptions, (event) => {
     if (event.kind === 'log') writeLine(logger, event);
-    else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
-    else if (event.kind === 'failed') settle(Object.assign(new Error(event.message), { name: event.name }));
+    else if (event.kind === 'totals') meter?.onEvent(event);
+    else if (event.kind === 'state') {
+      shipped = event.shipped;
+      meter?.onEvent(event);
+    } else if (event.kind === 'failed') settle(Object.assign(new Error(event.message), { name: event.name }));
     else if (event.kind === 'ended') fault = event.fault;
     else if (event.kind === 'opened') {
-      const post = (request: UsageWorkerRequest) =>
-        // Nobody else has the buffer of its rows, so it is not copied once more.
-        thread.post(request, request.kind === 'rows' ? [request.group.rows.buffer] : []);
-      const onError = (err: Error) => logger.error({ err }, 'usage could not be written');
-      spool = new SpoolWriter({ ...event.spool, onError });
-      meter = new Meter({ post, adjustmentOf, spool });
-      settle(meter);
+      const post = (request: UsageWorkerRequest) => thread.post(request);
+      const onError = (err: unknown) => logger.error({ err }, 'usage could not be written');
+      const log = openUsageLog(event.log, () => shipped);
+      const opening = log.begin(performance.now()).catch(onError);
+      writer = new UsageWriter({ log, onError });
+      const begun = new Meter({ post, adjustmentOf, writer });
+      meter = begun;
+      void opening.then(() => settle(begun));
     }
   });
   const ended = thread.ended.then(
@@ -79,13 +85,12 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   });
   const close = async () => {
     isClosing = true;
-    meter?.sendRows();
+    if (writer) await within(writer.close(), closeTimeoutMs);
     const how = await thread.close({ kind: 'close' }, closeTimeoutMs);
     const late = `the usage worker did not close within ${closeTimeoutMs} ms`;
     const reason = how === 'ended' ? (await ended).message : late;
     if (how !== 'closed') logger.error({ unshippedRows: meter?.unshippedRows, reason }, closeText);
-    if (spool) await within(spool.close(), closeTimeoutMs);
-    const lostRows = spool?.unkeptRows ?? 0;
+    const lostRows = writer?.unkeptRows ?? 0;
     if (lostRows > 0) logger.error({ lostRows }, 'rows of usage could be written to no file and are lost');
   };
   try {

@@ -9,27 +9,34 @@ import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { TurnCounter } from '../../test/support/turns.ts';
 import { within } from '../../test/support/until.ts';
-import { usageGroup, usageRow } from '../../test/support/usage-rows.ts';
-import { type Outbox, openOutbox } from './outbox.ts';
+import { UsageBox, usageRow } from '../../test/support/usage-rows.ts';
+import type { Outbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
 const mac = new RecordMac(usageTopic, 'gateway-token-of-the-tests');
 let folder: string;
+let box: UsageBox;
 let outbox: Outbox;
 const running: Publisher[] = [];
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'headgate-publisher-'));
-  outbox = openOutbox({ path: join(folder, 'outbox.db') });
+  openBox();
 });
 afterEach(async () => {
   for (const each of running.splice(0)) await each.stop(0);
-  outbox.close();
+  await box.close();
   rmSync(folder, { recursive: true });
 });
 
-function record(count: number): void {
-  for (let index = 0; index < count; index++) outbox.append(usageGroup(usageRow()));
+function openBox(): void {
+  box = new UsageBox({ path: join(folder, 'outbox.db') });
+  outbox = box.outbox;
+}
+
+async function record(count: number): Promise<void> {
+  for (let left = count; left > 0; left -= 500)
+    await box.record(...Array.from({ length: Math.min(left, 500) }, () => usageRow()));
 }
 
 interface Published {
@@ -61,7 +68,7 @@ test('rows go out in order, five hundred to a record, to the partition of their 
     opened.push(partition);
     return new MemoryLog(topic);
   });
-  record(1250);
+  await record(1250);
   await recordsIn(topic, 3);
   expect(rowsOf(topic).map((rows) => rows.length)).toEqual([500, 500, 250]);
   expect(
@@ -70,18 +77,18 @@ test('rows go out in order, five hundred to a record, to the partition of their 
       .map(({ n }) => n),
   ).toEqual(Array.from({ length: 1250 }, (_, index) => index + 1));
   expect(opened).toEqual([usagePartitionOf(outbox.incarnation, 12)]);
-  record(1);
+  await record(1);
   await recordsIn(topic, 4);
   expect(rowsOf(topic)[3]).toEqual([expect.objectContaining({ n: 1251, incarnation: outbox.incarnation })]);
 });
 
 test('rows that waited from an earlier start go out first', async () => {
-  record(2);
-  outbox.close();
+  await record(2);
+  await box.close();
   const earlier = outbox.incarnation;
-  outbox = openOutbox({ path: join(folder, 'outbox.db') });
+  openBox();
   const topic = new MemoryTopic();
-  record(1);
+  await record(1);
   start(async () => new MemoryLog(topic));
   await recordsIn(topic, 2);
   expect(rowsOf(topic).map((rows) => rows.map(({ incarnation, n }) => [incarnation, n]))).toEqual([
@@ -104,9 +111,9 @@ test.each<[fault: AppendFault, copies: number]>([
     const topic = new MemoryTopic();
     let appends = 0;
     start(async () => new MemoryLog(topic, { fault: () => (appends++ === 0 ? fault : 'none') }));
-    record(1);
+    await record(1);
     await recordsIn(topic, copies);
-    record(1);
+    await record(1);
     await recordsIn(topic, copies + 1);
     expect(rowsOf(topic).map((rows) => rows.map(({ n }) => n))).toEqual([...Array(copies).fill([1]), [2]]);
   },
@@ -123,9 +130,9 @@ test('a log that cannot be opened is reported once, retried, and reported when i
     },
     (reachable) => reports.push(reachable),
   );
-  record(1);
+  await record(1);
   await recordsIn(topic, 1);
-  record(1);
+  await record(1);
   await recordsIn(topic, 2);
   expect(reports).toEqual([false, true]);
 });
@@ -133,10 +140,10 @@ test('a log that cannot be opened is reported once, retried, and reported when i
 test('a log that was replaced is reopened', async () => {
   const topic = new MemoryTopic();
   start(async () => new MemoryLog(topic));
-  record(1);
+  await record(1);
   await recordsIn(topic, 1);
   topic.replace();
-  record(1);
+  await record(1);
   await recordsIn(topic, 1);
   expect(rowsOf(topic)).toEqual([[expect.objectContaining({ n: 2 })]]);
 });
@@ -144,7 +151,7 @@ test('a log that was replaced is reopened', async () => {
 test('stopping ships the remaining rows where the log accepts them', async () => {
   const topic = new MemoryTopic();
   const publisher = start(async () => new MemoryLog(topic));
-  record(3);
+  await record(3);
   await publisher.stop(5_000);
   expect(rowsOf(topic).flat()).toHaveLength(3);
   expect(outbox.unshipped).toBe(0);
@@ -153,13 +160,13 @@ test('stopping ships the remaining rows where the log accepts them', async () =>
 test('stopping is bounded where the log does not answer, and the rows stay', async () => {
   const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
   const publisher = start(async () => silent as unknown as ControlLog);
-  record(3);
+  await record(3);
   await within(2000, publisher.stop(100));
   expect(outbox.unshipped).toBe(3);
 });
 
 test('a long backlog is shipped with turns of the event loop between the records', async () => {
-  record(9_999);
+  await record(9_999);
   outbox.flush();
   const log = await openEmbeddedLog({ folder: join(folder, 'log'), address: { topic: 'headgate.usage' } });
   const appends = new TurnCounter();
@@ -181,7 +188,7 @@ test('a long backlog is shipped with turns of the event loop between the records
 test('a second stop with rows left does not spin', async () => {
   const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
   const publisher = start(async () => silent as unknown as ControlLog);
-  record(3);
+  await record(3);
   await publisher.stop(10);
   const before = process.cpuUsage();
   await publisher.stop(1_000);

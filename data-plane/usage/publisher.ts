@@ -7,7 +7,8 @@ import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';
-import type { Outbox, Shipment } from './outbox.ts';
+import type { Outbox } from './outbox.ts';
+import type { Shipment } from './shipper.ts';
 
 /** While rows keep coming, one record in this time. */
 const recordEveryMs = 100;
@@ -87,7 +88,7 @@ export class Publisher {
 
   async #ship(shipment: Shipment): Promise<void> {
     const { outbox, partitions, open, mac } = this.#options;
-    const partition = usagePartitionOf(shipment.incarnation.id, partitions);
+    const partition = usagePartitionOf(shipment.incarnation, partitions);
     try {
       const log = this.#logs.get(partition) ?? (await open(partition));
       this.#logs.set(partition, log);

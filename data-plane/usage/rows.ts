@@ -1,22 +1,49 @@
-/** Rows of usage as they come to the outbox, and what they add up to. */
+/** Rows of usage as they are in their log, what they are on the usage log, and what they add up to. */
 import type { CounterEntry } from '../../schemas/limits.ts';
-import type { Capacity, UsageRow } from '../../schemas/usage.ts';
-import { counterKey, nothing, type Sum } from '../../shared/limits/counters.ts';
-import type { UsageGroup } from './outbox-spool.ts';
-import type { VisitFacts } from './worker-messages.ts';
+import { type Capacity, type UsageRow, usageRowSchema } from '../../schemas/usage.ts';
+import { counterKey } from '../../shared/limits/counters.ts';
+import { entriesOfPlainRow } from './plain-row.ts';
+import { entriesOf, type VisitFacts } from './worker-messages.ts';
 
-/** A row without the fields that the outbox adds. */
+/** A row without the fields that are added when it is shipped. */
 type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Capacity };
 export type RecordedUsage = NewUsage & VisitFacts;
 
-/** The text of each row. */
-export function rowsIn({ rows }: UsageGroup): string[] {
+/** What one text of the log is. */
+interface ReadUsage {
+  /** What it adds to the counters. */
+  readonly entries: readonly CounterEntry[];
+  /** The row as JSON; undefined where it is none, and uses no number. What is a row must be one in every later build. */
+  readonly row: string | undefined;
+  /** Why it is refused: then it counts nowhere. */
+  readonly fault?: string;
+}
+
+/** The texts of a group. */
+export function rowsIn(rows: string): string[] {
   // JSON has no newline within a string.
   return rows.slice(0, -2).split(',\n');
 }
 
+export function readUsage(text: string): ReadUsage {
+  const plain = entriesOfPlainRow(text);
+  if (plain !== undefined) return { entries: plain, row: text };
+  const parsed = parsedRow(text);
+  if (parsed === undefined) return { entries: [], row: undefined, fault: 'a row of usage is not JSON' };
+  const { admittedMs, unfinished, ...usage } = parsed;
+  const checked = usageRowSchema.safeParse({ v: 1, incarnation: anyId, n: 1, ...usage });
+  const entries = entriesOf(usage, { admittedMs, unfinished });
+  if (!checked.success) {
+    const fault = `a row of usage is invalid at ${checked.error.issues[0]?.path.join('.')}`;
+    return { entries, row: undefined, fault };
+  }
+  return { entries, row: unfinished ? undefined : JSON.stringify(usage) };
+}
+
+const anyId = '00000000-0000-4000-8000-000000000000';
+
 /** Undefined where it is no JSON, whose text must not get into a message. */
-export function parsedRow(text: string): RecordedUsage | undefined {
+function parsedRow(text: string): RecordedUsage | undefined {
   try {
     return JSON.parse(text) as RecordedUsage;
   } catch {
@@ -38,11 +65,6 @@ export class Sums {
         sum[3] += turns;
       }
     }
-  }
-
-  get(subject: string, period: string): Sum {
-    const [, , tokens, turns] = this.#sums.get(counterKey(subject, period)) ?? [];
-    return tokens === undefined || turns === undefined ? nothing : { tokens, turns };
   }
 
   all(): CounterEntry[] {

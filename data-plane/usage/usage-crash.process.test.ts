@@ -33,45 +33,84 @@ function built(path: string): string {
   return JSON.stringify(pathToFileURL(resolve('dist', path)).href);
 }
 
-/**
- * The spool, the outbox and the publisher of a gateway without the gateway. Before it appends a group it prints `recorded N`,
- * and once that is written `kept N`, each in one write, so that a line is complete before the kill.
- */
-const program = `
-import { writeSync } from 'node:fs';
+/** The log of rows, the outbox and the publisher of a gateway without the gateway; `stage` ends it at one moment. */
+const parts = `
+import fs, { writeSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { open as openFile } from 'node:fs/promises';
 import { openLog } from ${built('shared/log/open-log.js')};
 import { RecordMac } from ${built('shared/log/core/record-mac.js')};
 import { openOutbox } from ${built('data-plane/usage/outbox.js')};
 import { Publisher } from ${built('data-plane/usage/publisher.js')};
-import { SpoolWriter } from ${built('data-plane/usage/spool-writer.js')};
-const [folder, seed] = process.argv.slice(1);
-const onError = (error) => { if (!error.message.includes('spool')) throw error; };
-const outbox = openOutbox({ path: folder + '/outbox.db', onError });
-const spool = new SpoolWriter({ ...outbox.spoolStart, onError });
-spool.setOnWritten(() => writeSync(1, 'kept ' + spool.keptRows + '\\n'));
-const unsent = [];
-const flush = () => {
-  for (const group of unsent.splice(0)) outbox.append(group);
-  spool.taken(outbox.groupsTaken);
+import { openUsageLog } from ${built('data-plane/usage/usage-log.js')};
+import { UsageWriter } from ${built('data-plane/usage/usage-writer.js')};
+const [folder, seed, stage] = process.argv.slice(1);
+let isArmed = false;
+const end = (at) => {
+  if (!isArmed || at !== stage) return;
+  process.kill(process.pid, 'SIGKILL');
+  // The signal comes to another thread, perhaps.
+  for (;;);
 };
-const open = (partition) => openLog('sqlite:' + folder + '/log', { topic: 'headgate.usage', partition });
+// A group that was cut by a kill is reported, and the log of a database that was deleted.
+const onError = (error) => { if (!/cannot be read|not of this database/.test(error.message)) throw error; };
+const outbox = openOutbox({ path: folder + '/outbox.db', onError });
+const log = openUsageLog(outbox.logStart(), () => outbox.file.shipped.position);
+await log.begin(0);
+const writer = new UsageWriter({ log, onError });
+const kept = () => writeSync(1, 'kept ' + writer.keptRows + '\\n');
+writer.start(({ position }) => { end('kept'); outbox.follow(position); }, kept);
+outbox.setOnCounted(() => end('counted'));
+const open = async (partition) => {
+  const topic = await openLog('sqlite:' + folder + '/log', { topic: 'headgate.usage', partition });
+  const append = topic.append.bind(topic);
+  topic.append = async (...record) => {
+    end('to be published');
+    const offset = await append(...record);
+    end('published');
+    return offset;
+  };
+  return topic;
+};
 const mac = new RecordMac('headgate.usage', '${token}');
 const publisher = new Publisher({ outbox, mac, partitions: 1, open });
 publisher.start();
 writeSync(1, 'incarnation ' + outbox.incarnation + '\\n');
-let recorded = 0;
 const usage = { at: '2026-11-21T10:00:00.000Z', organisation: 'acme', period: '${period}', draw: 'pool', model: 'echo-small', promptTokens: 1, completionTokens: 0 };
-setInterval(() => {
-  for (let count = 1; count <= 6; count++) {
-    let rows = '';
-    for (let row = 0; row < count; row++)
-      rows += JSON.stringify({ ...usage, requestId: seed + '-' + ++recorded }) + ',\\n';
-    writeSync(1, 'recorded ' + recorded + '\\n');
-    unsent.push({ number: spool.append(rows, count), rows, count });
-  }
-  if (seed % 2 === 0) flush();
-}, 1);
-setInterval(flush, 100);
+let recorded = 0;
+const record = (count, isUrgent) => {
+  for (let row = 0; row < count; row++) writer.add(JSON.stringify({ ...usage, requestId: seed + '-' + ++recorded }), isUrgent);
+  writeSync(1, 'recorded ' + recorded + '\\n');
+};
+`;
+
+/** Before a group is there it prints `recorded N`, and once it is written `kept N`, each in one write. */
+const loaded = `${parts}
+setInterval(() => { for (let count = 1; count <= 6; count++) record(count, seed % 2 === 0); }, 1);
+`;
+
+/** Groups are written whole until the last, which ends at a stage of its way. */
+const staged = `${parts}
+const handle = await openFile('/dev/null');
+const files = Object.getPrototypeOf(handle);
+await handle.close();
+const { write } = files;
+files.write = async function (bytes, offset, length, position) {
+  end('before the write');
+  if (isArmed && stage === 'half of the write') await write.call(this, bytes, offset, length >> 1, position);
+  end('half of the write');
+  const written = await write.call(this, bytes, offset, length, position);
+  end('written');
+  return written;
+};
+const { fdatasyncSync } = fs;
+fs.fdatasyncSync = (file) => { end('to be synced'); fdatasyncSync(file); end('synced'); };
+syncBuiltinESMExports();
+for (let group = 0; group < 3; group++) { record(5, true); await writer.sendAll(); }
+while (outbox.unshipped > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+isArmed = true;
+record(5, true);
+setTimeout(() => { throw new Error('it did not come to ' + stage); }, 20000);
 `;
 
 interface Life {
@@ -82,7 +121,7 @@ interface Life {
 
 /** Runs it until it has recorded so many rows, then kills it within the next ten milliseconds; returns what it printed. */
 async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
-  const args = ['--input-type=module', '-e', program, folder, String(seed)];
+  const args = ['--input-type=module', '-e', loaded, folder, String(seed)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   children.add(child);
   let output = '';
@@ -99,9 +138,17 @@ async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
     doomed = true;
     setTimeout(() => child.kill('SIGKILL'), Math.random() * 10);
   }
+  await ended(child);
+  return lifeIn(output);
+}
+
+async function ended(child: ChildProcess): Promise<void> {
   if (child.signalCode === null && child.exitCode === null) await once(child, 'exit');
   expect(child.signalCode).toBe('SIGKILL');
   children.delete(child);
+}
+
+function lifeIn(output: string): Life {
   const last = (what: string): string =>
     output
       .match(new RegExp(`^${what} (\\S+)$`, 'gm'))
@@ -193,6 +240,46 @@ test('Events: killed twenty-four times under load, it bills nothing twice, loses
   expect((await rebuild('usage-2.db')).totals).toEqual(first.totals);
   expect(lives.some(({ kept }) => kept > 0)).toBe(true);
 });
+
+test.each([
+  'before the write',
+  'half of the write',
+  'written',
+  'kept',
+  'to be synced',
+  'synced',
+  'counted',
+  'to be published',
+  'published',
+])(
+  'Events: ended at the stage "%s" of a group, three times, it bills what was kept, and nothing twice',
+  async (stage) => {
+    const lives: Life[] = [];
+    for (let seed = 0; seed < 3; seed++) {
+      const args = ['--input-type=module', '-e', staged, folder, String(seed), stage];
+      const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+      children.add(child);
+      let output = '';
+      for await (const chunk of child.stdout) output += chunk;
+      await ended(child);
+      lives.push(lifeIn(output));
+    }
+    await shipRest();
+    const { numbers, requests } = await readLog();
+    for (const shipped of numbers.values()) expect(shipped).toEqual(upTo(shipped.length));
+    for (const [seed, { recorded, kept }] of lives.entries()) {
+      const billed = (requests.get(String(seed)) ?? []).sort((one, other) => one - other);
+      const isWritten = !['before the write', 'half of the write'].includes(stage);
+      expect([recorded, billed]).toEqual([20, upTo(isWritten ? 20 : 15)]);
+      expect(billed.length).toBeGreaterThanOrEqual(kept);
+    }
+    const all = [...numbers.values()].reduce((sum, { length }) => sum + length, 0);
+    const { totals, counts, parked } = await rebuild('usage.db');
+    expect(totals).toMatchObject({ totalTokens: all, requests: all });
+    expect(counts).toMatchObject({ applied: all, differing: 0, lost: 0, junk: 0, parked: 0 });
+    expect(parked).toBe(0);
+  },
+);
 
 test('Events: a deleted outbox begins a new incarnation, and what was billed stays as it was', async () => {
   const first = await liveAndDie(2, 200);

@@ -1,5 +1,5 @@
 /**
- * The usage worker: writes rows to the outbox's database, and reports what all gateways together have counted for an account. It runs on
+ * The usage worker: has the outbox follow the log of rows, and reports what all gateways together have counted for an account. It runs on
  * a thread of its own, so that no disk flush and no record of another gateway delays a request.
  * A row is settled in the message that has a total with it, so a consumer that processes messages in order counts every row
  * exactly once.
@@ -41,25 +41,23 @@ export class UsageWorker {
   /** Accounts whose totals the main thread has. */
   readonly #asked = new Map<string, Account>();
   #isOpen = false;
-  #received = 0;
-  #durable = 0;
 
   constructor(options: UsageWorkerParts) {
     this.#options = options;
     this.#ownIncarnations = new Set(options.outbox.incarnations());
-    options.outbox.setOnTaken((entries) => this.#settle(entries));
+    options.outbox.setOnSettled((entries) => this.#settle(entries));
     options.outbox.setOnWritten(() => this.#postState());
   }
 
   open(): void {
     this.#isOpen = true;
-    this.#options.post({ kind: 'opened', spool: this.#options.outbox.spoolStart });
+    this.#options.post({ kind: 'opened', log: this.#options.outbox.logStart() });
     this.#postState();
   }
 
   onRequest(request: Exclude<UsageWorkerRequest, { readonly kind: 'close' }>): void {
     if (request.kind === 'forget') this.#asked.clear();
-    else if (request.kind === 'rows') this.#record(request);
+    else if (request.kind === 'written') this.#onWritten(request);
     else {
       this.#asked.set(accountKey(request.account), request.account);
       this.#postTotals([], [request.account]);
@@ -81,10 +79,9 @@ export class UsageWorker {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }
 
-  #record({ group, limits }: Extract<UsageWorkerRequest, { kind: 'rows' }>): void {
-    this.#received += group.count;
+  #onWritten({ position, limits }: Extract<UsageWorkerRequest, { kind: 'written' }>): void {
     this.#options.onLimits(limits);
-    this.#options.outbox.append({ ...group, rows: new TextDecoder().decode(group.rows) });
+    this.#options.outbox.follow(position);
   }
 
   #settle(entries: readonly CounterEntry[]): void {
@@ -104,13 +101,11 @@ export class UsageWorker {
   #postState(): void {
     const { outbox, post, counts, live } = this.#options;
     if (!this.#isOpen) return;
-    if (outbox.unwritten === 0) this.#durable = this.#received;
-    const { unshipped, isFull } = outbox;
+    const { taken, unshipped, isFull } = outbox;
     post({
       kind: 'state',
-      received: this.#received,
-      durable: this.#durable,
-      taken: outbox.groupsTaken,
+      taken,
+      shipped: outbox.file.shipped.position,
       live: live(),
       unshipped,
       isFull,
@@ -127,10 +122,10 @@ export class UsageWorker {
 
   #total(account: Account): number {
     const { outbox, others } = this.#options;
-    const { subject, period } = account;
+    const { subject } = account;
     const key = accountKey(account);
     const amount = (sum: Sum | undefined) => (sum === undefined ? 0 : amountIn(subject, sum));
-    return amount(outbox.ledger.get(key)) + amount(outbox.queued(subject, period)) + amount(others(key));
+    return amount(outbox.ledger.get(key)) + amount(others(key));
   }
 
   #reship(incarnation: string, next: number): void {

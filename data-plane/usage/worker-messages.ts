@@ -7,8 +7,7 @@ import type { UsageRow } from '../../schemas/usage.ts';
 import { counterKey, type Sum } from '../../shared/limits/counters.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { LoggedLine } from '../../shared/runtime/logger.ts';
-import type { UsageGroup } from './outbox-spool.ts';
-import type { SpoolStart } from './spool-writer.ts';
+import type { LogStart } from './usage-log.ts';
 
 /**
  * What allowances are counted for, by the subject and period of its counters: an organisation in one period (by its first
@@ -27,12 +26,8 @@ export type AccountLimit = readonly [key: string, limit: number | null];
 
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** Several groups of the spool in one; `rows` are those of a UsageGroup, as UTF-8. */
-  | {
-      readonly kind: 'rows';
-      readonly group: Omit<UsageGroup, 'rows'> & { readonly rows: Uint8Array<ArrayBuffer> };
-      readonly limits: readonly AccountLimit[];
-    }
+  /** The log has the rows before this position. */
+  | { readonly kind: 'written'; readonly position: number; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
   /** No totals are cached any more: only those requested from here on are sent. */
@@ -43,7 +38,7 @@ export type UsageWorkerRequest =
 /** From the worker to the main thread. */
 export type UsageWorkerEvent =
   /** Once, before all others but `log`. */
-  | { readonly kind: 'opened'; readonly spool: SpoolStart }
+  | { readonly kind: 'opened'; readonly log: LogStart }
   /** Instead of `opened`: the error that prevented it. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
@@ -56,12 +51,10 @@ export type UsageWorkerEvent =
 
 export interface UsageWorkerState {
   readonly kind: 'state';
-  /** Rows received in messages so far. */
-  readonly received: number;
-  /** Of those, how many are on the disk or were dropped. */
-  readonly durable: number;
-  /** Number of the last group of the spool whose rows the database has. */
+  /** Position in the log: rows before it are counted in the database. */
   readonly taken: number;
+  /** Position in the log: the database knows that rows before it are on the usage log. */
+  readonly shipped: number;
   /** Gateways that are live, this one included. */
   readonly live: number;
   /** Rows not yet known to be on the usage log. */

@@ -39,7 +39,7 @@ function isEmptyOrOurs(path: string): boolean {
 
 /** Closes what an earlier version, a mount or another umask left accessible. Files of other users are not changed. */
 function closeToOthers(path: string): void {
-  const databases = readdirSync(path).filter((name) => /\.(db(\.aside)?(-wal|-shm)?|spool)$/.test(name));
+  const databases = readdirSync(path).filter((name) => /\.db(\.aside)?(-wal|-shm)?$/.test(name));
   for (const each of [path, ...databases.map((name) => join(path, name))]) {
     const found = lstatSync(each, { throwIfNoEntry: false });
     const isMine = found !== undefined && !found.isSymbolicLink() && found.uid === process.getuid?.();

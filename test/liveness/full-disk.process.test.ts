@@ -141,7 +141,7 @@ test.runIf(mounted)(
     await vi.waitFor(async () => expect(await count()).toBe(200), { timeout: 20_000, interval: 100 });
     fill(0);
     const before = answered;
-    // Answers continue until the database has taken no row for seconds: nothing else has them but the spool.
+    // Answers continue until the database has taken no row for seconds: nothing else has them but the log of rows.
     await vi.waitFor(async () => expect(await count()).toBe(503), { timeout: 30_000, interval: 0 });
     expect(answered).toBeGreaterThan(before);
     await gateway.end('SIGKILL');

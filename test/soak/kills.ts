@@ -6,8 +6,7 @@
 
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
-import { readSpool } from '../../data-plane/usage/outbox-spool.ts';
+import { openOutbox } from '../../data-plane/usage/outbox.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { metric } from '../support/process-fleet.ts';
 import { seededRandom } from '../support/random.ts';
@@ -188,17 +187,17 @@ function waitedSoFarMs(pid: number): number {
   return of(String(pid)) + Math.max(0, ...others.map(of));
 }
 
-/** The requests whose rows were in it and not yet known to be on the log. */
+/** The requests whose rows were in its log and not yet known to be on the usage log. */
 function deleteOutbox(folder: string): Set<string> {
-  const { file } = openOutboxFile(join(folder, 'outbox.db'), 0);
-  const bodies = file.incarnations.flatMap((each) => file.read(each, each.shippedN, each.lastN));
-  const { groups } = readSpool(join(folder, 'outbox.db'), file.spoolId, 0);
-  const waiting = groups
-    .filter(({ number }) => number > file.groupsTaken)
-    .flatMap(({ rows }) => rows.split(',\n').filter(Boolean));
-  file.close();
+  const outbox = openOutbox({ path: join(folder, 'outbox.db') });
+  const waiting = new Set<string>();
+  for (let next = outbox.nextShipment(); next; next = outbox.nextShipment()) {
+    for (const body of next.bodies) waiting.add((JSON.parse(body) as UsageRow).requestId);
+    outbox.markShipped(next);
+  }
+  outbox.close();
   for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
-  return new Set([...bodies, ...waiting].map((body) => (JSON.parse(body) as UsageRow).requestId));
+  return waiting;
 }
 
 /** The totals as each fold of the usage log has them, once it has all rows. */

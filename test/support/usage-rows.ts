@@ -1,6 +1,9 @@
-/** Rows of usage as a gateway's meter makes them, and groups of them as they come to the outbox. */
-import type { UsageGroup } from '../../data-plane/usage/outbox-spool.ts';
+/** Rows of usage as a gateway's meter makes them, and an outbox with the log that its process appends them to. */
+
+import type { SegmentLog } from '../../data-plane/segments/segment-log.ts';
+import { type Outbox, type OutboxOptions, openOutbox } from '../../data-plane/usage/outbox.ts';
 import type { RecordedUsage } from '../../data-plane/usage/rows.ts';
+import { append, openUsageLog } from '../../data-plane/usage/usage-log.ts';
 
 /** A row of an organisation's request to the pool, with what differs; its fields in the order of the meter. */
 export function usageRow({ requestId = 'r-1', ...more }: Partial<RecordedUsage> = {}): RecordedUsage {
@@ -21,9 +24,33 @@ export function usageText(...rows: readonly RecordedUsage[]): string {
   return rows.map((row) => `${JSON.stringify(row)},\n`).join('');
 }
 
-let groups = 0;
+export class UsageBox {
+  readonly outbox: Outbox;
+  readonly log: SegmentLog;
 
-/** Groups are numbered in the order in which they are made. */
-export function usageGroup(...rows: readonly RecordedUsage[]): UsageGroup {
-  return { number: ++groups, rows: usageText(...rows), count: rows.length };
+  constructor(options: OutboxOptions) {
+    this.outbox = openOutbox(options);
+    this.log = openUsageLog(this.outbox.logStart(), () => this.outbox.file.shipped.position);
+  }
+
+  /** As a group of its own, that the outbox does not read yet. */
+  append(...rows: readonly RecordedUsage[]): Promise<void> {
+    return append(this.log, { rows: usageText(...rows), count: rows.length });
+  }
+
+  /** The outbox reads all so far. */
+  flush(): boolean {
+    this.outbox.follow(this.log.next);
+    return this.outbox.flush();
+  }
+
+  async record(...rows: readonly RecordedUsage[]): Promise<void> {
+    await this.append(...rows);
+    this.outbox.follow(this.log.next);
+  }
+
+  async close(): Promise<void> {
+    this.outbox.close();
+    await this.log.close();
+  }
 }

@@ -9,9 +9,22 @@ import { type FileHandle, lstat, mkdir, open, readdir, readFile, rm } from 'node
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { crc32, deflateRaw, inflateRaw } from 'node:zlib';
+import { crc32, inflateRaw } from 'node:zlib';
 import { dayMs } from '../../schemas/durations.ts';
-import { idBytes, type RecordGroup } from './record-group.ts';
+import {
+  type Frame,
+  foundBytesMax,
+  frameAt,
+  frameOf,
+  framesIn,
+  headed,
+  idBytes,
+  nameForm,
+  nameOf,
+  type ReadGroup,
+  type RecordGroup,
+  textBytesMax,
+} from './segment-frame.ts';
 
 export interface SegmentBounds {
   readonly ageMsMax: number;
@@ -23,6 +36,12 @@ export interface SegmentBounds {
 export interface SegmentLogOptions extends SegmentBounds {
   /** Each segment begins with it, and each group is read with that of its segment: how this build writes its records. */
   readonly heading: string;
+  /** No record has a lower position than this, though the log was emptied since. */
+  readonly from: number;
+  /** What has records from this position on is not removed. */
+  readonly keptFrom: () => number;
+  /** A segment has its bytes on the disk from its beginning, so that a full disk takes none of what fits into half of one. */
+  readonly isAllocated: boolean;
 }
 
 const defaults: SegmentLogOptions = {
@@ -30,23 +49,16 @@ const defaults: SegmentLogOptions = {
   bytesMax: 256 * 1024 * 1024,
   segmentBytes: 1024 * 1024,
   heading: '',
+  from: 0,
+  keptFrom: () => Number.POSITIVE_INFINITY,
+  isAllocated: false,
 };
 /** A segment takes so many parts of the age, so that a quiet gateway keeps nothing much longer. */
 const segmentsInAge = 24;
 
-/** The fastest: the text repeats itself so much that the best would save a fifth more for three times the time. */
-const deflateLevel = 1;
-/** Shorter texts, of a record or two, are kept as they are: to begin a compression costs more than these bytes. */
-const deflatedFrom = 512;
-/** A group has some hundreds of records of less than a kilobyte. */
-const textBytesMax = 8 * 1024 * 1024;
-/** A larger file is no segment: one group is all that may be above the bound of a segment. */
-const foundBytesMax = 2 * textBytesMax;
-
 /** So many are checked in a turn of the event loop. */
 const framesInTurn = 500;
 
-const deflate = promisify(deflateRaw);
 const inflate = promisify(inflateRaw);
 
 interface Segment {
@@ -66,29 +78,6 @@ interface OpenSegment extends Segment {
   readonly beganMs: number;
 }
 
-/** A group as it is in a segment. */
-interface Frame {
-  readonly position: number;
-  readonly count: number;
-  readonly lastMs: number;
-  readonly ids: Buffer;
-  readonly text: Buffer;
-  readonly isDeflated: boolean;
-  /** Checksum of the heading that its writer had. */
-  readonly form: number;
-  /** Its length in the segment. */
-  readonly bytes: number;
-}
-
-/** A group as it was read, with the position of its first record. */
-export interface ReadGroup {
-  readonly position: number;
-  readonly ids: Buffer;
-  readonly text: string;
-  /** Of its segment; empty where there is none. */
-  readonly heading: string;
-}
-
 export class SegmentLog {
   readonly #folder: string;
   readonly #options: SegmentLogOptions;
@@ -106,8 +95,18 @@ export class SegmentLog {
     this.#form = crc32(this.#options.heading);
   }
 
+  /** Position of the next record, once the log has begun. */
+  get next(): number {
+    return this.#next;
+  }
+
   get bytes(): number {
     return this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  /** Begins a segment before there is a record. */
+  async begin(nowMs: number): Promise<void> {
+    await this.#segmentFor(0, await this.#found(), nowMs);
   }
 
   /**
@@ -203,9 +202,11 @@ export class SegmentLog {
   }
 
   async close(): Promise<void> {
-    const { handle } = this.#written ?? {};
+    const written = this.#written;
     this.#written = undefined;
-    await handle?.close().catch(() => undefined);
+    // What was allocated and not used, and what a write left that failed.
+    if (this.#options.isAllocated) await written?.handle.truncate(written.bytes).catch(() => undefined);
+    await written?.handle.close().catch(() => undefined);
   }
 
   /** What earlier processes left; tried again where it could not be read. */
@@ -246,43 +247,72 @@ export class SegmentLog {
     this.#next = last?.first ?? 0;
     if (last !== undefined)
       for (const { position, count } of framesIn(await contentOf(last))) this.#next = position + count;
+    this.#next = Math.max(this.#next, this.#options.from);
     this.#segments = segments;
   }
 
   async #segmentFor(bytes: number, segments: Segment[], nowMs: number): Promise<OpenSegment> {
-    const { ageMsMax, segmentBytes } = this.#options;
+    const { ageMsMax, segmentBytes, isAllocated } = this.#options;
     const present = this.#written;
-    const isOld = present !== undefined && nowMs - present.beganMs > ageMsMax / segmentsInAge;
-    if (present !== undefined && !isOld && present.bytes + bytes <= segmentBytes) return present;
+    if (present !== undefined) {
+      const hasRoom = present.bytes + bytes <= (isAllocated ? segmentBytes / 2 : segmentBytes);
+      const isOld = nowMs - present.beganMs > ageMsMax / segmentsInAge;
+      // One without records has the name that the next would have.
+      if (present.first === this.#next || (hasRoom && !isOld)) return present;
+    }
+    const opened = await this.#opened(nowMs).catch((error: unknown) => {
+      // There is no room for another, so the second half of this one is used.
+      if (isAllocated && present !== undefined && present.bytes + bytes <= segmentBytes) return present;
+      throw error;
+    });
+    if (opened === present) return present;
     await this.close();
+    if (segments.at(-1)?.first === this.#next) segments.pop();
+    segments.push(opened);
+    this.#written = opened;
+    return opened;
+  }
+
+  async #opened(nowMs: number): Promise<OpenSegment> {
+    const { heading, segmentBytes, isAllocated } = this.#options;
     const path = join(this.#folder, nameOf(this.#next));
     // What has the same first position has no group that can be read.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
-    const opened = {
-      path,
-      first: this.#next,
-      bytes: 0,
-      lastMs: 0,
-      ageAt: { nowMs, ageMs: 0 },
-      handle,
-      beganMs: nowMs,
-    };
-    if (segments.at(-1)?.first === this.#next) segments.pop();
-    segments.push(opened);
-    this.#written = opened;
-    const heading = await frameOf(headed(this.#options.heading), this.#next, this.#form);
-    await handle.write(heading, 0, heading.length, 0);
-    opened.bytes = heading.length;
-    return opened;
+    try {
+      const frame = await frameOf(headed(heading), this.#next, this.#form);
+      await handle.write(frame, 0, frame.length, 0);
+      if (isAllocated) await this.#allocate(handle, frame.length, segmentBytes);
+      const bytes = frame.length;
+      const ageAt = { nowMs, ageMs: 0 };
+      return { path, first: this.#next, bytes, lastMs: 0, ageAt, handle, beganMs: nowMs };
+    } catch (error) {
+      await handle.close();
+      await rm(path, { force: true });
+      throw error;
+    }
+  }
+
+  /** Zeros are written, because a file that was only made longer has no room of its own. */
+  async #allocate(handle: FileHandle, from: number, to: number): Promise<void> {
+    try {
+      const zeros = Buffer.alloc(to - from);
+      const { bytesWritten } = await handle.write(zeros, 0, zeros.length, from);
+      if (bytesWritten < zeros.length) throw new Error('there is no room for a segment');
+    } catch (error) {
+      // The first one grows as it is written.
+      if (this.#written !== undefined) throw error;
+      await handle.truncate(from);
+    }
   }
 
   async #trim(segments: Segment[], nowMs: number): Promise<void> {
-    const { ageMsMax, bytesMax } = this.#options;
+    const { ageMsMax, bytesMax, keptFrom } = this.#options;
     for (let [oldest] = segments; oldest !== undefined && oldest !== this.#written; [oldest] = segments) {
       oldest.ageAt.nowMs ??= nowMs;
       const ageMs = oldest.ageAt.ageMs + nowMs - oldest.ageAt.nowMs;
       if (this.bytes <= bytesMax && ageMs <= ageMsMax) return;
+      if ((segments[1]?.first ?? 0) > keptFrom()) return;
       segments.shift();
       // One that cannot be removed now is found at the next start.
       await rm(oldest.path, { force: true }).catch(() => undefined);
@@ -290,64 +320,9 @@ export class SegmentLog {
   }
 }
 
-const nameForm = /^\d{16}\.records$/;
-
-function nameOf(position: number): string {
-  return `${String(position).padStart(16, '0')}.records`;
-}
-
-const magic = Buffer.from('HGR1');
-const headBytes = 44;
-/** Where each number of the head is. What is checked begins behind the checksum. */
-const place = {
-  checksum: 4,
-  bytes: 8,
-  count: 12,
-  position: 16,
-  lastMs: 24,
-  idBytes: 32,
-  deflated: 36,
-  form: 40,
-};
-
-async function frameOf(
-  { count, lastMs, ids, text }: RecordGroup,
-  position: number,
-  form: number,
-): Promise<Buffer> {
-  const isDeflated = text.length >= deflatedFrom;
-  const packed = isDeflated ? await deflate(text, { level: deflateLevel }) : text;
-  const head = Buffer.alloc(headBytes);
-  magic.copy(head);
-  head.writeUInt32LE(headBytes + ids.length + packed.length, place.bytes);
-  head.writeUInt32LE(count, place.count);
-  head.writeDoubleLE(position, place.position);
-  head.writeDoubleLE(lastMs, place.lastMs);
-  head.writeUInt32LE(ids.length, place.idBytes);
-  head.writeUInt32LE(isDeflated ? 1 : 0, place.deflated);
-  head.writeUInt32LE(form, place.form);
-  const frame = Buffer.concat([head, ids, packed]);
-  frame.writeUInt32LE(crc32(frame.subarray(place.bytes)), place.checksum);
-  return frame;
-}
-
-/** A group without records. */
-function headed(heading: string): RecordGroup {
-  return { count: 0, lastMs: 0, ids: new Uint8Array(), text: new TextEncoder().encode(heading) };
-}
-
 async function headingOf(segment: Buffer): Promise<string> {
   const frame = frameAt(segment, 0);
   return frame?.count === 0 ? ((await groupIn(frame, ''))?.text ?? '') : '';
-}
-
-/** Those with records that are whole; between them may be what a write left that failed, or a damage. */
-function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
-  for (let at = from; at !== -1 && at + headBytes <= bytes.length; ) {
-    const frame = frameAt(bytes, at);
-    if (frame !== undefined && frame.count > 0) yield frame;
-    at = frame === undefined ? bytes.indexOf(magic, at + 1) : at + frame.bytes;
-  }
 }
 
 /** All of them. A segment has thousands of small ones, which are not looked through in one turn. */
@@ -355,26 +330,6 @@ async function framesOf(bytes: Buffer): Promise<Frame[]> {
   const frames: Frame[] = [];
   for (const frame of framesIn(bytes)) if (frames.push(frame) % framesInTurn === 0) await setImmediate();
   return frames;
-}
-
-function frameAt(segment: Buffer, at: number): Frame | undefined {
-  if (at + headBytes > segment.length || !segment.subarray(at, at + magic.length).equals(magic))
-    return undefined;
-  const bytes = segment.readUInt32LE(at + place.bytes);
-  const idsEnd = headBytes + segment.readUInt32LE(at + place.idBytes);
-  if (at + bytes > segment.length || idsEnd > bytes) return undefined;
-  const frame = segment.subarray(at, at + bytes);
-  if (crc32(frame.subarray(place.bytes)) !== frame.readUInt32LE(place.checksum)) return undefined;
-  return {
-    bytes,
-    count: frame.readUInt32LE(place.count),
-    position: frame.readDoubleLE(place.position),
-    lastMs: frame.readDoubleLE(place.lastMs),
-    isDeflated: frame.readUInt32LE(place.deflated) === 1,
-    form: frame.readUInt32LE(place.form),
-    ids: frame.subarray(headBytes, idsEnd),
-    text: frame.subarray(idsEnd),
-  };
 }
 
 /** Undefined where it cannot be read. */

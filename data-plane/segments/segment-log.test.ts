@@ -18,7 +18,8 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type RecordedRequest, recordedNames } from '../../schemas/request-record.ts';
 import { runs } from '../../test/support/budget.ts';
-import { groupHeading, idOf, type RecordGroup, RecordGroupBuffer, requestsIn } from './record-group.ts';
+import { groupHeading, idOf, RecordGroupBuffer, requestsIn } from '../records/record-group.ts';
+import type { RecordGroup } from './segment-frame.ts';
 import { type SegmentBounds, SegmentLog } from './segment-log.ts';
 
 let folder: string;

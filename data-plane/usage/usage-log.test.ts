@@ -1,0 +1,309 @@
+/** What a process that ends at any moment leaves in the log of rows, and what the next one makes of it. */
+import { execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { runs } from '../../test/support/budget.ts';
+import { UsageBox, usageRow } from '../../test/support/usage-rows.ts';
+import { SegmentReader } from '../segments/segment-reader.ts';
+
+let root: string;
+let folder: string;
+const errors: string[] = [];
+const open: UsageBox[] = [];
+const usage = (): string => join(folder, 'usage');
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'headgate-usage-log-'));
+  folder = join(root, 'now');
+  mkdirSync(folder);
+  errors.length = 0;
+});
+afterEach(async () => {
+  for (const each of open.splice(0)) await each.close();
+  rmSync(root, { recursive: true });
+});
+
+function openBox(): UsageBox {
+  const onError = ({ message }: Error): void => void errors.push(message);
+  const box = new UsageBox({ path: join(folder, 'outbox.db'), onError });
+  open.push(box);
+  return box;
+}
+/** What a process would leave that ends now: its files as they are. What it does afterwards is lost. */
+async function crashed(box: UsageBox): Promise<void> {
+  cpSync(folder, join(root, 'left'), { recursive: true });
+  open.splice(open.indexOf(box), 1);
+  await box.close();
+  rmSync(folder, { recursive: true });
+  cpSync(join(root, 'left'), folder, { recursive: true });
+  rmSync(join(root, 'left'), { recursive: true });
+}
+/** The requests that are shipped from the beginning on, with their numbers. */
+function all({ outbox }: UsageBox): string[] {
+  const requests: string[] = [];
+  for (let next = outbox.nextShipment(); next; next = outbox.nextShipment()) {
+    for (const body of next.bodies) requests.push(JSON.parse(body).requestId);
+    outbox.markShipped(next);
+  }
+  return requests;
+}
+function segment(nth = 0): string {
+  const names = readdirSync(usage()).filter((name) => name.endsWith('.records'));
+  return join(usage(), names.sort()[nth] ?? '');
+}
+/** The bytes of a segment that are written. */
+function content(path: string): Buffer {
+  const bytes = readFileSync(path);
+  return bytes.subarray(0, bytes.findLastIndex((byte) => byte !== 0) + 1);
+}
+const kept = (): string[] => readdirSync(usage()).filter((name) => name.includes('damaged'));
+
+test('rows that are in the log, and not counted, are counted after a crash, once, and shipped under their own id', async () => {
+  const first = openBox();
+  await first.append(usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
+  await first.append(usageRow({ requestId: 'c' }));
+  expect(first.outbox.ledger.get('acme 2026-11-01')).toBeUndefined();
+  await crashed(first);
+  const second = openBox();
+  expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  expect(second.outbox.unshipped).toBe(3);
+  expect(second.outbox.nextShipment()?.incarnation).toBe(first.outbox.incarnation);
+  await crashed(second);
+  const third = openBox();
+  expect(third.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  expect([all(third), errors]).toEqual([['a', 'b', 'c'], []]);
+});
+
+test('a crash behind a transaction counts nothing twice, rows without a number neither', async () => {
+  const visit = { organisation: null, period: null, visitor: 'v-1', network: 'n-1' };
+  const first = openBox();
+  await first.record(
+    usageRow({ requestId: 'a' }),
+    usageRow({ requestId: 'stopped', ...visit, unfinished: true }),
+    usageRow({ requestId: 'b', ...visit }),
+  );
+  await first.append(usageRow({ requestId: 'c' }));
+  await crashed(first);
+  const second = openBox();
+  const { ledger } = second.outbox;
+  expect(ledger.get('visitor:n-1 2026-11-21')).toEqual({ tokens: 14, turns: 2 });
+  expect(ledger.get('visitors:all 2026-11-21')).toEqual({ tokens: 14, turns: 1 });
+  expect(ledger.get('acme 2026-11-01')).toEqual({ tokens: 14, turns: 2 });
+  expect([all(second), errors]).toEqual([['a', 'b', 'c'], []]);
+  expect(second.outbox.unshipped).toBe(0);
+});
+
+test('rows of a process have the numbers that it would have given, in each copy of its folder', async () => {
+  const first = openBox();
+  await first.record(usageRow({ requestId: 'a' }));
+  await first.append(usageRow({ requestId: 'b' }), usageRow({ requestId: 'c' }));
+  cpSync(folder, join(root, 'copy'), { recursive: true });
+  first.flush();
+  const shipment = first.outbox.nextShipment();
+  await first.close();
+  open.splice(open.indexOf(first), 1);
+  folder = join(root, 'copy');
+  const copy = openBox();
+  expect(copy.outbox.nextShipment()?.bodies).toEqual(shipment?.bodies);
+  expect(shipment?.bodies).toHaveLength(3);
+});
+
+test('the log of a deleted database is not billed: nobody knows what was', async () => {
+  const first = openBox();
+  await first.append(usageRow({ requestId: 'a' }));
+  await crashed(first);
+  for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
+  const second = openBox();
+  expect([all(second), kept()]).toEqual([[], [expect.stringContaining('.records.damaged-')]]);
+  expect(readFileSync(join(usage(), kept()[0] ?? '')).includes('"requestId":"a"')).toBe(true);
+  expect(errors).toEqual([expect.stringContaining(kept()[0] ?? '')]);
+});
+
+test('a database in an older state than its log bills none of what is behind, and says where it is kept', async () => {
+  const first = openBox();
+  await first.record(usageRow({ requestId: 'a' }));
+  cpSync(folder, join(root, 'older'), { recursive: true });
+  await first.record(usageRow({ requestId: 'b' }));
+  await first.close();
+  open.splice(open.indexOf(first), 1);
+  const second = openBox();
+  await second.append(usageRow({ requestId: 'c' }));
+  await crashed(second);
+  rmSync(segment(0));
+  for (const name of readdirSync(folder)) if (name.startsWith('outbox.db')) rmSync(join(folder, name));
+  for (const name of readdirSync(join(root, 'older')))
+    if (name.startsWith('outbox.db')) cpSync(join(root, 'older', name), join(folder, name));
+  const third = openBox();
+  expect(errors).toEqual([expect.stringMatching(/not of this database and not billed/)]);
+  errors.length = 0;
+  await third.record(usageRow({ requestId: 'd' }));
+  expect(all(third)).toEqual(['d']);
+});
+
+test.each<[damage: string, change: (whole: Buffer) => Buffer, billed: string[]]>([
+  ['a cut end', (whole) => whole.subarray(0, -20), ['a', 'b']],
+  ['zeros at the end', (whole) => Buffer.from(whole).fill(0, whole.length - 100), ['a', 'b']],
+  ['another text', () => Buffer.from('{"v":1}\n[]\n\n\u0000'), []],
+  ['only zeros', (whole) => Buffer.from(whole).fill(0), []],
+  [
+    'other tokens',
+    (whole) => Buffer.from(whole.toString('latin1').replace('Tokens":3', 'Tokens":9'), 'latin1'),
+    ['c', 'd'],
+  ],
+])('of a log with %s, whole groups are billed once, and the start continues', async (_, change, billed) => {
+  const first = openBox();
+  await first.append(usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
+  await first.append(usageRow({ requestId: 'c' }), usageRow({ requestId: 'd' }));
+  await crashed(first);
+  writeFileSync(segment(), change(content(segment())));
+  const second = openBox();
+  expect(errors).toEqual([expect.stringContaining('cannot be read and are not billed')]);
+  expect(kept()).toHaveLength(1);
+  await second.record(usageRow({ requestId: 'later' }));
+  await crashed(second);
+  expect(all(openBox())).toEqual([...billed, 'later']);
+});
+
+test('a group that is there twice counts once', async () => {
+  const first = openBox();
+  await first.append(usageRow({ requestId: 'a' }));
+  await crashed(first);
+  const whole = content(segment());
+  writeFileSync(segment(), Buffer.concat([whole, whole]));
+  const second = openBox();
+  expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 7, turns: 1 });
+  expect([all(second), errors]).toEqual([['a'], []]);
+});
+
+test.each<[what: string, make: (path: string) => void]>([
+  ['is a folder', (path) => mkdirSync(path)],
+  ['is a pipe', (path) => execFileSync('mkfifo', [path])],
+  ['is too large', (path) => writeFileSync(path, Buffer.alloc(17 * 1024 * 1024, 'x'))],
+])('a segment that %s is moved away and reported, and stops nothing', async (_what, make) => {
+  const first = openBox();
+  await first.append(usageRow({ requestId: 'a' }));
+  await crashed(first);
+  const path = segment();
+  rmSync(path);
+  make(path);
+  const second = openBox();
+  expect(errors).toEqual([expect.stringContaining(kept()[0] ?? 'none')]);
+  await second.record(usageRow({ requestId: 'b' }));
+  expect(all(second)).toEqual(['b']);
+});
+
+test('a database that stays locked loses nothing: what waited is counted after a crash', async () => {
+  const first = openBox();
+  await first.record(usageRow({ requestId: 'a' }));
+  const db = openDatabase(join(folder, 'outbox.db'), { durability: 'normal' });
+  db.exec(`CREATE TRIGGER sabotage BEFORE UPDATE ON place BEGIN SELECT raise(ABORT, 'no room'); END`);
+  await first.record(usageRow({ requestId: 'b' }));
+  expect(first.outbox.isFull).toBe(true);
+  await first.append(usageRow({ requestId: 'c' }));
+  db.exec('DROP TRIGGER sabotage');
+  db.close();
+  await crashed(first);
+  const second = openBox();
+  expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  expect(all(second)).toEqual(['a', 'b', 'c']);
+});
+
+test('a segment has its room from its beginning, and leaves what it did not use', async () => {
+  const box = openBox();
+  await box.log.begin(0);
+  expect(statSync(segment()).blocks * 512).toBeGreaterThanOrEqual(2 * 1024 * 1024);
+  await box.record(usageRow());
+  open.pop();
+  await box.close();
+  expect(statSync(segment()).size).toBeLessThan(1024);
+});
+
+test('segments of a day ago are removed once the usage log has their rows, and not before', async () => {
+  const box = openBox();
+  const append = (nowMs: number): Promise<void> =>
+    box.log.append(
+      {
+        count: 1,
+        lastMs: 0,
+        ids: new Uint8Array(),
+        text: new TextEncoder().encode(`${JSON.stringify(usageRow())},\n`),
+      },
+      nowMs,
+    );
+  const hourMs = 3600 * 1000;
+  await append(0);
+  await append(2 * hourMs);
+  await append(50 * hourMs);
+  const first = () => new SegmentReader(usage(), 0).oldest;
+  expect(first()).toBe(0);
+  box.flush();
+  all(box);
+  box.flush();
+  await append(52 * hourMs);
+  expect(first()).toBe(2);
+  box.flush();
+  expect(all(box)).toHaveLength(1);
+  expect(errors).toEqual([]);
+});
+
+type Step = 'append' | 'visit' | 'flush' | 'crash' | 'ship';
+
+test('wherever it crashes, each row counts once and is shipped with the same number', async () => {
+  const step = fc.constantFrom<Step>('append', 'append', 'visit', 'flush', 'crash', 'ship');
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+      rmSync(folder, { recursive: true });
+      mkdirSync(folder);
+      let box = openBox();
+      let [rows, stopped] = [0, 0];
+      const shipped = new Map<string, string>();
+      const ship = (): void => {
+        const next = box.outbox.nextShipment();
+        for (const body of next?.bodies ?? []) {
+          const { incarnation, n, requestId } = JSON.parse(body);
+          expect(shipped.get(`${incarnation} ${n}`) ?? requestId).toBe(requestId);
+          shipped.set(`${incarnation} ${n}`, requestId);
+        }
+        if (next) box.outbox.markShipped(next);
+      };
+      const take: Record<Step, () => unknown> = {
+        append: () =>
+          box.append(usageRow({ requestId: `r-${++rows}` }), usageRow({ requestId: `r-${++rows}` })),
+        visit: () => {
+          const visitor = { organisation: null, period: null, visitor: 'v', unfinished: true } as const;
+          return box.append(usageRow({ requestId: `s-${++stopped}`, ...visitor }));
+        },
+        flush: () => box.flush(),
+        ship,
+        crash: async () => {
+          await crashed(box);
+          box = openBox();
+        },
+      };
+      for (const each of steps) await take[each]();
+      box.flush();
+      while (box.outbox.nextShipment() !== undefined) ship();
+      expect([...shipped.values()].sort()).toEqual(
+        Array.from({ length: rows }, (_, index) => `r-${index + 1}`).sort(),
+      );
+      expect(box.outbox.ledger.get('acme 2026-11-01')?.turns ?? 0).toBe(rows);
+      expect(box.outbox.ledger.get('visitors:all 2026-11-21')?.tokens ?? 0).toBe(7 * stopped);
+      expect([box.outbox.unshipped, errors]).toEqual([0, []]);
+      for (const each of open.splice(0)) await each.close();
+    }),
+    { numRuns: runs({ fast: 6, full: 60 }) },
+  );
+});
