@@ -72,8 +72,9 @@ export async function frameOf(
   { count, lastMs, ids, text }: RecordGroup,
   position: number,
   form: number,
+  mayDeflate: boolean,
 ): Promise<Buffer> {
-  const isDeflated = text.length >= deflatedFrom;
+  const isDeflated = mayDeflate && text.length >= deflatedFrom;
   const packed = isDeflated ? await deflate(text, { level: deflateLevel }) : text;
   const head = Buffer.alloc(headBytes);
   magic.copy(head);

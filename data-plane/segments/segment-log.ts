@@ -42,6 +42,8 @@ export interface SegmentLogOptions extends SegmentBounds {
   readonly keptFrom: () => number;
   /** A segment has its bytes on the disk from its beginning, so that a full disk takes none of what fits into half of one. */
   readonly isAllocated: boolean;
+  /** False where groups come so often that it would cost more than their bytes. */
+  readonly isDeflated: boolean;
 }
 
 const defaults: SegmentLogOptions = {
@@ -52,9 +54,12 @@ const defaults: SegmentLogOptions = {
   from: 0,
   keptFrom: () => Number.POSITIVE_INFINITY,
   isAllocated: false,
+  isDeflated: true,
 };
 /** A segment takes so many parts of the age, so that a quiet gateway keeps nothing much longer. */
 const segmentsInAge = 24;
+/** How often it is looked whether the segment still has its name, ms: that costs as much as a write. */
+const nameEveryMs = 1_000;
 
 /** So many are checked in a turn of the event loop. */
 const framesInTurn = 500;
@@ -76,6 +81,8 @@ interface Segment {
 interface OpenSegment extends Segment {
   readonly handle: FileHandle;
   readonly beganMs: number;
+  /** When it last had its name. */
+  namedMs: number;
 }
 
 export class SegmentLog {
@@ -115,12 +122,12 @@ export class SegmentLog {
    */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
-    const frame = await frameOf(group, this.#next, this.#form);
+    const frame = await frameOf(group, this.#next, this.#form, this.#options.isDeflated);
     try {
       const segment = await this.#segmentFor(frame.length, segments, nowMs);
       const { bytesWritten } = await segment.handle.write(frame, 0, frame.length, segment.bytes);
       if (bytesWritten < frame.length) throw new Error(`${segment.path} cannot be written`);
-      if ((await segment.handle.stat()).nlink === 0) throw new Error(`${segment.path} was removed`);
+      await this.#refuseRemoved(segment, nowMs);
       segment.bytes += frame.length;
       segment.lastMs = Math.max(segment.lastMs, group.lastMs);
       segment.ageAt = { nowMs, ageMs: 0 };
@@ -132,6 +139,12 @@ export class SegmentLog {
     }
     this.#next += group.count;
     await this.#trim(segments, nowMs);
+  }
+
+  async #refuseRemoved(segment: OpenSegment, nowMs: number): Promise<void> {
+    if (nowMs - segment.namedMs < nameEveryMs) return;
+    if ((await segment.handle.stat()).nlink === 0) throw new Error(`${segment.path} was removed`);
+    segment.namedMs = nowMs;
   }
 
   /** The group that has a record, and its place there; the newest are searched first. */
@@ -280,12 +293,12 @@ export class SegmentLog {
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
     try {
-      const frame = await frameOf(headed(heading), this.#next, this.#form);
+      const frame = await frameOf(headed(heading), this.#next, this.#form, this.#options.isDeflated);
       await handle.write(frame, 0, frame.length, 0);
       if (isAllocated) await this.#allocate(handle, frame.length, segmentBytes);
       const bytes = frame.length;
       const ageAt = { nowMs, ageMs: 0 };
-      return { path, first: this.#next, bytes, lastMs: 0, ageAt, handle, beganMs: nowMs };
+      return { path, first: this.#next, bytes, lastMs: 0, ageAt, handle, beganMs: nowMs, namedMs: nowMs };
     } catch (error) {
       await handle.close();
       await rm(path, { force: true });

@@ -28,10 +28,10 @@ import {
   textBytesMax,
 } from './segment-frame.ts';
 
-const readAtOnce = 64 * 1024;
+const readAtOnce = 32 * 1024;
 
 /** A group and where its segment begins. */
-export interface ReadSegmentGroup extends ReadGroup {
+export interface ReadSegmentGroup extends Omit<ReadGroup, 'ids'> {
   readonly count: number;
   readonly segment: number;
 }
@@ -54,6 +54,8 @@ export class SegmentReader {
   readonly #folder: string;
   #file: OpenFile | undefined;
   #damaged: string | undefined;
+  /** What is usually read is read into it again and again. */
+  readonly #buffer = Buffer.allocUnsafeSlow(readAtOnce);
 
   constructor(folder: string, position: number) {
     this.#folder = folder;
@@ -100,13 +102,13 @@ export class SegmentReader {
 
   /** Undefined where it has no record that is wanted, or cannot be read. */
   #groupOf(frame: Frame, file: OpenFile): ReadSegmentGroup | undefined {
-    const { position, count, ids, form } = frame;
+    const { position, count, form } = frame;
     if (count === 0) [file.heading, file.form] = [textOf(frame) ?? '', form];
     if (count === 0 || position + count <= this.position) return undefined;
     const text = form === file.form ? textOf(frame) : undefined;
     if (text === undefined) return undefined;
     this.position = position + count;
-    return { position, count, ids, text, heading: file.heading, segment: file.first };
+    return { position, count, text, heading: file.heading, segment: file.first };
   }
 
   /** Is there something behind what was read that is no group, or no heading before it? */
@@ -169,9 +171,9 @@ export class SegmentReader {
     const read = () => frameAt(file.bytes, file.offset - file.bytesFrom);
     const found = read();
     if (found !== undefined) return found;
-    fill(file, readAtOnce);
+    fill(file, this.#buffer);
     const needed = frameBytesAt(file.bytes, 0);
-    if (needed > file.bytes.length && needed <= foundBytesMax) fill(file, needed);
+    if (needed > file.bytes.length && needed <= foundBytesMax) fill(file, Buffer.allocUnsafe(needed));
     return read();
   }
 
@@ -191,14 +193,13 @@ export class SegmentReader {
   }
 }
 
-function fill(file: OpenFile, length: number): void {
-  const bytes = Buffer.allocUnsafe(length);
-  file.bytes = bytes.subarray(0, readSync(file.fd, bytes, 0, length, file.offset));
+function fill(file: OpenFile, buffer: Buffer): void {
+  file.bytes = buffer.subarray(0, readSync(file.fd, buffer, 0, buffer.length, file.offset));
   file.bytesFrom = file.offset;
 }
 
 function restOf(file: OpenFile): Buffer {
-  fill(file, Math.max(0, fstatSync(file.fd).size - file.offset));
+  fill(file, Buffer.allocUnsafe(Math.max(0, fstatSync(file.fd).size - file.offset)));
   return file.bytes;
 }
 

@@ -1,6 +1,7 @@
 /**
- * The file of the outbox, `outbox.db`: how far the log of rows is counted and shipped, and what it adds up to. Primary data: each
- * transaction is on the disk when it returns.
+ * The file of the outbox, `outbox.db`: how far the log of rows is counted and shipped, and what it adds up to. Primary data. The
+ * machine may lose the last transactions, all that are behind such a one: the rows are in the log then, and are counted once more, to
+ * the same sums and numbers. All that the log cannot say again is on the disk when it returns.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -105,6 +106,8 @@ export class OutboxFile {
   readonly id: string;
   taken: TakenPlace;
   shipped: RowPlace;
+  /** Position: what is before it is shipped by what no power cut takes back. */
+  safelyShipped: number;
   /** In the order of their positions. */
   marks: readonly RowPlace[];
   readonly #path: string;
@@ -120,6 +123,7 @@ export class OutboxFile {
       createTables(this.#db, path, format);
       const { id, shipped, taken } = this.#readPlace();
       [this.id, this.shipped, this.taken] = [id, shipped, taken];
+      this.safelyShipped = shipped.position;
       this.marks = prepare<RowPlace>(this.#db, 'SELECT * FROM mark ORDER BY position').all();
       this.#go = this.#db.prepare(`UPDATE place SET taken = ?, incarnation = ?, next_n = ?, spool = ?,
         shipped = ?, shipped_incarnation = ?, shipped_n = ?, shipped_replica = ?`);
@@ -141,25 +145,34 @@ export class OutboxFile {
   write({ taken, entries, marks, shipped, oldest }: Batch, nowMs: number): void {
     const { taken: position, incarnation, nextN, spool } = taken;
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);
-    this.#try(() =>
-      this.#db
-        .transaction(() => {
-          this.ledger.write(entries, nowMs);
-          for (const mark of marks) this.#mark.run(mark.position, mark.incarnation, mark.n, mark.replica);
-          if (kept.length < this.marks.length) this.#forget.run(kept[0]?.position ?? position);
-          this.#go.run(
-            ...[position, incarnation, nextN, spool],
-            ...[shipped.position, shipped.incarnation, shipped.n, shipped.replica],
-          );
-        })
-        .immediate(),
-    );
+    const write = this.#db.transaction(() => {
+      this.ledger.write(entries, nowMs);
+      for (const mark of marks) this.#mark.run(mark.position, mark.incarnation, mark.n, mark.replica);
+      if (kept.length < this.marks.length) this.#forget.run(kept[0]?.position ?? position);
+      this.#go.run(
+        ...[position, incarnation, nextN, spool],
+        ...[shipped.position, shipped.incarnation, shipped.n, shipped.replica],
+      );
+    });
+    const isSafe = marks.length > 0;
+    this.#try(() => (isSafe ? write.immediate() : this.#withoutFlush(() => write.immediate())));
+    if (isSafe) this.safelyShipped = shipped.position;
     [this.taken, this.shipped, this.marks] = [taken, shipped, [...kept, ...marks]];
     this.ledger.hold(entries, nowMs);
   }
 
   close(): void {
     this.#db.close();
+  }
+
+  /** What the log would say again needs no flush: it was flushed itself. */
+  #withoutFlush(write: () => void): void {
+    this.#db.exec('PRAGMA synchronous = NORMAL');
+    try {
+      write();
+    } finally {
+      this.#db.exec('PRAGMA synchronous = FULL');
+    }
   }
 
   #readPlace(): Pick<OutboxFile, 'id' | 'shipped' | 'taken'> {

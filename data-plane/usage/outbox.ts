@@ -226,6 +226,7 @@ export class Outbox {
       this.#now(),
     );
     this.file.earlier.remove(this.#now() - earlierKeptMs);
+    this.#shipper.keep(taking.parts);
     this.#marked = taking.marked;
     this.#afterWrite(taking, entries, settled.all());
     return taking.records > 0;

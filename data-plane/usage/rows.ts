@@ -19,8 +19,14 @@ interface ReadUsage {
   readonly fault?: string;
 }
 
+/** Rows as JSON from a position on, one after the other; undefined where a text was none. */
+export interface ReadRows {
+  readonly position: number;
+  readonly rows: (string | undefined)[];
+}
+
 /** The texts of a group. */
-export function rowsIn(rows: string): string[] {
+export function textsIn(rows: string): string[] {
   // JSON has no newline within a string.
   return rows.slice(0, -2).split(',\n');
 }

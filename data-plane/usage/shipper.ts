@@ -3,7 +3,11 @@ import { usageRecordRowsMax } from '../../schemas/usage.ts';
 import type { ReadSegmentGroup, SegmentReader } from '../segments/segment-reader.ts';
 import type { EarlierShipment } from './earlier-rows.ts';
 import type { OutboxFile, RowPlace } from './outbox-file.ts';
-import { readUsage, rowsIn } from './rows.ts';
+import { type ReadRows, readUsage, textsIn } from './rows.ts';
+import { headingIn } from './usage-log.ts';
+
+/** Rows that were counted are kept for their shipment while they are no more than these: the rest is read once more. */
+const keptRowsMax = 4_000;
 
 /** Rows of one incarnation, in order, that make one record of the usage log. */
 export interface Shipment {
@@ -20,8 +24,11 @@ export class Shipper {
   readonly #file: OutboxFile;
   readonly #reader: SegmentReader;
   readonly #onError: (error: unknown) => void;
+  /** What was counted and is not shipped, oldest first. */
+  #kept: ReadRows[] = [];
+  #keptRows = 0;
   /** The group that was read last. */
-  #group: (ReadSegmentGroup & { readonly texts: readonly string[] }) | undefined;
+  #read: ReadRows | undefined;
   /** Rows that are shipped once more, up to what is shipped; numbers below `n` are left out. */
   #again: { at: RowPlace; readonly incarnation: string; readonly n: number } | undefined;
 
@@ -37,6 +44,15 @@ export class Shipper {
     return this.shipped !== this.#file.shipped;
   }
 
+  /** These were counted. */
+  keep(parts: readonly ReadRows[]): void {
+    for (const part of parts) {
+      if (this.#keptRows + part.rows.length > keptRowsMax) continue;
+      this.#kept.push(part);
+      this.#keptRows += part.rows.length;
+    }
+  }
+
   next(): Shipment | undefined {
     const earlier = this.#file.earlier.next();
     if (earlier !== undefined)
@@ -47,14 +63,21 @@ export class Shipper {
     const shipment = this.#rows(this.shipped, this.#file.taken.taken);
     if (shipment.bodies.length > 0) return shipment;
     // What is neither a row nor readable is passed.
-    if (shipment.of.to.position > this.shipped.position) this.shipped = shipment.of.to;
+    if (shipment.of.to.position > this.shipped.position) this.#setShipped(shipment.of.to);
     return undefined;
   }
 
   markShipped({ of }: Shipment, nowMs: number): void {
     if ('uptoN' in of) this.#file.earlier.markShipped(of, nowMs);
     else if (of.from === this.#again?.at) this.#again.at = of.to;
-    else if (of.from === this.shipped) this.shipped = of.to;
+    else if (of.from === this.shipped) this.#setShipped(of.to);
+  }
+
+  #setShipped(place: RowPlace): void {
+    this.shipped = place;
+    const isPast = ({ position, rows }: ReadRows) => position + rows.length <= place.position;
+    while (this.#kept[0] !== undefined && isPast(this.#kept[0]))
+      this.#keptRows -= this.#kept.shift()?.rows.length ?? 0;
   }
 
   /** False where these rows are not kept, or not shipped. */
@@ -82,9 +105,9 @@ export class Shipper {
     let at = from;
     let incarnation: string | undefined;
     while (at.position < end && bodies.length < usageRecordRowsMax) {
-      const group = this.#groupAt(at.position);
-      const found = group && this.#placeIn(group, at);
-      if (group === undefined || found === undefined) {
+      const part = this.#partAt(at.position);
+      const found = part && this.#placeIn(part, at);
+      if (part === undefined || found === undefined) {
         this.#onError(new Error(`rows of usage from position ${at.position} on cannot be read and shipped`));
         at = this.#markBehind(at.position, end);
         continue;
@@ -92,21 +115,21 @@ export class Shipper {
       const only = bodies.length > 0 ? incarnation : wanted?.incarnation;
       if (only !== undefined && found.incarnation !== only) break;
       incarnation = found.incarnation;
-      at = this.#collect(group, found, { bodies, end, firstN: wanted?.n ?? 1 });
+      at = this.#collect(part, found, { bodies, end, firstN: wanted?.n ?? 1 });
     }
     return { incarnation: incarnation ?? at.incarnation, bodies, of: { from, to: at } };
   }
 
   #collect(
-    { position, texts }: { readonly position: number; readonly texts: readonly string[] },
+    { position, rows }: ReadRows,
     at: RowPlace,
     { bodies, end, firstN }: { readonly bodies: string[]; readonly end: number; readonly firstN: number },
   ): RowPlace {
     const { incarnation, replica } = at;
     let { n } = at;
     let next = at.position;
-    for (; next < end && next - position < texts.length && bodies.length < usageRecordRowsMax; next++) {
-      const { row } = readUsage(texts[next - position] ?? '');
+    for (; next < end && next - position < rows.length && bodies.length < usageRecordRowsMax; next++) {
+      const row = rows[next - position];
       if (row === undefined) continue;
       if (n >= firstN)
         bodies.push(`{"v":1,"incarnation":"${incarnation}","replica":"${replica}","n":${n},${row.slice(1)}`);
@@ -115,22 +138,31 @@ export class Shipper {
     return { position: next, incarnation, n, replica };
   }
 
-  #groupAt(position: number): (ReadSegmentGroup & { readonly texts: readonly string[] }) | undefined {
-    const last = this.#group;
-    if (last !== undefined && last.position <= position && position < last.position + last.count) return last;
+  /** What has the row at a position, or the first one behind it. */
+  #partAt(at: number): ReadRows | undefined {
+    const hasIt = ({ position, rows }: ReadRows) => position <= at && at < position + rows.length;
+    const kept = this.#kept.find(hasIt);
+    if (kept !== undefined) return kept;
+    if (this.#read !== undefined && hasIt(this.#read)) return this.#read;
+    this.#read = undefined;
     try {
-      if (this.#reader.position !== position) this.#reader.seek(position);
+      if (this.#reader.position !== at) this.#reader.seek(at);
       const group = this.#reader.next(true);
-      this.#group = group && { ...group, texts: rowsIn(group.text) };
+      this.#read = group && this.#rowsIn(group);
     } catch (error) {
       this.#onError(error);
-      this.#group = undefined;
     }
-    return this.#group;
+    return this.#read;
+  }
+
+  /** Without those that were not counted, because they are of another database. */
+  #rowsIn({ position, heading, text }: ReadSegmentGroup): ReadRows {
+    const isOwn = headingIn(heading)?.database === this.#file.id;
+    return { position, rows: textsIn(text).map((each) => (isOwn ? readUsage(each).row : undefined)) };
   }
 
   /** How rows are numbered from a place on; undefined where that is in no group, and nobody knows. */
-  #placeIn({ position }: ReadSegmentGroup, at: RowPlace): RowPlace | undefined {
+  #placeIn({ position }: ReadRows, at: RowPlace): RowPlace | undefined {
     const from = Math.max(position, at.position);
     const mark = this.#file.marks.find((each) => each.position === from);
     return mark ?? (from === at.position ? at : undefined);

@@ -1,7 +1,7 @@
 /** What one transaction takes of the log of rows: their numbers, what they add to the counters, and where numbers begin. */
 import type { ReadSegmentGroup } from '../segments/segment-reader.ts';
 import type { OutboxFile, RowPlace, TakenPlace } from './outbox-file.ts';
-import { readUsage, rowsIn, Sums } from './rows.ts';
+import { type ReadRows, readUsage, Sums, textsIn } from './rows.ts';
 import { headingIn } from './usage-log.ts';
 
 export class Taking {
@@ -12,6 +12,8 @@ export class Taking {
   readonly settled = new Sums();
   readonly marks: RowPlace[] = [];
   readonly faults: string[] = [];
+  /** The rows, in parts that have no gap and no mark within. */
+  readonly parts: ReadRows[] = [];
   /** Of which segment, and of which replica, the last mark is. */
   marked: string;
   readonly #file: OutboxFile;
@@ -43,19 +45,25 @@ export class Taking {
     const from = Math.max(position, this.taken.taken);
     const mark = `${segment} ${replica}`;
     // Behind a gap numbers continue, but positions do not.
-    if (mark !== this.marked || from > this.taken.taken)
-      this.marks.push({ position: from, incarnation, n: nextN, replica });
+    const isMarked = mark !== this.marked || from > this.taken.taken;
+    if (isMarked) this.marks.push({ position: from, incarnation, n: nextN, replica });
     this.marked = mark;
-    for (const row of rowsIn(text).slice(from - position)) if (this.#count(row)) nextN++;
+    const rows = textsIn(text)
+      .slice(from - position)
+      .map((row) => this.#count(row));
+    for (const row of rows) if (row !== undefined) nextN++;
+    const part = isMarked ? undefined : this.parts.at(-1);
+    if (part === undefined) this.parts.push({ position: from, rows });
+    else part.rows.push(...rows);
     this.taken = { taken: end, incarnation, nextN, spool };
   }
 
-  /** True where it uses a number. */
-  #count(text: string): boolean {
+  /** The row; undefined where it uses no number. */
+  #count(text: string): string | undefined {
     const { entries, row, fault } = readUsage(text);
     this.settled.add(entries);
     if (fault === undefined) this.counted.add(entries);
     else this.faults.push(fault);
-    return row !== undefined;
+    return row;
   }
 }

@@ -55,7 +55,7 @@ const end = (at) => {
 // A group that was cut by a kill is reported, and the log of a database that was deleted.
 const onError = (error) => { if (!/cannot be read|not of this database/.test(error.message)) throw error; };
 const outbox = openOutbox({ path: folder + '/outbox.db', onError });
-const log = openUsageLog(outbox.logStart(), () => outbox.file.shipped.position);
+const log = openUsageLog(outbox.logStart(), () => outbox.file.safelyShipped);
 await log.begin(0);
 const writer = new UsageWriter({ log, onError });
 const kept = () => writeSync(1, 'kept ' + writer.keptRows + '\\n');

@@ -41,11 +41,13 @@ export function usageFolderOf(outboxPath: string): string {
 /** What is removed is a day old, or above the bound in bytes, and on the usage log (before `keptFrom`). */
 export function openUsageLog({ folder, heading, from }: LogStart, keptFrom: () => number): SegmentLog {
   const options = { heading: JSON.stringify(heading), from, keptFrom, segmentBytes, bytesMax };
-  return new SegmentLog(folder, { ...options, ageMsMax: dayMs, isAllocated: true });
+  return new SegmentLog(folder, { ...options, ageMsMax: dayMs, isAllocated: true, isDeflated: false });
 }
 
+const encoder = new TextEncoder();
+
 export function append(log: SegmentLog, { rows, count }: UsageGroup): Promise<void> {
-  const group = { count, lastMs: Date.now(), ids: new Uint8Array(), text: new TextEncoder().encode(rows) };
+  const group = { count, lastMs: Date.now(), ids: new Uint8Array(), text: encoder.encode(rows) };
   return log.append(group, performance.now());
 }
 

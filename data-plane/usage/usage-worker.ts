@@ -105,7 +105,7 @@ export class UsageWorker {
     post({
       kind: 'state',
       taken,
-      shipped: outbox.file.shipped.position,
+      shipped: outbox.file.safelyShipped,
       live: live(),
       unshipped,
       isFull,

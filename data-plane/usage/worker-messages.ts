@@ -53,7 +53,7 @@ export interface UsageWorkerState {
   readonly kind: 'state';
   /** Position in the log: rows before it are counted in the database. */
   readonly taken: number;
-  /** Position in the log: the database knows that rows before it are on the usage log. */
+  /** Position in the log: the database knows, also after a power cut, that rows before it are on the usage log. */
   readonly shipped: number;
   /** Gateways that are live, this one included. */
   readonly live: number;

@@ -30,7 +30,7 @@ export class UsageBox {
 
   constructor(options: OutboxOptions) {
     this.outbox = openOutbox(options);
-    this.log = openUsageLog(this.outbox.logStart(), () => this.outbox.file.shipped.position);
+    this.log = openUsageLog(this.outbox.logStart(), () => this.outbox.file.safelyShipped);
   }
 
   /** As a group of its own, that the outbox does not read yet. */
