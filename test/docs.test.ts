@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { anthropicNoOpFields } from '../schemas/anthropic.ts';
 import { chatFields } from '../schemas/chat-fields.ts';
@@ -75,6 +75,33 @@ test('docs/api.md says which engine takes each setting of a chat: run this test 
 test('docs/log-events.md has every log line: run this test with --update to write it', async () => {
   const rows = Object.entries(logEvents).map(([code, [level, text]]) => [`\`${code}\``, level, text]);
   await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
+});
+
+/** The pages of a folder of docs/, by name, with their lines. */
+function pagesOf(folder: string): { name: string; lines: string[] }[] {
+  return readdirSync(new URL(`../docs/${folder}/`, import.meta.url))
+    .sort()
+    .map((file) => ({
+      name: file.replace(/\.md$/, ''),
+      lines: read(`docs/${folder}/${file}`).split('\n'),
+    }));
+}
+
+test('docs/alerts.md has every alert: run this test with --update to write it', async () => {
+  const rows = pagesOf('runbooks').map(({ name, lines }) => {
+    const severityAt = lines.findIndex((line) => line.startsWith('Severity: '));
+    const [, severity = ''] = /^Severity: (\w+)\./.exec(lines[severityAt] ?? '') ?? [];
+    return [`[${name}](runbooks/${name}.md)`, severity, lines.slice(2, severityAt).join(' ').trim()];
+  });
+  await expectTable('docs/alerts.md', ['alert', 'severity', 'what it means'], rows);
+});
+
+test('docs/findings.md has every finding: run this test with --update to write it', async () => {
+  const rows = pagesOf('errors').map(({ name, lines }) => [
+    `[${name}](errors/${name}.md)`,
+    (lines[0] ?? '').replace(`# ${name}: `, ''),
+  ]);
+  await expectTable('docs/findings.md', ['code', 'finding'], rows);
 });
 
 test('docs/explain.md has every step and cause: run this test with --update to write it', async () => {
