@@ -127,8 +127,6 @@ function shortened(explained) {
 
 function section(session) {
   return `
-## What it looks like
-
 ![The requests of a fleet, live](docs/pictures/requests.png)
 
 ![Why one of them was refused](docs/pictures/explanation.png)
