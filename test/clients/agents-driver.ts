@@ -16,11 +16,23 @@ export async function agentsClient(name: string): Promise<Client> {
       ...{ name: 'assistant', instructions: 'Be brief.', model, tools },
       ...(extra && { modelSettings: { providerData: extra } }),
     });
+  const inputOf = ({ text, image }: Ask) =>
+    image === undefined
+      ? text
+      : [
+          {
+            role: 'user',
+            content: [
+              { type: 'input_text', text },
+              { type: 'input_image', image },
+            ],
+          },
+        ];
   return {
     name,
-    chat: async (ask) => (await runner(ask).run(agentOf(ask), ask.text)).finalOutput,
+    chat: async (ask) => (await runner(ask).run(agentOf(ask), inputOf(ask))).finalOutput,
     stream: async (ask) => {
-      const result = await runner(ask).run(agentOf(ask), ask.text, { stream: true });
+      const result = await runner(ask).run(agentOf(ask), inputOf(ask), { stream: true });
       let text = '';
       for await (const piece of result.toTextStream()) text += piece;
       await result.completed;

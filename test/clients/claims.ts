@@ -9,7 +9,7 @@ import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { stackHost } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';
-import { type Client, type Failure, toolResult } from './client.ts';
+import { type Client, dot, type Failure, toolResult } from './client.ts';
 import { type ClientFleet, startClientFleet } from './client-fleet.ts';
 import { failing, paths, pauses } from './wire.ts';
 
@@ -118,6 +118,27 @@ function roads(client: () => Client, manners: Manners): void {
     expect(asked).toEqual({ [road.node]: 4 });
     expect(paths(at[road.wire])).toEqual(Array(4).fill(`POST ${manners.path ?? '/v1/chat/completions'}`));
   });
+
+  if (manners.path === '/v1/responses')
+    test('Endpoints: a picture reaches the node as it was sent, whole and streamed', async () => {
+      const image = `data:image/png;base64,${dot}`;
+      const ask = {
+        url: at.shared.url,
+        key: at.pooled,
+        model: 'echo-large',
+        text: 'good morning',
+        image,
+      };
+      expect(await client().chat(ask)).toMatch(/^echo: good morning/);
+      expect(await client().stream(ask)).toMatch(/^echo: good morning/);
+      for (const body of at.fleet.nodes['pool-1'].stats().bodies.slice(-2)) {
+        const { messages } = body as { messages: { role: string; content: unknown }[] };
+        expect(messages.at(-1)).toMatchObject({
+          role: 'user',
+          content: [{ type: 'text' }, { type: 'image_url', image_url: { url: image } }],
+        });
+      }
+    });
 
   if (manners.setsHost)
     test('What the service does 4: a stack is reached by its name in the Host header', async () => {

@@ -59,6 +59,7 @@ const healthy = parseBehaviour({});
 
 export async function startClientFleet(): Promise<ClientFleet> {
   const fleet = await startFleet({
+    recordBodies: true,
     gateway: {
       whenStale: 'serve',
       stackPorts: [stacks.otter, switchedStack].map((stack) => ({ stack, port: 0 })),

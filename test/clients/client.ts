@@ -7,6 +7,8 @@ import type { Target } from './client-fleet.ts';
 export interface Ask extends Target {
   readonly model: string;
   readonly text: string;
+  /** A picture after the text, as the address of its data; of clients that ask for responses. */
+  readonly image?: string;
   /** Further fields of the request, by the library's own way to send them. */
   readonly extra?: Readonly<Record<string, unknown>>;
   /** Further headers of the request. */
@@ -54,6 +56,10 @@ export const weather = {
     additionalProperties: false,
   },
 };
+
+/** A picture of one dot, a PNG in base64. */
+export const dot =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 export const toolResult = 'sunny and mild';
 

@@ -16,12 +16,21 @@ export async function langchainClient(name: string, more: object = {}): Promise<
       ...more,
       ...(extra && { modelKwargs: extra }),
     });
+  const inputOf = ({ text, image }: Ask) =>
+    image === undefined
+      ? text
+      : [
+          new HumanMessage([
+            { type: 'text', text },
+            { type: 'image_url', image_url: { url: image } },
+          ]),
+        ];
   return {
     name,
-    chat: async (ask) => (await open(ask).invoke(ask.text)).text,
+    chat: async (ask) => (await open(ask).invoke(inputOf(ask))).text,
     stream: async (ask) => {
       let text = '';
-      for await (const chunk of await open(ask).stream(ask.text)) text += chunk.text;
+      for await (const chunk of await open(ask).stream(inputOf(ask))) text += chunk.text;
       return text;
     },
     tools: async (ask) => {

@@ -9,7 +9,7 @@ import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { inferences, usageOf, usageReaches } from '../support/witness.ts';
-import { toolResult } from './client.ts';
+import { dot, toolResult } from './client.ts';
 import type { Ask, MessagesClient } from './messages-client.ts';
 import { type MessagesFleet, type Owner, startMessagesFleet } from './messages-fleet.ts';
 import { failing, paths, pauses, type Wire } from './wire.ts';
@@ -141,8 +141,6 @@ interface Row {
   readonly older?: true;
 }
 
-const dot =
-  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 const schema = {
   type: 'object',
   properties: { city: { type: 'string' } },

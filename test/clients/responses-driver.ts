@@ -6,7 +6,19 @@ import type { Target } from './client-fleet.ts';
 
 export function responsesClient(name: string, Library: typeof OpenAI): Client {
   const open = ({ url, key }: Target): OpenAI => new Library({ baseURL: url, apiKey: key });
-  const bodyOf = ({ model, text, extra }: Ask) => ({ model, input: text, ...extra });
+  const inputOf = ({ text, image }: Ask): string | ResponseInput =>
+    image === undefined
+      ? text
+      : [
+          {
+            role: 'user',
+            content: [
+              { type: 'input_text', text },
+              { type: 'input_image', image_url: image, detail: 'auto' },
+            ],
+          },
+        ];
+  const bodyOf = (ask: Ask) => ({ model: ask.model, input: inputOf(ask), ...ask.extra });
   return {
     name,
     chat: async (ask) =>

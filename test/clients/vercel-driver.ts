@@ -2,7 +2,7 @@
  * The AI SDK of Vercel with one of its providers: openai-compatible, `chat` of the OpenAI provider or its default model, which
  * asks for responses, or that of Open Responses.
  */
-import { type Client, type Failure, toolResult, weather } from './client.ts';
+import { type Ask, type Client, type Failure, toolResult, weather } from './client.ts';
 import type { Target } from './client-fleet.ts';
 
 export interface VercelPackages {
@@ -34,16 +34,30 @@ export async function vercelClient(name: string, { ai, provider, kind }: VercelP
   const open = (target: Target) => makers[kind](target);
   const modelOf = ({ model, ...target }: Target & { model: string }) =>
     kind === 'openai.chat' ? open(target).chat(model) : open(target)(model);
+  const promptOf = ({ text, image }: Ask) =>
+    image === undefined
+      ? { prompt: text }
+      : {
+          messages: [
+            {
+              role: 'user',
+              content: [
+                { type: 'text', text },
+                { type: 'image', image },
+              ],
+            },
+          ],
+        };
   const steps = sdk.stepCountIs ?? sdk.isStepCount;
   return {
     name,
     chat: async (ask) => {
       const providerOptions = { headgate: ask.extra ?? {} };
-      return (await sdk.generateText({ model: modelOf(ask), prompt: ask.text, providerOptions })).text;
+      return (await sdk.generateText({ model: modelOf(ask), ...promptOf(ask), providerOptions })).text;
     },
     stream: async (ask) => {
       let text = '';
-      const result = sdk.streamText({ model: modelOf(ask), prompt: ask.text, onError: () => undefined });
+      const result = sdk.streamText({ model: modelOf(ask), ...promptOf(ask), onError: () => undefined });
       for await (const part of result.fullStream) {
         if (part.type === 'error') throw part.error;
         if (part.type === 'text-delta') text += part.text;

@@ -18,8 +18,18 @@ def _config(order):
     return RunConfig(model_provider=provider, tracing_disabled=True)
 
 
+def _input(order):
+    if "image" not in order:
+        return order["text"]
+    parts = [
+        {"type": "input_text", "text": order["text"]},
+        {"type": "input_image", "image_url": order["image"], "detail": "auto"},
+    ]
+    return [{"role": "user", "content": parts}]
+
+
 def _answer(agent, order):
-    running = Runner.run(agent, order["text"], run_config=_config(order))
+    running = Runner.run(agent, _input(order), run_config=_config(order))
     return _loop.run_until_complete(running).final_output
 
 
@@ -29,7 +39,7 @@ def chat(order):
 
 def stream(order):
     async def read():
-        result = Runner.run_streamed(_agent(order), order["text"], run_config=_config(order))
+        result = Runner.run_streamed(_agent(order), _input(order), run_config=_config(order))
         text = ""
         async for event in result.stream_events():
             if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":

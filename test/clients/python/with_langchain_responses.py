@@ -15,12 +15,19 @@ def _open(order):
     )
 
 
+def _input(order):
+    if "image" not in order:
+        return order["text"]
+    picture = {"type": "image_url", "image_url": {"url": order["image"]}}
+    return [HumanMessage([{"type": "text", "text": order["text"]}, picture])]
+
+
 def chat(order):
-    return _open(order).invoke(order["text"]).text
+    return _open(order).invoke(_input(order)).text
 
 
 def stream(order):
-    return "".join(chunk.text for chunk in _open(order).stream(order["text"]))
+    return "".join(chunk.text for chunk in _open(order).stream(_input(order)))
 
 
 def tools(order):

@@ -1,6 +1,6 @@
 """LlamaIndex by its package for OpenAI, with the class that asks for responses."""
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai import OpenAIResponses
 
@@ -17,7 +17,10 @@ def _open(order):
 
 
 def _messages(order):
-    return [ChatMessage(role="user", content=order["text"])]
+    if "image" not in order:
+        return [ChatMessage(role="user", content=order["text"])]
+    picture = ImageBlock(url=order["image"])
+    return [ChatMessage(role="user", blocks=[TextBlock(text=order["text"]), picture])]
 
 
 def chat(order):

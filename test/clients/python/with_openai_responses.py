@@ -5,10 +5,20 @@ import json
 from with_openai import _open
 
 
+def _input(order):
+    if "image" not in order:
+        return order["text"]
+    parts = [
+        {"type": "input_text", "text": order["text"]},
+        {"type": "input_image", "image_url": order["image"], "detail": "auto"},
+    ]
+    return [{"role": "user", "content": parts}]
+
+
 def _asked(order, **more):
     return {
         "model": order["model"],
-        "input": order["text"],
+        "input": _input(order),
         "extra_body": order.get("extra"),
         "extra_headers": order.get("headers"),
         **more,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ImageUrl
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -17,13 +17,17 @@ def _agent(order, **more):
     )
 
 
+def _input(order):
+    return [order["text"], ImageUrl(order["image"])] if "image" in order else order["text"]
+
+
 def chat(order):
-    return _agent(order).run_sync(order["text"]).output
+    return _agent(order).run_sync(_input(order)).output
 
 
 def stream(order):
     async def read():
-        async with _agent(order).run_stream(order["text"]) as result:
+        async with _agent(order).run_stream(_input(order)) as result:
             return "".join([piece async for piece in result.stream_text(delta=True)])
 
     return asyncio.run(read())
