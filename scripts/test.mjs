@@ -1,16 +1,20 @@
 // The test command. `npm test`: the fast tier, with a smoke test of real processes and one of Kafka where Java and Maven
-// are installed. `npm test -- --all`: every suite that this machine can run; `--nightly`: the same with ten times the runs
-// of each property. What cannot run is reported loudly, and HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm turns that into a
-// failure. `--part=unit`, `process` or `kafka` runs a part, for machines that share the work.
+// are installed. `npm test -- --all`: every suite that this machine can run; `--tenfold`: the same with ten times the runs
+// of each property; `--nightly`: all long forms (scripts/nightly.mjs). What cannot run is reported loudly, and
+// HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm turns that into a failure. `--part=unit`, `process` or `kafka` runs a part, for machines that share the work.
 // Other arguments are passed to vitest.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
 const words = process.argv.slice(2);
-const tier = words.includes('--nightly') ? 'nightly' : words.includes('--all') ? 'full' : 'fast';
+if (words.includes('--nightly')) {
+  const { runNightly } = await import('./nightly.mjs');
+  process.exit(await runNightly(words.filter((word) => word !== '--nightly')));
+}
+const tier = words.includes('--tenfold') ? 'nightly' : words.includes('--all') ? 'full' : 'fast';
 const isAll = tier !== 'fast';
 const part = words.find((word) => word.startsWith('--part='))?.slice('--part='.length);
-const rest = words.filter((word) => !/^--(all$|nightly$|part=)/.test(word));
+const rest = words.filter((word) => !/^--(all$|tenfold$|part=)/.test(word));
 const required = new Set((process.env.HEADGATE_REQUIRE ?? '').split(',').filter(Boolean));
 const projects = isAll ? ['unit', 'process'] : ['unit', 'smoke'];
 const skipped = [];

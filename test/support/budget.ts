@@ -1,6 +1,6 @@
 /**
  * How many runs a property has, and how long a test waits. HEADGATE_TEST_TIER is set by scripts/test.mjs: `fast` is
- * `npm test`, `full` is `npm test -- --all`, `nightly` has ten times the runs of `full`.
+ * `npm test`, `full` is `npm test -- --all`, `nightly` (`--tenfold`) has ten times the runs of `full`.
  * HEADGATE_TEST_SLOWNESS scales every time-out, for a machine that is slow or busy.
  */
 const tier = process.env['HEADGATE_TEST_TIER'] ?? 'fast';
