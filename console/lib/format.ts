@@ -42,9 +42,13 @@ export function moment(text: string | null | undefined): string {
 
 /** `18:02:11` of a moment of this day, else the day with it. */
 export function clock(text: string): string {
-  const { clocks, moments, dates } = formatsOf();
-  const at = new Date(text);
-  return (dates.format(at) === dates.format(new Date()) ? clocks : moments).format(at);
+  const { clocks, moments } = formatsOf();
+  return (isToday(text) ? clocks : moments).format(new Date(text));
+}
+
+export function isToday(text: string): boolean {
+  const { dates } = formatsOf();
+  return dates.format(new Date(text)) === dates.format(new Date());
 }
 
 /** `1.2 s`, `4 min`, `3 h`, `2 days`. */

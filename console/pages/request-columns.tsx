@@ -32,20 +32,52 @@ function Only({ name, value, children }: OnlyProps) {
   );
 }
 
-function Outcome({ row }: { readonly row: RequestRow }) {
-  const { verdict, type, endedBy } = row;
-  if (verdict === 'served') return <State tone="good">served</State>;
-  if (verdict === 'refused') return <State tone="bad">{type ?? 'refused'}</State>;
-  return <State tone="warn">ended early{endedBy === undefined ? '' : ` by the ${endedBy}`}</State>;
+/** In the words of the list, and in full where it ends in dots. */
+function Outcome({ row: { verdict, status, type, endedBy } }: { readonly row: RequestRow }) {
+  const [tone, what] = (
+    {
+      served: ['good', 'served'],
+      refused: ['bad', type ?? 'refused'],
+      ended: ['warn', endedBy === undefined ? 'ended early' : `ended by the ${endedBy}`],
+    } as const
+  )[verdict];
+  const text = `${status} ${what}`;
+  return (
+    <span title={text}>
+      <State tone={tone}>{text}</State>
+    </span>
+  );
 }
 
-function duration(ms: number | undefined): string {
-  if (ms === undefined) return '–';
+function duration(ms: number): string {
   if (ms < 10) return `${ms.toFixed(1)} ms`;
   return ms < 10_000 ? `${count(Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-const tokens = (value: number | undefined): string => (value === undefined ? '–' : count(value));
+function Times({ row: { firstTokenMs, durationMs } }: { readonly row: RequestRow }) {
+  if (firstTokenMs === undefined) return <>{duration(durationMs)}</>;
+  return (
+    <span title={`first token after ${duration(firstTokenMs)}, end after ${duration(durationMs)}`}>
+      {duration(firstTokenMs)} / {duration(durationMs)}
+    </span>
+  );
+}
+
+function Tokens({ row: { promptTokens, completionTokens } }: { readonly row: RequestRow }) {
+  if (promptTokens === undefined && completionTokens === undefined) return <span class="muted">–</span>;
+  const [prompt, completion] = [promptTokens, completionTokens].map((value) => count(value ?? 0));
+  return (
+    <span title={`${prompt} of the prompt, ${completion} of the answer`}>
+      {prompt} + {completion}
+    </span>
+  );
+}
+
+function Host({ host }: { readonly host: string }) {
+  return (
+    <span title={host}>{host.startsWith('stk-') ? <Name of={{ kind: 'stack', id: host }} /> : host}</span>
+  );
+}
 
 const ofAll: readonly TableColumn<RequestRow>[] = [
   {
@@ -57,10 +89,10 @@ const ofAll: readonly TableColumn<RequestRow>[] = [
       </a>
     ),
   },
-  { name: 'Outcome', cell: (row) => <Outcome row={row} /> },
-  { name: 'Status', isNumber: true, cell: ({ status }) => String(status) },
+  { name: 'Outcome', look: 'outcome', cell: (row) => <Outcome row={row} /> },
   {
     name: 'Organisation',
+    look: 'organisation',
     cell: ({ organisation }) => (
       <Only name="org" value={organisation}>
         {organisation === undefined ? null : organisationName(organisation)}
@@ -76,17 +108,12 @@ const ofAll: readonly TableColumn<RequestRow>[] = [
     ),
   },
   { name: 'Model', cell: ({ model }) => <Only name="model" value={model} /> },
-  {
-    name: 'Host',
-    cell: ({ host }) => (host.startsWith('stk-') ? <Name of={{ kind: 'stack', id: host }} /> : host),
-  },
-  { name: 'Prompt', isNumber: true, cell: ({ promptTokens }) => tokens(promptTokens) },
-  { name: 'Completion', isNumber: true, cell: ({ completionTokens }) => tokens(completionTokens) },
-  { name: 'First token', isNumber: true, cell: ({ firstTokenMs }) => duration(firstTokenMs) },
-  { name: 'Duration', isNumber: true, cell: ({ durationMs }) => duration(durationMs) },
+  { name: 'Tokens', isNumber: true, look: 'tokens', cell: (row) => <Tokens row={row} /> },
+  { name: 'First token / end', isNumber: true, look: 'times', cell: (row) => <Times row={row} /> },
+  { name: 'Host', look: 'roomy', cell: (row) => <Host host={row.host} /> },
   { name: 'Node', cell: ({ node }) => <Only name="node" value={node} /> },
-  { name: 'Gateway', cell: ({ gateway }) => <Only name="gateway" value={gateway} /> },
-  { name: 'Position', isNumber: true, cell: ({ position }) => count(position) },
+  { name: 'Gateway', look: 'gateway', cell: ({ gateway }) => <Only name="gateway" value={gateway} /> },
+  { name: 'Position', isNumber: true, look: 'roomy', cell: ({ position }) => <>{count(position)}</> },
 ];
 const ofMembers = ofAll.filter(({ name }) => name !== 'Node' && name !== 'Organisation');
 

@@ -4,7 +4,7 @@ import { refusalKinds } from '../../schemas/refusals.ts';
 import type { RequestRow, RequestVerdict } from '../../schemas/requests.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
-import { count, nameSome, plural } from '../lib/format.ts';
+import { count, isToday, nameSome, plural } from '../lib/format.ts';
 import {
   type AddressFilter,
   clearedFilters,
@@ -123,8 +123,10 @@ function List({ followed, open, onTop }: ListProps) {
         <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
       </Empty>
     );
+  const oldest = items.at(-1);
+  const hasDays = oldest !== undefined && !isToday(oldest.at);
   return (
-    <div class="requests">
+    <div class={hasDays ? 'requests days' : 'requests'}>
       <Rows
         caption="Requests"
         rows={items}

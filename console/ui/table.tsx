@@ -21,6 +21,8 @@ export interface TableColumn<Row> {
   /** Shown as the heading of a row on narrow screens. */
   readonly isTitle?: boolean;
   readonly isAction?: boolean;
+  /** A class of its heading and cells. */
+  readonly look?: string;
 }
 
 export interface TableProps<Row> {
@@ -240,8 +242,12 @@ function useRowHeight(
   return height;
 }
 
-function cellClass<Row>({ isNumber, isTitle, isAction }: TableColumn<Row>): string {
-  return [isNumber && 'number', isTitle && 'title', isAction && 'action'].filter(Boolean).join(' ');
+function cellClass<Row>({ isTitle, isAction, ...column }: TableColumn<Row>): string {
+  return [headingClass(column), isTitle && 'title', isAction && 'action'].filter(Boolean).join(' ');
+}
+
+function headingClass({ isNumber, look }: Pick<TableColumn<unknown>, 'isNumber' | 'look'>): string {
+  return [isNumber && 'number', look].filter(Boolean).join(' ');
 }
 
 function Spacer({ height, width }: { readonly height: number; readonly width: number }) {
@@ -258,11 +264,11 @@ interface HeadingProps<Row> {
 }
 
 function Heading<Row>({ column, pages }: HeadingProps<Row>) {
-  const { name, isNumber } = column;
+  const { name } = column;
   const sortedBy = pages ? column.field : column.value && name;
   if (sortedBy === undefined)
     return (
-      <th scope="col" class={isNumber ? 'number' : ''}>
+      <th scope="col" class={headingClass(column)}>
         {column.isAction ? <span class="visually-hidden">{name}</span> : name}
       </th>
     );
@@ -272,7 +278,7 @@ function Heading<Row>({ column, pages }: HeadingProps<Row>) {
   return (
     <th
       scope="col"
-      class={isNumber ? 'number' : ''}
+      class={headingClass(column)}
       aria-sort={isUp ? 'ascending' : isDown ? 'descending' : 'none'}
     >
       <button

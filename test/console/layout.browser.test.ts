@@ -80,8 +80,7 @@ const faultsOfLayout = `(() => {
   const isShown = (element) => element.checkVisibility({ visibilityProperty: true, opacityProperty: true })
     && !element.closest('.visually-hidden, svg') && !isClipped(element.closest('thead'));
   const all = [...document.querySelectorAll('main *, header *')].filter(isShown);
-  // The table of requests has more columns than most windows have room for: it scrolls sideways, by the keyboard too.
-  for (const element of all.filter((one) => !one.closest('.requests .table[tabindex]'))) {
+  for (const element of all) {
     const { clientWidth, scrollWidth } = element;
     const isField = element.matches('input, select, textarea');
     if (!isField && !element.title && clientWidth > 0 && scrollWidth > clientWidth + 1)
