@@ -49,6 +49,7 @@ class Emission {
   readonly #pacer: Pacer;
   readonly #beforeEnd: () => void;
   readonly #parts: Iterator<string>;
+  #next: IteratorResult<string, unknown>;
   #dueMs: number;
 
   constructor(plan: Plan, response: ServerResponse, socket: Socket, pacer: Pacer, beforeEnd: () => void) {
@@ -58,6 +59,7 @@ class Emission {
     this.#pacer = pacer;
     this.#beforeEnd = beforeEnd;
     this.#parts = plan.parts[Symbol.iterator]();
+    this.#next = this.#parts.next();
     this.#dueMs = performance.now() + plan.firstPartMs;
   }
 
@@ -88,11 +90,12 @@ class Emission {
     const now = performance.now();
     let text = '';
     while (text.length < writeCharactersMax) {
+      // The end comes with the last part: who has its terminator may leave at once, and the answer was whole.
+      if (this.#next.done) return { text, next: 'end' };
       if (this.#dueMs > now) return { text, next: 'wait' };
-      const part = this.#parts.next();
-      if (part.done) return { text, next: 'end' };
       this.#dueMs += this.#plan.gapMs;
-      text += part.value;
+      text += this.#next.value;
+      this.#next = this.#parts.next();
     }
     return { text, next: 'more' };
   }

@@ -469,6 +469,22 @@ test('a client that does not read stops the node from writing, until it reads', 
   socket.destroy();
 });
 
+test('a stream is completed with its terminator, though its client leaves with it', async () => {
+  const node = await start({ tokensPerSecond: 10 });
+  const content = { model: 'm', stream: true, max_tokens: 1, messages: [{ role: 'user', content: 'hello' }] };
+  const body = JSON.stringify(content);
+  const socket = connect(Number(new URL(node.url).port), '127.0.0.1');
+  socket.write(`POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n`);
+  socket.write(`content-length: ${body.length}\r\n\r\n${body}`);
+  let text = '';
+  socket.on('data', (bytes) => {
+    text += bytes;
+    if (text.includes('data: [DONE]')) socket.destroy();
+  });
+  await once(socket, 'close');
+  await vi.waitFor(() => expect(node.stats()).toMatchObject({ inFlight: 0, completed: 1, terminated: 1 }));
+});
+
 test('an answer that never left for a client that went is not completed', async () => {
   const node = await start({ contextTokens: 10_000_000 });
   const content = `say 300000 words ${'a'.repeat(200)}`;
