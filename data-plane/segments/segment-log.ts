@@ -94,7 +94,7 @@ export class SegmentLog {
   #segments: Segment[] = [];
   #finding: Promise<void> | undefined;
   #written: OpenSegment | undefined;
-  #next = 0;
+  #next: number | undefined;
 
   constructor(folder: string, options: Partial<SegmentLogOptions> = {}) {
     this.#folder = folder;
@@ -104,7 +104,7 @@ export class SegmentLog {
 
   /** Position of the next record, once the log has begun. */
   get next(): number {
-    return this.#next;
+    return this.#next ?? 0;
   }
 
   get bytes(): number {
@@ -122,7 +122,7 @@ export class SegmentLog {
    */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
-    const frame = await frameOf(group, this.#next, this.#form, this.#options.isDeflated);
+    const frame = await frameOf(group, this.next, this.#form, this.#options.isDeflated);
     try {
       const segment = await this.#segmentFor(frame.length, segments, nowMs);
       const { bytesWritten } = await segment.handle.write(frame, 0, frame.length, segment.bytes);
@@ -137,7 +137,7 @@ export class SegmentLog {
       this.#finding = undefined;
       throw error;
     }
-    this.#next += group.count;
+    this.#next = this.next + group.count;
     await this.#trim(segments, nowMs);
   }
 
@@ -257,10 +257,11 @@ export class SegmentLog {
       });
     }
     const last = segments.at(-1);
-    this.#next = last?.first ?? 0;
+    let end = last?.first ?? 0;
     if (last !== undefined)
-      for (const { position, count } of framesIn(await contentOf(last))) this.#next = position + count;
-    this.#next = Math.max(this.#next, this.#options.from);
+      for (const { position, count } of framesIn(await contentOf(last))) end = position + count;
+    // Later it stays as it is: readers are there, though the folder was emptied, and a write that failed may be whole.
+    this.#next ??= Math.max(end, this.#options.from);
     this.#segments = segments;
   }
 
@@ -271,7 +272,7 @@ export class SegmentLog {
       const hasRoom = present.bytes + bytes <= (isAllocated ? segmentBytes / 2 : segmentBytes);
       const isOld = nowMs - present.beganMs > ageMsMax / segmentsInAge;
       // One without records has the name that the next would have.
-      if (present.first === this.#next || (hasRoom && !isOld)) return present;
+      if (present.first === this.next || (hasRoom && !isOld)) return present;
     }
     const opened = await this.#opened(nowMs).catch((error: unknown) => {
       // There is no room for another, so the second half of this one is used.
@@ -280,7 +281,7 @@ export class SegmentLog {
     });
     if (opened === present) return present;
     await this.close();
-    if (segments.at(-1)?.first === this.#next) segments.pop();
+    if (segments.at(-1)?.first === this.next) segments.pop();
     segments.push(opened);
     this.#written = opened;
     return opened;
@@ -288,17 +289,19 @@ export class SegmentLog {
 
   async #opened(nowMs: number): Promise<OpenSegment> {
     const { heading, segmentBytes, isAllocated } = this.#options;
-    const path = join(this.#folder, nameOf(this.#next));
+    const path = join(this.#folder, nameOf(this.next));
     // What has the same first position has no group that can be read.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
     try {
-      const frame = await frameOf(headed(heading), this.#next, this.#form, this.#options.isDeflated);
-      await handle.write(frame, 0, frame.length, 0);
+      const frame = await frameOf(headed(heading), this.next, this.#form, this.#options.isDeflated);
+      const { bytesWritten } = await handle.write(frame, 0, frame.length, 0);
+      // Of groups behind half a heading nobody would know whose they are.
+      if (bytesWritten < frame.length) throw new Error(`${path} cannot be written`);
       if (isAllocated) await this.#allocate(handle, frame.length, segmentBytes);
       const bytes = frame.length;
       const ageAt = { nowMs, ageMs: 0 };
-      return { path, first: this.#next, bytes, lastMs: 0, ageAt, handle, beganMs: nowMs, namedMs: nowMs };
+      return { path, first: this.next, bytes, lastMs: 0, ageAt, handle, beganMs: nowMs, namedMs: nowMs };
     } catch (error) {
       await handle.close();
       await rm(path, { force: true });

@@ -238,6 +238,38 @@ test('a database that stays locked loses nothing: what waited is counted after a
   expect(all(second)).toEqual(['a', 'b', 'c']);
 });
 
+test('where the log is removed under a process, what comes after that is counted and shipped', async () => {
+  const box = openBox();
+  await box.record(usageRow({ requestId: 'r-1' }), usageRow({ requestId: 'r-2' }));
+  expect(all(box)).toHaveLength(2);
+  rmSync(usage(), { recursive: true });
+  // How often it is looked for the name of a segment.
+  await new Promise((resolve) => setTimeout(resolve, 1_050));
+  await expect(box.record(usageRow({ requestId: 'r-3' }))).rejects.toThrow('removed');
+  await box.record(usageRow({ requestId: 'r-3' }), usageRow({ requestId: 'r-4' }));
+  expect(all(box)).toEqual(['r-3', 'r-4']);
+  expect(box.outbox.unshipped).toBe(0);
+});
+
+test('a backlog that is not all kept in memory is shipped in order, with numbers without a gap', async () => {
+  const box = openBox();
+  const rows = Array.from({ length: 700 }, () => usageRow());
+  for (let group = 0; group < 20; group++) {
+    await box.record(...rows);
+    // What was shipped in between makes room, so that what is kept has a gap.
+    for (let next = group === 9 && box.outbox.nextShipment(); next; next = undefined)
+      box.outbox.markShipped(next);
+  }
+  expect(readdirSync(usage()).length).toBeGreaterThan(2);
+  const numbers: number[] = [];
+  for (let next = box.outbox.nextShipment(); next; next = box.outbox.nextShipment()) {
+    numbers.push(...next.bodies.map((body) => JSON.parse(body).n));
+    box.outbox.markShipped(next);
+  }
+  expect(numbers).toEqual(Array.from({ length: 14_000 - 500 }, (_, at) => at + 501));
+  expect([box.outbox.unshipped, errors]).toEqual([0, []]);
+});
+
 test('a segment has its room from its beginning, and leaves what it did not use', async () => {
   const box = openBox();
   await box.log.begin(0);
