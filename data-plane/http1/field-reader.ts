@@ -21,6 +21,12 @@ export const broken = -2;
 
 const headEnd = Buffer.from('\r\n\r\n');
 
+/** A tab next to the value of these is white space to some readers, and to others a value that cannot be read. */
+const tabFaults: ReadonlyMap<string, FaultName> = new Map([
+  ['content-length', 'length'],
+  ['transfer-encoding', 'coding'],
+]);
+
 export abstract class FieldReader {
   fault: FaultName | undefined;
   /** Name, value, name, value, as they were sent. */
@@ -107,10 +113,11 @@ export abstract class FieldReader {
     let to = end;
     while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
     const name = text.slice(at, colonAt);
-    // A tab next to a length is white space to some readers, and to others a length that cannot be read.
     const hasSpace = from > colonAt + 2 || to < end || text.charCodeAt(colonAt + 1) === tab;
-    if (hasSpace && text.slice(colonAt, end).includes('\t') && name.toLowerCase() === 'content-length')
-      return this.breakOff('length');
+    if (hasSpace && text.slice(colonAt, end).includes('\t')) {
+      const fault = tabFaults.get(name.toLowerCase());
+      if (fault !== undefined) return this.breakOff(fault);
+    }
     this.fields.push(name, text.slice(from, to));
     return next;
   }

@@ -248,6 +248,8 @@ const requests: readonly Row[] = [
     request(['Transfer-Encoding:', 'Content-Length: 5'], 'hello'),
     'length and chunks',
   ],
+  ['9112 6.1: a coding with a tab behind it', request(['Transfer-Encoding: chunked\t']), 'coding'],
+  ['9112 6.1: a coding with a tab before it', request(['Transfer-Encoding: \tchunked']), 'coding'],
   ['9112 6.1: an empty coding', request(['Transfer-Encoding:']), 'coding'],
   ['9112 6.1: an unknown coding', request(['Transfer-Encoding: gzip']), 'coding'],
   ['9112 6.1: a coding that is named like it', request(['Transfer-Encoding: xchunked']), 'coding'],
