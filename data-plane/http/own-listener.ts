@@ -36,15 +36,15 @@ export function createOwnListener(options: ApiListenerOptions): OpenedListener {
     open.add(connection);
     socket.on('close', () => open.delete(connection));
   };
-  const settings = { allowHalfOpen: true, noDelay: true };
+  // Over TLS a reset before the first byte is read is an end without an error, which would leave a half-open connection.
   const server: Server = certificate
     ? createTlsServer({
-        ...settings,
+        noDelay: true,
         ALPNProtocols: ['http/1.1'],
         handshakeTimeout: timeouts.headersTimeoutMs,
         ...certificate.tls,
       })
-    : createServer(settings, onConnection);
+    : createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
   if (certificate) server.on('secureConnection', onConnection);
   certificate?.renewOn(server);
   connections.guard(
