@@ -84,10 +84,10 @@ export class ActiveSnapshot {
       ...(freshness && { freshness }),
       snapshot: this.snapshot,
       log,
-      onCommits: (commits, seconds) => {
+      onCommits: (commits, seconds, isBatchFolded) => {
         this.#reader.refresh();
         this.#cached.drop();
-        onCommits?.(commits, seconds);
+        onCommits?.(commits, seconds, isBatchFolded);
       },
     });
     replicator.start();

@@ -131,14 +131,15 @@ export class SnapshotSupervisor {
       ...{ probeIntervalMs, verifyPauseMs },
       mayProve,
       trusted,
-      onCommits: (commits: readonly Commit[], seconds: number) => {
+      onCommits: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => {
         metrics.folded(commits, seconds, this.replicator.freshness.proven);
         const { divergedAt } = snapshot;
         if (divergedAt !== null)
           this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, {
             replayOnly: true,
           });
-        onChange();
+        // In a burst a report of each slice would cost more than the slice.
+        if (isBatchFolded) onChange();
       },
       onFault: (error: Error) => this.#onError(error),
       onReachabilityChange: (reachable: boolean, error?: Error) =>

@@ -4,9 +4,10 @@ import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './effect.ts';
 
-/** Records, and bytes of them, folded between two checks of the clock. */
-const recordsPerClockCheck = 64;
-const bytesPerClockCheck = 32 * 1024;
+/** Records, and bytes of them, folded between two checks of the clock: those that take about a millisecond, and more where there is more time. */
+const recordsPerMs = 13;
+const bytesPerMs = 6 * 1024;
+const msMax = 5;
 
 /** Drops records that were read before: a record that is not folded must not move the chain either. */
 export function withIncreasingOffsets(records: readonly LogRecord[], from: number): LogRecord[] {
@@ -19,10 +20,11 @@ export function withIncreasingOffsets(records: readonly LogRecord[], from: numbe
 }
 
 /** The records from `start` on that may be folded before the next check of the clock; at least one. */
-export function nextChunk(records: readonly LogRecord[], start: number): LogRecord[] {
+export function nextChunk(records: readonly LogRecord[], start: number, budgetMs: number): LogRecord[] {
+  const ms = Math.min(budgetMs, msMax);
   let bytes = 0;
   let end = start;
-  while (end < records.length && end - start < recordsPerClockCheck && bytes < bytesPerClockCheck)
+  while (end < records.length && end - start < ms * recordsPerMs && bytes < ms * bytesPerMs)
     bytes += records[end++]?.value.length ?? 0;
   return records.slice(start, end);
 }

@@ -14,8 +14,6 @@ import { Freshness } from './freshness.ts';
 import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** The longest the fold may hold the event loop in one go. */
-const sliceBudgetMs = 5;
 const probeIntervalMsDefault = 2000;
 /** The interval until the first proof, and while the request fails: recovery must be noticed soon. */
 const probeRetryMs = 100;
@@ -34,8 +32,8 @@ export interface ReplicatorOptions {
   readonly trusted?: TrustedSigners | undefined;
   /** How often the end of the log is requested; 2 s unless it is given. */
   readonly probeIntervalMs?: number;
-  /** Called after each folded slice that moved the position, with how long it took. */
-  readonly onCommits?: (commits: readonly Commit[], seconds: number) => void;
+  /** Called after each folded slice that moved the position, with how long it took, and whether all that was read is folded. */
+  readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
   /** Called once the fold has reached an end of the log: only where it returns true does that end prove freshness. */
@@ -66,7 +64,7 @@ export class Replicator {
       log,
       from: snapshot.nextOffset,
       begin: () => this.#check(),
-      fold: (records) => this.#fold(records),
+      fold: (records, budgetMs) => this.#fold(records, budgetMs),
       isFatal: (error) => !(error instanceof LogUnavailable),
       ...(onFault && { onFault }),
       ...(onReachabilityChange && { onReachabilityChange }),
@@ -138,13 +136,13 @@ export class Replicator {
     return this.#follower.position;
   }
 
-  #fold(records: readonly LogRecord[]): number {
+  #fold(records: readonly LogRecord[], budgetMs: number): number {
     const { snapshot, trusted, onCommits } = this.#options;
     if (snapshot.seq === 0) trusted?.checkBeginning(records);
     const beganMs = performance.now();
-    const { consumed, accepted } = snapshot.apply(records, sliceBudgetMs);
+    const { consumed, accepted } = snapshot.apply(records, budgetMs);
     const seconds = (performance.now() - beganMs) / 1000;
-    if (accepted.length > 0) onCommits?.(accepted, seconds);
+    if (accepted.length > 0) onCommits?.(accepted, seconds, consumed === records.length);
     if (snapshot.halt)
       throw new FoldHalted(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
     return consumed;

@@ -113,7 +113,6 @@ export class Snapshot implements State {
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): Applied {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
-    const until = performance.now() + budgetMs;
     const accepted: Commit[] = [];
     const before = this.#row;
     const nextBefore = this.#nextOffset;
@@ -121,7 +120,7 @@ export class Snapshot implements State {
     const sums = this.#sums();
     this.#begin();
     try {
-      const consumed = this.#foldRecords(records, until, accepted);
+      const consumed = this.#foldRecords(records, budgetMs, accepted);
       this.#store();
       this.db.exec('COMMIT');
       return { consumed, accepted };
@@ -185,10 +184,11 @@ export class Snapshot implements State {
   }
 
   /** Returns how many records were consumed; the rest is for the next slice, or for a build that knows the event. */
-  #foldRecords(records: readonly LogRecord[], until: number, accepted: Commit[]): number {
+  #foldRecords(records: readonly LogRecord[], budgetMs: number, accepted: Commit[]): number {
+    const until = performance.now() + budgetMs;
     let consumed = 0;
     while (consumed < records.length) {
-      const chunk = nextChunk(records, consumed);
+      const chunk = nextChunk(records, consumed, budgetMs);
       const folded = this.#foldChunk(chunk, accepted);
       consumed += folded;
       if (folded < chunk.length || performance.now() > until) break;

@@ -17,6 +17,13 @@ const retryMs = { minMs: 50, maxMs: 1000 };
 /** How often an end is asked for again that could not be had. */
 const askAgainMs = 100;
 
+/** How long one slice of the fold may hold the event loop: where nothing else is done, and where requests are. */
+const sliceMs = { alone: 5, among: 2 };
+/** A turn of the event loop that took longer did something else. */
+const idleTurnMs = 0.2;
+/** So long after such a turn slices stay short: a request waits for its node meanwhile. */
+const amongMs = 50;
+
 /** `replacements`: how often it was found replaced, where it opens what is in its place. */
 export type FollowedLog = ControlLog & { readonly replacements?: number };
 
@@ -26,8 +33,8 @@ export interface FollowerOptions {
   readonly from?: number;
   /** Called before each attempt to tail, with the offset so far: checks the log, and gives the offset to read from. */
   readonly begin?: (position: number | undefined) => Promise<number>;
-  /** Folds records, at least the first, and returns how many: what one turn of the event loop has time for. */
-  readonly fold: (records: readonly LogRecord[]) => number;
+  /** Folds records, at least the first, and returns how many: what one turn of the event loop has time for, `budgetMs`. */
+  readonly fold: (records: readonly LogRecord[], budgetMs: number) => number;
   /** Called once a batch of so many records is folded; the next is read when this resolves. */
   readonly rest?: (records: number) => Promise<void> | undefined;
   /** What the log had may be gone, and it is read from its beginning. */
@@ -57,6 +64,8 @@ export class Follower {
   #restarts = 0;
   /** Of the log that `#position` is of. */
   #replacements: number | undefined;
+  /** When the event loop was last seen to do something else than to fold. */
+  #othersMs = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
 
   constructor(options: FollowerOptions) {
@@ -180,13 +189,33 @@ export class Follower {
   async #fold(records: readonly LogRecord[], nextOffset: number): Promise<void> {
     let rest = records;
     do {
-      if (rest.length > 0) rest = rest.slice(this.#options.fold(rest));
+      const beganMs = performance.now();
+      const isAmong = beganMs - this.#othersMs < amongMs;
+      const budgetMs = isAmong ? sliceMs.among : sliceMs.alone;
+      if (rest.length > 0) rest = rest.slice(this.#options.fold(rest, budgetMs));
       this.#position = rest[0]?.offset ?? nextOffset;
       this.setReachable();
       this.#waiters.wake();
       // After the last slice too: a tail with a long backlog yields its next batch in the same turn.
-      await new Promise((resolve) => setImmediate(resolve));
+      await this.#rest(budgetMs);
     } while (rest.length > 0 && !this.signal.aborted);
+  }
+
+  /**
+   * Until a turn of the event loop had nothing to do: the next slice then comes between requests, not between the steps of one.
+   * Where there is always something to do, as long as a slice, so that the fold has half of the time.
+   */
+  async #rest(mostMs: number): Promise<void> {
+    let turnMs = performance.now();
+    const untilMs = turnMs + mostMs;
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const nowMs = performance.now();
+      if (nowMs - turnMs < idleTurnMs) return;
+      this.#othersMs = nowMs;
+      if (nowMs > untilMs) return;
+      turnMs = nowMs;
+    }
   }
 
   #isReplaced(): boolean {
