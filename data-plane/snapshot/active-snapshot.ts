@@ -4,7 +4,7 @@
  */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
-import { type CachedLookup, cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
+import { cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { SnapshotReader } from '../../shared/snapshot/reader.ts';
@@ -26,7 +26,6 @@ export class ActiveSnapshot {
   readonly snapshot: Snapshot;
   /** Always at the position of the snapshot. */
   readonly lookup: Lookup;
-  readonly #cached: CachedLookup;
   readonly #reader: SnapshotReader;
   readonly #options: ActiveSnapshotOptions;
   readonly #closing = new AbortController();
@@ -38,8 +37,9 @@ export class ActiveSnapshot {
     this.snapshot = snapshot;
     this.#options = options;
     this.#reader = new SnapshotReader(snapshot);
-    this.#cached = cachedLookup({ ...createLookup(this.#reader.db), position: () => snapshot.seq });
-    this.lookup = this.#cached;
+    const cached = cachedLookup({ ...createLookup(this.#reader.db), position: () => snapshot.seq });
+    snapshot.watchRows(cached.forget);
+    this.lookup = cached;
     this.#replicator = this.#replicate(log, freshness);
   }
 
@@ -86,7 +86,6 @@ export class ActiveSnapshot {
       log,
       onCommits: (commits, seconds, isBatchFolded) => {
         this.#reader.refresh();
-        this.#cached.drop();
         onCommits?.(commits, seconds, isBatchFolded);
       },
     });

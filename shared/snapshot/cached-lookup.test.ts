@@ -1,9 +1,11 @@
-/** Look-ups between two commits are asked once, and each commit is seen at once. */
+/** What a commit does not touch is asked once; what it touches is seen at once. */
 import { expect, test } from 'vitest';
-import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
+import { fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import { cachedLookup } from './cached-lookup.ts';
 import { createLookup, type Lookup } from './lookup.ts';
 import { memorySnapshot } from './open-snapshot.ts';
+import type { TableRow } from './tables.ts';
 
 const hash = Buffer.from(sha256('key'), 'hex');
 const records = recordsOf([
@@ -37,7 +39,9 @@ function opened() {
       };
     },
   });
-  return { snapshot, plain, asked, cached: cachedLookup(counting) };
+  const cached = cachedLookup(counting);
+  snapshot.watchRows(cached.forget);
+  return { snapshot, plain, asked, cached };
 }
 
 test('every answer is that of the snapshot, and is asked for once between two commits', () => {
@@ -59,12 +63,50 @@ test('every answer is that of the snapshot, and is asked for once between two co
   expect([first, asked.count]).toEqual([queries.length, queries.length]);
 });
 
-test('a revoked key is seen with the drop that follows its commit', () => {
-  const { snapshot, cached } = opened();
+test('a revoked key is seen with its commit, and what the commit does not touch stays remembered', () => {
+  const { snapshot, asked, cached } = opened();
   expect(cached.keyOwner(hash)?.revoked).toBe(false);
+  cached.stack('stk-amber-otter-1');
   snapshot.apply(records.slice(-1));
-  cached.drop();
+  const before = asked.count;
+  cached.stack('stk-amber-otter-1');
+  expect(asked.count).toBe(before);
   expect(cached.keyOwner(hash)?.revoked).toBe(true);
+});
+
+test('after each commit of any history every answer is that of the snapshot', () => {
+  const snapshot = memorySnapshot();
+  const plain = createLookup(snapshot.db);
+  const cached = cachedLookup(plain);
+  snapshot.watchRows(cached.forget);
+  const rows = (table: string) => snapshot.db.prepare(`SELECT * FROM ${table}`).all() as TableRow[];
+  const values = (table: string, column: string) => [
+    ...new Set(rows(table).map((row) => String(row[column]))),
+  ];
+  /** All that may be asked of the state, and some of what is not there. */
+  const askAll = (lookup: Lookup) => {
+    const models = ['none', ...values('model', 'id'), ...values('routes', 'model')];
+    const tiers = ['none', ...values('tier', 'id')];
+    const stacks = ['stk-none', ...values('stack', 'id')];
+    const places = ['pool', ...values('routes', 'place'), ...stacks.map((id) => `stack:${id}`)];
+    const hashes = rows('api_key').flatMap((row) => (Buffer.isBuffer(row['hash']) ? [row['hash']] : []));
+    return {
+      owners: hashes.map((each) => lookup.keyOwner(each)),
+      stacks: stacks.map((id) => lookup.stack(id as never)),
+      routes: places.map((place) => models.map((model) => lookup.routes(place as PlaceKey, model))),
+      models: models.map((model) => [
+        ...[lookup.isPooled(model), lookup.isCatalogued(model), lookup.weight(model)],
+        ...[lookup.hasAffinity(model), ...tiers.map((tier) => lookup.tierIncludes(tier, model))],
+      ]),
+      adjustments: rows('usage_adjustment').map((row) =>
+        lookup.usageAdjustment(String(row['organisation']) as never, String(row['period'])),
+      ),
+    };
+  };
+  for (const record of recordsOf(fleetHistory(5, 400))) {
+    snapshot.apply([record]);
+    expect(askAll(cached)).toEqual(askAll(plain));
+  }
 });
 
 test('unknown keys are not remembered, and invented models cannot fill the memory', () => {

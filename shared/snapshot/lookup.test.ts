@@ -29,6 +29,7 @@ test("Routing algorithm 1: the pool and stacks serve what is installed there, at
   const model = known('model.set', { id: 'echo', family: 'e', added: '2026-01-01T00:00:00Z', weight: 1 });
   snapshot.apply([writer.open(), writer.add([model, ...upEverywhere()])]);
   const lookup = cachedLookup(createLookup(snapshot.db));
+  snapshot.watchRows(lookup.forget);
   const serving = () => places.filter((place) => lookup.routes(place, 'echo').length === 1);
   const listing = () => places.filter((place) => lookup.listing(place).length === 1);
   const steps = [
@@ -41,7 +42,6 @@ test("Routing algorithm 1: the pool and stacks serve what is installed there, at
   ] as const;
   for (const [event, installed] of steps) {
     snapshot.apply([writer.add([event])]);
-    lookup.drop();
     expect(serving(), event.type).toEqual([...installed, 'organisation:acme']);
     expect(listing(), event.type).toEqual([...installed, 'organisation:acme']);
     expect(lookup.isPooled('echo')).toBe(serving().includes('pool'));

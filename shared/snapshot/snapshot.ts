@@ -39,6 +39,7 @@ export class Snapshot implements State {
   readonly #journal: Journal;
   readonly #tables: Tables;
   readonly #observer: FoldObserver | undefined;
+  #onRow: FoldObserver['changed'] | undefined;
   readonly #stamp: FoldStamp = { seq: 0 };
   readonly #shown: ShownStates;
   #head: Head;
@@ -57,7 +58,15 @@ export class Snapshot implements State {
     this.#row = this.#positions.read();
     this.#head = headOf(this.#row);
     this.#nextOffset = this.#row.nextOffset;
-    this.#tables = openTables(db, this.#positions.sums(), this.#stamp, observer);
+    this.#tables = openTables(db, this.#positions.sums(), this.#stamp, (table, before, after) => {
+      observer?.changed(table, before, after);
+      this.#onRow?.(table, before, after);
+    });
+  }
+
+  /** Calls `onRow` with each row that is written or removed, inside the transaction of the fold, which may be undone. */
+  watchRows(onRow: FoldObserver['changed']): void {
+    this.#onRow = onRow;
   }
 
   /** `seq` of the last commit folded; 0 before the first. */
@@ -304,9 +313,8 @@ function openTables(
   db: Database,
   sums: Readonly<Record<string, bigint>>,
   stamp: FoldStamp,
-  observer: FoldObserver | undefined,
+  changed: FoldObserver['changed'],
 ): Tables {
-  const changed = observer?.changed.bind(observer);
   return Object.fromEntries(
     tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n, stamp, changed)]),
   ) as unknown as Tables;
