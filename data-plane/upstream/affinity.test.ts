@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { sharerOf } from '../../shared/decision/authenticate.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { Affinity, type AffinityRequest } from './affinity.ts';
@@ -201,4 +201,89 @@ test('the table is bounded, and no tenant takes the entries of others', () => {
       expect(sum).toBe(some.size);
     }),
   );
+});
+
+describe('of many candidates a few are looked at', () => {
+  const many = nodes(400);
+  const chosenOf = (candidates: typeof many, prefixes: readonly number[]) =>
+    gateway().affinity.choose(candidates, ask(prefixes))?.node;
+
+  test('to choose among two thousand asks about as few nodes as among a hundred', () => {
+    const looks = [100, 2000].map((count) => {
+      const candidates = nodes(count);
+      const { affinity, load } = gateway();
+      for (const prompt of prompts) load.begin(affinity.choose(candidates, ask(prompt))?.node ?? '');
+      const asked = vi.spyOn(load, 'inFlight');
+      for (let at = 0; at < 100; at += 1) affinity.choose(candidates, ask([at * 7 + 3, at]));
+      return asked.mock.calls.length / 100;
+    });
+    for (const count of looks) expect(count).toBeLessThan(200);
+  });
+
+  test('gateways agree while no node is loaded, prompts meet by their first prefix, and all nodes are used', () => {
+    const [one, other] = [gateway(), gateway()];
+    const used = new Map<string, number>();
+    for (let at = 0; at < 4000; at += 1) {
+      const node = one.affinity.choose(many, ask([at, at + 0.5]))?.node ?? '';
+      expect(other.affinity.choose(many, ask([at, at + 0.25]))?.node).toBe(node);
+      used.set(node, (used.get(node) ?? 0) + 1);
+    }
+    expect(used.size).toBeGreaterThan(395);
+    expect(Math.max(...used.values())).toBeLessThan(30);
+  });
+
+  test('a node that is lost moves its own prompts and about as many others', () => {
+    const left = many.filter((_, at) => at % 40 !== 0);
+    const keys = Array.from({ length: 2000 }, (_, at) => [at * 3 + 1, at * 3 + 2]);
+    let moved = 0;
+    for (const prefixes of keys) {
+      const before = chosenOf(many, prefixes);
+      if (left.some(({ node }) => node === before) && chosenOf(left, prefixes) !== before) moved += 1;
+    }
+    // One of forty is lost.
+    expect(moved / keys.length).toBeLessThan(2 / 40);
+  });
+
+  test('a conversation stays at the node that it was sent to when its home was full', () => {
+    const { affinity, load } = gateway();
+    const home = affinity.choose(many, ask([1]));
+    for (let at = 0; at < 20; at += 1) load.begin(home?.node ?? '');
+    const other = affinity.choose(many, ask([1, 2]));
+    expect(other).not.toBe(home);
+    for (let at = 0; at < 20; at += 1) load.end(home?.node ?? '', 'answered');
+    expect(affinity.choose(many, ask([1, 2, 3]))).toBe(other);
+    expect(affinity.choose(many, ask([1, 9]))).toBe(home);
+  });
+
+  test('a system prompt that all have is spread by what follows it, and the load is even', () => {
+    const { affinity, load, clock } = gateway();
+    const candidates = nodes(100);
+    const open: string[] = [];
+    const used = new Map<string, number>();
+    for (let at = 0; at < 20_000; at += 1) {
+      clock.ms += 10;
+      const node = affinity.choose(candidates, ask([1, 1000 + at]))?.node ?? '';
+      load.begin(node);
+      open.push(node);
+      if (at > 10_000) used.set(node, (used.get(node) ?? 0) + 1);
+      if (open.length > 1000) load.end(open.shift() ?? '', 'answered');
+    }
+    expect(used.size).toBe(100);
+    expect(Math.max(...used.values())).toBeLessThan(1.5 * (10_000 / 100));
+  });
+
+  test('an ejected node is passed over, also where all few of a key are', () => {
+    const { affinity, load } = gateway();
+    const lost = many.slice(1).map(({ node }) => node);
+    const eject = (node: string): void => {
+      load.begin(node);
+      load.end(node, 'unreached');
+    };
+    const home = affinity.choose(many, ask([1]))?.node ?? '';
+    eject(home);
+    expect(affinity.choose(many, ask([1]))?.node).not.toBe(home);
+    for (const node of lost) if (!load.isEjected(node)) eject(node);
+    for (let at = 0; at < 20; at += 1) expect(affinity.choose(many, ask([at]))?.node).toBe('node-0');
+    expect(load.choose(many)?.node).toBe('node-0');
+  });
 });

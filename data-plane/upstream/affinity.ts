@@ -7,12 +7,13 @@
  * the next longer prefix chooses among them. Prefixes behind the deciding one are kept in a table: a conversation that was
  * sent elsewhere because its home was full stays there. A node above 1.35 times the mean of the candidates takes none that is
  * new to it, and one above 1.5 times the mean none at all. A burst spreads at once, although the average shows it late.
- * The load is that of this gateway's own requests.
+ * The load is that of this gateway's own requests. Of many candidates a key selects a few first, and the rule is applied to those.
  * Keys are keyed by a secret that gateways share and by the tenant, so no tenant can aim at the node of another.
  */
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { combine, RollingHash } from '../core/rolling-hash.ts';
 import type { NodeLoad } from './load.ts';
+import { ManyCandidates, SampledLoads } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
 /** How a node was found: by the table, as a home of a prefix, or because those were full. */
@@ -50,6 +51,8 @@ interface Group {
   requests: number;
   /** By node: requests in flight, averaged over time. */
   readonly loads: Map<string, number>;
+  /** Of many candidates. */
+  sampled?: SampledLoads;
   atMs: number;
 }
 
@@ -66,7 +69,11 @@ interface KeyedPrefixes {
 
 /** One prefix, and the candidates that are its homes. */
 interface Level<Of> {
+  /** Which of the prefixes. */
+  readonly at: number;
   readonly key: number;
+  /** Of which the homes are the first. */
+  readonly among: readonly Of[];
   readonly homes: readonly Of[];
 }
 
@@ -92,6 +99,12 @@ const fade = 2 ** (-1 / weightHalfLife);
 /** Engines have evicted what is older, most likely. */
 const seenMs = 600_000;
 const groupsMax = 1024;
+/** Of more candidates than this, the rule looks at a few. */
+const manyFrom = 64;
+/** So many at least, of which one is chosen. */
+const fewMin = 32;
+/** A prefix with more homes than this does not select any: the next longer one does. */
+const homesMost = 64;
 
 export class Affinity {
   /** Choices since the start, for metrics. */
@@ -101,6 +114,7 @@ export class Affinity {
   readonly #table: PrefixTable;
   readonly #now: () => number;
   readonly #groups = new Map<string, Group>();
+  readonly #many = new WeakMap<readonly Candidate[], ManyCandidates<Candidate>>();
 
   constructor({ load, secret, table = new PrefixTable(), now = () => performance.now() }: AffinityOptions) {
     this.#load = load;
@@ -111,23 +125,69 @@ export class Affinity {
 
   /** One of the candidates, which are of one place; undefined where there are none. */
   choose<Of extends Candidate>(candidates: readonly Of[], request: AffinityRequest): Of | undefined {
-    const open = this.#load.open(candidates);
+    const isMany = candidates.length > manyFrom;
+    const open = isMany ? candidates : this.#load.open(candidates);
     const prefixes = open.length > 1 ? request.prefixes : [];
-    const last = prefixes[prefixes.length - 1];
-    if (last === undefined) return this.#load.choose(open);
+    if (prefixes.length === 0) return this.#load.choose(open);
     const { tenant, sharer = tenant } = request;
     const seed = hashOf(hashOf(this.#secret, request.group), tenant);
-    const group = this.#groupOf(request.group, open);
-    const levels = this.#levels(open, group, { sharer, prefixes, seed });
+    const group = this.#groupOf(request.group);
+    const keyed = { sharer, prefixes, seed };
+    if (isMany) return this.#chooseAmongMany(candidates, group, keyed);
+    this.#average(group, open);
     const known: Load = { loads: group.loads, mean: meanOf(open, group) };
+    return this.#place(open, known, this.#levels(open, group, known.mean, keyed), keyed);
+  }
+
+  /** The first prefix that needs few homes selects few candidates; the node that has seen more of the prompt is one of them. */
+  #chooseAmongMany<Of extends Candidate>(
+    candidates: readonly Of[],
+    group: Group,
+    keyed: KeyedPrefixes,
+  ): Of | undefined {
+    const many = this.#manyOf(candidates);
+    const nowMs = this.#now();
+    group.sampled ??= new SampledLoads(loadSpanMs);
+    group.atMs = nowMs;
+    const mean = group.sampled.mean(many, this.#load, nowMs);
+    const levels = this.#levels(many, group, mean, keyed);
+    const [first] = levels;
+    // All of its prefixes are of very many requests: any node has them.
+    if (first === undefined) return this.#load.choose(candidates);
+    const few = [...first.among];
+    const seen = many.byName.get(this.#lastNode(keyed) ?? '');
+    if (seen !== undefined && !few.includes(seen)) few.push(seen);
+    const open = few.filter(({ node }) => !this.#load.isEjected(node));
+    if (open.length === 0) return this.#load.choose(candidates);
+    for (const { node } of open) group.sampled.look(node, this.#load, nowMs);
+    return this.#place(open, { loads: group.sampled.loads, mean }, levels, keyed);
+  }
+
+  #manyOf<Of extends Candidate>(candidates: readonly Of[]): ManyCandidates<Of> {
+    let many = this.#many.get(candidates);
+    if (many === undefined) {
+      many = new ManyCandidates<Candidate>(candidates);
+      this.#many.set(candidates, many);
+    }
+    return many as ManyCandidates<Of>;
+  }
+
+  /** Chooses among nodes that are all looked at, and remembers it. */
+  #place<Of extends Candidate>(
+    open: readonly Of[],
+    known: Load,
+    levels: readonly Level<Of>[],
+    { sharer, prefixes, seed }: KeyedPrefixes,
+  ): Of {
     const below = this.#below(open, known.mean);
-    const taking = takingOf(below, known, levels[levels.length - 1]?.key ?? 0);
-    const rest = { sharer, prefixes: prefixes.slice(levels.length), seed };
+    const deciding = levels[levels.length - 1];
+    const taking = takingOf(below, known, deciding?.key ?? 0);
+    const rest = { sharer, prefixes: prefixes.slice((deciding?.at ?? -1) + 1), seed };
     const seen = this.#seenAt(keepingOf(below, known), rest);
     const chosen = seen ?? homeAt(taking, levels);
-    const homes = levels[levels.length - 1]?.homes ?? [];
+    const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
-    const entry = this.#table.use(sharer, combine(last, seed));
+    const entry = this.#table.use(sharer, combine(prefixes[prefixes.length - 1] ?? 0, seed));
     entry.node = chosen.node;
     entry.placedMs = this.#now();
     return chosen;
@@ -143,23 +203,34 @@ export class Affinity {
     return open.filter((_, index) => (inFlight[index] ?? 0) < most);
   }
 
-  /** The homes of one prefix after the other, each among those of the one before, until there is one home. */
+  /**
+   * The homes of one prefix after the other, each among those of the one before, until there is one home. A prefix that needs
+   * very many of many candidates is passed over.
+   */
   #levels<Of extends Candidate>(
-    open: readonly Of[],
+    open: readonly Of[] | ManyCandidates<Of>,
     group: Group,
+    mean: number,
     { sharer, prefixes, seed }: KeyedPrefixes,
   ): Level<Of>[] {
-    const mean = meanOf(open, group);
+    const many = open instanceof ManyCandidates ? open : undefined;
+    const all = open instanceof ManyCandidates ? open.list : open;
     const levels: Level<Of>[] = [];
-    let homes = open;
-    for (const prefix of prefixes) {
+    let homes = all;
+    for (const [at, prefix] of prefixes.entries()) {
       const key = combine(prefix, seed);
       const entry = this.#table.use(sharer, key);
       entry.weight = entry.weight * fade ** (group.requests - entry.sequence) + 1;
       entry.sequence = group.requests;
       const share = (entry.weight * (1 - fade)) / (1 - fade ** group.requests);
-      homes = firstHomes(homes, key, homesNeeded(share * mean * open.length, mean));
-      levels.push({ key, homes });
+      const needed = homesNeeded(share * mean * all.length, mean);
+      if (many !== undefined && homes === all) {
+        if (needed > homesMost) continue;
+        homes = many.firstOf(key, Math.max(fewMin, needed));
+      }
+      const among = homes;
+      homes = firstHomes(among, key, needed);
+      levels.push({ at, key, among, homes });
       if (homes.length === 1) break;
     }
     return levels;
@@ -170,25 +241,27 @@ export class Affinity {
     among: readonly Of[],
     { sharer, prefixes, seed }: KeyedPrefixes,
   ): Of | undefined {
+    const seen = this.#lastNode({ sharer, prefixes, seed });
+    return seen === undefined ? undefined : among.find(({ node }) => node === seen);
+  }
+
+  #lastNode({ sharer, prefixes, seed }: KeyedPrefixes): string | undefined {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
       const entry = this.#table.get(sharer, combine(prefixes[at] ?? 0, seed));
-      if (entry?.node === undefined || entry.placedMs < sinceMs) continue;
-      return among.find(({ node }) => node === entry.node);
+      if (entry?.node !== undefined && entry.placedMs >= sinceMs) return entry.node;
     }
     return undefined;
   }
 
-  #groupOf(name: string, open: readonly Candidate[]): Group {
+  #groupOf(name: string): Group {
     let group = this.#groups.get(name);
-    const nowMs = this.#now();
     if (group === undefined) {
-      group = { requests: 0, loads: new Map(), atMs: nowMs };
+      group = { requests: 0, loads: new Map(), atMs: this.#now() };
       if (this.#groups.size >= groupsMax) this.#forgetIdlest();
       this.#groups.set(name, group);
     }
     group.requests += 1;
-    this.#average(group, open, nowMs);
     return group;
   }
 
@@ -203,7 +276,8 @@ export class Affinity {
     if (idlest !== undefined) this.#groups.delete(idlest);
   }
 
-  #average(group: Group, open: readonly Candidate[], nowMs: number): void {
+  #average(group: Group, open: readonly Candidate[]): void {
+    const nowMs = this.#now();
     const part = 1 - Math.exp((group.atMs - nowMs) / loadSpanMs);
     const { loads } = group;
     group.atMs = nowMs;

@@ -43,11 +43,16 @@ const ejectionMaxMs = 30_000;
 /** Idle nodes are kept up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
 const idleNodesMax = 1000;
 
+/** Of many candidates so many are looked at while some node is ejected. */
+const sampleSize = 16;
+
 export class NodeLoad {
   readonly #nodes = new Map<string, NodeState>();
   readonly #now: () => number;
   readonly #random: () => number;
   #nodesMax = idleNodesMax;
+  /** From here on no node is ejected, so none has to be looked at. */
+  #ejectedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
     this.#now = now;
@@ -71,7 +76,7 @@ export class NodeLoad {
 
   /** Those not ejected where there are any, else all. */
   open<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
-    if (candidates.length <= 1) return candidates;
+    if (candidates.length <= 1 || this.#ejectedUntilMs <= this.#now()) return candidates;
     const open = candidates.filter(({ node }) => !this.isEjected(node));
     return open.length > 0 ? open : candidates;
   }
@@ -80,13 +85,24 @@ export class NodeLoad {
   choose<Candidate extends { readonly node: string }>(
     candidates: readonly Candidate[],
   ): Candidate | undefined {
-    const among = this.open(candidates);
+    const among = this.#some(candidates);
     if (among.length <= 1) return among[0];
     const first = Math.floor(this.#random() * among.length);
     const step = 1 + Math.floor(this.#random() * (among.length - 1));
     const one = among[first] as Candidate;
     const other = among[(first + step) % among.length] as Candidate;
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
+  }
+
+  /** Those not ejected; of many candidates those of a few, evenly spread, as long as one of them is. */
+  #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
+    const { length } = candidates;
+    if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);
+    const from = Math.floor(this.#random() * length);
+    const step = Math.floor(length / sampleSize);
+    const sample = Array.from({ length: sampleSize }, (_, at) => candidates[(from + at * step) % length]);
+    const open = sample.filter((each) => each !== undefined && !this.isEjected(each.node));
+    return open.length > 0 ? (open as Candidate[]) : this.open(candidates);
   }
 
   begin(node: string): void {
@@ -129,6 +145,7 @@ export class NodeLoad {
     // Requests that were under way when the node was ejected are no new evidence.
     if (state.ejectedUntilMs > this.#now()) return;
     state.ejectedUntilMs = this.#now() + Math.min(ejectionFirstMs * 2 ** state.ejections, ejectionMaxMs);
+    this.#ejectedUntilMs = Math.max(this.#ejectedUntilMs, state.ejectedUntilMs);
     state.ejections += 1;
     state.broken = 0;
     state.suspectOwners = [];
