@@ -32,6 +32,7 @@ import { openUsage } from '../shared/usage/open-usage.ts';
 import type { UsageFile } from '../shared/usage/usage-file.ts';
 import { countUsageFaults, countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
+import { EndedKeys } from './command-log/ended-keys.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
 import { gatewayAgent } from './gateways/ask-decisions.ts';
@@ -91,6 +92,8 @@ export interface ControlPlaneSettings {
   readonly certificate?: Certificate | undefined;
   /** Of history.db, above which its oldest past is cut. */
   readonly historyBytesMax?: number | undefined;
+  /** How long after its end a key is forgotten; 90 days unless it is given, never where it is infinite. */
+  readonly forgetKeysAfterMs?: number | undefined;
   /** The defaults where they are left out. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
   /** See gatewayAgent. */
@@ -237,6 +240,10 @@ async function serve(
   state.listeners.add(nodes.onCommits);
   watchCommits(state, board, logger);
   startVerification(snapshot, closers, logger);
+  const { forgetKeysAfterMs: forgetAfterMs } = settings;
+  const endedKeys = new EndedKeys({ name, snapshot, replicator, writer, logger, forgetAfterMs });
+  closers.add(() => endedKeys.stop());
+  endedKeys.start();
   const drain = new Drain();
   const { registry } = state.metrics;
   observeResources(registry, settings);

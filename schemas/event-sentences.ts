@@ -32,6 +32,7 @@ export function eventSentence(type: string, data: unknown): EventSentence {
 export function eventText(type: string, data: unknown): string {
   const { verb, subject, rest } = eventSentence(type, data);
   // Names of keys are free text.
-  const named = type === 'key.created' && subject.includes(' ') ? `"${subject}"` : subject;
+  const isQuoted = /^key\.(?:created|forgotten)$/.test(type) && subject.includes(' ');
+  const named = isQuoted ? `"${subject}"` : subject;
   return [verb, named, rest].filter((part) => part !== '').join(' ');
 }

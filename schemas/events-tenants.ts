@@ -179,4 +179,23 @@ export const tenantEvents = {
     sentence: (of) => ['revoked the key', textOf(of, 'id')],
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
+  /**
+   * A key that ended long ago leaves the state. Not critical: to a reader that does not know it, the key stays one that has ended,
+   * and is refused as an unknown one is.
+   */
+  'key.forgotten': event({
+    critical: false,
+    foldVersion: 8,
+    data: ({ id, name }) => ({ id, organisation: id, name }),
+    sentence: (of) => [
+      'forgot the ended key',
+      textOf(of, 'name') || textOf(of, 'id'),
+      phrase(of, 'of', 'organisation'),
+    ],
+    sample: (draw) => ({
+      id: `key-${draw.upTo(30)}`,
+      organisation: draw.name('organisation'),
+      name: 'a key',
+    }),
+  }),
 };

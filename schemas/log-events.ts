@@ -65,6 +65,8 @@ export const logEvents = {
   'history.rebuilt': ['warn', 'history.db is made again from the log'],
   'history.reopened': ['warn', 'history: stopped, and is opened again'],
   'history.thread_failed': ['error', 'the thread of the history failed'],
+  'keys.forgotten': ['info', 'keys that ended long ago were forgotten'],
+  'keys.not_forgotten': ['debug', 'keys that ended long ago are not forgotten yet; it is tried again'],
   'limits.reachability': ['warn', 'limits of the fleet'],
   'limits.reading_ended': ['fatal', 'limits of the fleet are no longer read'],
   'limits.records_ignored': ['warn', 'records of the gauges topic were ignored'],

@@ -1,5 +1,6 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { type Command, InvalidArgumentError } from 'commander';
+import { dayMs, durationMs } from '../../schemas/durations.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';
@@ -27,6 +28,13 @@ function parseGigabytes(text: string): number {
   const count = Number(text);
   if (!(count > 0 && count <= 1e6)) throw new InvalidArgumentError('It must be a number above 0.');
   return count;
+}
+
+function parseForgetAfter(text: string): number {
+  if (text === 'never') return Number.POSITIVE_INFINITY;
+  const ms = durationMs(text, ['d', 'h']);
+  if (ms >= dayMs) return ms;
+  throw new InvalidArgumentError('It must be a duration of a day or more, such as 90d, or never.');
 }
 
 const controlPlaneOptions = {
@@ -58,6 +66,11 @@ const controlPlaneOptions = {
     '--history-gigabytes <n>',
     'size of history.db above which its oldest past is cut',
     { parse: parseGigabytes, default: 8 },
+  ),
+  forgetKeysAfter: option(
+    '--forget-keys-after <duration>',
+    'how long after its end a revoked or expired key is forgotten, or never',
+    { parse: parseForgetAfter, default: 90 * dayMs, shown: '90d' },
   ),
   ...shared(
     'metricsBind',
@@ -109,6 +122,7 @@ async function run(options: Options): Promise<void> {
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
       historyBytesMax: options.historyGigabytes * 1024 ** 3,
+      forgetKeysAfterMs: options.forgetKeysAfter,
       drainDelaySeconds: options.drainDelay,
       drainTimeoutSeconds: options.drainTimeout,
       console: consoleOf(options),

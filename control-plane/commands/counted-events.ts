@@ -2,10 +2,13 @@
  * What each event adds to the state and removes from it: limits.ts bounds what is added, removal-guard.ts what is removed. An
  * event that counts as neither says so; what is forgotten does not compile.
  */
+import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
+import { dayOfMs } from '../../shared/snapshot/key-counts.ts';
+import { keyEndSql } from '../../shared/snapshot/tables.ts';
 import { all, first } from '../state/statements.ts';
 
 /** How many there may be. */
@@ -21,13 +24,37 @@ export const cardinalityLimits = {
   tokensPerNode: 100,
 } as const;
 
-/** One bound against which an added resource counts. */
-export interface Bound {
-  readonly name: keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
-  /** Whose bound it is, where each organisation or node has its own. */
-  readonly of: string;
+type BoundName = keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
+
+/** What can be done where a bound is reached. */
+export const roomFor: Readonly<Record<BoundName, string>> = {
+  organisations: 'remove organisations that nobody uses',
+  keys: 'revoke keys that nobody uses: revoked and expired keys do not count',
+  membersPerOrganisation: 'take people out of the organisation',
+  nodes: 'remove nodes that are gone',
+  stacks: 'remove stacks that nobody uses',
+  stacksPerOrganisation: 'remove stacks that the organisation does not use',
+  models: 'remove models from the catalog',
+  tiers: 'remove tiers that no organisation is on',
+  tokensPerNode: 'revoke tokens of the node: revoked ones do not count',
+  activeKeysPerOrganisation:
+    'revoke keys that the organisation does not use, or raise activeKeysPerOrganisation in the bounds of the fleet',
+  keysPerOrganisation:
+    'raise keysPerOrganisation in the bounds of the fleet, or wait: ended keys count until the control plane forgets them (--forget-keys-after)',
+};
+
+interface Count {
   readonly sql: string;
   readonly values: readonly SqlValue[];
+}
+
+/** One bound against which an added resource counts. */
+export interface Bound extends Count {
+  readonly name: BoundName;
+  /** Whose bound it is, where each organisation or node has its own. */
+  readonly of: string;
+  /** Where the first count may be too large, and this one costs more: to be asked only where it matters. */
+  readonly exact?: Count;
 }
 
 /** What can be removed, and how many there are. */
@@ -98,8 +125,24 @@ function removedOrganisation(db: Database, id: string): Removal[] {
   return [['organisation', id], ...own, ...stacks];
 }
 
-const activeKeys =
-  'SELECT count(*) FROM api_key WHERE organisation = ? AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)';
+const keysOnDays = 'SELECT coalesce(sum(keys), 0) FROM key_count WHERE organisation = ?';
+
+/**
+ * The keys that have not ended, of an organisation or, without one, of all. Those that end today count as if they were in force
+ * until a bound is reached; only then are they looked at one by one.
+ */
+function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
+  const today = dayOfMs(nowMs);
+  const sql = `${keysOnDays} AND day >= ?`;
+  const values = [organisation, today];
+  const [whose, owner] = organisation === '' ? ['IS NOT NULL', []] : ['= ?', [organisation]];
+  const ended = `SELECT count(*) FROM api_key WHERE organisation ${whose} AND ${keyEndSql} BETWEEN ? AND ?`;
+  const exact = {
+    sql: `SELECT (${sql}) - (${ended})`,
+    values: [...values, ...owner, today * dayMs, nowMs],
+  };
+  return { name, of: organisation, sql, values, exact };
+}
 
 const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>> } = {
   'log.created': neither,
@@ -132,12 +175,14 @@ const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>
   'member.removed': { removes: (_db, { organisation, person }) => [['member', `${organisation}/${person}`]] },
   'key.created': {
     adds: (_db, { organisation }, nowMs) => [
-      bound('keys', 'SELECT count(*) FROM api_key'),
-      bound('activeKeysPerOrganisation', activeKeys, organisation, nowMs),
-      bound('keysPerOrganisation', 'SELECT count(*) FROM api_key WHERE organisation = ?', organisation),
+      activeKeys('keys', nowMs),
+      activeKeys('activeKeysPerOrganisation', nowMs, organisation),
+      bound('keysPerOrganisation', keysOnDays, organisation),
     ],
   },
   'key.revoked': { removes: (_db, { id }) => [['key', id]] },
+  // It had ended before.
+  'key.forgotten': neither,
   'usage.adjusted': neither,
   'stack.created': {
     adds: (_db, { organisation }) => [

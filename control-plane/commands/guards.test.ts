@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { boundDefaults } from '../../schemas/shapes.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
@@ -133,6 +134,7 @@ test.each<[limit: keyof typeof limits, fill: string, event: KnownEvent]>([
   // In an INSERT, WITH comes before SELECT.
   const sql = fill.replace('SELECT', `${series} SELECT`);
   state.db.prepare(sql).run(limits[limit] - 1);
+  state.countKeys();
   checkCardinality(state.db, [event], testNowMs);
   state.given([event]);
   const another = JSON.parse(
@@ -170,9 +172,47 @@ test('revoked and expired keys leave room for new ones of their organisation', (
   state.db.exec(
     `INSERT INTO api_key (id, organisation, expires_at) ${series} SELECT 'k-' || n, 'acme', ${testNowMs} FROM n`,
   );
+  state.countKeys();
   checkCardinality(state.db, keys('acme', 1), testNowMs);
   const aMomentBefore = () => checkCardinality(state.db, keys('acme', 1), testNowMs - 1);
   expect(aMomentBefore).toThrow(/activeKeysPerOrganisation/);
   state.db.exec('UPDATE api_key SET revoked_at = 1');
+  state.countKeys();
   expect(aMomentBefore).not.toThrow();
+});
+
+test('of all keys only those that have not ended count, and a refusal says how to make room', () => {
+  const state = new TestState().given(smallFleet);
+  const today = Math.floor(testNowMs / dayMs);
+  const there = (day: number, count: number) => {
+    state.countKeys();
+    state.db.prepare('DELETE FROM key_count WHERE organisation = ?').run('');
+    state.db.prepare(`INSERT INTO key_count VALUES ('', ?, ?)`).run(day, count);
+  };
+  there(today - 1, cardinalityLimits.keys);
+  checkCardinality(state.db, keys('acme', 1), testNowMs);
+  there(today, cardinalityLimits.keys - 1);
+  checkCardinality(state.db, keys('acme', 1), testNowMs);
+  const two = () => checkCardinality(state.db, keys('acme', 2), testNowMs);
+  const next = 'revoke keys that nobody uses: revoked and expired keys do not count';
+  expect(two).toThrow(expect.objectContaining({ type: 'Conflict', next }));
+  // One of those that end today has ended: only now is it looked at.
+  state.db.prepare(`UPDATE api_key SET revoked_at = ? WHERE id = 'key-other'`).run(testNowMs);
+  expect(two).not.toThrow();
+});
+
+test('each bound says what makes room, and what is said of keys can be done', () => {
+  const state = new TestState().given(smallFleet);
+  state.when('bounds.set', { body: { activeKeysPerOrganisation: 2, keysPerOrganisation: 2 } });
+  const { id } = state.when('key.create', {
+    body: { organisation: 'acme', name: 'k', expires: '90d' },
+  }).answer;
+  const another = (context = {}) =>
+    state.when('key.create', { body: { organisation: 'acme', name: 'k', expires: '90d' } }, context);
+  expect(another).toThrow(expect.objectContaining({ next: expect.stringContaining('revoke keys') }));
+  state.when('key.revoke', { params: { id } });
+  // The revoked one still counts as a key that is kept, until it is forgotten.
+  expect(another).toThrow(expect.objectContaining({ next: expect.stringContaining('--forget-keys-after') }));
+  state.given([{ type: 'key.forgotten', data: { id: String(id), organisation: 'acme', name: 'k' } }]);
+  expect(another).not.toThrow();
 });

@@ -7,7 +7,7 @@ import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findBounds } from '../state/catalog.ts';
 import { count } from '../state/statements.ts';
-import { type Bound, boundsOf, cardinalityLimits } from './counted-events.ts';
+import { type Bound, boundsOf, cardinalityLimits, roomFor } from './counted-events.ts';
 
 /** Throws CommandError Conflict where these events would exceed a limit. Their removals are not subtracted. */
 export function checkCardinality(db: Database, events: readonly KnownEvent[], nowMs: number): void {
@@ -22,12 +22,17 @@ export function checkCardinality(db: Database, events: readonly KnownEvent[], no
   const limits = { ...cardinalityLimits, ...findBounds(db) };
   for (const { bound: each, more } of added.values()) {
     const max = limits[each.name];
-    const there = count(db, each.sql, ...each.values);
+    const there = thereAre(db, each, max - more);
     if (there + more > max)
       throw new CommandError(
         'Conflict',
         `there may be at most ${max} of ${each.name}${each.of && ` (${each.of})`}; there are ${there}, and this adds ${more}`,
-        { next: 'remove what is no longer needed first' },
+        { next: roomFor[each.name] },
       );
   }
+}
+
+function thereAre(db: Database, { sql, values, exact }: Bound, roomUpTo: number): number {
+  const there = count(db, sql, ...values);
+  return exact && there > roomUpTo ? count(db, exact.sql, ...exact.values) : there;
 }

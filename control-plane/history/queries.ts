@@ -72,6 +72,8 @@ export interface HistoryQueries {
   show(seq: number): ShownCommit;
   /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
   changes(head: number, from: number, to: number, max: number): RowChange[];
+  /** The last names of keys, also of those that were forgotten. */
+  keyNames(head: number, ids: readonly string[]): (readonly [id: string, name: string])[];
   /** The inverse of the commit. Throws CommandError Conflict where there is none. */
   inverse(seq: number): CommitInverse;
   /** Throws CommandError InvalidCommand where it ends before it begins, NotFound where all of it was cut. */
@@ -192,6 +194,18 @@ export class HistoryReader implements HistoryQueries {
 
   doctorRows(_head: number, nowMs: number): DoctorRows {
     return readDoctorRows(this.#snapshot.db, nowMs);
+  }
+
+  keyNames(_head: number, ids: readonly string[]): (readonly [id: string, name: string])[] {
+    const nameOf = this.#snapshot.db
+      .prepare<[string], string | null>(
+        'SELECT name FROM past_api_key WHERE id = ? ORDER BY set_seq DESC LIMIT 1',
+      )
+      .pluck();
+    return ids.flatMap((id) => {
+      const name = nameOf.get(id);
+      return typeof name === 'string' ? [[id, name] as const] : [];
+    });
   }
 
   inverse(seq: number): CommitInverse {

@@ -79,15 +79,28 @@ async function* lines(context: AdminContext, query: QueryOf<'usage.export'>): As
 }
 
 /** Ids of keys alone say nothing to people. Each name is looked up once a slice. */
-function linesWithNames({ snapshot }: AdminContext, slice: readonly { readonly row: UsageRow }[]): string {
-  const nowMs = Date.now();
-  const ids = new Set(slice.flatMap(({ row: { key } }) => key ?? []));
-  const names = new Map([...ids].map((id) => [id, findKey(snapshot.db, id, nowMs)?.name]));
+async function linesWithNames(
+  context: AdminContext,
+  slice: readonly { readonly row: UsageRow }[],
+): Promise<string> {
+  const names = await keyNames(context, [...new Set(slice.flatMap(({ row: { key } }) => key ?? []))]);
   const lineOf = (row: UsageRow): UsageLine => {
     const keyName = names.get(row.key ?? '');
     return keyName === undefined ? row : { ...row, keyName };
   };
   return slice.map(({ row }) => `${JSON.stringify(lineOf(row))}\n`).join('');
+}
+
+/** Of keys that the state has, and of those that it has no more where the history can be asked now. */
+async function keyNames(
+  { snapshot, past }: AdminContext,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const nowMs = Date.now();
+  const found = ids.map((id) => [id, findKey(snapshot.db, id, nowMs)?.name] as const);
+  const gone = found.filter(([, name]) => name === undefined).map(([id]) => id);
+  const earlier = gone.length === 0 ? [] : await past.ask('keyNames', [snapshot.seq, gone]).catch(() => []);
+  return new Map([...earlier, ...found.filter((each): each is [string, string] => each[1] !== undefined)]);
 }
 
 /** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
@@ -102,7 +115,7 @@ async function* linesOf(
       const day = row.at.slice(0, 10);
       return (query.from === undefined || day >= query.from) && (query.to === undefined || day < query.to);
     });
-    if (wanted.length > 0) yield linesWithNames(context, wanted);
+    if (wanted.length > 0) yield await linesWithNames(context, wanted);
     if (read.length < rowsPerRead) return;
     afterId = read.at(-1)?.id ?? afterId;
     await new Promise((resolve) => setImmediate(resolve));

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { addedSql } from '../../shared/snapshot/tables.ts';
+import { keyOrdersSql } from '../../shared/snapshot/tables.ts';
 import { known, sha256 } from '../../test/support/commits.ts';
 import { TestState, testNowMs } from '../../test/support/state.ts';
 import { nodeListing } from './capacity.ts';
@@ -158,7 +158,7 @@ test('a long list is not sorted by what no index has, and says what it is sorted
 
 test('the order of a page of keys is that of an index', () => {
   const { db } = memorySnapshot();
-  db.exec(addedSql);
+  db.exec(keyOrdersSql);
   for (const sort of keyListing.indexed) {
     const order = keyListing.sorts[sort];
     const plan = db.prepare(`EXPLAIN QUERY PLAN SELECT * FROM ${keyListing.from} WHERE (${order}, id) > (?, ?)

@@ -316,6 +316,20 @@ export const tenantEffects = {
     inverse: 'a revoked key stays revoked; create another',
     explains: ['api_key'],
   },
+  'key.forgotten': {
+    // Whoever wrote it and by whichever clock: a key that was in force at the time of the commit stays.
+    fold: (tables, { id }, { atMs }) => {
+      const key = tables.api_key.get(id);
+      if (!key) return 'no such key';
+      if (key.revoked_at === null && !(key.expires_at !== null && key.expires_at <= atMs))
+        return 'the key has not ended';
+      tables.api_key.remove(key);
+      return undefined;
+    },
+    restore: 'leaves no row',
+    inverse: 'the key had ended before; create another',
+    explains: ['api_key'],
+  },
   'usage.adjusted': {
     fold: (tables, { organisation, period, tokens }) => {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;

@@ -124,6 +124,7 @@ const key = known('key.created', {
   expires: 'never',
   expiresAt: null,
 });
+const forgotten = known('key.forgotten', { id: 'key-1', organisation: 'acme', name: 'laptop' });
 const stack = known('stack.created', { id: stackId, organisation: 'acme', surface: 'openai' });
 const stackRow: TableRow = { id: stackId, organisation: 'acme', surface: 'openai', created_at: givenMs };
 const registered = (place: { kind: 'pool' } | { kind: 'stack' | 'organisation'; id: string }) =>
@@ -459,6 +460,40 @@ const tenantCases: Case[] = [
     given: [known('key.revoked', { id: 'key-1' })],
     when: key,
     leaves: { api_key: [keyRow({ revoked_at: givenMs, revoked_by: 'operator' })] },
+  },
+  {
+    name: 'key.forgotten removes a revoked key',
+    given: [key, known('key.revoked', { id: 'key-1' })],
+    when: forgotten,
+    leaves: { api_key: [] },
+  },
+  {
+    name: 'key.forgotten removes an expired key',
+    given: [
+      known('key.created', { ...key.data, expires: '30d', expiresAt: '2026-01-01T00:00:00Z' } as never),
+    ],
+    when: forgotten,
+    leaves: { api_key: [] },
+  },
+  {
+    name: 'key.forgotten of a key that is in force at the time of its commit is passed over',
+    given: [known('key.created', { ...key.data, expires: '1y', expiresAt: '2030-01-01T00:00:00Z' } as never)],
+    when: forgotten,
+    leaves: {},
+    passedOver: 'the key has not ended',
+  },
+  {
+    name: 'key.forgotten of a key without an end is passed over',
+    given: [key],
+    when: forgotten,
+    leaves: {},
+    passedOver: 'the key has not ended',
+  },
+  {
+    name: 'key.forgotten of no key is passed over',
+    when: forgotten,
+    leaves: {},
+    passedOver: 'no such key',
   },
   {
     name: 'usage.adjusted begins at nothing',

@@ -25,7 +25,7 @@ import { DatabaseCorrupt, mapSqliteError, openDatabase } from '../runtime/sqlite
 import { foldVersion } from './fold.ts';
 import { createLookup } from './lookup.ts';
 import { memorySnapshot, OtherFoldVersion, openExisting, openOrRebuild } from './open-snapshot.ts';
-import { addedIndex, type TableName, tableNames, tableSpecs } from './tables.ts';
+import { type TableName, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-open-'));
@@ -196,17 +196,6 @@ test('a quarantined file takes its write-ahead log along', () => {
   expect(existsSync(`${killed}.aside`)).toBe(true);
   snapshot.close();
   expect(openOrRebuild(killed).snapshot.seq).toBe(0);
-});
-
-test('a file that a build before wrote is kept, and gets the order of lists when it is opened to be written', () => {
-  const path = copyOfIntact();
-  run(path, `DROP INDEX ${addedIndex}`);
-  openExisting(path, { readOnly: true }).close();
-  const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
-  expect(rebuiltBecause).toBe(undefined);
-  const found = snapshot.db.prepare('SELECT tbl_name FROM sqlite_master WHERE name = ?').pluck();
-  expect(found.get(addedIndex)).toBe('api_key');
-  snapshot.close();
 });
 
 /** Everything a request could learn about keys and routes, and the position of the snapshot. */

@@ -18,7 +18,7 @@ import { foldVersion } from './fold.ts';
 import { journalSql } from './journal.ts';
 import { type PositionRow, PositionStore, positionSql } from './position.ts';
 import { Snapshot } from './snapshot.ts';
-import { addedIndex, addedSql, schemaSql } from './tables.ts';
+import { keyOrdersSql, schemaSql } from './tables.ts';
 import { verify } from './verify.ts';
 
 export interface OpenedSnapshot {
@@ -38,12 +38,6 @@ export function stateSql(): string {
 /** Makes the tables of an empty snapshot. */
 export function createSchema(db: Database): void {
   db.exec(`BEGIN; ${stateSql()} COMMIT`);
-}
-
-/** The same of this file: earlier builds did not make all of it. */
-function sqlOf(db: Database): string {
-  const found = db.prepare(`SELECT 1 FROM sqlite_master WHERE name = '${addedIndex}'`).get();
-  return found === undefined ? stateSql() : stateSql() + addedSql;
 }
 
 /** An empty snapshot in memory, for dry runs, time travel and tests. */
@@ -70,8 +64,7 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
         `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
       );
     // Digests do not cover what is in no table of this build.
-    refuseForeignSchema(db, path, sqlOf(db));
-    if (!options.readOnly) db.exec(addedSql);
+    refuseForeignSchema(db, path, stateSql() + keyOrdersSql);
     return tuned(db, path);
   } catch (error) {
     db?.close();
@@ -151,7 +144,7 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   }
   const db = openDatabase(path, { durability });
   createSchema(db);
-  db.exec(addedSql);
+  db.exec(keyOrdersSql);
   new PositionStore(db).markOpen(boot);
   const snapshot = tuned(db, path);
   return rebuiltBecause === undefined ? { snapshot } : { snapshot, rebuiltBecause };

@@ -52,6 +52,7 @@ export class Replicator {
   /** Of calls that ask for one. */
   readonly #asked = new Waiters();
   #endOffset = 0;
+  #logMs: number | undefined;
   #probing: Promise<void> | undefined;
 
   constructor(options: ReplicatorOptions) {
@@ -81,6 +82,11 @@ export class Replicator {
   /** End of the log when it was last requested; 0 before. */
   get endOffset(): number {
     return this.#endOffset;
+  }
+
+  /** When the last record that was folded was appended, by the clock of the log; undefined before the first since the start. */
+  get logMs(): number | undefined {
+    return this.#logMs;
   }
 
   /** Starts tailing and probing; returns at once. */
@@ -142,6 +148,7 @@ export class Replicator {
     const beganMs = performance.now();
     const { consumed, accepted } = snapshot.apply(records, budgetMs);
     const seconds = (performance.now() - beganMs) / 1000;
+    this.#logMs = records[consumed - 1]?.atMs ?? this.#logMs;
     if (accepted.length > 0) onCommits?.(accepted, seconds, consumed === records.length);
     if (snapshot.halt)
       throw new FoldHalted(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);

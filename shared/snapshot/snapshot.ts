@@ -13,9 +13,10 @@ import { applyEvent, foldVersion } from './fold.ts';
 import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
 import type { FoldObserver } from './fold-observer.ts';
 import { Journal } from './journal.ts';
+import { KeyCounts } from './key-counts.ts';
 import { type PositionRow, PositionStore } from './position.ts';
-import { type FoldStamp, Table, type Tables } from './table.ts';
-import { digestOfTables, hex128, type TableName, tableNames } from './tables.ts';
+import { type FoldStamp, type RowObserver, Table, type Tables } from './table.ts';
+import { digestOfTables, hex128, type RowOf, type TableName, tableNames } from './tables.ts';
 import { ShownStates, type State, type StateKind } from './views.ts';
 
 export interface Applied {
@@ -38,6 +39,7 @@ export class Snapshot implements State {
   readonly #positions: PositionStore;
   readonly #journal: Journal;
   readonly #tables: Tables;
+  readonly #keyCounts: KeyCounts;
   readonly #observer: FoldObserver | undefined;
   #onRow: FoldObserver['changed'] | undefined;
   readonly #stamp: FoldStamp = { seq: 0 };
@@ -58,7 +60,9 @@ export class Snapshot implements State {
     this.#row = this.#positions.read();
     this.#head = headOf(this.#row);
     this.#nextOffset = this.#row.nextOffset;
+    this.#keyCounts = new KeyCounts(db);
     this.#tables = openTables(db, this.#positions.sums(), this.#stamp, (table, before, after) => {
+      if (table === 'api_key') this.#keyCounts.changed(before as KeyRow, after as KeyRow);
       observer?.changed(table, before, after);
       this.#onRow?.(table, before, after);
     });
@@ -157,6 +161,8 @@ export class Snapshot implements State {
         const reason = applyEvent(this.#tables, event, context);
         if (reason !== undefined) passedOver.push(reason);
       }
+      // Bounds that are counted on this state count what it added.
+      this.#keyCounts.store();
       return read({ db: this.db, seq: context.seq }, passedOver);
     });
   }
@@ -276,6 +282,7 @@ export class Snapshot implements State {
       const sum = this.#tables[name].takeDirtySum();
       if (sum !== undefined) this.#positions.writeSum(name, hex128(sum));
     }
+    this.#keyCounts.store();
   }
 
   #sums(): bigint[] {
@@ -297,12 +304,15 @@ export class Snapshot implements State {
     }
   }
 
-  /** Rolls back the rows, and the sums in memory with them. */
+  /** Rolls back the rows, and the sums and counts in memory with them: outside of a transaction none wait to be stored. */
   #rollback(statement: string, sums: readonly bigint[]): void {
     if (this.db.inTransaction) this.db.exec(statement);
     for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);
+    this.#keyCounts.reset();
   }
 }
+
+type KeyRow = RowOf<'api_key'> | undefined;
 
 function headOf(row: PositionRow): Head {
   const { log, seq, hash, signers } = row;
@@ -313,7 +323,7 @@ function openTables(
   db: Database,
   sums: Readonly<Record<string, bigint>>,
   stamp: FoldStamp,
-  changed: FoldObserver['changed'],
+  changed: RowObserver,
 ): Tables {
   return Object.fromEntries(
     tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n, stamp, changed)]),

@@ -39,7 +39,11 @@ function wellFormed(row: TableRow): TableRow {
 }
 
 /** Called with each row that is written or removed. */
-type RowObserver = (table: TableName, before: TableRow | undefined, after: TableRow | undefined) => void;
+export type RowObserver = (
+  table: TableName,
+  before: TableRow | undefined,
+  after: TableRow | undefined,
+) => void;
 
 /** The commit whose events are folded. */
 export interface FoldStamp {

@@ -223,6 +223,16 @@ CREATE TABLE removed (      -- what an explanation says of a thing that is not t
 CREATE INDEX removed_by_seq ON removed (seq);
 `;
 
+/** Derived from the rows of keys and stored with them, see key-counts.ts; no part of the digests. */
+const keyCountSql = `
+CREATE TABLE key_count (  -- how many keys end on a day
+  organisation TEXT,      -- '': all keys
+  day INTEGER,            -- days since 1970; of keys that never end, a day that never comes
+  keys INTEGER NOT NULL,
+  PRIMARY KEY (organisation, day)
+) STRICT, WITHOUT ROWID;
+`;
+
 /** SQL that makes the tables; WITHOUT ROWID keeps a look-up by key one descent of one tree. */
 export function schemaSql(): string {
   const tables = tableNames
@@ -238,15 +248,25 @@ export function schemaSql(): string {
       return `CREATE TABLE ${name} (${columns.join(', ')}, PRIMARY KEY (${spec.key.join(', ')})) STRICT, WITHOUT ROWID;\n${indexes.join('\n')}`;
     })
     .join('\n');
-  return `${tables}${removedSql}`;
+  return `${tables}${removedSql}${keyCountSql}`;
+}
+
+const neverMs = Number.MAX_SAFE_INTEGER;
+
+/** When a key ends or ended, ms since 1970: by its revocation or its expiry, whichever is earlier. */
+export const keyEndSql = `min(ifnull(revoked_at, ${neverMs}), ifnull(expires_at, ${neverMs}))`;
+export function keyEndMs(row: Pick<RowOf<'api_key'>, 'revoked_at' | 'expires_at'>): number {
+  return Math.min(row.revoked_at ?? neverMs, row.expires_at ?? neverMs);
 }
 
 /**
- * What snapshots of earlier builds lack, made where it is missing: the order in which keys are listed. Apart from `indexes`,
- * because the history has those, too, and would be written again.
+ * The orders in which keys are listed and forgotten, of a snapshot alone. Apart from `indexes`, because the history has those,
+ * too.
  */
-export const addedIndex = 'api_key_by_created_at';
-export const addedSql = `CREATE INDEX IF NOT EXISTS ${addedIndex} ON api_key (created_at);`;
+export const keyOrdersSql = `
+CREATE INDEX api_key_by_created_at ON api_key (created_at);
+CREATE INDEX api_key_by_end ON api_key (${keyEndSql});
+`;
 
 const sum128 = (1n << 128n) - 1n;
 

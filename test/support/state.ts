@@ -15,8 +15,9 @@ import { commands } from '../../control-plane/commands/registry.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { applyEvent } from '../../shared/snapshot/fold.ts';
-import { Table, type TableViews } from '../../shared/snapshot/table.ts';
-import { schemaSql, tableNames } from '../../shared/snapshot/tables.ts';
+import { KeyCounts } from '../../shared/snapshot/key-counts.ts';
+import { type RowObserver, Table, type TableViews } from '../../shared/snapshot/table.ts';
+import { type RowOf, schemaSql, tableNames } from '../../shared/snapshot/tables.ts';
 
 /** 2026-11-21T00:00:00Z. */
 export const testNowMs = Date.UTC(2026, 10, 21);
@@ -25,6 +26,8 @@ export interface CommandText {
   readonly params?: unknown;
   readonly body?: unknown;
 }
+
+type KeyRow = RowOf<'api_key'> | undefined;
 
 interface Planned {
   readonly events: readonly KnownEvent[];
@@ -35,13 +38,18 @@ interface Planned {
 export class TestState {
   readonly db: Database;
   readonly tables: TableViews;
+  readonly #keyCounts: KeyCounts;
+  readonly #count: RowObserver = (table, before, after) => {
+    if (table === 'api_key') this.#keyCounts.changed(before as KeyRow, after as KeyRow);
+  };
   #seq = 0;
 
   constructor() {
     this.db = openDatabase(':memory:', { durability: 'normal' });
     this.db.exec(schemaSql());
+    this.#keyCounts = new KeyCounts(this.db);
     this.tables = Object.fromEntries(
-      tableNames.map((name) => [name, new Table(this.db, name, 0n, { seq: 0 })]),
+      tableNames.map((name) => [name, new Table(this.db, name, 0n, { seq: 0 }, this.#count)]),
     ) as unknown as TableViews;
   }
 
@@ -52,7 +60,16 @@ export class TestState {
       const passedOver = applyEvent(this.tables, event, { seq: this.#seq, atMs, by });
       if (passedOver !== undefined) throw new Error(`${event.type} was passed over: ${passedOver}`);
     }
+    this.#keyCounts.store();
     return this;
+  }
+
+  /** After keys were written past the fold. */
+  countKeys(): void {
+    this.db.exec('DELETE FROM key_count');
+    for (const row of this.db.prepare<[], RowOf<'api_key'>>('SELECT * FROM api_key').iterate())
+      this.#keyCounts.changed(undefined, row);
+    this.#keyCounts.store();
   }
 
   /** Decides without folding. */

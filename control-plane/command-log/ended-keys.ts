@@ -1,0 +1,117 @@
+/**
+ * Forgets keys that ended long ago: their rows leave the state, so that what it holds follows the keys that are in use and not
+ * all that were ever made. Every replica tries; the head of the log decides which keys are still there. Their ids and names
+ * stay in the log and in the history, and a caller who gives such a key is refused as with one that never was.
+ */
+import { randomUUID } from 'node:crypto';
+import { dayMs } from '../../schemas/durations.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { replicaAuthor } from '../../schemas/shapes.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { keyEndSql } from '../../shared/snapshot/tables.ts';
+import { all } from '../state/statements.ts';
+import type { CommandWriter } from './command-writer.ts';
+
+export const forgetAfterMsDefault = 90 * dayMs;
+/** Of one commit: what one turn of the event loop folds in some 20 ms. */
+const keysPerCommit = 500;
+/** Where there is nothing to forget. */
+const restMs = 60_000;
+/** Between two commits, so that others get their turns. */
+const pauseMs = 1000;
+
+export interface EndedKeysOptions {
+  /** Of this replica. */
+  readonly name: string;
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly writer: CommandWriter;
+  readonly logger: Logger;
+  /** How long after its end a key is forgotten. */
+  readonly forgetAfterMs?: number | undefined;
+  /** Wall clock, ms since 1970. */
+  readonly now?: () => number;
+}
+
+interface EndedKey {
+  readonly id: string;
+  readonly organisation: string;
+  readonly name: string;
+}
+
+/** Those that ended up to a time, the oldest end first. */
+function endedKeys(db: Database, untilMs: number): EndedKey[] {
+  // A revocation whose key is not there waits for it.
+  return all<EndedKey>(
+    db,
+    `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL
+       ORDER BY ${keyEndSql} LIMIT ?`,
+    untilMs,
+    keysPerCommit,
+  );
+}
+
+export class EndedKeys {
+  readonly #options: EndedKeysOptions;
+  readonly #stop = new AbortController();
+  #running: Promise<void> | undefined;
+
+  constructor(options: EndedKeysOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  /** Forgets the keys of one commit; returns how many. Rejects with CommandError. */
+  async forget(): Promise<number> {
+    const { name, snapshot, writer } = this.#options;
+    const untilMs = this.#endedUntilMs();
+    if (untilMs === undefined || endedKeys(snapshot.db, untilMs).length === 0) return 0;
+    let forgotten = 0;
+    await writer.write(`forget-keys-${randomUUID()}`, replicaAuthor(name), () => {
+      const ended = endedKeys(snapshot.db, untilMs);
+      forgotten = ended.length;
+      return ended.map((data): KnownEvent => ({ type: 'key.forgotten', data }));
+    });
+    return forgotten;
+  }
+
+  /** By the time of the log or the own clock, whichever is earlier: one that is ahead forgets nothing too soon. */
+  #endedUntilMs(): number | undefined {
+    const { replicator, forgetAfterMs = forgetAfterMsDefault, now = Date.now } = this.#options;
+    const { logMs, reachable } = replicator;
+    if (logMs === undefined || !reachable || !Number.isFinite(forgetAfterMs)) return undefined;
+    return Math.min(logMs, now()) - forgetAfterMs;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const forgotten = await this.#tried();
+      await sleep(forgotten === 0 ? restMs : pauseMs, signal);
+    }
+  }
+
+  async #tried(): Promise<number> {
+    const { logger } = this.#options;
+    try {
+      const keys = await this.forget();
+      if (keys > 0) logger.info({ keys }, 'keys that ended long ago were forgotten');
+      return keys;
+    } catch (error) {
+      logger.debug({ err: error }, 'keys that ended long ago are not forgotten yet; it is tried again');
+      return 0;
+    }
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * How many keys there are by organisation and by the day on which they end, so that the bounds of keys read a few numbers and
+ * no key. Derived from the rows as digests are: each change of a key is counted in memory, and stored in the transaction of
+ * the fold that made it.
+ */
+import { dayMs } from '../../schemas/durations.ts';
+import type { Database, Statement } from '../runtime/sqlite.ts';
+import { keyEndMs, type RowOf } from './tables.ts';
+
+type KeyRow = RowOf<'api_key'>;
+
+interface CountChange {
+  /** Empty: all keys. */
+  readonly organisation: string;
+  readonly day: number;
+  keys: number;
+}
+
+export function dayOfMs(ms: number): number {
+  return Math.floor(ms / dayMs);
+}
+
+export class KeyCounts {
+  readonly #add: Statement;
+  readonly #sweep: Statement;
+  #changes = new Map<string, CountChange>();
+
+  constructor(db: Database) {
+    this.#add = db.prepare(
+      'INSERT INTO key_count VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET keys = keys + excluded.keys',
+    );
+    this.#sweep = db.prepare('DELETE FROM key_count WHERE organisation = ? AND day = ? AND keys = 0');
+  }
+
+  /** A key is written or removed. */
+  changed(before: KeyRow | undefined, after: KeyRow | undefined): void {
+    if (before) this.#count(before, -1);
+    if (after) this.#count(after, 1);
+  }
+
+  /** Of keys alone: a revocation without its key belongs to nobody. */
+  #count(row: KeyRow, by: number): void {
+    if (row.organisation === null) return;
+    const day = dayOfMs(keyEndMs(row));
+    for (const organisation of ['', row.organisation]) {
+      const id = `${day} ${organisation}`;
+      const change = this.#changes.get(id);
+      if (change) change.keys += by;
+      else this.#changes.set(id, { organisation, day, keys: by });
+    }
+  }
+
+  /** To be called in the transaction that changed the rows. */
+  store(): void {
+    for (const { organisation, day, keys } of this.#changes.values()) {
+      if (keys === 0) continue;
+      this.#add.run(organisation, day, keys);
+      if (keys < 0) this.#sweep.run(organisation, day);
+    }
+    this.#changes = new Map();
+  }
+
+  /** After a rollback: what was counted since the last `store` is not there. */
+  reset(): void {
+    this.#changes = new Map();
+  }
+}
