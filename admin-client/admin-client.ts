@@ -5,7 +5,7 @@
  * Failures are AdminErrors.
  */
 import { randomUUID } from 'node:crypto';
-import type { AnswerOf, InputOf } from '../schemas/admin.ts';
+import type { AnswerOf, InputOf, ManyAnswerOf, ManyName, ManyOf } from '../schemas/admin.ts';
 import { type AdminMethod, adminPrefix, type OperationName, questions } from '../schemas/admin-routes.ts';
 import { pageRows } from '../schemas/page-rows.ts';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
@@ -108,6 +108,16 @@ export class AdminClient {
     return this.#answer(this.#callOf(name, input, timeoutMs));
   }
 
+  /** Runs an operation for many items at once: all of them, or none. `commandId`: to repeat it by. */
+  runMany<Name extends ManyName>(
+    name: Name,
+    items: ManyOf<Name>['items'],
+    commandId?: string,
+  ): Promise<ManyAnswerOf<Name>> {
+    const { method, path } = requestOf(name, {});
+    return this.#answer(this.#command(method, path, { items }, commandId));
+  }
+
   /** The same where what the input has is not known before it is run. */
   send(name: OperationName, input: object): Promise<Resource> {
     return this.#answer(this.#callOf(name, input));
@@ -142,7 +152,7 @@ export class AdminClient {
     return this.#command(method, path, Object.keys(rest).length === 0 ? undefined : rest);
   }
 
-  #command(method: AdminMethod, path: string, body: unknown): Call {
+  #command(method: AdminMethod, path: string, body: unknown, commandId?: string): Call {
     const { at, ifAt, why, force, dryRun, effect } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
@@ -150,7 +160,7 @@ export class AdminClient {
         status: 400,
         next: 'headgate help',
       });
-    const id = this.#options.commandId ?? randomUUID();
+    const id = commandId ?? this.#options.commandId ?? randomUUID();
     const headers = {
       'idempotency-key': id,
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),

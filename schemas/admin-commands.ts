@@ -5,6 +5,7 @@ import {
   anonymousSchema,
   apiKeySchema,
   commandOutcomeShape,
+  createdKeysSchema,
   fleetChangeSchema,
   memberSchema,
   modelSchema,
@@ -21,7 +22,7 @@ import {
   written,
 } from './admin-resources.ts';
 import { keyRoles, managingRoles, type OperationRows, operation } from './admin-row.ts';
-import { bodySchemas, pathSchemas } from './commands.ts';
+import { bodySchemas, keysAtOnceMax, pathSchemas } from './commands.ts';
 import { boundsSchema } from './shapes.ts';
 
 export const commandRows = {
@@ -81,7 +82,9 @@ export const commandRows = {
   ),
   'key.create': operation(keyRoles, 'Create a key; its value is in this answer only', {
     body: bodySchemas.createKey,
+    bodyKind: 'list',
     answer: withSecret(apiKeySchema),
+    many: { max: keysAtOnceMax, answer: createdKeysSchema },
   }),
   'key.revoke': operation(keyRoles, 'Revoke a key; this is final', {
     params: pathSchemas.id,

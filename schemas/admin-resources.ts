@@ -261,6 +261,12 @@ export function withSecret<Shape extends z.ZodRawShape>(resource: z.ZodObject<Sh
   return resource.extend({ value: z.string().optional(), ...commandOutcomeShape });
 }
 
+/** Of many: as they were asked for, with the values that are shown once. */
+export const createdKeysSchema = z.object({
+  items: z.array(z.object({ id, organisation: id, name: z.string(), value: z.string().optional() })),
+  ...commandOutcomeShape,
+});
+
 export const removed = z.object({ id, ...commandOutcomeShape });
 export const removedMember = z.object({ organisation: id, person: id, ...commandOutcomeShape });
 /** Fingerprints of all signers after the change; absent where there was none. */

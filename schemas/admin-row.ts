@@ -15,6 +15,12 @@ export type BodyKind = 'tiny' | 'small' | 'list' | 'fleet';
 /** What an open call counts as. */
 export type OpenCall = 'read' | 'question' | 'export' | 'stream' | 'tail' | 'follow' | 'wait';
 
+/** The same operation for many: its body is `items`, each of them a body of the operation. */
+export interface Many {
+  readonly max: number;
+  readonly answer: z.ZodType;
+}
+
 export interface OperationRow {
   readonly summary: string;
   /** Who may call it. */
@@ -23,6 +29,8 @@ export interface OperationRow {
   readonly params?: z.ZodObject;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
+  /** Where it also takes many at once, all or none of them. */
+  readonly many?: Many;
   /** Absent: `small` where there is a body, otherwise `tiny`. */
   readonly bodyKind?: BodyKind;
   /** Of a stream: one line of it; undefined where it has no lines. */
@@ -74,6 +82,16 @@ export const pageQuerySchema = readQuerySchema.extend({
   sort: z.string().min(1).max(40).optional(),
   after: cursorInQuery.optional(),
 });
+
+/** The body of an operation for many. */
+export function manyBody({ body = z.never(), many }: Pick<OperationRow, 'body' | 'many'>): z.ZodType {
+  return z.strictObject({
+    items: z
+      .array(body)
+      .min(1)
+      .max(many?.max ?? 0),
+  });
+}
 
 type Parts = Omit<OperationRow, 'access' | 'summary'>;
 

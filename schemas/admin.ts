@@ -28,7 +28,7 @@ import type {
   tierSchema,
 } from './admin-resources.ts';
 import type { AdminMethod, adminRoutes, MethodOf, OperationName, PathNames } from './admin-routes.ts';
-import type { OperationRow } from './admin-row.ts';
+import type { Many, OperationRow } from './admin-row.ts';
 import { signInRows } from './admin-sign-in.ts';
 
 export const adminOperations = {
@@ -65,6 +65,16 @@ export type AnswerOf<Name extends OperationName> = Read<Of<Name, 'answer'>>;
 export type InputOf<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;
 } & Readonly<MethodOf<Name> extends 'GET' ? Given<Of<Name, 'query'>> : Given<Of<Name, 'body'>>>;
+
+/** Operations that also take many at once, and what they answer then. */
+export type ManyName = {
+  [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
+}[OperationName];
+export type ManyAnswerOf<Name extends ManyName> = z.output<Rows[Name]['many']['answer']>;
+/** What a command for many takes. */
+export interface ManyOf<Name extends ManyName> {
+  readonly items: readonly BodyOf<Name>[];
+}
 
 /** The answers by method and path. */
 type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: AnswerOf<Name> };

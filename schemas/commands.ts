@@ -49,6 +49,9 @@ export const pathSchemas = {
   signer: z.strictObject({ fingerprint: sha256HexSchema }),
 };
 
+/** Keys that one command creates. */
+export const keysAtOnceMax = 1000;
+
 export const bodySchemas = {
   createOrganisation: z.strictObject({
     id: idSchema,

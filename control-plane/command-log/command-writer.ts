@@ -22,6 +22,7 @@ import {
   type CommandDefinition,
   type CommandInput,
   commandAnswer,
+  formOf,
   parseInput,
   planCommand,
   type SigningView,
@@ -103,13 +104,14 @@ export class CommandWriter {
 
   /** Runs one command of the admin API. Rejects with CommandError. */
   run(
-    definition: CommandDefinition,
+    of: CommandDefinition,
     raw: { readonly params?: unknown; readonly body?: unknown },
     request: CommandRequest,
   ): Promise<CommandResult> {
     return this.#asCommand(request.id, async () => {
       const { db } = this.#options.snapshot;
       const { actor } = request;
+      const definition = formOf(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
       const authorise = (): void => authoriseCommand(definition, db, input, actor);

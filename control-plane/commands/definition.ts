@@ -4,9 +4,16 @@
  * run any number of times before its events are in the log. It refuses with CommandError, and has no effects.
  */
 import type { z } from 'zod';
-import { adminOperations, type BodyOf, type CommandName, type ParamsOf } from '../../schemas/admin.ts';
+import {
+  adminOperations,
+  type BodyOf,
+  type CommandName,
+  type ManyName,
+  type ManyOf,
+  type ParamsOf,
+} from '../../schemas/admin.ts';
 import { type AdminMethod, routeOf } from '../../schemas/admin-routes.ts';
-import type { Access, OperationRow } from '../../schemas/admin-row.ts';
+import { type Access, manyBody, type OperationRow } from '../../schemas/admin-row.ts';
 import { pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { pathText } from '../../schemas/fleet.ts';
@@ -58,7 +65,7 @@ export interface CommandPlan {
   /** Fields of the answer in addition to the resource's. */
   readonly extra?: object;
   /** Fields that are shown once, in the answer to the first run only. */
-  readonly secret?: { readonly value: string };
+  readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
   /** What was guarded and forced. */
   readonly warnings?: readonly string[];
 }
@@ -84,17 +91,39 @@ export interface CommandDefinition extends Decider<unknown, unknown> {
   readonly body: z.ZodType | undefined;
   /** Who may call it in addition to operators: nobody, or members of the organisation concerned with one of these roles. */
   readonly access: Access;
+  /** The same command for many at once, where it has that form: its body has `items`. */
+  readonly many?: CommandDefinition;
 }
 
-type DeciderOf<Name extends CommandDefinition['name']> = Decider<ParamsOf<Name>, BodyOf<Name>>;
+type PlainDecider<Name extends CommandDefinition['name']> = Decider<ParamsOf<Name>, BodyOf<Name>>;
+type DeciderOf<Name extends CommandDefinition['name']> = PlainDecider<Name> &
+  (Name extends ManyName ? { readonly many: ManyDecider<Name> } : unknown);
+
+/** Which form of a command a body is of. */
+export function formOf(definition: CommandDefinition, body: unknown): CommandDefinition {
+  const hasItems = typeof body === 'object' && body !== null && 'items' in body;
+  return (hasItems && definition.many) || definition;
+}
+
+/** How a command for many is decided. */
+export type ManyDecider<Name extends ManyName> = Decider<ParamsOf<Name>, ManyOf<Name>>;
 
 /** A command with what the table of operations declares. Checks the types of parameters and body, then erases them. */
 export function defineCommand<Name extends CommandDefinition['name']>(
   name: Name,
   decider: DeciderOf<Name>,
 ): CommandDefinition {
-  const { params = pathSchemas.none, body, access }: OperationRow = adminOperations[name];
-  return { name, ...routeOf(name), params, body, access, ...decider };
+  const row: OperationRow = adminOperations[name];
+  const { params = pathSchemas.none, body, access } = row;
+  const declared = { name, ...routeOf(name), params, access };
+  const ofOne: PlainDecider<Name> = decider;
+  const { many } = decider as { readonly many?: Decider<unknown, unknown> };
+  return {
+    ...declared,
+    body,
+    ...ofOne,
+    ...(many && { many: { ...declared, body: manyBody(row), ...many } }),
+  };
 }
 
 export function defineCommands<Name extends CommandName>(

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
-import { hashKey, parseKey } from '../../shared/ids/api-key.ts';
+import { hashKey, type KeyText, parseKey } from '../../shared/ids/api-key.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { listPage } from '../state/list-page.ts';
-import { keyListing } from '../state/tenants.ts';
+import { findKey, keyListing } from '../state/tenants.ts';
 import { authoriseCommand, parseInput } from './definition.ts';
 import { expiresAtMs, keyCommands } from './keys.ts';
 
@@ -156,4 +156,93 @@ test.each([
 ])('%s of something that is not there is 404 for the operator', (name, text) => {
   const state = new TestState().given(smallFleet);
   expect(() => state.decide(name, text)).toThrow(expect.objectContaining({ type: 'NotFound', status: 404 }));
+});
+
+const two = {
+  body: {
+    items: [
+      { organisation: 'acme', name: 'a', expires: '30d' },
+      { organisation: 'other', name: 'b', expires: 'never' },
+    ],
+  },
+};
+
+test('many keys are created by one command, each with a value that is in this answer only', () => {
+  const state = new TestState().given(smallFleet);
+  const { events, answer } = state.when('key.create', two);
+  const { items } = answer as { items: { id: string; organisation: string; name: string; value: string }[] };
+  expect(items.map(({ organisation, name }) => [organisation, name])).toEqual([
+    ['acme', 'a'],
+    ['other', 'b'],
+  ]);
+  expect(new Set(items.map(({ id }) => id)).size).toBe(2);
+  expect(events.map(({ type, data }) => [type, 'hash' in data && data.hash])).toEqual(
+    items.map(({ value }) => ['key.created', hashKey(value as KeyText).toString('hex')]),
+  );
+  expect(JSON.stringify(events)).not.toContain(items[0]?.value);
+  for (const { id, name } of items) expect(findKey(state.db, id, testNowMs)).toMatchObject({ name });
+});
+
+test('of many keys a dry run and a repeat show no value, and a repeat the ids that there are', () => {
+  const state = new TestState().given(smallFleet);
+  const dry = state.decide('key.create', two, { dryRun: true }).result() as { items: object[] };
+  expect(dry.items.map((item) => Object.keys(item))).toEqual(Array(2).fill(['id', 'organisation', 'name']));
+  const { events } = state.when('key.create', two);
+  const ids = events.map(({ data }) => 'id' in data && data.id);
+  const shown = keyCommands['key.create'].many?.show(
+    state.db,
+    { params: {}, ...two },
+    String(ids[0]),
+    testNowMs,
+  );
+  expect(shown).toMatchObject({ items: ids.map((id) => ({ id })) });
+});
+
+test('of many keys all are created or none, and each item that cannot be is named', () => {
+  const state = new TestState().given(smallFleet);
+  const [a, b] = two.body.items;
+  const items = [a, { ...b, organisation: 'nobody' }, a, { ...a, organisation: 'none' }];
+  const decide = () => state.decide('key.create', { body: { items } });
+  expect(decide).toThrow(
+    expect.objectContaining({
+      type: 'NotFound',
+      message: 'items[1].organisation: there is no organisation nobody',
+      details: [
+        { path: 'items[1].organisation', message: 'there is no organisation nobody' },
+        { path: 'items[3].organisation', message: 'there is no organisation none' },
+      ],
+    }),
+  );
+  for (const [faulty, path] of [
+    [[a, { ...a, name: '' }], 'items[1].name'],
+    [[], 'items'],
+    [Array(1001).fill(a), 'items'],
+    [[{ ...a, more: 1 }], 'items[0]'],
+  ] as const)
+    expect(() => state.decide('key.create', { body: { items: faulty } })).toThrow(
+      expect.objectContaining({
+        type: 'InvalidCommand',
+        details: [expect.objectContaining({ path })],
+      }),
+    );
+});
+
+test('a thousand keys count against the bounds together', () => {
+  const state = new TestState().given(smallFleet);
+  const [a] = two.body.items;
+  state.when('bounds.set', { body: { activeKeysPerOrganisation: 1000 } });
+  const items = (count: number) => ({ body: { items: Array(count).fill(a) } });
+  expect(() => state.decide('key.create', items(1000))).toThrow(/activeKeysPerOrganisation/);
+  expect(state.when('key.create', items(999)).events).toHaveLength(999);
+});
+
+test('a person creates many keys of one organisation, in which the role allows it', () => {
+  const state = new TestState().given(smallFleet);
+  const [a] = two.body.items;
+  const ana = { actor: { person: 'ana' } };
+  expect(state.when('key.create', { body: { items: [a, a] } }, ana).events).toHaveLength(2);
+  expect(() => state.decide('key.create', two, ana)).toThrow(expect.objectContaining({ type: 'Forbidden' }));
+  const zoe = { actor: { person: 'zoe' } };
+  const ofAcme = () => state.decide('key.create', { body: { items: [a] } }, zoe);
+  expect(ofAcme).toThrow(expect.objectContaining({ type: 'Forbidden' }));
 });

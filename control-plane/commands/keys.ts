@@ -2,11 +2,15 @@
  * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
  * the log nor the state: they hold its SHA-256.
  */
+import type { BodyOf } from '../../schemas/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
-import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
+import { derivedId, hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
-import { defineCommands } from './definition.ts';
+import { type CommandContext, defineCommands } from './definition.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
 /** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
@@ -25,23 +29,86 @@ export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null 
   }
 }
 
+type NewKey = BodyOf<'key.create'>;
+
+/** The event that creates a key, and its value. */
+function createdKey(
+  { organisation, name, expires }: NewKey,
+  id: string,
+  { nowMs, mint }: Pick<CommandContext, 'nowMs' | 'mint'>,
+): { readonly event: KnownEvent; readonly value: string } {
+  const value = mintKey(mint);
+  const ends = expiresAtMs(expires, nowMs);
+  const expiresAt = ends === null ? null : new Date(ends).toISOString();
+  const hash = hashKey(value).toString('hex');
+  return {
+    event: { type: 'key.created', data: { id, organisation, name, hash, expires, expiresAt } },
+    value,
+  };
+}
+
+/** The organisation of all items; undefined where they are of several, which only an operator may name at once. */
+function organisationOfAll(db: Database, items: readonly NewKey[]): string | undefined {
+  const [first, ...others] = new Set(items.map(({ organisation }) => organisation));
+  return first === undefined || others.length > 0 ? undefined : findOrganisation(db, first)?.id;
+}
+
+/** Throws CommandError NotFound that names each item whose organisation is not there. */
+function needOrganisations(db: Database, items: readonly NewKey[]): void {
+  const there = new Map<string, boolean>();
+  const details = items.flatMap(({ organisation }, index) => {
+    if (!there.has(organisation)) there.set(organisation, findOrganisation(db, organisation) !== undefined);
+    const message = `there is no organisation ${organisation}`;
+    return there.get(organisation) ? [] : [{ path: `items[${index}].organisation`, message }];
+  });
+  const [first] = details;
+  if (first)
+    throw new CommandError('NotFound', `${first.path}: ${first.message}`, {
+      next: 'headgate org list shows what exists',
+      details: details.slice(0, detailsMax),
+    });
+}
+
+const detailsMax = 200;
+
+/**
+ * The ids of keys that one command creates: all follow from the first, which is what a repeat of the command is known by. Ids are no
+ * secrets, and these are as unlikely to be there already as those that are drawn.
+ */
+function idsFrom(first: string, count: number): string[] {
+  const others = Array.from({ length: count - 1 }, (_, index) => derivedId('key', `${first} ${index + 1}`));
+  return [first, ...others];
+}
+
 export const keyCommands = defineCommands({
   'key.create': {
     organisationOf: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
-    decide: (db, { body: { organisation, name, expires } }, { nowMs, mint }) => {
-      needOrganisation(db, organisation);
-      const id = mintId(mint, 'key');
-      const value = mintKey(mint);
-      const ends = expiresAtMs(expires, nowMs);
-      const expiresAt = ends === null ? null : new Date(ends).toISOString();
-      const hash = hashKey(value).toString('hex');
-      return {
-        events: [{ type: 'key.created', data: { id, organisation, name, hash, expires, expiresAt } }],
-        subject: id,
-        secret: { value },
-      };
+    decide: (db, { body }, context) => {
+      needOrganisation(db, body.organisation);
+      const id = mintId(context.mint, 'key');
+      const { event, value } = createdKey(body, id, context);
+      return { events: [event], subject: id, secret: { value } };
     },
     show: (db, _input, subject = '', nowMs) => findKey(db, subject, nowMs) ?? { id: subject },
+    many: {
+      organisationOf: (db, { body: { items } }) => organisationOfAll(db, items),
+      decide: (db, { body: { items } }, context) => {
+        needOrganisations(db, items);
+        const subject = mintId(context.mint, 'key');
+        const ids = idsFrom(subject, items.length);
+        const made = items.map((item, index) => createdKey(item, ids[index] ?? '', context));
+        const shown = items.map(({ organisation, name }, index) => ({
+          ...{ id: ids[index] ?? '', organisation, name, value: made[index]?.value ?? '' },
+        }));
+        return { events: made.map(({ event }) => event), subject, secret: { items: shown } };
+      },
+      show: (_db, { body: { items } }, subject = '') => {
+        const ids = idsFrom(subject, items.length);
+        return {
+          items: items.map(({ organisation, name }, index) => ({ id: ids[index], organisation, name })),
+        };
+      },
+    },
   },
   'key.revoke': {
     organisationOf: (db, { params: { id } }) => findKey(db, id, 0)?.organisation,

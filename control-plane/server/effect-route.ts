@@ -4,7 +4,7 @@ import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
 import { adminPrefix } from '../../schemas/admin-routes.ts';
 import type { EffectRequest } from '../../schemas/effect.ts';
 import { type Actor, actorName, authorise } from '../commands/authorise.ts';
-import { type CommandDefinition, parseInput } from '../commands/definition.ts';
+import { type CommandDefinition, formOf, parseInput } from '../commands/definition.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { undoDefinition } from '../history/undo-command.ts';
@@ -51,7 +51,7 @@ async function commandOf(
   const below = path.startsWith(`${adminPrefix}/`) ? path.slice(adminPrefix.length) : path;
   for (const definition of commands) {
     const params = definition.method === method ? paramsIn(definition.path, below) : undefined;
-    if (params !== undefined) return { definition, raw: { params, body } };
+    if (params !== undefined) return { definition: formOf(definition, body), raw: { params, body } };
   }
   const undo = method === 'POST' ? paramsIn(undoRoute, below) : undefined;
   const position = Number(undo?.['position']);

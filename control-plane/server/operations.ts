@@ -22,7 +22,7 @@ import {
 } from '../../schemas/admin.ts';
 import { adminErrorSchema } from '../../schemas/admin-resources.ts';
 import { type OperationName, operationNames, questions, routeOf } from '../../schemas/admin-routes.ts';
-import { commandQuerySchema, type OperationRow } from '../../schemas/admin-row.ts';
+import { commandQuerySchema, manyBody, type OperationRow } from '../../schemas/admin-row.ts';
 import { commands } from '../commands/registry.ts';
 import { parseQuery } from './context.ts';
 
@@ -62,8 +62,8 @@ const file = { description: 'A file' };
 const eventStream = 'text/event-stream';
 const binary = z.string().meta({ format: 'binary' });
 
-function success({ answer, mediaType }: OperationRow): object | undefined {
-  if (mediaType === undefined) return answer;
+function success({ answer, many, mediaType }: OperationRow): object | undefined {
+  if (mediaType === undefined) return answer && many ? z.union([answer, many.answer]) : answer;
   return { ...(answer ? lines : file), content: { [mediaType]: { schema: answer ?? binary } } };
 }
 
@@ -78,7 +78,8 @@ const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => nam
 export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'> {
   const row: OperationRow = adminOperations[name];
   const { method, path: url } = routeOf(name);
-  const { summary, access, params, body, past, opens } = row;
+  const { summary, access, params, many, past, opens } = row;
+  const body = many ? z.union([row.body ?? z.never(), manyBody(row)]) : row.body;
   const query = row.query ?? (commandNames.has(name) ? commandQuerySchema : undefined);
   return {
     method,

@@ -37,6 +37,12 @@ export function mintId(random: RandomSource, kind: string): string {
   return `${kind}-${randomText(random, base36, 16)}`;
 }
 
+/** An id of the same form that follows from a text. */
+export function derivedId(kind: string, text: string): string {
+  const number = BigInt(`0x${hash('sha256', text)}`);
+  return `${kind}-${number.toString(36).slice(-16).padStart(16, '0')}`;
+}
+
 export function mintKey(random: RandomSource): KeyText {
   const body = `${keyPrefix}_${randomText(random, base62, randomLength)}`;
   return (body + checksum(body)) as KeyText;

@@ -1,8 +1,10 @@
 /** Checks answers of the admin API by the schemas that its routes declare. */
 import { expect } from 'vitest';
+import type { z } from 'zod';
 import { adminOperations } from '../../schemas/admin.ts';
 import { adminErrorSchema } from '../../schemas/admin-resources.ts';
 import { type OperationName, operationNames, routeOf } from '../../schemas/admin-routes.ts';
+import type { OperationRow } from '../../schemas/admin-row.ts';
 
 /** The operation of a call; undefined where there is none. `path` is below the API's prefix. */
 function operationOf(method: string, path: string): OperationName | undefined {
@@ -22,6 +24,12 @@ function fits(name: OperationName, method: string, parts: readonly string[]): bo
   );
 }
 
+/** Of one, or of many at once. */
+function answerOf({ answer, many }: OperationRow, body: unknown): z.ZodType | undefined {
+  const isOfMany = many !== undefined && typeof body === 'object' && body !== null && 'items' in body;
+  return isOfMany ? many.answer : answer;
+}
+
 /** Fails unless the JSON of an answer has all fields of its schema, and no others. Returns the name of the operation. */
 export function checkAnswer(
   method: string,
@@ -30,7 +38,7 @@ export function checkAnswer(
   body: unknown,
 ): OperationName | undefined {
   const name = operationOf(method, path);
-  const schema = status >= 400 ? adminErrorSchema : name && adminOperations[name].answer;
+  const schema = status >= 400 ? adminErrorSchema : name && answerOf(adminOperations[name], body);
   if (schema === undefined) throw new Error(`${method} ${path} declares no answer`);
   expect(schema.parse(body), `${method} ${path}`).toEqual(body);
   return name;

@@ -8,6 +8,7 @@ import {
   authoriseCommand,
   type CommandContext,
   commandAnswer,
+  formOf,
   parseInput,
   planCommand,
 } from '../../control-plane/commands/definition.ts';
@@ -74,8 +75,9 @@ export class TestState {
 
   /** Decides without folding. */
   decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Planned {
-    const definition = commands.find((each) => each.name === name);
-    if (!definition) throw new Error(`there is no command ${name}`);
+    const found = commands.find((each) => each.name === name);
+    if (!found) throw new Error(`there is no command ${name}`);
+    const definition = formOf(found, text.body);
     const full = { ...testContext, ...context };
     const input = parseInput(definition, text);
     authoriseCommand(definition, this.db, input, full.actor);
