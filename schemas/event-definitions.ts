@@ -1,5 +1,6 @@
 /** Every event of the control log. */
 import { capacityEvents } from './events-capacity.ts';
+import { changeEvents } from './events-changes.ts';
 import { logEvents, notedEvents } from './events-log.ts';
 import { tenantEvents } from './events-tenants.ts';
 
@@ -8,6 +9,7 @@ export const eventDefinitions = {
   ...tenantEvents,
   ...capacityEvents,
   ...notedEvents,
+  ...changeEvents,
 };
 
 export type EventTypeName = keyof typeof eventDefinitions;

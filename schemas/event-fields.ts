@@ -3,6 +3,7 @@
  * of schemas: the console has them in a browser, for their sentences.
  */
 import { z } from 'zod';
+import { changeWatchSchema, holdSecondsMax, stagedEventSchema, waveSchema, wavesMax } from './changes.ts';
 import {
   affinitySchema,
   credentialNameSchema,
@@ -55,6 +56,11 @@ export const eventFields = {
   served: z.string().min(1).max(200),
   /** Ed25519 public keys, SPKI DER in base64. */
   signers: z.array(z.string().max(200)).max(16),
+  wave: waveSchema,
+  wavesMax,
+  holdSecondsMax,
+  changeWatch: changeWatchSchema,
+  stagedEvent: stagedEventSchema,
 };
 
 export type EventFields = typeof eventFields;

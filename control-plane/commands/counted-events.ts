@@ -214,6 +214,10 @@ const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>
   'session.ended': neither,
   checkpoint: neither,
   no_op: neither,
+  'change.staged': neither,
+  'change.advanced': neither,
+  'change.withdrawn': neither,
+  'change.completed': neither,
 };
 
 export function boundsOf(db: Database, { type, data }: KnownEvent, nowMs: number): readonly Bound[] {

@@ -34,7 +34,7 @@ export function inverseOfCommit(
     if (typeof command === 'string') throw refused(command);
     subjects.push({ event, was: JSON.stringify(inverse.subject(states.after)) });
     // Two events of one subject have one inverse: what was before both.
-    commands.set(JSON.stringify(command), command);
+    if (command !== undefined) commands.set(JSON.stringify(command), command);
   }
   return { commands: [...commands.values()], subjects };
 }
@@ -58,7 +58,7 @@ function noInverse(position: number, reason: string, of?: StoredEvent): CommandE
 
 interface InverseOfEvent {
   subject(db: Database): unknown;
-  command(before: Database): UndoCommand | string;
+  command(before: Database): UndoCommand | string | undefined;
 }
 
 /** Of any type, whose data are those of its event. */

@@ -45,14 +45,14 @@ export interface UndoCommand {
 export interface Inverse<Data> {
   /** What the event is about; it must be now as it was after the event. */
   subject(db: Database, data: Data): unknown;
-  /** A text: why there is none. */
-  command(before: Database, data: Data): UndoCommand | string;
+  /** A text: why there is none. undefined: there is nothing to take back. */
+  command(before: Database, data: Data): UndoCommand | string | undefined;
 }
 
 /** `was`: what the event is about, before it. */
 export function inverse<Data, Subject>(
   subject: (db: Database, data: Data) => Subject,
-  command: (was: Subject, data: Data) => UndoCommand | string,
+  command: (was: Subject, data: Data) => UndoCommand | string | undefined,
 ): Inverse<Data> {
   return { subject, command: (before, data) => command(subject(before, data), data) };
 }

@@ -2,6 +2,7 @@
 import { isEventType } from '../../schemas/event-definitions.ts';
 import type { EventEffects } from './effect.ts';
 import { capacityEffects } from './effects-capacity.ts';
+import { changeEffects } from './effects-changes.ts';
 import { tenantEffects } from './effects-tenants.ts';
 import type { TableName } from './tables.ts';
 
@@ -23,6 +24,8 @@ export const eventEffects: EventEffects = {
   // Compared by the snapshot, which holds the digests.
   checkpoint: onlyInTheLog,
   no_op: onlyInTheLog,
+  // After all that its events are about, so that a restored log folds them on the same rows.
+  ...changeEffects,
 };
 
 /** Whether an event of this type may have made a row of the table, or this aspect of it, what it is. */

@@ -870,6 +870,129 @@ const capacityCases: Case[] = [
   },
 ];
 
+const staged = known('change.staged', {
+  change: '7',
+  events: [{ type: 'pool.model_uninstalled', v: 1, critical: true, data: { model: 'echo' } }],
+  waves: [{ gateways: ['gw-1'] }, { share: 1 }],
+  holdSeconds: 300,
+  watch: { refusals: 1, errors: 1, least: 50 },
+});
+const advanced = known('change.advanced', { change: '7', wave: 1 });
+const releaseRow = {
+  id: '7',
+  waves: '[{"gateways":["gw-1"]},{"share":1}]',
+  wave: 0,
+  hold_seconds: 300,
+  watch: '{"refusals":1,"errors":1,"least":50}',
+  by: 'operator',
+};
+const changeRow = (row: TableRow = {}): TableRow => ({
+  slot: 'open',
+  ...releaseRow,
+  events: '[{"type":"pool.model_uninstalled","v":1,"critical":true,"data":{"model":"echo"}}]',
+  wave_at: whenMs,
+  advance_unseen: 0,
+  at: whenMs,
+  passed_over: 0,
+  passed_over_reason: null,
+  ...row,
+});
+const closedRow = (row: TableRow): TableRow => ({
+  ...releaseRow,
+  at: givenMs,
+  closed_at: whenMs,
+  closed_by: 'operator',
+  reason: null,
+  ...row,
+});
+const gone = { tbl: 'pool_model', key: 'echo', row: null };
+const changeCases: readonly Case[] = [
+  {
+    name: 'a staged change leaves what it is about, and keeps the rows that its events would write apart',
+    given: [installed],
+    when: staged,
+    leaves: { change: [changeRow()], overlay: [gone] },
+  },
+  {
+    name: 'a second change is passed over while one is open',
+    given: [staged],
+    when: known('change.staged', { ...staged.data, change: '8' } as never),
+    leaves: {},
+    passedOver: 'another change is open',
+  },
+  {
+    name: 'a change with an event that acts at once is passed over',
+    when: known('change.staged', {
+      ...staged.data,
+      events: [{ type: 'key.revoked', v: 1, critical: true, data: { id: 'key-1' } }],
+    } as never),
+    leaves: {},
+    passedOver: 'an event of the change cannot be staged',
+  },
+  {
+    name: 'an event whose model is not in the catalog is counted, and writes nothing',
+    when: known('change.staged', {
+      ...staged.data,
+      events: [{ type: 'pool.model_installed', v: 1, critical: true, data: { model: 'echo' } }],
+    } as never),
+    leaves: {
+      change: [
+        changeRow({
+          events: '[{"type":"pool.model_installed","v":1,"critical":true,"data":{"model":"echo"}}]',
+          passed_over: 1,
+          passed_over_reason: 'pool.model_installed: no model echo',
+        }),
+      ],
+    },
+  },
+  {
+    name: 'a change follows the rows beneath it',
+    given: [installed, staged],
+    when: known('pool.model_uninstalled', { model: 'echo' }),
+    leaves: { pool_model: [], overlay: [] },
+  },
+  {
+    name: 'a change goes on to a later wave',
+    given: [staged],
+    when: advanced,
+    leaves: { change: [changeRow({ at: givenMs, wave: 1 })] },
+  },
+  {
+    name: 'a change does not go back to a wave that it has passed',
+    given: [staged, advanced],
+    when: advanced,
+    leaves: {},
+    passedOver: 'it is no later wave',
+  },
+  {
+    name: 'a withdrawn change leaves no row of its events',
+    given: [installed, staged, advanced],
+    when: known('change.withdrawn', { change: '7', reason: 'refusals' }),
+    leaves: {
+      change: [],
+      overlay: [],
+      closed_change: [closedRow({ state: 'withdrawn', wave: 1, reason: 'refusals' })],
+    },
+  },
+  {
+    name: 'a completed change leaves its rows to the events that follow it',
+    given: [installed, staged],
+    when: known('change.completed', { change: '7' }),
+    leaves: { change: [], overlay: [], closed_change: [closedRow({ state: 'completed' })] },
+  },
+  ...[
+    advanced,
+    known('change.withdrawn', { change: '7', reason: 'x' }),
+    known('change.completed', { change: '7' }),
+  ].map((when) => ({
+    name: `${when.type} of no open change is passed over`,
+    given: [known('change.staged', { ...staged.data, change: '8' } as never)],
+    when,
+    leaves: {},
+    passedOver: 'no such change is open',
+  })),
+];
+
 function rowsOf(snapshot: Snapshot): Record<TableName, TableRow[]> {
   const all = tableNames.map((name) => {
     const { columns, key } = tableSpecs[name];
@@ -882,7 +1005,7 @@ function rowsOf(snapshot: Snapshot): Record<TableName, TableRow[]> {
   return Object.fromEntries(all) as Record<TableName, TableRow[]>;
 }
 
-const cases = [...tenantCases, ...capacityCases];
+const cases = [...tenantCases, ...capacityCases, ...changeCases];
 
 test.each(cases)('$name', ({ given = [], when, leaves, passedOver }) => {
   const writer = new ChainWriter();

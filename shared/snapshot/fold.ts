@@ -11,7 +11,7 @@ import { eventEffects } from './effects.ts';
 import type { TableViews } from './table.ts';
 
 /** Raised with every change of the tables, or of what the fold makes of events that are there. */
-const rowsVersion = 7;
+const rowsVersion = 8;
 
 /** A type of event that is new says its own. A snapshot of another version is rebuilt. */
 export const foldVersion = Math.max(

@@ -24,8 +24,8 @@ export interface RestoreContext {
   readonly by: string;
 }
 
-/** Tables whose rows the fleet reports again, or that are derived from such rows. */
-export const ephemeralTables: ReadonlySet<TableName> = new Set(['node', 'routes']);
+/** Tables whose rows the fleet reports again, or that are derived from such rows; and what is over on the old log. */
+export const ephemeralTables: ReadonlySet<TableName> = new Set(['node', 'routes', 'closed_change']);
 
 /** Half of what a commit may have, so that one more large event and the envelope still fit. */
 const commitBytesTarget = commitBytesMax / 2;

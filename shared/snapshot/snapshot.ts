@@ -14,6 +14,7 @@ import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-i
 import type { FoldObserver } from './fold-observer.ts';
 import { Journal } from './journal.ts';
 import { KeyCounts } from './key-counts.ts';
+import { OverlayKeeper } from './overlay.ts';
 import { type PositionRow, PositionStore } from './position.ts';
 import { type FoldStamp, type RowObserver, Table, type Tables } from './table.ts';
 import { digestOfTables, hex128, type RowOf, type TableName, tableNames } from './tables.ts';
@@ -40,6 +41,7 @@ export class Snapshot implements State {
   readonly #journal: Journal;
   readonly #tables: Tables;
   readonly #keyCounts: KeyCounts;
+  readonly #overlay: OverlayKeeper;
   readonly #observer: FoldObserver | undefined;
   #onRow: FoldObserver['changed'] | undefined;
   readonly #stamp: FoldStamp = { seq: 0 };
@@ -66,6 +68,7 @@ export class Snapshot implements State {
       observer?.changed(table, before, after);
       this.#onRow?.(table, before, after);
     });
+    this.#overlay = new OverlayKeeper(this.#tables);
   }
 
   /** Calls `onRow` with each row that is written or removed, inside the transaction of the fold, which may be undone. */
@@ -163,6 +166,7 @@ export class Snapshot implements State {
       }
       // Bounds that are counted on this state count what it added.
       this.#keyCounts.store();
+      this.#overlay.settle();
       return read({ db: this.db, seq: context.seq }, passedOver);
     });
   }
@@ -259,6 +263,7 @@ export class Snapshot implements State {
       const reason = applyEvent(this.#tables, read.event, context);
       if (reason) this.#journal.recordSkipped(commit.seq, index, stored.type, reason);
     }
+    this.#overlay.settle();
     this.#journal.command(commit, recordHash);
     this.#observer?.committed(commit, () => this.digests());
     return true;
@@ -309,6 +314,7 @@ export class Snapshot implements State {
     if (this.db.inTransaction) this.db.exec(statement);
     for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);
     this.#keyCounts.reset();
+    this.#overlay.forget();
   }
 }
 

@@ -27,7 +27,7 @@ export interface TableView<Name extends TableName = TableName> {
 export type TableViews = { readonly [Name in TableName]: TableView<Name> };
 
 /** SQLite stores UTF-8, which has no lone surrogates: the digest must be of what can be read back. */
-function wellFormed(row: TableRow): TableRow {
+export function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
   return Object.fromEntries(
@@ -66,6 +66,7 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
   readonly #observer: RowObserver | undefined;
   #sum: bigint;
   #dirty = false;
+  #writes = 0;
 
   constructor(db: Database, name: Name, sum: bigint, stamp: FoldStamp, observer?: RowObserver) {
     const spec: TableSpec = tableSpecs[name];
@@ -113,6 +114,7 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     ]);
     this.#sum = addDigest(this.#sum, rowDigest(this.name, values));
     this.#dirty = true;
+    this.#writes++;
     this.#observer?.(this.name, before as TableRow | undefined, values);
   }
 
@@ -139,12 +141,18 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     if (done.changes === 0) return;
     this.#sum = addDigest(this.#sum, -rowDigest(this.name, values));
     this.#dirty = true;
+    this.#writes++;
     this.#observer?.(this.name, values, undefined);
     this.#tombstone?.run(this.name, this.#key.map((column) => values[column]).join('/'), this.#stamp.seq);
   }
 
   get sum(): bigint {
     return this.#sum;
+  }
+
+  /** Grows with every row that is written or removed. */
+  get writes(): number {
+    return this.#writes;
   }
 
   /** The sum if it changed since the last call. */

@@ -5,6 +5,8 @@
 
 import * as nodeCrypto from 'node:crypto';
 import { createHash } from 'node:crypto';
+import type { ChangeWatch, Wave } from '../../schemas/changes.ts';
+import type { StoredEvent } from '../../schemas/events.ts';
 import type {
   Dialect,
   ExpiryChoice,
@@ -177,6 +179,54 @@ export const tableSpecs = {
       commands_per_organisation_per_minute: orNull(integer()),
     },
     key: ['id'],
+  },
+  /** The change that is released in waves now: one row at most. */
+  change: {
+    columns: {
+      slot: text<'open'>(),
+      id: text(),
+      events: text<JsonColumn<readonly StoredEvent[]>>(), // of known types, as the log has them
+      waves: text<JsonColumn<readonly Wave[]>>(),
+      wave: integer(), // gateways of so many waves are in it; 0: none yet
+      wave_at: integer(), // when the last of these began
+      hold_seconds: integer(),
+      watch: text<JsonColumn<ChangeWatch>>(),
+      advance_unseen: integer(),
+      at: integer(),
+      by: text(),
+      passed_over: integer(), // events that the rows of today make impossible
+      passed_over_reason: orNull(text()), // of the first of them
+    },
+    key: ['slot'],
+    marks: { ...anyWrite, staged_at: ['id'], advanced_at: ['id', 'wave'] },
+  },
+  /** The last changes that are over. */
+  closed_change: {
+    columns: {
+      id: text(),
+      state: text<'completed' | 'withdrawn'>(),
+      waves: text<JsonColumn<readonly Wave[]>>(),
+      wave: integer(),
+      hold_seconds: integer(),
+      watch: text<JsonColumn<ChangeWatch>>(),
+      at: integer(),
+      by: text(),
+      closed_at: integer(),
+      closed_by: text(),
+      reason: orNull(text()), // of a withdrawal
+    },
+    key: ['id'],
+    indexes: [['state']],
+    marks: anyWrite,
+  },
+  /** Derived: what rows of definitions are on the gateways of its wave, where they differ. See overlay.ts. */
+  overlay: {
+    columns: {
+      tbl: text(),
+      key: text(), // with / between its columns
+      row: orNull(text<JsonColumn<TableRow>>()), // NULL: there is none
+    },
+    key: ['tbl', 'key'],
   },
   /** Derived: who serves a model for a place now, with all that a request needs to know of the node. */
   routes: {

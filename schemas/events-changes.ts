@@ -1,0 +1,65 @@
+/** Events of changes that are released in waves. A reader that knows none of them ends in the same state of everything else. */
+import { event, textOf } from './event-definition.ts';
+import { tenantEvents } from './events-tenants.ts';
+
+/** A gateway that does not know them is in no wave. */
+const firstKnown = { critical: false, foldVersion: 8 } as const;
+
+export const changeEvents = {
+  'change.staged': event({
+    ...firstKnown,
+    data: ({ z, id, stagedEvent, wave, wavesMax, holdSecondsMax, changeWatch }) => ({
+      change: id,
+      /** As they will be in the commit that completes it. */
+      events: z.array(stagedEvent).min(1).max(10_000),
+      /** A gateway is in it from the first wave on that has it. */
+      waves: z.array(wave).min(1).max(wavesMax),
+      /** How long a wave lasts at least. */
+      holdSeconds: z.int().min(1).max(holdSecondsMax),
+      watch: changeWatch,
+      /** Waves that saw too few requests are followed by the next one, too. */
+      advanceUnseen: z.boolean().optional(),
+    }),
+    sentence: (of) => ['staged the change', textOf(of, 'change')],
+    sample: (draw) => {
+      const tier = {
+        ...{ type: 'tier.set', v: 1, critical: true },
+        data: tenantEvents['tier.set'].sample(draw),
+      };
+      const model = { model: draw.name('model') };
+      const pool = { type: 'pool.model_uninstalled', v: 1, critical: true, data: model };
+      const stack = { type: 'stack.model_installed', v: 1, critical: true };
+      const removed = { type: 'model.removed', v: 1, critical: true, data: { id: model.model } };
+      return {
+        change: `c${draw.upTo(3)}`,
+        events: draw.oneOf([
+          [tier],
+          [tier, pool],
+          [removed, { ...stack, data: { ...model, stack: draw.name('stack') } }],
+        ]),
+        waves: [{ gateways: ['gw-1'] }, { share: 0.5 }],
+        holdSeconds: draw.upTo(300),
+        watch: { refusals: 1, errors: 1, least: 50 },
+      };
+    },
+  }),
+  'change.advanced': event({
+    ...firstKnown,
+    data: ({ z, id, wavesMax }) => ({ change: id, wave: z.int().min(1).max(wavesMax) }),
+    sentence: (of) => ['advanced the change', textOf(of, 'change'), `to wave ${textOf(of, 'wave')}`],
+    sample: (draw) => ({ change: `c${draw.upTo(3)}`, wave: draw.upTo(2) }),
+  }),
+  'change.withdrawn': event({
+    ...firstKnown,
+    data: ({ id, name }) => ({ change: id, reason: name }),
+    sentence: (of) => ['withdrew the change', textOf(of, 'change'), textOf(of, 'reason')],
+    sample: (draw) => ({ change: `c${draw.upTo(3)}`, reason: 'by hand' }),
+  }),
+  /** The events of the change follow in the same commit. */
+  'change.completed': event({
+    ...firstKnown,
+    data: ({ id }) => ({ change: id }),
+    sentence: (of) => ['completed the change', textOf(of, 'change')],
+    sample: (draw) => ({ change: `c${draw.upTo(3)}` }),
+  }),
+};

@@ -1,0 +1,189 @@
+/**
+ * A change that is released in waves, over random histories: every fold of one log has one state; the base never has more than a
+ * reader of the same log has that knows no changes; and a gateway has the base, or the base with all events of the change.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { runs } from '../../test/support/budget.ts';
+import { ChainWriter, fleetHistory, known, randomEvent } from '../../test/support/commits.ts';
+import { type Random, seededRandom } from '../../test/support/random.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
+import { stagedEventTypes } from './effects-changes.ts';
+import { memorySnapshot, openOrRebuild } from './open-snapshot.ts';
+import { eventsOf, overlaidSelect, overlaidTables } from './overlay.ts';
+import type { Snapshot } from './snapshot.ts';
+import { type RowOf, type TableName, tableNames, tableSpecs } from './tables.ts';
+import { verify } from './verify.ts';
+import { waveOf } from './waves.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-changes-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const ofChanges: ReadonlySet<TableName> = new Set(['change', 'closed_change', 'overlay']);
+const baseTables = tableNames.filter((name) => !ofChanges.has(name));
+const columnsOf = (table: TableName) => Object.keys(tableSpecs[table].columns).join(', ');
+
+function baseDigests(snapshot: Snapshot): string[] {
+  const digests = snapshot.digests();
+  return baseTables.map((name) => `${name} ${digests[name]}`);
+}
+
+/** A history in which changes are staged, advanced, withdrawn and completed at random. */
+function historyWithChanges(seed: number, commits: number): KnownEvent[][] {
+  const random = seededRandom(seed);
+  let open: { readonly id: string; readonly events: readonly KnownEvent[]; wave: number } | undefined;
+  return fleetHistory(seed, commits).map((events, index) => {
+    const plain = events.filter(({ type }) => !type.startsWith('change.'));
+    const drawn = random();
+    if (!open && drawn < 0.3) {
+      open = { id: `c${index}`, events: stagedAtRandom(random), wave: 0 };
+      return [stagedEvent(open.id, open.events)];
+    }
+    if (!open || drawn > 0.35) return plain.length > 0 ? plain : [known('no_op', {})];
+    const { id: change, events: staged } = open;
+    if (drawn < 0.2 && open.wave < 3)
+      return [known('change.advanced', { change, wave: ++open.wave }), ...plain];
+    open = undefined;
+    return drawn < 0.27
+      ? [known('change.withdrawn', { change, reason: 'by hand' }), ...plain]
+      : [known('change.completed', { change }), ...staged];
+  });
+}
+
+function stagedAtRandom(random: Random): KnownEvent[] {
+  const count = 1 + Math.floor(random() * 4);
+  return Array.from({ length: count }, () => {
+    const type = stagedEventTypes[Math.floor(random() * stagedEventTypes.length)] ?? 'model.set';
+    return randomEvent(random, type);
+  });
+}
+
+function stagedEvent(change: string, events: readonly KnownEvent[]): KnownEvent {
+  return known('change.staged', {
+    ...{ change, events: events.map(toStored), holdSeconds: 300 },
+    waves: [{ gateways: ['gw-1'] }, { share: 0.5 }, { share: 1 }],
+    watch: { refusals: 1, errors: 1, least: 50 },
+  });
+}
+
+/** As a reader sees them that was built before there were changes. */
+function unknown(stored: StoredEvent): StoredEvent {
+  return stored.type.startsWith('change.') ? { ...stored, type: `later.${stored.type}` } : stored;
+}
+
+function logsOf(history: readonly (readonly KnownEvent[])[]): [LogRecord[], LogRecord[]] {
+  const [known, older] = [new ChainWriter(), new ChainWriter()];
+  const records = [known.open(), ...history.map((events) => known.add(events))];
+  const asOlder = [
+    older.open(),
+    ...history.map((events) => older.addStored(events.map(toStored).map(unknown))),
+  ];
+  return [records, asOlder];
+}
+
+/** Rows of definitions on a gateway that the change has reached. */
+function effectiveRows(snapshot: Snapshot): unknown[] {
+  return overlaidTables.map((name) => {
+    const select = overlaidSelect(name, (table) => `main.${table}`, []);
+    return snapshot.db.prepare(`${select} ORDER BY ${tableSpecs[name].key.join(', ')}`).all();
+  });
+}
+
+function foldedRows(snapshot: Snapshot, events: readonly KnownEvent[]): unknown[] {
+  const context = { seq: snapshot.seq + 1, atMs: 0, by: 'operator' };
+  return snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }) =>
+    overlaidTables.map((name) =>
+      db.prepare(`SELECT ${columnsOf(name)} FROM ${name} ORDER BY ${tableSpecs[name].key.join(', ')}`).all(),
+    ),
+  );
+}
+
+function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
+  return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
+}
+
+const histories = runs({ fast: 4, full: 300 });
+const commits = 60;
+
+test('every fold of a log with changes has one state at one position, and base rows are as without changes', () => {
+  const seen = { open: 0, overlay: 0, whole: 0, impossible: 0 };
+  for (let seed = 1; seed <= histories; seed++) {
+    const [records, asOlder] = logsOf(historyWithChanges(seed, commits));
+    const [byOne, older] = [memorySnapshot(), memorySnapshot()];
+    const path = join(folder, `${seed}.db`);
+    let fromFile = openOrRebuild(path).snapshot;
+    for (const [at, record] of records.entries()) {
+      byOne.apply([record]);
+      fromFile.apply([record]);
+      older.apply(asOlder.slice(at, at + 1));
+      if (at % 13 === seed % 13) {
+        fromFile.close();
+        fromFile = openOrRebuild(path).snapshot;
+      }
+      expect(fromFile.digests(), `seed ${seed}, position ${byOne.seq}`).toEqual(byOne.digests());
+      expect(baseDigests(older), `seed ${seed}, position ${byOne.seq}`).toEqual(baseDigests(byOne));
+      const change = openChange(byOne);
+      if (change === undefined) continue;
+      seen.open++;
+      seen.overlay += Number(byOne.db.prepare('SELECT count(*) FROM overlay').pluck().get());
+      if (change.passed_over > 0) {
+        seen.impossible++;
+        continue;
+      }
+      seen.whole++;
+      expect(effectiveRows(byOne), `seed ${seed}, position ${byOne.seq}`).toEqual(
+        foldedRows(older, eventsOf(change)),
+      );
+    }
+    const atOnce = memorySnapshot();
+    atOnce.apply(records);
+    expect(atOnce.digests()).toEqual(byOne.digests());
+    expect(verify(atOnce.db).differing).toEqual([]);
+    for (const each of [byOne, older, atOnce, fromFile]) each.close();
+  }
+  for (const count of Object.values(seen)) expect(count).toBeGreaterThan(0);
+});
+
+test('no event that can be staged writes a row that has no overlay', () => {
+  const allowed: ReadonlySet<string> = new Set(overlaidTables);
+  const writer = new ChainWriter();
+  const snapshot = memorySnapshot();
+  snapshot.apply([writer.open(), ...fleetHistory(5, 200).map((events) => writer.add(events))]);
+  const random = seededRandom(5);
+  for (const type of stagedEventTypes) {
+    for (let draw = 0; draw < 30; draw++) {
+      const context = { seq: 1, atMs: 0, by: '' };
+      const before = snapshot.digests();
+      const event = randomEvent(random, type);
+      const after = snapshot.stateAt({ kind: 'previewed', events: [event], context }, () =>
+        snapshot.digests(),
+      );
+      const written = tableNames.filter(
+        (name) => before[name] !== after[name] && name !== 'overlay' && name !== 'change',
+      );
+      expect(
+        written.filter((name) => !allowed.has(name)),
+        type,
+      ).toEqual([]);
+    }
+  }
+});
+
+test('a gateway is in a wave by its name or by its share, and stays in those that follow', () => {
+  const waves = [{ gateways: ['gw-1'] }, { share: 0.1 }, { share: 0.5 }, { share: 1 }];
+  const gateways = Array.from({ length: 1000 }, (_, index) => `gw-${index + 1}`);
+  const first = gateways.map((name) => waveOf('17', waves, name));
+  expect(first[0]).toBe(1);
+  expect(first).toEqual(gateways.map((name) => waveOf('17', waves, name)));
+  expect(first).not.toEqual(gateways.map((name) => waveOf('18', waves, name)));
+  const upTo = (wave: number) => first.filter((each) => each !== undefined && each <= wave).length;
+  expect(upTo(2)).toBeGreaterThan(60);
+  expect(upTo(2)).toBeLessThan(140);
+  expect(upTo(3)).toBeGreaterThan(440);
+  expect(upTo(3)).toBeLessThan(560);
+  expect(upTo(4)).toBe(1000);
+  expect(waveOf('17', [{ gateways: ['gw-1'] }], 'gw-2')).toBeUndefined();
+});

@@ -1,0 +1,158 @@
+/** What events of changes do: the row of the open one, and what is kept of those that are over. Their overlay is derived. */
+
+import type { EventTypeName } from '../../schemas/event-definitions.ts';
+import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { parseColumn } from '../runtime/table-columns.ts';
+import { type EventContext, type EventEffects, inverse, present, rowsOf } from './effect.ts';
+import type { TableViews } from './table.ts';
+import type { RowOf } from './tables.ts';
+
+/** Events that a change may be of: those of definitions. All others act at once, on every gateway. */
+export const stagedEventTypes = [
+  'tier.set',
+  'tier.removed',
+  'anonymous.set',
+  'model.set',
+  'model.removed',
+  'pool.model_installed',
+  'pool.model_uninstalled',
+  'stack.model_installed',
+  'stack.model_uninstalled',
+  'stack.surface_set',
+] as const satisfies readonly EventTypeName[];
+
+/** The one slot that there is. */
+export const openSlot = 'open';
+
+const closedKept = 20;
+
+function isStagedType(type: string): boolean {
+  return stagedEventTypes.some((each) => each === type);
+}
+
+/** As this build reads them; undefined where it cannot read one, or where one cannot be staged. */
+function stagedEvents(events: readonly StoredEvent[]): readonly StoredEvent[] | undefined {
+  const known: StoredEvent[] = [];
+  for (const stored of events) {
+    const read = readEvent(stored);
+    if (read.outcome !== 'known' || !isStagedType(read.event.type)) return undefined;
+    known.push(toStored(read.event));
+  }
+  return known;
+}
+
+function openChange(tables: TableViews, id: string): RowOf<'change'> | undefined {
+  const open = tables.change.get(openSlot);
+  return open?.id === id ? open : undefined;
+}
+
+function close(
+  tables: TableViews,
+  open: RowOf<'change'>,
+  { atMs, by }: EventContext,
+  end: Pick<RowOf<'closed_change'>, 'state' | 'reason'>,
+): void {
+  const { id, waves, wave, hold_seconds, watch, at, by: author } = open;
+  tables.change.remove(open);
+  tables.closed_change.put({
+    ...{ id, ...end, waves, wave, hold_seconds, watch, at, by: author },
+    ...{ closed_at: atMs, closed_by: by },
+  });
+}
+
+/** The oldest ones go when one more is staged. */
+function trimClosed(tables: TableViews): void {
+  const closed = (['completed', 'withdrawn'] as const).flatMap((state) =>
+    tables.closed_change.where('state', state),
+  );
+  closed.sort((a, b) => b.closed_at - a.closed_at || (a.id < b.id ? -1 : 1));
+  for (const row of closed.slice(closedKept)) tables.closed_change.remove(row);
+}
+
+const notOpen = 'no such change is open';
+
+const staged = rowsOf(
+  'change',
+  ({ id, events, waves, hold_seconds: holdSeconds, watch, advance_unseen: unseen }) => ({
+    change: id,
+    events: [...parseColumn(events)],
+    waves: [...parseColumn(waves)],
+    holdSeconds,
+    watch: parseColumn(watch),
+    ...present({ advanceUnseen: unseen === 1 ? true : null }),
+  }),
+  { at: 'at', by: 'by' },
+);
+const advanced = rowsOf('change', ({ id, wave }) => (wave === 0 ? undefined : { change: id, wave }), {
+  at: 'wave_at',
+});
+
+export const changeEffects = {
+  'change.staged': {
+    fold: (tables, data, { atMs, by }) => {
+      if (tables.change.get(openSlot)) return 'another change is open';
+      const events = stagedEvents(data.events);
+      if (events === undefined) return 'an event of the change cannot be staged';
+      const former = tables.closed_change.get(data.change);
+      if (former) tables.closed_change.remove(former);
+      trimClosed(tables);
+      tables.change.put({
+        slot: openSlot,
+        id: data.change,
+        events: JSON.stringify(events),
+        waves: JSON.stringify(data.waves),
+        wave: 0,
+        wave_at: atMs,
+        hold_seconds: data.holdSeconds,
+        watch: JSON.stringify(data.watch),
+        advance_unseen: data.advanceUnseen ? 1 : 0,
+        at: atMs,
+        by,
+        passed_over: 0,
+        passed_over_reason: null,
+      });
+      return undefined;
+    },
+    restore: staged,
+    inverse: 'withdraw the change',
+    explains: ['change', 'staged_at'],
+  },
+  'change.advanced': {
+    fold: (tables, { change, wave }, { atMs }) => {
+      const open = openChange(tables, change);
+      if (!open) return notOpen;
+      if (wave <= open.wave || wave > parseColumn(open.waves).length) return 'it is no later wave';
+      tables.change.update(open, { wave, wave_at: atMs });
+      return undefined;
+    },
+    restore: advanced,
+    inverse: 'a wave is not taken back alone; withdraw the change',
+    explains: ['change', 'advanced_at'],
+  },
+  'change.withdrawn': {
+    fold: (tables, { change, reason }, context) => {
+      const open = openChange(tables, change);
+      if (!open) return notOpen;
+      close(tables, open, context, { state: 'withdrawn', reason });
+      return undefined;
+    },
+    restore: 'leaves no row',
+    inverse: 'a withdrawn change is staged again',
+    explains: ['closed_change'],
+  },
+  'change.completed': {
+    fold: (tables, { change }, context) => {
+      const open = openChange(tables, change);
+      if (!open) return notOpen;
+      close(tables, open, context, { state: 'completed', reason: null });
+      return undefined;
+    },
+    restore: 'leaves no row',
+    // Its events follow it in the commit, and each has its own.
+    inverse: inverse(
+      () => null,
+      () => undefined,
+    ),
+    explains: ['closed_change'],
+  },
+} as const satisfies Partial<EventEffects>;

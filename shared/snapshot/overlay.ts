@@ -1,0 +1,207 @@
+/**
+ * The overlay of an open change: what its events make of the rows of definitions, folded by the same functions on views that
+ * read it before the base. It is a function of base and change alone: whenever either moves, it is worked out again, so that
+ * base with overlay is always the base with the events of the change, and never anything between.
+ */
+import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import { parseColumn, type SqlValue } from '../runtime/table-columns.ts';
+import type { EventSkipReason } from './effect.ts';
+import { openSlot } from './effects-changes.ts';
+import { applyEvent } from './fold.ts';
+import { type Tables, type TableView, type TableViews, wellFormed } from './table.ts';
+import { type RowOf, type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
+
+/** Tables of definitions: no event that can be staged writes another. */
+export const overlaidTables = [
+  'tier',
+  'tier_model',
+  'model',
+  'stack',
+  'stack_model',
+  'pool_model',
+] as const satisfies readonly TableName[];
+
+/** What moves the overlay. */
+const watchedTables: readonly TableName[] = ['change', ...overlaidTables];
+
+function keyText(table: TableName, row: Readonly<Record<string, unknown>>): string {
+  return tableSpecs[table].key.map((column) => String(row[column])).join('/');
+}
+
+function asJson(table: TableName, row: TableRow): string {
+  const values = wellFormed(row);
+  const columns = Object.keys(tableSpecs[table].columns);
+  return JSON.stringify(Object.fromEntries(columns.map((column) => [column, values[column] ?? null])));
+}
+
+/** A table with the rows that events of the change have written, in memory. */
+class OverlayTable<Name extends TableName> implements TableView<Name> {
+  /** undefined: removed. */
+  readonly written = new Map<string, RowOf<Name> | undefined>();
+  readonly #name: Name;
+  readonly #base: TableView<Name>;
+
+  constructor(name: Name, base: TableView<Name>) {
+    this.#name = name;
+    this.#base = base;
+  }
+
+  get(...key: SqlValue[]): RowOf<Name> | undefined {
+    const text = key.map(String).join('/');
+    return this.written.has(text) ? this.written.get(text) : this.#base.get(...key);
+  }
+
+  where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[] {
+    const own = [...this.written.values()].filter((row) => row !== undefined && row[column] === value);
+    const rest = this.#base.where(column, value).filter((row) => !this.written.has(this.#keyOf(row)));
+    return [...rest, ...(own as RowOf<Name>[])];
+  }
+
+  put(row: RowOf<Name>): void {
+    this.written.set(this.#keyOf(row), row);
+  }
+
+  replace(_before: RowOf<Name> | undefined, row: RowOf<Name>): void {
+    this.put(row);
+  }
+
+  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): void {
+    this.put({ ...row, ...change });
+  }
+
+  remove(row: RowOf<Name>): void {
+    this.written.set(this.#keyOf(row), undefined);
+  }
+
+  /** Of what was written, that which differs from the base. */
+  *differing(): Iterable<readonly [key: string, row: string | null]> {
+    for (const [key, row] of this.written) {
+      // A name of a model may have a slash, and it is always the last part.
+      const parts = tableSpecs[this.#name].key.length === 1 ? [key] : splitOnce(key);
+      const before = this.#base.get(...parts);
+      const [was, is] = [before, row].map((each) => each && asJson(this.#name, each as TableRow));
+      if (was !== is) yield [key, is ?? null];
+    }
+  }
+
+  #keyOf(row: Partial<RowOf<Name>>): string {
+    return keyText(this.#name, row);
+  }
+}
+
+function splitOnce(key: string): string[] {
+  const at = key.indexOf('/');
+  return [key.slice(0, at), key.slice(at + 1)];
+}
+
+type Overlays = { readonly [Name in TableName]: OverlayTable<Name> };
+
+interface FoldedEvents {
+  readonly tables: Overlays;
+  /** Why some of the events cannot be applied. */
+  readonly passedOver: readonly string[];
+}
+
+/** Folds events on a copy of what they write. */
+function foldOver(base: TableViews, events: readonly KnownEvent[]): FoldedEvents {
+  const tables = Object.fromEntries(
+    tableNames.map((name) => [name, new OverlayTable(name, base[name])]),
+  ) as unknown as Overlays;
+  const passedOver: string[] = [];
+  for (const event of events) {
+    const reason = missing(tables, event) ?? applyEvent(tables, event, { seq: 0, atMs: 0, by: '' });
+    if (reason !== undefined) passedOver.push(`${event.type}: ${reason}`);
+  }
+  return { tables, passedOver };
+}
+
+/** The fold takes references to what is not there; an event that was staged and then lost what it is about is not meant any more. */
+function missing(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
+  if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
+  const models =
+    type === 'stack.model_installed' || type === 'pool.model_installed'
+      ? [data.model]
+      : (type === 'tier.set' || type === 'anonymous.set') && data.models !== '*'
+        ? data.models
+        : [];
+  const lost = models.find((model) => !tables.model.get(model));
+  return lost === undefined ? undefined : `no model ${lost}`;
+}
+
+export function eventsOf(change: Pick<RowOf<'change'>, 'events'>): KnownEvent[] {
+  return parseColumn(change.events).flatMap((stored) => {
+    const read = readEvent(stored);
+    return read.outcome === 'known' ? [read.event] : [];
+  });
+}
+
+/** Works the overlay out again, and writes what differs. */
+function settleOverlay(tables: TableViews): void {
+  const change = tables.change.get(openSlot);
+  const folded = change && foldOver(tables, eventsOf(change));
+  for (const table of overlaidTables) writeOverlay(tables, table, new Map(folded?.tables[table].differing()));
+  if (!change || !folded) return;
+  const { length, 0: first = null } = folded.passedOver;
+  if (length !== change.passed_over || first !== change.passed_over_reason)
+    tables.change.update(change, { passed_over: length, passed_over_reason: first });
+}
+
+function writeOverlay(tables: TableViews, tbl: TableName, wanted: Map<string, string | null>): void {
+  for (const row of tables.overlay.where('tbl', tbl)) {
+    const is = wanted.get(row.key);
+    if (is === row.row) wanted.delete(row.key);
+    else if (is === undefined) tables.overlay.remove(row);
+  }
+  for (const [key, row] of wanted) tables.overlay.put({ tbl, key, row });
+}
+
+/** Settles the overlay of a snapshot's tables where one of those has changed on which it depends. */
+export class OverlayKeeper {
+  readonly #tables: Tables;
+  #settledAt = 0;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  settle(): void {
+    const writes = this.#writes();
+    if (writes === this.#settledAt) return;
+    settleOverlay(this.#tables);
+    this.#settledAt = this.#writes();
+  }
+
+  /** Rows were rolled back: which, is not known here. */
+  forget(): void {
+    this.#settledAt = -1;
+  }
+
+  #writes(): number {
+    let writes = 0;
+    for (const name of watchedTables) writes += this.#tables[name].writes;
+    return writes;
+  }
+}
+
+/**
+ * The select of a table with the rows of the overlay in place of its own. `of`: the select of a table, or its name. `marks`: of
+ * the table; those of such a row are the commit by which the change was staged.
+ */
+export function overlaidSelect(
+  table: (typeof overlaidTables)[number],
+  of: (table: TableName) => string,
+  marks: readonly string[],
+): string {
+  const { columns, key } = tableSpecs[table];
+  const names = Object.keys(columns);
+  const text = key.map((column) => `b.${column}`).join(` || '/' || `);
+  const overlay = of('overlay');
+  const fromOverlay = [
+    ...names.map((column) => `json_extract(o.row, '$.${column}')`),
+    ...marks.map(() => `(SELECT c.staged_at FROM ${of('change')} c)`),
+  ];
+  const fromBase = [...names, ...marks].map((column) => `b.${column} AS ${column}`);
+  return `SELECT ${fromBase.join(', ')} FROM ${of(table)} b
+    WHERE NOT EXISTS (SELECT 1 FROM ${overlay} o WHERE o.tbl = '${table}' AND o.key = ${text})
+    UNION ALL SELECT ${fromOverlay.join(', ')} FROM ${overlay} o WHERE o.tbl = '${table}' AND o.row IS NOT NULL`;
+}
