@@ -38,6 +38,8 @@ export const decisionRecordSchema = z.object({
   at: z.int().min(0),
   /** `seq` of the commit that the gateway's state reflected. */
   position: z.int().min(0),
+  /** The open change whose rows it was decided on, where it read one. */
+  change: z.string().max(64).optional(),
   host: z.enum(['shared', 'stack', 'unknown']),
   stack: z.string().max(64).optional(),
   operation: z.enum(operationKinds),

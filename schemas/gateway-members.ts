@@ -47,6 +47,8 @@ export const gatewayMembers = {
   }),
   /** Why it does not follow the log now. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
+  /** The open change that has reached it. */
+  change: text(64, { heading: 'CHANGE', term: 'Change' }),
   /** Where it keeps its decisions: address of its metrics listener, where they can be asked for. */
   metrics: text(300, null),
   /** With TLS: when the certificate of its listeners ends. */

@@ -163,6 +163,8 @@ const fields = {
   visitorTokens: { ...counter, decision: 'counters.visitors.tokens' },
   visitorRequests: { ...limit, decision: 'counters.visitors.requests' },
   visitorConcurrency: { ...limit, decision: 'counters.visitors.concurrency' },
+  /** The open change whose rows it was decided on; at the end, because few requests have it. */
+  change: { ...hidden, decision: 'change', line: 'change' },
   // Of a usage row alone.
   completed: { ...text, usage: 'at' },
   period: { ...text, usage: 'period' },

@@ -10,6 +10,8 @@ import {
 } from '../../schemas/request-record.ts';
 import { causes } from '../../shared/decision/causes.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
+import { anonymousTier } from '../../shared/snapshot/effect.ts';
+import type { Overlaid } from '../../shared/snapshot/waves.ts';
 import type { EarlyRefusal } from '../http/api-listener.ts';
 import { keptModel, type RequestRecord } from '../request/gateway.ts';
 
@@ -20,6 +22,8 @@ export interface RequestEnd {
   /** Monotonic, ms. */
   readonly endMs: number;
   readonly position: number;
+  /** The change whose rows the gateway reads in place of others. */
+  readonly overlaid?: Overlaid | undefined;
   /** Is this the name of a model in the catalog, or of one that the pool serves? */
   isKnown(model: string): boolean;
 }
@@ -89,6 +93,7 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   visitorTokens: ({ seen }) => seen?.visitors?.tokens,
   visitorRequests: ({ seen }) => seen?.visitors?.requests,
   visitorConcurrency: ({ seen }) => seen?.visitors?.concurrency,
+  change: changeOf,
 };
 
 const inOrder = recordedNames.map((name) => readers[name]);
@@ -116,6 +121,17 @@ export function recordedEarly(
     header: refusal.keyId === undefined ? undefined : 'authorization',
   };
   return recordedNames.map((name) => known[name]);
+}
+
+/** The change, where the decision read one of its rows. */
+function changeOf(record: RequestRecord, end: RequestEnd): string | undefined {
+  const overlaid = record.position === undefined ? end.overlaid : record.overlaid;
+  if (overlaid === undefined) return undefined;
+  const { caller, operation, target } = record;
+  const tier = caller?.kind === 'key' ? caller.owner.tier?.id : caller && anonymousTier;
+  const model = operation?.kind === 'model' ? operation.model : record.model;
+  const stack = target?.kind === 'stack' ? target.stack : undefined;
+  return overlaid.decided({ tier, model, stack }) ? overlaid.change : undefined;
 }
 
 function keyOf({ caller, refusal }: RequestRecord): string | undefined {

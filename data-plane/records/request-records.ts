@@ -9,7 +9,7 @@ import { lineOf } from './project.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
 
 export interface RequestRecordsOptions {
-  readonly lookup: Pick<Lookup, 'position' | 'isCatalogued' | 'isPooled'>;
+  readonly lookup: Pick<Lookup, 'position' | 'overlaid' | 'isCatalogued' | 'isPooled'>;
   readonly accessLog: AccessLog;
   readonly journal: DecisionJournal | undefined;
   readonly traces: { end(record: RequestRecord, recorded: RecordedRequest, endMs: number): void } | undefined;
@@ -28,7 +28,10 @@ export class RequestRecords {
   /** A request that ended at this moment, monotonic ms. Never throws. */
   add(record: RequestRecord, endMs: number): void {
     const { lookup, accessLog, journal, traces } = this.#options;
-    const moment = { nowMs: Date.now(), endMs, position: lookup.position(), isKnown: this.#isKnown };
+    const moment = {
+      ...{ nowMs: Date.now(), endMs, position: lookup.position() },
+      ...{ overlaid: lookup.overlaid(), isKnown: this.#isKnown },
+    };
     const recorded = recordedOf(record, moment);
     if (accessLog.isEnabled()) accessLog.write(lineOf(recorded), 'request');
     journal?.add(record, recorded);

@@ -8,6 +8,7 @@ import type { Target } from '../../shared/decision/route.ts';
 import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import type { Overlaid } from '../../shared/snapshot/waves.ts';
 import type { TenantSecrets } from '../core/tenant-secrets.ts';
 import type { RequestTrace } from '../core/trace-context.ts';
 import type { ForwardMeans, ForwardOutcome } from '../forward/forward.ts';
@@ -106,6 +107,8 @@ export class RequestRecord {
   decidedMs = 0;
   /** `seq` of the commit the decision was made at. */
   position: number | undefined;
+  /** The change whose rows it read in place of others. */
+  overlaid: Overlaid | undefined;
   /** What was decided on: kept as it is, copied only at the end of the request. */
   facts: RequestFacts | undefined;
   /** What the counters held when the limits were checked. */

@@ -93,6 +93,7 @@ async function pass(
   record.at.accepted = performance.now();
   if (admitted.kind === 'listing') {
     record.position = gateway.lookup.position();
+    record.overlaid = gateway.lookup.overlaid();
     record.decidedMs = acceptedMs;
     return sendJson(exchange, record.ids, admitted.body);
   }
@@ -231,6 +232,7 @@ async function decided(
   const reservation = reserving instanceof Promise ? await reserving : reserving;
   // A node may take seconds to count the prompt, and meanwhile the state changes.
   record.position = gateway.lookup.position();
+  record.overlaid = gateway.lookup.overlaid();
   return reservation;
 }
 

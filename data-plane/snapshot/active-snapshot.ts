@@ -16,6 +16,8 @@ export interface ActiveSnapshotOptions
     ReplicatorOptions,
     'mayProve' | 'trusted' | 'probeIntervalMs' | 'onCommits' | 'onFault' | 'onReachabilityChange'
   > {
+  /** Of this gateway: which changes have reached it depends on it. */
+  readonly name: string;
   /** The shortest pause between two passes of the background verification. */
   readonly verifyPauseMs?: number;
   /** The rows are not what was folded. */
@@ -36,8 +38,12 @@ export class ActiveSnapshot {
   constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
     this.#options = options;
-    this.#reader = new SnapshotReader(snapshot);
-    const cached = cachedLookup({ ...createLookup(this.#reader.db), position: () => snapshot.seq });
+    this.#reader = new SnapshotReader(snapshot, options.name);
+    const cached = cachedLookup({
+      ...createLookup(this.#reader.db),
+      position: () => snapshot.seq,
+      overlaid: () => this.#reader.overlaid,
+    });
     snapshot.watchRows(cached.forget);
     this.lookup = cached;
     this.#replicator = this.#replicate(log, freshness);
@@ -115,5 +121,6 @@ export function liveLookup(current: () => Lookup): Lookup {
     listing: (place) => current().listing(place),
     usageAdjustment: (organisation, period) => current().usageAdjustment(organisation, period),
     position: () => current().position(),
+    overlaid: () => current().overlaid(),
   };
 }

@@ -73,7 +73,7 @@ export interface GatewayState {
 
 interface LateReport {
   /** All but those of the snapshot, as they are now. */
-  members?: () => Omit<GatewayMembers, 'stalePolicy' | 'halted'>;
+  members?: () => Omit<GatewayMembers, 'stalePolicy' | 'halted' | 'change'>;
   /** What is counted of the requests. */
   traffic?: TrafficSource;
 }
@@ -203,7 +203,12 @@ function reportOf(
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
   const reason = fault?.reason.slice(0, 500);
-  const members = { ...late.members?.(), stalePolicy: whenStale, halted: reason };
+  const members = {
+    ...late.members?.(),
+    stalePolicy: whenStale,
+    halted: reason,
+    change: supervisor.lookup.overlaid()?.change,
+  };
   return {
     v: 1,
     name,

@@ -31,6 +31,7 @@ test('a log that is removed while the snapshot cannot be written is refused, not
     },
   });
   const supervisor = new SnapshotSupervisor({
+    name: 'gw-1',
     logUrl,
     log,
     snapshot,

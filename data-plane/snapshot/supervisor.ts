@@ -50,6 +50,8 @@ interface SnapshotFault {
 }
 
 export interface SupervisorOptions {
+  /** Of the gateway. */
+  readonly name: string;
   readonly logUrl: string;
   readonly log: ControlLog;
   readonly snapshot: Snapshot;
@@ -125,10 +127,10 @@ export class SnapshotSupervisor {
   }
 
   #activate(snapshot: Snapshot, freshness?: Replicator['freshness']): ActiveSnapshot {
-    const { mayProve, trusted, onChange, logger, metrics } = this.#options;
+    const { name, mayProve, trusted, onChange, logger, metrics } = this.#options;
     const { proveMs: probeIntervalMs, verifyPauseMs } = this.#intervals;
     const options = {
-      ...{ probeIntervalMs, verifyPauseMs },
+      ...{ name, probeIntervalMs, verifyPauseMs },
       mayProve,
       trusted,
       onCommits: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => {

@@ -64,6 +64,7 @@ function lookupOf(content: Content): Lookup {
     listing: () => [],
     usageAdjustment: () => 0,
     position: () => 1,
+    overlaid: () => undefined,
   };
 }
 

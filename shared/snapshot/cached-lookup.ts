@@ -37,6 +37,10 @@ function remembered() {
 
 type Remembered = ReturnType<typeof remembered>;
 
+function forgetAll(answers: Remembered): void {
+  for (const known of Object.values(answers)) known.clear();
+}
+
 /** What is forgotten with a row of each table; null where no answer is made of one. */
 const forgetters: {
   readonly [Name in TableName]: ((answers: Remembered, row: RowOf<Name>) => void) | null;
@@ -64,6 +68,10 @@ const forgetters: {
   usage_adjustment: ({ adjustments }, { organisation, period }) =>
     void adjustments.delete(join(organisation, period)),
   bounds: null,
+  // Another view of all definitions, or other rows in it.
+  change: forgetAll,
+  overlay: forgetAll,
+  closed_change: null,
   routes: ({ routes }, { place, model }) => void routes.delete(join(place, model)),
 };
 

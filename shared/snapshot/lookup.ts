@@ -15,6 +15,7 @@ import { type Database, prepare } from '../runtime/sqlite.ts';
 import { anonymousTier } from './effect.ts';
 import { installsIn, servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
+import type { Overlaid } from './waves.ts';
 
 /** Limits of a tier; null is unlimited. */
 export interface TierLimits {
@@ -105,6 +106,8 @@ export interface Lookup {
   usageAdjustment(organisation: OrganisationId, period: string): number;
   /** `seq` of the last commit that the look-up reflects. */
   position(): number;
+  /** The change whose rows the look-up reads in place of others; undefined: none. */
+  overlaid(): Overlaid | undefined;
 }
 
 /** What a row is read of, by the names of the values: a column, or a value that is the same for all rows. */
@@ -292,5 +295,6 @@ export function createLookup(db: Database): Lookup {
     listing: (place) => listing.all(place).filter(({ id }) => isInstalled(place, id)),
     usageAdjustment: (organisation, period) => adjustment.get(organisation, period) ?? 0,
     position: () => position.get() ?? 0,
+    overlaid: () => undefined,
   };
 }

@@ -18,7 +18,7 @@ const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 test('the write-ahead log of a snapshot with a reader that never leaves stays short, however many commits', async () => {
   const { snapshot } = openOrRebuild(join(folder, 'state.db'));
-  const reader = new SnapshotReader(snapshot);
+  const reader = new SnapshotReader(snapshot, 'gw-1');
   const closing = new AbortController();
   const verified = verifyContinuously(snapshot, closing.signal, 1);
   const bytes: number[] = [];

@@ -1,18 +1,39 @@
 /**
  * A second, read-only connection to a snapshot, for many small reads: it stays inside one read transaction, so that a
- * look-up takes no file lock, and moves to the newest commit on `refresh`.
+ * look-up takes no file lock, and moves to the newest commit on `refresh`. It reads the state of one gateway: where an open change
+ * has reached it, that is the one with the change.
  */
 import { type Database, openDatabase, shortenWal } from '../runtime/sqlite.ts';
+import { overlaidSelect, overlaidTables } from './overlay.ts';
 import type { Snapshot } from './snapshot.ts';
+import { type TableSpec, tableSpecs } from './tables.ts';
+import { type Overlaid, overlaidAt } from './waves.ts';
+
+const showOverlay = overlaidTables
+  .map((table) => {
+    const { marks = {} }: TableSpec = tableSpecs[table];
+    const select = overlaidSelect(table, (name) => `main.${name}`, Object.keys(marks));
+    return `CREATE TEMP VIEW ${table} AS ${select};`;
+  })
+  .join('\n');
+const hideOverlay = overlaidTables.map((table) => `DROP VIEW temp.${table};`).join('\n');
 
 export class SnapshotReader {
   readonly db: Database;
   readonly #snapshot: Pick<Snapshot, 'db' | 'path'>;
+  readonly #gateway: string;
+  #overlaid: Overlaid | undefined;
 
-  constructor(snapshot: Pick<Snapshot, 'db' | 'path'>) {
+  constructor(snapshot: Pick<Snapshot, 'db' | 'path'>, gateway: string) {
     this.#snapshot = snapshot;
+    this.#gateway = gateway;
     this.db = openDatabase(snapshot.path, { durability: 'normal', readOnly: true });
     this.#begin();
+  }
+
+  /** The change that has reached this gateway: its rows are read in place of the others. */
+  get overlaid(): Overlaid | undefined {
+    return this.#overlaid;
   }
 
   /** From here on reads see everything that is committed now. Must follow each slice of the fold, in its turn. */
@@ -30,5 +51,13 @@ export class SnapshotReader {
   /** A transaction takes its view of the file at its first read. */
   #begin(): void {
     this.db.exec('BEGIN; SELECT seq FROM position');
+    this.#chooseView();
+  }
+
+  /** Once a commit: views of the connection hide the tables, so that statements that are there already read them, too. */
+  #chooseView(): void {
+    const was = this.#overlaid;
+    this.#overlaid = overlaidAt(this.db, this.#gateway);
+    if ((was === undefined) !== (this.#overlaid === undefined)) this.db.exec(was ? hideOverlay : showOverlay);
   }
 }
