@@ -35,6 +35,7 @@ const changedSchema = {
 
 const recordedGroupSchema = z.object({
   ...changedSchema,
+  /** As `asked` counts. */
   requests: count,
   /** Some of them, for `headgate explain --request`. */
   examples: z.array(requestIdSchema),
@@ -62,15 +63,25 @@ const loweredSchema = z.object({
 export const effectSchema = z.object({
   /** The effect holds for the state after this commit. */
   position: count,
-  /** Recorded requests of the last hour, decided again with the counters as they were. Absent: not asked. */
+  /**
+   * Requests that were served in the last hour and still would be, decided again with the counters as they were. Absent: not asked.
+   */
   recorded: z
     .object({
+      /** Where gateways had more, the time since which they are. */
+      since: z.string(),
+      /** So many were decided again. Where that are not all, each stands for others of its organisation, host and model. */
+      decided: count,
+      /** All of them, as far as gateways answered. */
       asked: count,
       differ: count,
       /** Served before and refused after. */
       refused: count,
+      /** Gateways that did not answer, or keep no decisions. */
       gatewaysSilent: z.array(z.string()),
       groups: z.array(recordedGroupSchema),
+      /** There are more groups than are listed. */
+      more: z.literal(true).optional(),
     })
     .optional(),
   /** Each organisation at each host with each model that is served there before or after, with empty counters. */

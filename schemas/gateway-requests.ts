@@ -3,11 +3,14 @@
  * whose a key is that was refused) the control plane adds; what a gateway cannot decide of a filter, it lets through.
  */
 import { z } from 'zod';
-import { requestIdSchema } from './decisions.ts';
+import { decisionRecordSchema, requestIdSchema } from './decisions.ts';
 import { requestFilterShape, requestRowSchema, requestsPerPageMax, statsKinds } from './requests.ts';
 
 const number = z.coerce.number<number>();
 const count = z.int().min(0);
+
+/** So many decisions are a sample of all gateways together. */
+export const sampledMax = 20_000;
 
 export const gatewayQuerySchema = z.object({
   ...z
@@ -21,6 +24,8 @@ export const gatewayQuerySchema = z.object({
   before: number.min(0).default(Number.MAX_SAFE_INTEGER),
   limit: number.int().min(1).max(requestsPerPageMax).default(requestsPerPageMax),
   by: z.enum(statsKinds).default('model'),
+  /** How many decisions a sample has. */
+  sampled: number.int().min(1).max(sampledMax).default(sampledMax),
 });
 export type GatewayQuery = z.output<typeof gatewayQuerySchema>;
 
@@ -59,6 +64,16 @@ export type GatewayStat = z.infer<typeof gatewayStatSchema>;
 
 /** The last line of statistics. */
 export const gatewayStatsEndSchema = z.object({ partial: z.boolean() });
+
+/** Of a sample: a decision, and how many requests of its organisation, host and model it stands for. */
+export const gatewaySampledSchema = z.object({ requests: z.number().min(0), decision: decisionRecordSchema });
+export type GatewaySampled = z.infer<typeof gatewaySampledSchema>;
+
+/** The last line of a sample. */
+export const gatewaySampleEndSchema = z.object({
+  /** It is of the requests since then, ms since 1970. */
+  sinceMs: count,
+});
 
 /** Bounds of buckets grow by a tenth. */
 const bucketGrowth = Math.log(1.1);

@@ -1,8 +1,13 @@
 /** The effect of a command as lines: a sentence for each part, and a table of who would be answered otherwise. */
 import type { Resource } from '../../admin-client/answers.ts';
+import { hourMs } from '../../schemas/durations.ts';
 import { type Effect, effectSchema } from '../../schemas/effect.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
+
+type Recorded = NonNullable<Effect['recorded']>;
+/** For the clocks of others, and while they answer. */
+const toleranceMs = 120_000;
 
 const answers: View['columns'] = [
   {
@@ -62,15 +67,27 @@ function table(out: Renderer, rows: readonly Resource[], columns: View['columns'
   return rows.length === 0 ? [] : ['', ...out.table(rows.slice(0, rowsMax), columns), ...more];
 }
 
-function effectLines(out: Renderer, { recorded, static: all, limits }: Effect): Line[] {
-  const silent = recorded?.gatewaysSilent ?? [];
+/** Since when, where gateways had more requests than they read for it. */
+function whatWasRecorded({ since }: Recorded): string {
+  const isWholeHour = Date.parse(since) < Date.now() - hourMs + toleranceMs;
+  return isWholeHour ? 'requests of the last hour' : `requests since ${since.slice(11, 16)} UTC`;
+}
+
+function recordedLines(out: Renderer, recorded: Recorded): Line[] {
+  const { decided, asked, differ, refused, groups, gatewaysSilent: silent } = recorded;
+  const part = decided < asked ? [`(of ${grouped(asked)}, ${grouped(decided)} were decided again)`] : [];
   return [
-    ...(recorded === undefined
-      ? []
-      : [sentence(recorded.differ, recorded.asked, 'recorded requests of the last hour', recorded.refused)]),
-    ...(silent.length > 0 ? [`without an answer from ${silent.join(', ')}`] : []),
-    ...table(out, recorded?.groups ?? [], ofRequests),
-    ...(recorded !== undefined && recorded.groups.length > 0 ? [''] : []),
+    sentence(differ, asked, whatWasRecorded(recorded), refused),
+    ...part,
+    ...(silent.length > 0 ? [`Not known: requests of ${silent.join(', ')}, which did not answer`] : []),
+    ...table(out, groups, ofRequests),
+    ...(groups.length > 0 ? [''] : []),
+  ];
+}
+
+function effectLines(out: Renderer, { recorded, static: all, limits }: Effect): Line[] {
+  return [
+    ...(recorded === undefined ? [] : recordedLines(out, recorded)),
     sentence(all.differ, all.combinations, 'combinations of organisation, host and model', all.refused),
     ...table(out, all.groups, answers),
     ...(limits.length > 0 ? ['', 'Limits that would be lower:', ...out.table(limits, ofLimits)] : []),

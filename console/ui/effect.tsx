@@ -6,6 +6,7 @@ import { call } from '../lib/api.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
 
 type Effect = AnswerOf<'effect.get'>;
+type Recorded = NonNullable<Effect['recorded']>;
 type Group = Effect['static']['groups'][number];
 
 export interface EffectProps<Name extends OperationName> {
@@ -27,10 +28,16 @@ export function EffectOf<Name extends OperationName>({ name, input }: EffectProp
   }, [asked]);
   if (found === undefined) return <p role="status">What it would change is being worked out…</p>;
   if (typeof found === 'string') return <p role="status">What it would change is not known: {found}</p>;
-  const { static: all, limits } = found;
+  const { recorded, static: all, limits } = found;
   return (
     <div class="effect">
-      <p role="status">{sentence(all)}</p>
+      <p role="status">
+        {recorded === undefined ? null : `${recordedSentence(recorded)} `}
+        {sentence(all)}
+      </p>
+      {recorded === undefined || recorded.groups.length === 0 ? null : (
+        <RecordedGroups groups={recorded.groups} />
+      )}
       {all.groups.length === 0 ? null : (
         <details>
           <summary>Who is answered otherwise</summary>
@@ -51,11 +58,51 @@ export function EffectOf<Name extends OperationName>({ name, input }: EffectProp
 
 const shownMax = 20;
 
+/** Which requests of the last hour. */
+function RecordedGroups({ groups }: Pick<Recorded, 'groups'>) {
+  return (
+    <details>
+      <summary>Requests of the last hour</summary>
+      <table>
+        <thead>
+          <tr>
+            {['Organisation', 'Host', 'Model', 'Now', 'Then', 'Requests'].map((heading) => (
+              <th key={heading} scope="col">
+                {heading}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {groups.slice(0, shownMax).map(({ organisation, host, model, from, to, requests, examples }) => (
+            <tr key={examples[0]}>
+              <td>{organisation ?? 'visitors'}</td>
+              <td>{host}</td>
+              <td>{model ?? '–'}</td>
+              <td>{from}</td>
+              <td>{to}</td>
+              <td>{count(requests)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}
+
+function refusedPart(differ: number, refused: number): string {
+  if (refused === 0) return '';
+  return refused === differ ? ', all of them refused' : `, ${count(refused)} of them refused`;
+}
+
+function recordedSentence({ asked, differ, refused, gatewaysSilent }: Recorded): string {
+  const silent = gatewaysSilent.length === 0 ? '' : ` Requests of ${nameSome(gatewaysSilent)} are not known.`;
+  return `${count(differ)} of ${plural(asked, 'request')} of the last hour would be answered otherwise${refusedPart(differ, refused)}.${silent}`;
+}
+
 function sentence({ combinations, differ, refused }: Effect['static']): string {
-  if (differ === 0) return 'No answer would change by it.';
-  const part =
-    refused === 0 ? '' : refused === differ ? ', all of them refused' : `, ${count(refused)} of them refused`;
-  return `${count(differ)} of ${plural(combinations, 'combination')} of organisation, host and model would be answered otherwise${part}.`;
+  if (differ === 0) return 'No combination of organisation, host and model would be answered otherwise.';
+  return `${count(differ)} of ${plural(combinations, 'combination')} of organisation, host and model would be answered otherwise${refusedPart(differ, refused)}.`;
 }
 
 function groupText({ organisation, host, model, operation, from, to, examples, count: of }: Group): string {

@@ -1,6 +1,5 @@
 /** The effect of events against each question decided by itself on two snapshots, one of which has folded them. */
 import { afterAll, expect, test } from 'vitest';
-import { eventTypeNames } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { answerLabel, emptyCounters, isServed } from '../../shared/decision/effect.ts';
 import { decideWith, factsOf } from '../../shared/decision/question.ts';
@@ -9,7 +8,8 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { runs } from '../../test/support/budget.ts';
 import { known, randomEvent, recordsOf } from '../../test/support/commits.ts';
-import { type Random, seededRandom } from '../../test/support/random.ts';
+import { seededRandom } from '../../test/support/random.ts';
+import { changingTypes, servingFleet } from '../../test/support/serving-fleet.ts';
 import { effectOn, turnedAnswers } from './effect.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);
@@ -54,69 +54,10 @@ function eachByItself(before: Snapshot, after: Snapshot): Map<string, string> {
 
 const asked = { by: 'operator', nowMs };
 
-const organisations = ['org-1', 'org-2', 'org-3', 'org-4', 'org-5'];
-const stacks = ['stk-amber-otter-1', 'stk-blue-finch-2', 'stk-calm-heron-3'];
-const models = ['echo-small', 'echo-large', 'family/model:1b', 'embed-1'];
-const tiers = ['Starter', 'Team', 'Platinum'];
-
-/**
- * A fleet that serves, so that a change has something to turn. There is little to choose from, so that many organisations and
- * stacks are alike in all but one thing.
- */
-function servingFleet(random: Random): KnownEvent[][] {
-  const oneOf = <Value>(values: readonly Value[]): Value =>
-    values[Math.floor(random() * values.length)] as Value;
-  const some = (values: readonly string[]): string[] =>
-    oneOf([values, values.slice(0, 2), values.slice(1, 3), values.slice(0, 1)]) as string[];
-  const places = [
-    ...[1, 2].map(() => ({ kind: 'pool' as const })),
-    ...stacks.map((id) => ({ kind: 'stack' as const, id })),
-    ...organisations.slice(0, 3).map((id) => ({ kind: 'organisation' as const, id })),
-  ];
-  const nodes = places.map((place, at) => ({ id: `node-${at + 1}`, place, models: some(models) }));
-  return [
-    [
-      ...models.map((id) =>
-        known('model.set', { id, family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 }),
-      ),
-      ...tiers.map((id, at) =>
-        known('tier.set', { id, rank: at + 1, models: random() < 0.3 ? '*' : some(models) }),
-      ),
-      known('anonymous.set', { models: some(models), freeTurns: 10 }),
-      ...organisations.map((id) =>
-        known('organisation.set', { id, name: id, tier: oneOf(tiers.slice(0, 2)), anchor: '2026-01-01' }),
-      ),
-      ...some(models).map((model) => known('pool.model_installed', { model })),
-      ...stacks.map((id) =>
-        known('stack.created', {
-          id,
-          organisation: oneOf(organisations.slice(0, 2)),
-          surface: oneOf(['openai', 'anthropic'] as const),
-        }),
-      ),
-      ...stacks.flatMap((stack) =>
-        some(models).map((model) => known('stack.model_installed', { stack, model })),
-      ),
-    ],
-    nodes.flatMap(({ id, place, models: loaded }) => [
-      known('node.registered', { id, place, url: `http://127.0.0.1/${id}`, dialect: 'vllm', agent: false }),
-      known('node.joined', { id, owner: 'control-1', generation: 1 }),
-      known('node.health_changed', {
-        ...{ id, owner: 'control-1', generation: 1, up: random() < 0.8, models: loaded },
-        rerankModels: random() < 0.3 ? loaded.slice(0, 1) : [],
-      }),
-    ]),
-  ];
-}
-
-const changing = eventTypeNames.filter((type) =>
-  /^(tier|anonymous|organisation|model|pool|stack|node)\./.test(type),
-);
-
 let turnedInAll = 0;
 afterAll(() => expect(turnedInAll).toBeGreaterThan(0));
 
-test.each([...changing, 'mixed' as const])(
+test.each([...changingTypes, 'mixed' as const])(
   'answers that a random %s turns are those that differ when each is decided by itself',
   (type) => {
     for (let seed = 1; seed <= runs({ fast: 4, full: 40 }); seed++) {
@@ -127,7 +68,9 @@ test.each([...changing, 'mixed' as const])(
       const events: KnownEvent[] = [];
       for (let tries = 0; tries < (type === 'mixed' ? 10 : 4); tries++) {
         const drawn =
-          type === 'mixed' ? (changing[Math.floor(random() * changing.length)] ?? 'tier.set') : type;
+          type === 'mixed'
+            ? (changingTypes[Math.floor(random() * changingTypes.length)] ?? 'tier.set')
+            : type;
         const next = [...events, randomEvent(random, drawn)];
         const isFolded = before.stateAt(
           { kind: 'previewed', events: next, context },

@@ -3,36 +3,47 @@
  * counters as they were, and of each combination of organisation, host and model with empty counters. Reads one snapshot
  * before and after its events, which are undone.
  */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { Effect, LoweredLimit, RecordedGroup, StaticGroup } from '../../schemas/effect.ts';
+import type { Effect, LoweredLimit, StaticGroup } from '../../schemas/effect.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { OperationKind } from '../../schemas/operations.ts';
-import { type AnswerLabel, Answers, emptyCounters, isServed } from '../../shared/decision/effect.ts';
-import { factsOf, type Question, questionOf } from '../../shared/decision/question.ts';
+import {
+  type AnswerLabel,
+  Answers,
+  emptyCounters,
+  isRefusedAfter,
+  isServed,
+} from '../../shared/decision/effect.ts';
+import { factsOf, type Question } from '../../shared/decision/question.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { EventContext } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { askerId, askersOn, type EffectAsker, sharedHost } from './effect-askers.ts';
 import { limitsOn, lowered } from './effect-limits.ts';
+import {
+  examplesMax,
+  type FoundRecorded,
+  groupsMax,
+  recordedAnswers,
+  recordedEffect,
+} from './effect-recorded.ts';
 import { groupBy } from './group-by.ts';
+import type { SampledDecision } from './sampled.ts';
 
 export interface EffectQuestion {
   readonly events: readonly KnownEvent[];
   readonly by: string;
   readonly nowMs: number;
   /** Of the last hour; undefined: not asked. */
-  readonly records?: readonly DecisionRecord[] | undefined;
+  readonly records?: readonly SampledDecision[] | undefined;
   /** Only what concerns this organisation. */
   readonly organisation?: string | undefined;
 }
 
 export type FoundEffect = Pick<Effect, 'static' | 'limits'> & {
-  readonly recorded?: Omit<NonNullable<Effect['recorded']>, 'gatewaysSilent'>;
+  readonly recorded?: FoundRecorded;
 };
 
-const groupsMax = 200;
-const examplesMax = 5;
 /** In place of a host, where it is more than one stack. */
 const severalStacks = 'stacks';
 
@@ -102,7 +113,7 @@ interface Compared {
   /** Served before or after, of which `turned` are those with another answer. */
   readonly combinations: number;
   readonly limits: readonly LoweredLimit[];
-  readonly recorded?: FoundEffect['recorded'];
+  readonly recorded?: FoundRecorded;
 }
 
 function compare(snapshot: Snapshot, { events, by, nowMs, records, organisation }: EffectQuestion): Compared {
@@ -119,7 +130,7 @@ function compare(snapshot: Snapshot, { events, by, nowMs, records, organisation 
   const asked = classesOf(was, will, organisation).flatMap((each) => [...combinationsOf(each)]);
   const before = new Answers(snapshot.db);
   const from = asked.map((each) => before.of(questionFor(each, nowMs)));
-  const recorded = records?.map((record) => ({ record, from: recordedLabel(before, record) }));
+  const recorded = records && recordedAnswers(before, records);
   return previewed((db) => {
     const after = new Answers(db);
     const answered = asked
@@ -166,10 +177,6 @@ function staticEffect(turned: readonly Turned[], combinations: number): FoundEff
   };
 }
 
-function isRefusedAfter({ from, to }: Pick<Turned, 'from' | 'to'>): boolean {
-  return isServed(from) && !isServed(to);
-}
-
 function staticGroup(group: readonly [Turned, ...Turned[]]): StaticGroup {
   const [{ of, model, operation, from, to }] = group;
   const [{ organisation, host }] = of.askers;
@@ -186,49 +193,5 @@ function staticGroup(group: readonly [Turned, ...Turned[]]): StaticGroup {
     examples: some.map(({ organisation: id = 'visitors', host: at }) =>
       at === sharedHost ? id : `${id} at ${at}`,
     ),
-  };
-}
-
-interface Redecided {
-  readonly record: DecisionRecord;
-  readonly from: AnswerLabel;
-}
-
-/** Empty for a request that was not decided by rules: no change of rules turns it. */
-function recordedLabel(answers: Answers, record: DecisionRecord): AnswerLabel {
-  return record.stage === 'admission' || record.stage === 'answer' ? answers.of(questionOf(record)) : '';
-}
-
-function recordedEffect(answers: Answers, of: readonly Redecided[]): NonNullable<FoundEffect['recorded']> {
-  const served = of.filter(({ from }) => from !== '' && isServed(from));
-  const turned = served
-    .map((each) => ({ ...each, to: recordedLabel(answers, each.record) }))
-    .filter(({ from, to }) => from !== to);
-  const byKind = groupBy(turned, ({ record, from, to }) => {
-    const { organisation, stack, model, operation } = record;
-    return JSON.stringify([organisation, stack, model, operation, from, to]);
-  });
-  const groups = [...byKind.values()].sort((a, b) => b.length - a.length);
-  return {
-    asked: served.length,
-    differ: turned.length,
-    refused: turned.filter(isRefusedAfter).length,
-    groups: groups.map(recordedGroup).slice(0, groupsMax),
-  };
-}
-
-function recordedGroup(
-  of: readonly [Redecided & { readonly to: AnswerLabel }, ...(Redecided & { readonly to: AnswerLabel })[]],
-): RecordedGroup {
-  const [{ record, from, to }] = of;
-  const { organisation, stack, model, operation } = record;
-  return {
-    ...(organisation !== undefined && { organisation }),
-    host: stack ?? sharedHost,
-    ...(model !== undefined && { model }),
-    ...(operation !== 'chat' && { operation }),
-    ...{ from, to },
-    requests: of.length,
-    examples: of.slice(0, examplesMax).map((each) => each.record.req),
   };
 }

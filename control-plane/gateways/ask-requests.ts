@@ -36,7 +36,7 @@ const statsTimeoutMs = 30_000;
 const pageTimeoutMs = 4_000;
 
 /** One for each name: of a gateway that was started again, the process that reported last. */
-function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
+export function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
   const newest = new Map<string, Source>();
   for (const source of sourcesOf(sources, gateway)) {
     const other = newest.get(source.name);
@@ -50,7 +50,7 @@ function unknownIn(found: readonly Source[], { gateway }: AskedRequests): string
   return gateway === undefined || found.length > 0 ? [] : [gateway];
 }
 
-function pathOf(path: string, fields: GatewayFilter): string {
+export function pathOf(path: string, fields: GatewayFilter): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, String(value));
   // What is signed has no mark without a query, because what is sent has none.

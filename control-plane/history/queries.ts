@@ -14,6 +14,7 @@ import { answerOn, type DescribedDecision, describeDecision } from '../explain/d
 import { type EffectQuestion, effectOn, type FoundEffect } from '../explain/effect.ts';
 import { type Asker, askerOn } from '../explain/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/matrix.ts';
+import { sampledIn } from '../explain/sampled.ts';
 import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
@@ -65,8 +66,12 @@ export interface HistoryQueries {
   /** Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined;
   matrix(seq: number, ...asked: MatrixAsked): MatrixPage;
-  /** Of events on the state at the head, which may be later than the commit. */
-  effect(seq: number, asked: EffectQuestion): FoundEffect & { readonly position: number };
+  /** Of events on the state at the head, which may be later than the commit. `sample`: lines of recorded decisions. */
+  effect(
+    seq: number,
+    asked: Omit<EffectQuestion, 'records'>,
+    sample: readonly string[] | undefined,
+  ): FoundEffect & { readonly position: number };
   answerBefore(last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined;
   events(head: number, search: EventSearch): FoundEvents;
   show(seq: number): ShownCommit;
@@ -156,8 +161,13 @@ export class HistoryReader implements HistoryQueries {
     });
   }
 
-  effect(_seq: number, asked: EffectQuestion): FoundEffect & { readonly position: number } {
-    return { position: this.#snapshot.seq, ...effectOn(this.#snapshot, asked) };
+  effect(
+    _seq: number,
+    asked: Omit<EffectQuestion, 'records'>,
+    sample: readonly string[] | undefined,
+  ): FoundEffect & { readonly position: number } {
+    const records = sample && sampledIn(sample, asked.organisation);
+    return { position: this.#snapshot.seq, ...effectOn(this.#snapshot, { ...asked, records }) };
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {

@@ -9,6 +9,7 @@ import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { undoDefinition } from '../history/undo-command.ts';
 import { type AdminContext, actorOf, pastReaderOf } from './context.ts';
+import { effectOf } from './effect-of-events.ts';
 import { poolTokens } from './live-counters.ts';
 import type { AskedOf, OperationHandlers } from './operations.ts';
 
@@ -81,16 +82,9 @@ async function effect(context: AdminContext, asked: AskedOf<'effect.get'>): Prom
     used: (organisation, period) => poolTokens(context, organisation, period),
   });
   const own = isOperator ? undefined : ownOf(context, actor, definition, raw);
-  const question = {
-    ...{ events: planned.events ?? [], by: actorName(actor), nowMs: Date.now() },
-    ...(own !== undefined && { organisation: own }),
-  };
-  const { recorded, ...found } = await context.past.ask(
-    'effect',
-    [planned.position, question],
-    pastReaderOf(request, reply),
-  );
-  return { ...found, ...(recorded && { recorded: { ...recorded, gatewaysSilent: [] } }) };
+  const { events = [] } = planned;
+  const asks = { events, by: actorName(actor), organisation: own };
+  return effectOf(context, asks, { actor, position: planned.position, reader: pastReaderOf(request, reply) });
 }
 
 /** Whose effect a person sees. Asked once more: what the command is about, or the person's role, may be gone since it was planned. */

@@ -164,6 +164,11 @@ export class DecisionJournal {
     }
   }
 
+  /** The name in its records. */
+  get gateway(): string {
+    return this.#options.gateway;
+  }
+
   get oneIn(): number {
     return this.#options.oneIn;
   }

@@ -31,7 +31,7 @@ interface Meant {
 }
 
 /** Group by group, newest first; with where the group begins, and whether no more may be read behind it. */
-async function* meantGroups(
+export async function* meantGroups(
   journal: DecisionJournal,
   query: GatewayQuery,
   { charactersMax }: ReadBounds,
@@ -55,7 +55,7 @@ function meantIn(group: ReadGroup, query: GatewayQuery): Meant[] {
     .toReversed();
 }
 
-const lineOf = (value: object): string => `${JSON.stringify(value)}\n`;
+export const lineOf = (value: object): string => `${JSON.stringify(value)}\n`;
 
 /** Rows, and a last line that says where to continue. Throws JournalSilent. */
 export async function* requestPages(

@@ -34,7 +34,7 @@ function verdictOf(request: WrittenRequest): RequestVerdict {
   return textIn(request, 'outcome')?.startsWith(endedPrefix) ? 'ended' : 'served';
 }
 
-function hostOf(request: WrittenRequest): string {
+export function hostOf(request: WrittenRequest): string {
   const host = textIn(request, 'host') ?? 'unknown';
   return host === 'stack' ? (textIn(request, 'stack') ?? 'unknown') : host;
 }

@@ -37,6 +37,17 @@ export function isServed(label: AnswerLabel): boolean {
   return !/^\d/.test(label);
 }
 
+/** Served before and refused after. */
+export function isRefusedAfter({
+  from,
+  to,
+}: {
+  readonly from: AnswerLabel;
+  readonly to: AnswerLabel;
+}): boolean {
+  return isServed(from) && !isServed(to);
+}
+
 /** Decides many questions on one state. */
 export class Answers {
   readonly #lookup: Lookup;

@@ -37,6 +37,8 @@ const models = [
   'echo-idle',
   'echo-locked',
 ];
+/** In each request. */
+const prompt = 'a-prompt-that-nobody-keeps';
 const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
 
 /** What each request is answered: `served`, or status and type. */
@@ -46,7 +48,7 @@ async function answers(): Promise<Map<string, string>> {
     for (const model of models)
       for (const [operation, path] of Object.entries(paths)) {
         const more = operation === 'messages' ? { max_tokens: 5 } : {};
-        const body = chatBody(model, more);
+        const body = chatBody(model, { ...more, messages: [{ role: 'user', content: prompt }] });
         const key = keys.get(organisation) ?? '';
         const answer = await call({ port: fleet.port(), method: 'POST', path, host, key, body });
         const { error } = JSON.parse(answer.content) as { error?: { type: string } };
@@ -73,6 +75,22 @@ function said({ static: { groups } }: Effect): Map<string, string> {
       ]);
     }),
   );
+}
+
+/** The same of recorded requests. */
+function saidOfRecorded({ recorded }: Effect): Map<string, string> {
+  const groups = (recorded?.groups ?? []).filter(({ from, to }) => served(from) !== served(to));
+  return new Map(
+    groups.map(({ organisation, host, model, operation = 'chat', from, to }) => [
+      [organisation, host, model, operation].join(' '),
+      `${served(from)} -> ${served(to)}`,
+    ]),
+  );
+}
+
+/** What nobody may find in an effect, whose requests were made with keys and prompts. */
+function secretsIn(text: string): string[] {
+  return [prompt, 'completion', ...keys.values()].filter((secret) => text.includes(secret));
 }
 
 const commands = [
@@ -103,8 +121,9 @@ test.each(commands)(
     const position = await fleet.admin.position();
     const table = await cli(...command, '--effect');
     expect(table.out).toMatch(
-      /^\d+ of \d+ combinations of organisation, host and model would be answered otherwise/,
+      /^\d+ of \d+ requests of the last hour would be answered otherwise[\s\S]*\n\d+ of \d+ combinations of organisation, host and model would be answered otherwise/,
     );
+    expect(secretsIn(run.out + table.out)).toEqual([]);
     expect(await fleet.admin.position(), 'nothing is written').toBe(position);
     expect(await answers(), 'nothing is changed').toEqual(before);
     expect((await cli(...command, '--yes')).code).toBe(0);
@@ -116,6 +135,11 @@ test.each(commands)(
       .map(([question, from, to]): [string, string] => [question, `${from} -> ${to}`]);
     const named = [...said(effect)].filter(([question]) => asked(question));
     expect(Object.fromEntries(named)).toEqual(Object.fromEntries(turned));
+    const wasServed = turned.filter(([question]) => before.get(question) === 'served');
+    expect(Object.fromEntries(saidOfRecorded(effect))).toEqual(Object.fromEntries(wasServed));
+    const { recorded } = effect;
+    const requests = recorded?.groups.reduce((sum, group) => sum + group.requests, 0);
+    expect([recorded?.gatewaysSilent, recorded?.differ]).toEqual([[], requests]);
   },
 );
 
@@ -124,7 +148,7 @@ test('Effect: a command that changes no answer says so and ends with 0, and what
   expect([run.code, run.out]).toEqual([
     0,
     expect.stringMatching(
-      /^0 of \d+ combinations of organisation, host and model would be answered otherwise\n$/,
+      /^0 of \d+ requests of the last hour would be answered otherwise\n0 of \d+ combinations of organisation, host and model would be answered otherwise\n$/,
     ),
   ]);
   const forget = await cli('gateway', 'forget', 'gateway-9', '--effect');

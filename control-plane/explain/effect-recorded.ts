@@ -1,0 +1,76 @@
+/**
+ * Recorded requests, decided again on the state before and after a change. Each stands for so many requests: all numbers but those
+ * of decisions are of requests.
+ */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { Effect, RecordedGroup } from '../../schemas/effect.ts';
+import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from '../../shared/decision/effect.ts';
+import { questionOf } from '../../shared/decision/question.ts';
+import { sharedHost } from './effect-askers.ts';
+import { groupBy } from './group-by.ts';
+import type { SampledDecision } from './sampled.ts';
+
+/** Groups of an answer, and examples of a group. */
+export const groupsMax = 200;
+export const examplesMax = 5;
+
+export type FoundRecorded = Omit<NonNullable<Effect['recorded']>, 'since' | 'gatewaysSilent'>;
+
+/** As it is answered on the state before. */
+interface Redecided extends SampledDecision {
+  readonly from: AnswerLabel;
+}
+
+interface Turned extends Redecided {
+  readonly to: AnswerLabel;
+}
+
+/** Those that are served on this state: what the last hour served and is refused by now, no change refuses. */
+export function recordedAnswers(before: Answers, records: readonly SampledDecision[]): Redecided[] {
+  return records
+    .filter(({ record }) => isDecidedByRules(record))
+    .map((each) => ({ ...each, from: before.of(questionOf(each.record)) }))
+    .filter(({ from }) => isServed(from));
+}
+
+/** No change of rules turns another. */
+function isDecidedByRules({ stage }: DecisionRecord): boolean {
+  return stage === 'admission' || stage === 'answer';
+}
+
+export function recordedEffect(after: Answers, served: readonly Redecided[]): FoundRecorded {
+  const turned = served
+    .map((each): Turned => ({ ...each, to: after.of(questionOf(each.record)) }))
+    .filter(({ from, to }) => from !== to);
+  const byKind = groupBy(turned, ({ record, from, to }) => {
+    const { organisation, stack, model, operation } = record;
+    return JSON.stringify([organisation, stack, model, operation, from, to]);
+  });
+  const groups = [...byKind.values()].map(recordedGroup).sort((a, b) => b.requests - a.requests);
+  return {
+    decided: served.length,
+    asked: requestsOf(served),
+    differ: requestsOf(turned),
+    refused: requestsOf(turned.filter(isRefusedAfter)),
+    groups: groups.slice(0, groupsMax),
+    ...(groups.length > groupsMax && { more: true as const }),
+  };
+}
+
+function requestsOf(of: readonly SampledDecision[]): number {
+  return Math.round(of.reduce((sum, { requests }) => sum + requests, 0));
+}
+
+function recordedGroup(of: readonly [Turned, ...Turned[]]): RecordedGroup {
+  const [{ record, from, to }] = of;
+  const { organisation, stack, model, operation } = record;
+  return {
+    ...(organisation !== undefined && { organisation }),
+    host: stack ?? sharedHost,
+    ...(model !== undefined && { model }),
+    ...(operation !== 'chat' && { operation }),
+    ...{ from, to },
+    requests: requestsOf(of),
+    examples: of.slice(0, examplesMax).map((each) => each.record.req),
+  };
+}

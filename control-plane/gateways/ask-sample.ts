@@ -1,0 +1,65 @@
+/**
+ * Asks all gateways for a sample of what they decided in the last hour. Its lines stay text here: who decides them again, on a
+ * thread of its own, parses them there.
+ */
+import { hourMs } from '../../schemas/durations.ts';
+import { gatewaySampleEndSchema, sampledMax } from '../../schemas/gateway-requests.ts';
+import { ask, type DecisionSources, type Source, type Way } from './ask-decisions.ts';
+import { askedSources, pathOf } from './ask-requests.ts';
+
+export interface RecordedSample {
+  /** Lines of `gatewaySampledSchema`. */
+  readonly texts: readonly string[];
+  /** It is of the requests since then, ms since 1970. */
+  readonly sinceMs: number;
+  /** Gateways that did not answer. */
+  readonly silent: readonly string[];
+}
+
+/** A gateway reads an hour of its records for it. */
+const timeoutMsDefault = 5_000;
+/** Of a decision, on the average. */
+const charactersPerLineMax = 2_000;
+
+/** Requests of one organisation, or of all; never rejects. Ends early with the signal. */
+export async function askSample(
+  sources: DecisionSources,
+  organisation: string | undefined,
+  client: AbortSignal,
+): Promise<RecordedSample> {
+  const found = askedSources(sources, { filter: {}, gateway: undefined });
+  const sampled = Math.max(1, Math.floor(sampledMax / Math.max(1, found.length)));
+  const sinceMs = Date.now() - hourMs;
+  const path = pathOf('/requests/sample', { organisation, sinceMs, sampled });
+  const { askTimeoutMs = timeoutMsDefault, gatewayAgent: dispatcher } = sources;
+  const way = { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(askTimeoutMs)]) };
+  const silent: string[] = [];
+  const answers = await Promise.all(
+    found.map((source) =>
+      sampleOf(source, { path, way, charactersMax: (sampled + 1) * charactersPerLineMax }).catch(() => {
+        silent.push(source.name);
+        return { texts: [], sinceMs };
+      }),
+    ),
+  );
+  return {
+    texts: answers.flatMap(({ texts }) => texts),
+    sinceMs: Math.max(sinceMs, ...answers.map((answer) => answer.sinceMs)),
+    silent: silent.sort(),
+  };
+}
+
+async function sampleOf(
+  source: Source,
+  { path, way, charactersMax }: { readonly path: string; readonly way: Way; readonly charactersMax: number },
+): Promise<Pick<RecordedSample, 'texts' | 'sinceMs'>> {
+  const texts: string[] = [];
+  let characters = 0;
+  for await (const text of ask(source, path, way)) {
+    characters += text.length;
+    if (characters > charactersMax) throw new Error('it answers more than it was asked for');
+    texts.push(text);
+  }
+  const last = texts.pop() ?? '';
+  return { texts, ...gatewaySampleEndSchema.parse(JSON.parse(last)) };
+}
