@@ -179,6 +179,7 @@ test('in every minute a person gives as many commands as the bound says, and no 
 
 const waitMs = 10_000;
 const sizes = {
+  what: 'commands',
   concurrencyMax: 1,
   waitersMax: 20,
   waitersPerCallerMax: 3,

@@ -1,4 +1,4 @@
-/** Serves the present state as one SQLite file, for gateways that start and for backups. */
+/** Serves the state as one SQLite file, or a part of it that a download that broke off lacks, for gateways that start and for backups. */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { FastifyRequest } from 'fastify';
@@ -19,6 +19,7 @@ const sendBytesPerMsMin = 256;
 export function snapshotHandlers(context: AdminContext): OperationHandlers<'snapshot.get'> {
   const copies = new SnapshotCopies({
     state: context.snapshot.path,
+    position: () => context.snapshot.seq,
     folder: join(context.dataDir, 'snapshot-copies'),
   });
   return {
@@ -30,12 +31,37 @@ export function snapshotHandlers(context: AdminContext): OperationHandlers<'snap
       });
       // The client closed its connection.
       if (!copy) return reply.hijack();
-      const stream = createReadStream(copy.path);
+      const tag = `"${copy.sha256}"`;
+      if (request.headers['if-none-match'] === tag) {
+        copy.release();
+        return reply.code(304).header('etag', tag).send();
+      }
+      const part = partOf(request, tag, copy.bytes);
+      const stream = createReadStream(copy.path, part);
       stream.once('close', () => copy.release());
-      boundSending(stream, copy.bytes);
-      return reply.headers(headersOf(copy)).type('application/vnd.sqlite3').send(stream);
+      const bytes = part === undefined ? copy.bytes : part.end + 1 - part.start;
+      boundSending(stream, bytes);
+      if (part !== undefined)
+        reply.code(206).header('content-range', `bytes ${part.start}-${part.end}/${copy.bytes}`);
+      return reply
+        .headers({ ...headersOf(copy), etag: tag, 'accept-ranges': 'bytes', 'content-length': String(bytes) })
+        .type('application/vnd.sqlite3')
+        .send(stream);
     },
   };
+}
+
+/** One range of bytes of this very copy; all other requests get the whole. */
+function partOf(
+  { headers }: FastifyRequest,
+  tag: string,
+  bytes: number,
+): { readonly start: number; readonly end: number } | undefined {
+  const [, first, last] = /^bytes=(\d{1,15})-(\d{0,15})$/.exec(headers.range ?? '') ?? [];
+  if (first === undefined || headers['if-range'] !== tag) return undefined;
+  const start = Number(first);
+  const end = Math.min(bytes - 1, last === '' || last === undefined ? bytes : Number(last));
+  return start <= end ? { start, end } : undefined;
 }
 
 function callerOf(request: FastifyRequest, context: AdminContext): SnapshotCaller {
@@ -43,9 +69,8 @@ function callerOf(request: FastifyRequest, context: AdminContext): SnapshotCalle
   return { kind: 'gateway', address: peerOf(request.raw.socket.remoteAddress) };
 }
 
-function headersOf({ log, seq, hash, digest, bytes, sha256 }: SnapshotCopy): Record<string, string> {
+function headersOf({ log, seq, hash, digest, sha256 }: SnapshotCopy): Record<string, string> {
   return {
-    'content-length': String(bytes),
     'x-headgate-log': log ?? '',
     'x-headgate-position': String(seq),
     'x-headgate-hash': hash,

@@ -13,7 +13,7 @@ export interface QueueLimits {
   readonly waitersPerOrganisationMax?: number;
   readonly waitMs: number;
   /** What is waited for, for messages. */
-  readonly what?: string;
+  readonly what: string;
 }
 
 export interface QueueCaller {
@@ -44,7 +44,7 @@ export class CallerQueue {
   }
 
   get #what(): string {
-    return this.#limits.what ?? 'downloads of the snapshot';
+    return this.#limits.what;
   }
 
   /** Resolves with the function that releases the turn; call it once. Rejects with CommandError, or the reason of `signal`. */

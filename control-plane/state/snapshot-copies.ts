@@ -1,76 +1,162 @@
 /**
- * Copies of the state for download: in the data folder until they are sent, and always removed. Each needs disk space, so
- * there are few at a time. The operator has a queue of its own; of gateways, each address has one copy at a time and a part
- * of the queue, because all gateways share one token and only their addresses distinguish them.
+ * Copies of the state for download. One is made for a span of positions and kept as a file in the data folder; as many as ask
+ * for it at once read the same one. It is removed once a later one is there and nobody reads it.
+ * The operator gets the present state, and gateways one that is a little older, as they read the rest from the log. All gateways
+ * share one token and only their addresses distinguish them, so an address has a part of the downloads.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { CallerQueue, type QueueLimits } from './caller-queue.ts';
+import { CommandError } from '../core/command-error.ts';
 import { type CopyFacts, copyOnThread } from './copy-snapshot.ts';
 
-/** Shorter than a gateway waits for an answer. */
-const waitMs = 20_000;
-const operatorLimits: QueueLimits = { concurrencyMax: 1, waitersMax: 8, waitersPerCallerMax: 8, waitMs };
-/** A client that reads slowly delays only those of its own address. */
-const gatewayLimits: QueueLimits = { concurrencyMax: 2, waitersMax: 32, waitersPerCallerMax: 16, waitMs };
+/** How old a copy may be for a gateway, in commits and in time. */
+const spanCommits = 1000;
+const spanMs = 60_000;
+/** Files at most: the latest, those that are still read, and the one that is made. */
+const filesMax = 3;
+const downloadsMax = { operator: 16, gateways: 256, address: 64 };
 
 export interface SnapshotCopiesOptions {
   /** Path of the state. */
   readonly state: string;
+  /** `seq` of the last commit in it. */
+  readonly position: () => number;
   /** Emptied at the start: files in it are left over from a process that was killed. */
   readonly folder: string;
-  readonly operatorLimits?: Partial<QueueLimits>;
-  readonly gatewayLimits?: Partial<QueueLimits>;
+  readonly downloadsMax?: Partial<typeof downloadsMax>;
+  /** Monotonic, ms. */
+  readonly now?: () => number;
 }
 
 export type SnapshotCaller =
   | { readonly kind: 'operator' }
   | { readonly kind: 'gateway'; readonly address: string };
 
+interface KeptCopy extends CopyFacts {
+  readonly path: string;
+  readonly madeMs: number;
+  readers: number;
+}
+
 export interface SnapshotCopy extends CopyFacts {
   readonly path: string;
-  /** Removes the file and starts the next waiter. Idempotent. */
+  /** The file may be removed from here on. Idempotent. */
   release(): void;
 }
 
 export class SnapshotCopies {
   readonly #options: SnapshotCopiesOptions;
-  readonly #operator: CallerQueue;
-  readonly #gateways: CallerQueue;
+  readonly #now: () => number;
+  readonly #bounds: typeof downloadsMax;
+  readonly #files = new Set<KeptCopy>();
+  /** By who asks: downloads that wait or run. */
+  readonly #downloads = new Map<string, number>();
+  #latest: KeptCopy | undefined;
+  #making: Promise<KeptCopy> | undefined;
 
   constructor(options: SnapshotCopiesOptions) {
     this.#options = options;
-    this.#operator = new CallerQueue({ ...operatorLimits, ...options.operatorLimits });
-    this.#gateways = new CallerQueue({ ...gatewayLimits, ...options.gatewayLimits });
+    this.#now = options.now ?? (() => performance.now());
+    this.#bounds = { ...downloadsMax, ...options.downloadsMax };
     rmSync(options.folder, { recursive: true, force: true });
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
   /** Abort `signal` where the copy is not needed any more. Rejects with CommandError, or the errors of shared/runtime/sqlite.ts. */
   async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
-    const releaseTurn = await this.#waitForTurn(caller, signal);
-    const path = join(this.#options.folder, `${randomUUID()}.db`);
-    let isHeld = true;
-    const release = (): void => {
-      if (!isHeld) return;
-      isHeld = false;
-      for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(path + suffix, { force: true });
-      releaseTurn();
-    };
+    signal.throwIfAborted();
+    const leave = this.#enter(caller);
     try {
-      const facts = await copyOnThread({ from: this.#options.state, to: path });
+      const copy = await this.#fitFor(caller);
       signal.throwIfAborted();
-      return { ...facts, path, release };
+      return this.#read(copy, leave);
     } catch (error) {
-      release();
+      leave();
       throw error;
     }
   }
 
-  #waitForTurn(caller: SnapshotCaller, signal: AbortSignal): Promise<() => void> {
-    return caller.kind === 'operator'
-      ? this.#operator.acquire('operator', signal)
-      : this.#gateways.acquire(caller.address, signal);
+  /** Counts a download; throws where there are too many. Returns what counts it no more. */
+  #enter(caller: SnapshotCaller): () => void {
+    const { operator, gateways, address: ofAddress } = this.#bounds;
+    const counted = caller.kind === 'operator' ? ['operator'] : ['gateways', `address ${caller.address}`];
+    for (const name of counted) {
+      const most = name === 'operator' ? operator : name === 'gateways' ? gateways : ofAddress;
+      if ((this.#downloads.get(name) ?? 0) >= most)
+        throw busy(`${most} downloads of the snapshot are in progress`);
+    }
+    const add = (more: number): void => {
+      for (const name of counted) {
+        const now = (this.#downloads.get(name) ?? 0) + more;
+        if (now === 0) this.#downloads.delete(name);
+        else this.#downloads.set(name, now);
+      }
+    };
+    add(1);
+    return () => add(-1);
   }
+
+  async #fitFor({ kind }: SnapshotCaller): Promise<KeptCopy> {
+    const position = this.#options.position();
+    const fits = ({ seq, madeMs }: KeptCopy): boolean =>
+      seq >= position ||
+      (kind === 'gateway' && seq >= position - spanCommits && this.#now() - madeMs < spanMs);
+    if (this.#latest !== undefined && fits(this.#latest)) return this.#latest;
+    // A copy that began before may be of an earlier state than the operator asks for.
+    const made = await this.#make();
+    return fits(made) ? made : await this.#make();
+  }
+
+  /** One at a time, for all that ask meanwhile. */
+  #make(): Promise<KeptCopy> {
+    this.#making ??= this.#makeOne().finally(() => {
+      this.#making = undefined;
+    });
+    return this.#making;
+  }
+
+  async #makeOne(): Promise<KeptCopy> {
+    if (this.#files.size >= filesMax) throw busy('earlier copies of the snapshot are still read');
+    const path = join(this.#options.folder, `${randomUUID()}.db`);
+    try {
+      const facts = await copyOnThread({ from: this.#options.state, to: path });
+      const copy: KeptCopy = { ...facts, path, madeMs: this.#now(), readers: 0 };
+      this.#files.add(copy);
+      this.#latest = copy;
+      for (const other of this.#files) this.#removeUnread(other);
+      return copy;
+    } catch (error) {
+      remove(path);
+      throw error;
+    }
+  }
+
+  #read(copy: KeptCopy, leave: () => void): SnapshotCopy {
+    copy.readers += 1;
+    let isHeld = true;
+    const release = (): void => {
+      if (!isHeld) return;
+      isHeld = false;
+      copy.readers -= 1;
+      leave();
+      this.#removeUnread(copy);
+    };
+    const { readers: _, madeMs: __, ...facts } = copy;
+    return { ...facts, release };
+  }
+
+  #removeUnread(copy: KeptCopy): void {
+    if (copy === this.#latest || copy.readers > 0) return;
+    this.#files.delete(copy);
+    remove(copy.path);
+  }
+}
+
+function remove(path: string): void {
+  for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(path + suffix, { force: true });
+}
+
+function busy(message: string): CommandError {
+  return new CommandError('Busy', message, { next: 'try again in a few seconds' });
 }

@@ -107,6 +107,34 @@ test.each([
   server.close();
 });
 
+test('a download that broke off continues where it ended, and begins again where the copy is another', async () => {
+  const url = `${fleet.controlPlane.admin}/admin/v1/snapshot`;
+  const whole = await fetch(url, { headers: { authorization: `Bearer ${operatorToken}` } });
+  const bytes = Buffer.from(await whole.arrayBuffer());
+  const head = { 'x-headgate-sha256': whole.headers.get('x-headgate-sha256') ?? '' };
+  const half = bytes.length / 2;
+  for (const isSame of [true, false]) {
+    const asked: (string | undefined)[] = [];
+    const server = createServer(({ headers }, response) => {
+      asked.push(headers.range);
+      if (asked.length === 1) {
+        response.writeHead(200, { ...head, etag: '"one"', 'content-length': bytes.length });
+        response.write(bytes.subarray(0, half), () => setTimeout(() => response.destroy(), 50));
+      } else if (isSame && headers['if-range'] === '"one"')
+        response
+          .writeHead(206, { ...head, etag: '"one"', 'content-length': bytes.length - half })
+          .end(bytes.subarray(half));
+      else response.writeHead(200, { ...head, etag: '"two"', 'content-length': bytes.length }).end(bytes);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+    expect(await fetchSnapshot({ ...options(`broken-${isSame}.db`), controlPlanes })).toBe(true);
+    expect(asked).toEqual([undefined, `bytes=${half}-`]);
+    server.close();
+  }
+  expect(readdirSync(dir).filter((name) => name.endsWith('.part'))).toEqual([]);
+});
+
 type Answer = (response: ServerResponse) => void;
 
 /** A control plane that answers each request for a snapshot in such a way. */

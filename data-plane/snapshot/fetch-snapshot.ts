@@ -6,8 +6,8 @@
  * itself is authenticated (https) or does not leave this machine.
  */
 import { createHash, type Hash } from 'node:crypto';
-import { createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
-import { statfs } from 'node:fs/promises';
+import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -16,10 +16,12 @@ import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { type Clock, systemClock } from '../../shared/runtime/retry.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
-import { verify } from '../../shared/snapshot/verify.ts';
+import type { TableName } from '../../shared/snapshot/tables.ts';
+import { verifySteps } from '../../shared/snapshot/verify.ts';
 import { snapshotIntervals } from './intervals.ts';
 
 export interface FetchOptions {
@@ -54,6 +56,9 @@ const attemptsPerControlPlane = 2;
 /** A control plane sends few snapshots at a time; how long to retry while others are before this one. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
+/** Of the check on arrival. */
+const rowsPerStep = 50;
+const turnMsMax = 5;
 
 /** Throws an Error that names the next step where a snapshot would come over a connection on which anybody could change it. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
@@ -80,15 +85,32 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   if (token === undefined) return false;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const unfit = new Set<string>();
-  for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
-    for (const base of controlPlanes.filter((each) => !unfit.has(each)).sort(() => Math.random() - 0.5)) {
-      const outcome = await fetchFrom(base, token, options);
-      if (outcome === 'fetched') return true;
-      if (outcome === 'unfit') unfit.add(base);
-      await clock.sleep(clock.random() * spreadMs);
+  const part: Part = { path: `${path}.part`, tag: undefined };
+  try {
+    for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
+      for (const base of controlPlanes.filter((each) => !unfit.has(each)).sort(() => Math.random() - 0.5)) {
+        const outcome = await fetchFrom(base, token, part, options);
+        if (outcome === 'fetched') return true;
+        if (outcome === 'unfit') unfit.add(base);
+        await clock.sleep(clock.random() * spreadMs);
+      }
     }
+    return false;
+  } finally {
+    discard(part);
   }
-  return false;
+}
+
+/** What has come of a snapshot so far: a download that broke off continues behind it. */
+interface Part {
+  readonly path: string;
+  /** Of the copy that it is a part of; undefined where it is of no use. */
+  tag: string | undefined;
+}
+
+function discard(part: Part): void {
+  part.tag = undefined;
+  for (const suffix of ['', '-wal', '-shm']) rmSync(part.path + suffix, { force: true });
 }
 
 /** What asking this control plane once more would not change. */
@@ -98,29 +120,28 @@ class SourceUnfit extends Error {
 
 type Outcome = 'fetched' | 'failed' | 'unfit';
 
-async function fetchFrom(base: string, token: string, options: FetchOptions): Promise<Outcome> {
+async function fetchFrom(base: string, token: string, part: Part, options: FetchOptions): Promise<Outcome> {
   const { path, logger } = options;
-  const part = `${path}.part`;
   try {
     await download(base, token, part, options);
-    await check(part, options);
-    renameSync(part, path);
+    part.tag = undefined;
+    await check(part.path, options);
+    renameSync(part.path, path);
     return 'fetched';
   } catch (error) {
+    if (part.tag === undefined || error instanceof SourceUnfit) discard(part);
     logger.warn(
       { from: base, reason: error instanceof Error ? error.message : String(error) },
       'no snapshot',
     );
     return error instanceof SourceUnfit ? 'unfit' : 'failed';
-  } finally {
-    for (const suffix of ['', '-wal', '-shm']) rmSync(part + suffix, { force: true });
   }
 }
 
 /** The answer, once the control plane is not busy any more. */
 async function askUntilFree(
   base: string,
-  token: string,
+  headers: Readonly<Record<string, string>>,
   options: FetchOptions,
 ): Promise<Dispatcher.ResponseData> {
   const { clock = systemClock, headMsMax = waits.snapshotHead.ms } = options;
@@ -128,7 +149,7 @@ async function askUntilFree(
   const until = clock.now() + busyMsMax;
   for (;;) {
     const answer = await request(`${base}${adminPrefix}${routeOf('snapshot.get').path}`, {
-      headers: { authorization: `Bearer ${token}` },
+      headers,
       headersTimeout: headMsMax,
       bodyTimeout: silentMsMax,
       signal: AbortSignal.timeout(wholeMsMax),
@@ -173,28 +194,35 @@ function measured(hash: Hash, stated: number, paceFromMs: number): Transform {
   });
 }
 
-async function download(base: string, token: string, part: string, options: FetchOptions): Promise<void> {
-  const answer = await askUntilFree(base, token, options);
-  if (answer.statusCode !== 200) {
+async function download(base: string, token: string, part: Part, options: FetchOptions): Promise<void> {
+  const { tag } = part;
+  const has = tag === undefined ? 0 : (await stat(part.path)).size;
+  const rest = tag !== undefined && has > 0 && { range: `bytes=${has}-`, 'if-range': tag };
+  const answer = await askUntilFree(base, { authorization: `Bearer ${token}`, ...rest }, options);
+  const isRest = answer.statusCode === 206 && rest !== false;
+  if (answer.statusCode !== 200 && !isRest) {
     await readRefusal(answer);
     throw new Error(`the control plane answered ${answer.statusCode}`);
   }
-  const hash = createHash('sha256');
   const { paceFromMs = paceFromMsDefault } = options;
-  const stated = await statedBytes(answer, dirname(part)).catch((error: unknown) => {
+  const stated = await statedBytes(answer, dirname(part.path)).catch((error: unknown) => {
     answer.body.on('error', () => undefined).destroy();
     throw error;
   });
+  const hash = createHash('sha256');
+  if (isRest) for await (const chunk of createReadStream(part.path)) hash.update(chunk as Buffer);
+  part.tag = String(answer.headers['etag'] ?? '') || undefined;
   const measure = measured(hash, stated, paceFromMs);
-  const file = createWriteStream(part, { mode: 0o600 });
+  const file = createWriteStream(part.path, { mode: 0o600, flags: isRest ? 'a' : 'w' });
   try {
     await pipeline(answer.body, measure, file);
   } finally {
     // A file that is still being opened would be there again after the caller has removed it.
     if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));
   }
-  if (hash.digest('hex') !== answer.headers['x-headgate-sha256'])
-    throw new Error('the snapshot was damaged on its way');
+  if (hash.digest('hex') === answer.headers['x-headgate-sha256']) return;
+  part.tag = undefined;
+  throw new Error('the snapshot was damaged on its way');
 }
 
 /** Rejects where the file is not a whole snapshot of this log and this fold. */
@@ -204,7 +232,7 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     if (snapshot.seq === 0) throw new Error('the snapshot is empty');
     if (logId !== undefined && snapshot.log !== logId)
       throw new Error(`the snapshot is of log ${snapshot.log}, not ${logId}`);
-    const { differing } = verify(snapshot.db);
+    const differing = await verifyInTurns(snapshot.db);
     if (differing.length > 0)
       throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
     await checkIdentity(log, snapshot).catch((error: unknown) => {
@@ -213,5 +241,17 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     });
   } finally {
     snapshot.close();
+  }
+}
+
+/** The tables that differ. A gateway that rebuilds its snapshot serves meanwhile, so requests get their turns. */
+async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
+  const steps = verifySteps(db, rowsPerStep);
+  for (let beganMs = performance.now(); ; ) {
+    const step = steps.next();
+    if (step.done) return step.value.differing;
+    if (performance.now() - beganMs < turnMsMax) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    beganMs = performance.now();
   }
 }

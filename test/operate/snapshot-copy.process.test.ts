@@ -20,7 +20,7 @@ test('a large state is copied outside the event loop', async () => {
     INSERT INTO organisation (id, name, anchor, suspended)
     SELECT 'org-' || i, printf('%0200d', i), '2026-11-01', 0 FROM n`);
   try {
-    const copies = new SnapshotCopies({ state, folder: join(dir, 'copies') });
+    const copies = new SnapshotCopies({ state, position: () => 0, folder: join(dir, 'copies') });
     const before = performance.eventLoopUtilization();
     const copy = await copies.acquire({ kind: 'operator' }, new AbortController().signal);
     const { active } = performance.eventLoopUtilization(before);
@@ -31,7 +31,7 @@ test('a large state is copied outside the event loop', async () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect(active).toBeLessThan(performance.eventLoopUtilization(here).active / 4);
     copy.release();
-    expect(readdirSync(join(dir, 'copies'))).toEqual([]);
+    expect(readdirSync(join(dir, 'copies'))).toHaveLength(1);
   } finally {
     snapshot.close();
     rmSync(dir, { recursive: true, force: true });
