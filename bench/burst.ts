@@ -50,14 +50,14 @@ interface Latencies {
   readonly clock: number[];
 }
 
-/** Clients that ask, wait for the answer, and think for a while, as long as it goes on. */
-async function load(port: number, bytes: Buffer, goesOn: () => boolean): Promise<Latencies> {
+/** Clients that ask, wait for the answer, and think for a while, as long as they are needed. */
+async function load(port: number, bytes: Buffer, isNeeded: () => boolean): Promise<Latencies> {
   const latencies: Latencies = { processor: [], clock: [] };
   await Promise.all(
     Array.from({ length: clients }, async (_, client) => {
       const connection = new Connection(port);
       await pause((thinkMs * client) / clients);
-      while (goesOn()) {
+      while (isNeeded()) {
         const [beganMs, clockMs] = [processorMs(), performance.now()];
         const status = await connection.send(bytes);
         if (status !== 200) throw new Error(`a request was answered ${status}`);

@@ -1,6 +1,6 @@
 /**
  * A look-up that remembers what the same requests ask again and again. What a commit touches is forgotten row by row, so that a
- * node that flaps does not make every other request ask anew; each table is bounded, because callers choose keys and models.
+ * node that flaps does not make every other request ask again; each table is bounded, because callers choose keys and models.
  */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';

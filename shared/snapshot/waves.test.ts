@@ -45,6 +45,9 @@ function gateways() {
     const reader = new SnapshotReader(snapshot, name);
     return { reader, lookup: cachedLookup(createLookup(reader.db)) };
   });
+  snapshot.watchRows((...row) => {
+    for (const { lookup } of opened) lookup.forget(...row);
+  });
   onTestFinished(() => {
     for (const { reader } of opened) reader.close();
     snapshot.close();
@@ -52,10 +55,7 @@ function gateways() {
   });
   const commit = (...events: KnownEvent[]): void => {
     snapshot.apply([writer.add(events)]);
-    for (const { reader, lookup } of opened) {
-      reader.refresh();
-      lookup.drop();
-    }
+    for (const { reader } of opened) reader.refresh();
   };
   const seen = () =>
     opened.map(({ reader, lookup }) => {

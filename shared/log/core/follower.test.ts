@@ -133,6 +133,6 @@ test('a slice is shorter while the event loop has other work, and comes once a t
   await follower.caughtUp(30_000);
   expect(budgets).toContain(5);
   expect([...new Set(among)]).toEqual([2]);
-  // Each slice waited for turns of the others, as long as they went on.
+  // Each slice waited for turns of the others, for as long as there were any.
   expect(turnsAmong).toBeGreaterThan(among.length);
 });
