@@ -11,6 +11,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,6 +28,8 @@ import { RecordMac } from '../shared/log/core/record-mac.ts';
 import { fingerprintOf, loadSigner, type Signer } from '../shared/log/core/signing.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { openDatabase } from '../shared/runtime/sqlite.ts';
+import { checkUsage } from '../shared/usage/check-usage.ts';
+import { moveRows } from '../shared/usage/move-rows.ts';
 import { openUsageStore } from '../shared/usage/usage-store.ts';
 import { ChainWriter, known } from '../test/support/commits.ts';
 import { otherThanFiles } from '../test/support/other-than-files.ts';
@@ -194,6 +197,38 @@ test('a restore gives the same records and totals, and is repeated where it was 
     6,
     expect.stringContaining('new-cp is not empty: it has counters.db'),
   ]);
+});
+
+test('the files of days are copied once they changed, and a restore puts them back', async () => {
+  const path = join(folder, 'cp', 'usage.db');
+  const move = (): void => {
+    const store = openUsageStore(path, { keepRows: true });
+    for (const part of moveRows({ path, isFirst: true })) store.rows.noteMoved(part);
+    while (store.rows.removeMoved());
+    store.close();
+  };
+  move();
+  const day = `usage-rows/${period}.db`;
+  const settled = new Date(Date.now() - 600_000);
+  utimesSync(join(folder, 'cp', day), settled, settled);
+  const copies = (): string[] => readdirSync(join(folder, 'copy')).filter((name) => name.includes('rows'));
+  expect(await done(backup)).toMatchObject({ data: ['usage.db', day] });
+  expect(await done(backup)).toMatchObject({ number: 2, data: ['usage.db', day] });
+  expect(copies()).toEqual([`usage-rows-${period}-000001.db`]);
+  addUsage(2);
+  move();
+  addUsage(1);
+  expect((await cli(backup)).out).toContain('and usage.db, rows of 1 days');
+  expect(copies()).toEqual([`usage-rows-${period}-000003.db`]);
+  expect(await done('backup verify copy')).toMatchObject({ files: 3 });
+  await done(restore);
+  const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
+  expect(usage.requests({ limit: 10 }).map(({ row }) => row.n)).toEqual([1, 2, 3, 4, 5, 6]);
+  usage.close();
+  expect(checkUsage(join(folder, 'new-cp', 'usage.db'))).toEqual([]);
+  for (const name of readdirSync(join(folder, 'new-cp')))
+    if (name !== 'usage-rows') rmSync(join(folder, 'new-cp', name));
+  await refused(restore, 6, `new-cp is not empty: it has usage-rows/${period}.db`);
 });
 
 function recordOfText(text: string): LogRecord {

@@ -90,6 +90,8 @@ export interface ControlPlaneSettings {
   readonly console?: ConsoleSettings | undefined;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
+  /** Each completed request is kept for so many days; its sums always. */
+  readonly usageKeepDays?: number | undefined;
   /** Of history.db, above which its oldest past is cut. */
   readonly historyBytesMax?: number | undefined;
   /** How long after its end a key is forgotten; 90 days unless it is given, never where it is infinite. */
@@ -305,6 +307,7 @@ async function listen(
   const { snapshot, replicator, writer, fleetMemory, traffic, metrics, signer } = state;
   const usage = await openUsage({
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, logger, keepRows: true },
+    usageKeepDays: settings.usageKeepDays,
     tokens: countedTokens(settings),
     acceptUnsigned: settings.acceptUnsignedUsage ?? false,
     onApplied: (applied) => counters.onApplied(applied),

@@ -11,8 +11,10 @@ import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from 
 export const usageTopic = 'headgate.usage';
 /** Partitions of the topic where it stands on Kafka. */
 export const usagePartitions = 12;
+/** How long a control plane keeps each completed request by default, days: as long as the topic. */
+export const usageKeepDaysDefault = 35;
 /** How long the topic keeps a record, seconds: 35 days, longer than any period. */
-export const usageKeepSeconds = 35 * daySeconds;
+export const usageKeepSeconds = usageKeepDaysDefault * daySeconds;
 /** Rows in one record at most. */
 export const usageRecordRowsMax = 500;
 /** Tokens of one kind in one row at most; sums of rows then stay exact numbers. */

@@ -1,8 +1,17 @@
 /**
- * `headgate backup DIR`: the commits of the control log since the last backup, and the present `usage.db` and `gateways.db`
- * of a control plane, which may run meanwhile.
+ * `headgate backup DIR`: the commits of the control log since the last backup, and the present `usage.db`, with the files of its
+ * days, and `gateways.db` of a control plane, which may run meanwhile.
  */
-import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
@@ -10,6 +19,7 @@ import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/
 import { openLog } from '../../shared/log/open-log.ts';
 import { DatabaseBusy, lockFile } from '../../shared/runtime/sqlite.ts';
 import { version } from '../../shared/runtime/version.ts';
+import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 import { checkFile, completedRequests, copyDatabase, writeSegment } from './backup-files.ts';
@@ -26,6 +36,9 @@ export interface BackupOptions {
 
 const dataNames = ['usage.db', 'gateways.db'] as const;
 const lockName = 'lock.db';
+type DataName = Manifest['data'][number]['name'];
+/** The file of a day that was last written so long before the former backup is as it was then. */
+const settledMs = 60_000;
 
 export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {
   if (session.globals.dryRun)
@@ -41,7 +54,7 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     for (const segment of former?.segments ?? []) await checkFile(dir, segment);
     const number = (former?.number ?? 0) + 1;
     // First the totals, then the log: what a total refers to is then in the log.
-    const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number);
+    const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number, former);
     checkUsage(dir, former?.data ?? [], data);
     const { log, segment } = await copyLog(session, url, dir, number, former);
     const manifest: Manifest = {
@@ -100,12 +113,25 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-async function copyData(dataDir: string, dir: string, number: number): Promise<Manifest['data']> {
+/** First `usage.db`: rows that come into the files of their days meanwhile are in it, too, and count there. */
+async function copyData(
+  dataDir: string,
+  dir: string,
+  number: number,
+  former: Manifest | undefined,
+): Promise<Manifest['data']> {
   const copies: Manifest['data'] = [];
-  for (const name of dataNames) {
-    if (!existsSync(join(dataDir, name))) continue;
-    const file = name.replace('.', `-${numbered(number)}.`);
-    copies.push({ ...(await copyDatabase(join(dataDir, name), dir, file)), name });
+  for (const name of [...dataNames, ...dayNamesIn(dataDir)]) {
+    const found = statSync(join(dataDir, name), { throwIfNoEntry: false });
+    if (found === undefined) continue;
+    const file = name.replace('/', '-').replace('.', `-${numbered(number)}.`);
+    const isDay = name.includes('/');
+    const same = isDay ? former?.data.find((copy) => copy.name === name) : undefined;
+    const isSame = found.mtimeMs + settledMs < Date.parse(former?.createdAt ?? '');
+    if (same !== undefined && isSame) {
+      await checkFile(dir, same);
+      copies.push(same);
+    } else copies.push({ ...(await copyDatabase(join(dataDir, name), dir, file)), name: name as DataName });
   }
   return copies;
 }
@@ -230,15 +256,24 @@ class NewCommits {
   }
 }
 
+/** Of what backups write, finished or not. */
+const ownName = /^(?:(?:log|usage|usage-rows-[\d-]{10}|gateways)-\d{6}\.|manifest\.json\..+\.part$)/;
+
 function removeOthers(dir: string, { segments, data }: Manifest): void {
   const kept = new Set([lockName, 'manifest.json', ...[...segments, ...data].map(({ file }) => file)]);
   for (const name of readdirSync(dir))
-    if (!kept.has(name) && /^(?:(?:log|usage|gateways)-\d{6}\.|manifest\.json\..+\.part$)/.test(name))
-      rmSync(join(dir, name), { force: true });
+    if (!kept.has(name) && ownName.test(name)) rmSync(join(dir, name), { force: true });
 }
 
 function numbered(number: number): string {
   return String(number).padStart(6, '0');
+}
+
+function dataText(data: Manifest['data']): string {
+  const names = data.map(({ name }) => name);
+  const days = names.filter((name) => name.includes('/')).length;
+  const all = [...names.filter((name) => !name.includes('/')), ...(days > 0 ? [`rows of ${days} days`] : [])];
+  return all.length > 0 ? ` and ${all.join(', ')}` : '';
 }
 
 async function show(
@@ -251,7 +286,7 @@ async function show(
   const bytes = [...segments, ...data].reduce((sum, file) => sum + file.bytes, 0);
   await session.out.lines(
     [
-      `backed up log ${log.id} to position ${log.position} (${commits} new commits)${data.length > 0 ? ` and ${data.map(({ name }) => name).join(', ')}` : ''}`,
+      `backed up log ${log.id} to position ${log.position} (${commits} new commits)${dataText(data)}`,
       'signing keys and tokens are in no backup: keep them elsewhere',
     ],
     {

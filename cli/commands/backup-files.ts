@@ -13,6 +13,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { NoRegularFile, streamNamed } from '../../shared/runtime/named-file.ts';
 import { mapSqliteError, openDatabase, refuseForeignSchema } from '../../shared/runtime/sqlite.ts';
 import { gatewaysSql } from '../../shared/status/gateways-tables.ts';
+import { dayFormat } from '../../shared/usage/day-files.ts';
 import { usageFormat } from '../../shared/usage/usage-tables.ts';
 import { CliError } from '../terminal/errors.ts';
 import { type BackupFile, type DataFile, damaged } from './backup-manifest.ts';
@@ -108,10 +109,11 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
 }
 
 /** By the format that the file has: one of an earlier version is compared once it was upgraded, at the first start. */
-const schemas: Readonly<Record<DataFile['name'], (format: unknown) => string | undefined>> = {
-  'usage.db': (format) => (format === usageFormat.version ? usageFormat.sql : undefined),
-  'gateways.db': () => gatewaysSql,
-};
+function schemaOf(name: DataFile['name'], format: unknown): string | undefined {
+  if (name === 'gateways.db') return gatewaysSql;
+  const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;
+  return format === version ? sql : undefined;
+}
 
 /** A copied database whose pages contradict each other, or that has other tables than Headgate makes. */
 export function checkDatabase(dir: string, { file, name }: DataFile): void {
@@ -121,7 +123,7 @@ export function checkDatabase(dir: string, { file, name }: DataFile): void {
     try {
       const found = db.pragma('quick_check(1)', { simple: true });
       if (found !== 'ok') throw damaged(file, String(found));
-      const sql = schemas[name](db.pragma('user_version', { simple: true }));
+      const sql = schemaOf(name, db.pragma('user_version', { simple: true }));
       if (sql !== undefined) refuseForeignSchema(db, path, sql);
     } finally {
       db.close();

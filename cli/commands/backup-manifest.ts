@@ -17,6 +17,9 @@ const fileName = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,80}$/);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const fileSchema = z.strictObject({ file: fileName, bytes: z.int().min(0), sha256 });
 
+/** Completed requests of a day. */
+const dayName = z.string().regex(/^usage-rows\/\d{4}-\d\d-\d\d\.db$/);
+
 const manifestSchema = z.strictObject({
   format: z.literal(1),
   headgate: z.string().max(100),
@@ -34,10 +37,10 @@ const manifestSchema = z.strictObject({
   }),
   /** Records of the control log, in order. */
   segments: z.array(fileSchema.extend({ from: z.int().min(1), to: z.int().min(1) })).max(1_000_000),
-  /** Copies of databases of a control plane's data folder. */
+  /** Copies of databases of a control plane's data folder, by their path there. */
   data: z
-    .array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']) }))
-    .max(10)
+    .array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']).or(dayName) }))
+    .max(10_000)
     .refine((files) => new Set(files.map(({ name }) => name)).size === files.length),
 });
 

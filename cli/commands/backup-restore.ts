@@ -3,8 +3,8 @@
  * commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
  */
 import { randomUUID } from 'node:crypto';
-import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
 import { type CounterEntry, rowsReplica } from '../../schemas/limits.ts';
 import { usagePartitions } from '../../schemas/usage.ts';
@@ -17,6 +17,7 @@ import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
+import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import type { PoolTotal } from '../../shared/usage/usage-tables.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
@@ -89,9 +90,9 @@ export async function restoreBackup(
 
 /** Only what an interrupted restore left may be in the folder: a left counters.db would count usage twice, for example. */
 function checkEmpty(dataDir: string, shown: string): void {
-  const names = existsSync(dataDir) ? readdirSync(dataDir) : [];
+  const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)
-    ? /^(?:lock|gateways|counters)\.db(?:-wal|-shm)?$|\.db\.part/
+    ? /^(?:lock|gateways|counters|usage-rows\/[\d-]{10})\.db(?:-wal|-shm)?$|\.db\.part/
     : /^lock\.db(?:-wal|-shm)?$|\.db\.part/;
   const found = names.find((name) => name.includes('.db') && !own.test(name));
   if (found === undefined) return;
@@ -259,12 +260,13 @@ async function writeData(
     for (const path of [join(dataDir, name), partOf(name)])
       for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
   for (const { name, file } of usageFirst) {
+    mkdirSync(dirname(partOf(name)), { recursive: true, mode: 0o700 });
     await copyToNew(join(dir, file), partOf(name));
     if (name === 'usage.db') standForLost(partOf('counters.db'), adoptUsage(partOf(name)), counted);
   }
   for (const name of usageLast) {
     await publishFile(partOf(name), join(dataDir, name));
-    await syncFolder(dataDir);
+    await syncFolder(dirname(join(dataDir, name)));
   }
 }
 

@@ -1,6 +1,7 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { dayMs, durationMs } from '../../schemas/durations.ts';
+import { usageKeepDaysDefault } from '../../schemas/usage.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';
@@ -37,6 +38,15 @@ function parseForgetAfter(text: string): number {
   throw new InvalidArgumentError('It must be a duration of a day or more, such as 90d, or never.');
 }
 
+/** Ten years at most: each day is a file. */
+const keptDaysMax = 3650;
+
+function parseKeptDays(text: string): number {
+  const days = durationMs(text, ['d']) / dayMs;
+  if (Number.isSafeInteger(days) && days >= 1 && days <= keptDaysMax) return days;
+  throw new InvalidArgumentError('It must be a number of days from 1d to 3650d.');
+}
+
 const controlPlaneOptions = {
   ...shared('log', 'data', 'name', 'bind'),
   port: portOption('--port <port>', 'port of the admin API', 8081),
@@ -62,6 +72,9 @@ const controlPlaneOptions = {
     '--oidc-operator-group <name>',
     'who has it in the claim groups is an operator',
   ),
+  usageKeep: option('--usage-keep <days>', 'how long each completed request is kept for usage export', {
+    ...{ parse: parseKeptDays, default: usageKeepDaysDefault, shown: `${usageKeepDaysDefault}d` },
+  }),
   historyGigabytes: option(
     '--history-gigabytes <n>',
     'size of history.db above which its oldest past is cut',
@@ -121,6 +134,7 @@ async function run(options: Options): Promise<void> {
       acceptUnsignedUsage: isOn(acceptUnsignedUsage, options.acceptUnsignedUsage),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
+      usageKeepDays: options.usageKeep,
       historyBytesMax: options.historyGigabytes * 1024 ** 3,
       forgetKeysAfterMs: options.forgetKeysAfter,
       drainDelaySeconds: options.drainDelay,

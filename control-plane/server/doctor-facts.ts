@@ -259,21 +259,12 @@ function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
   return topics.flatMap(([topic, records]) => (records === undefined ? [] : [{ topic, ...records }]));
 }
 
-/** Organisations whose totals of the latest period are compared with their rows, at most. */
-const comparedMax = 200;
-
 function limitFacts(context: AdminContext): DoctorFacts['limits'] {
-  const { snapshot, usage, usageCounts, usageFile, acceptsUnsignedUsage, counters } = context;
+  const { snapshot, usageCounts, usageFile, acceptsUnsignedUsage, counters } = context;
   const { db } = snapshot;
-  const differing = listOrganisations(db, comparedMax).flatMap(({ id: organisation }) =>
-    usage
-      .periods(organisation)
-      .slice(-1)
-      .flatMap((period) => {
-        const counted = usage.totals(organisation, period).requests;
-        const rows = usage.rowsOf(organisation, period);
-        return counted === rows ? [] : [{ organisation, period, counted, rows }];
-      }),
+  const faults = usageFile?.().faults ?? [];
+  const differing = faults.flatMap(({ object: organisation, differs }) =>
+    differs === undefined ? [] : [{ organisation, ...differs }],
   );
   const { differing: changed, lost, unread, junk } = usageCounts;
   const unlimitedTiers = listTiers(db)
@@ -283,7 +274,7 @@ function limitFacts(context: AdminContext): DoctorFacts['limits'] {
     .map(({ id }) => id);
   return {
     ...{ differing, unlimitedTiers, acceptsUnsigned: acceptsUnsignedUsage === true },
-    unreadable: usageFile?.().faults,
+    unreadable: faults.filter(({ differs }) => differs === undefined),
     overweight: listOverweight(db).map((pair) => ({
       ...{ tier: pair.tier, model: pair.model },
       ...{ text: overweightText(pair), next: overweightNext(pair) },

@@ -110,7 +110,13 @@ async function* linesOf(
   part: { readonly organisation?: string; readonly period?: string },
 ): AsyncIterable<string> {
   for (let afterId = 0; ; ) {
-    const read = context.usage.requests({ ...part, afterId, limit: rowsPerRead });
+    const read = context.usage.requests({
+      ...part,
+      from: query.from,
+      to: query.to,
+      afterId,
+      limit: rowsPerRead,
+    });
     const wanted = read.filter(({ row }) => {
       const day = row.at.slice(0, 10);
       return (query.from === undefined || day >= query.from) && (query.to === undefined || day < query.to);

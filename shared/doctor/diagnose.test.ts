@@ -164,7 +164,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   ],
   [models({ tiers: [{ id: 'Team', models: ['m', 'gone'] }] }), 'HG6008 warn Team'],
   [
-    limits({ differing: [{ organisation: 'acme', period: '2026-11-01', counted: 3, rows: 2 }] }),
+    limits({ differing: [{ organisation: 'acme', day: '2026-11-21', counted: 3, rows: 2 }] }),
     'HG7001 fail acme',
   ],
   [

@@ -168,7 +168,7 @@ interface LimitFacts {
   /** Periods of organisations in which the totals and the rows kept for billing differ. */
   readonly differing: readonly {
     readonly organisation: string;
-    readonly period: string;
+    readonly day: string;
     readonly counted: number;
     readonly rows: number;
   }[];

@@ -167,8 +167,8 @@ export const limitChecks: readonly DoctorCheck[] = [
         () => true,
         'fail',
         ({ organisation }) => organisation,
-        ({ period, counted, rows }) =>
-          `in the period from ${period} ${counted} requests are counted, and ${rows} rows are kept for billing`,
+        ({ day, counted, rows }) =>
+          `on ${day} ${counted} requests are counted, and ${rows} rows are kept for billing`,
         () => 'compare with another replica; restore usage.db of the one that differs, see docs/operate.md',
       ),
     ),

@@ -29,7 +29,7 @@ export const fileKinds: readonly FileKind[] = [
   { name: /^outbox\.db$/, by: 'sums of present periods, and for a day rows of an earlier build' },
   { name: /^history\.db$/, by: 'every version of every row, up to --history-gigabytes' },
   { name: /^gateways\.db$/, by: 'gateways, and 20 000 that ended' },
-  { name: /^usage\.db$/, by: 'every completed request' },
+  { name: /^usage\.db$/, by: 'sums of usage by hour and key, and completed requests of the latest minute' },
   { name: /^state\.db$/, by: 'the present state, and the latest 100 000 commands' },
 ];
 

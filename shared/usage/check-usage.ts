@@ -1,30 +1,38 @@
 /**
- * Looks for damage in `usage.db`: pages that contradict each other, rows that cannot be read, and totals that are not the sums of
- * their rows. The file has no digest, and a bit that flips in a number shows nowhere else.
- * Takes as long as the file is large, so it runs on a thread of its own, over a connection of its own. Each period of an
- * organisation is compared in one read transaction, because totals and rows change together.
+ * Looks for damage in `usage.db` and the files of its days: pages that contradict each other, rows that cannot be read, totals that
+ * are not the sums of their hours, and hours that are not the sums of their rows. The files have no digest, and a bit that flips in a
+ * number shows nowhere else. Takes as long as the files are large, so it runs on a thread of its own, over connections of its own.
+ * Each organisation, and each day, is compared in one read transaction, because totals, sums and rows change together.
  */
-import { visitorsSubject } from '../../schemas/limits.ts';
+import { hourMs } from '../../schemas/durations.ts';
 import { readKeptRow } from '../../schemas/usage.ts';
 import { type Database, mapSqliteError, openDatabase, prepare } from '../runtime/sqlite.ts';
+import { dayFolderOf, dayPath, openDay } from './day-files.ts';
+import { firstHourOf, hoursOfDay, ownerOf } from './hour-sums.ts';
+import type { DayRows, Kept } from './kept-tables.ts';
+import type { RequestBody } from './request-table.ts';
 
 export interface UsageFault {
   /** The table, and the row in it where it is known. */
   readonly object: string;
   readonly text: string;
+  /** Of a day: requests by the sums of its hours, and rows that are kept. */
+  readonly differs?: { readonly day: string; readonly counted: number; readonly rows: number };
 }
 
 /** Faults named at most: a file that lost a page has thousands. */
 export const usageFaultsMax = 20;
 const textMax = 200;
+export const unreadableText = 'this row cannot be read, and is in no export';
+export const unreadableDayText = 'the file of this day cannot be read, and its rows are in no export';
 
-/** Opens the file for reading alone. Empty where all is well. Throws what says nothing of the file, such as that it cannot be opened. */
+/** Opens the files for reading alone. Empty where all is well. Throws what says nothing of a file, such as that it cannot be opened. */
 export function checkUsage(path: string): readonly UsageFault[] {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
-    const faults = pageFaults(db);
+    const faults = pageFaults(db, 'usage.db');
     // Damaged pages make rows unreadable, and reading them may end in an error.
-    return faults.length > 0 ? faults : rowFaults(db);
+    return faults.length > 0 ? faults : new UsageCheck(db, dayFolderOf(path)).faults();
   } catch (error) {
     const mapped = mapSqliteError(error, path);
     if (!(mapped instanceof Error) || mapped.name !== 'DatabaseCorrupt') throw mapped;
@@ -34,113 +42,169 @@ export function checkUsage(path: string): readonly UsageFault[] {
   }
 }
 
-function pageFaults(db: Database): readonly UsageFault[] {
+function pageFaults(db: Database, object: string): readonly UsageFault[] {
   const found = prepare<{ readonly quick_check: string }>(db, `PRAGMA quick_check(${usageFaultsMax})`).all();
   return found
     .filter(({ quick_check: text }) => text !== 'ok')
-    .map(({ quick_check: text }) => ({ object: 'usage.db', text: text.slice(0, textMax) }));
+    .map(({ quick_check: text }) => ({ object, text: text.slice(0, textMax) }));
 }
 
-interface Sums {
+/** Amounts of an organisation. */
+interface Amounts {
+  readonly organisation: string;
+  readonly what: string;
   promptTokens: number;
   completionTokens: number;
   requests: number;
 }
-interface KeptRow {
-  readonly id: number;
-  readonly body: string;
-}
-interface TotalRow {
-  readonly draw: string;
-  readonly model: string;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly requests: number;
-}
-interface Period {
-  readonly organisation: string;
-  readonly period: string;
+
+const amountsSql =
+  'sum(prompt_tokens) AS promptTokens, sum(completion_tokens) AS completionTokens, sum(requests) AS requests';
+/** Totals and sums by hour that differ, of which one may be missing. */
+const differentSql = `
+  WITH both (organisation, period, draw, model, p, c, r) AS (
+    SELECT organisation, period, draw, model, prompt_tokens, completion_tokens, requests FROM total
+    UNION ALL SELECT organisation, period, draw, model, -prompt_tokens, -completion_tokens, -requests FROM hour_sum)
+  SELECT organisation, period, draw, model FROM both GROUP BY organisation, period, draw, model
+  HAVING sum(p) <> 0 OR sum(c) <> 0 OR sum(r) <> 0 LIMIT ${usageFaultsMax}`;
+
+/** Undefined where a bit that flipped made it no hour. */
+function dayOfHour(hour: number): string | undefined {
+  const at = new Date(hour * hourMs);
+  return Number.isNaN(at.getTime()) ? undefined : at.toISOString().slice(0, 10);
 }
 
-/** The next period of an organisation that has rows or totals, found through an index of each. */
-const nextSql = ['total', 'request']
-  .map(
-    (table) => `SELECT * FROM (SELECT organisation, period FROM ${table}
-      WHERE (organisation, period) > (?, ?) ORDER BY organisation, period LIMIT 1)`,
-  )
-  .join(' UNION ALL ');
+class UsageCheck {
+  readonly #db: Database;
+  readonly #folder: string;
+  readonly #faults: UsageFault[] = [];
 
-function rowFaults(db: Database): readonly UsageFault[] {
-  const next = prepare<Period>(db, `${nextSql} ORDER BY 1, 2 LIMIT 1`);
-  const totals = prepare<TotalRow>(
-    db,
-    'SELECT draw, model, prompt_tokens, completion_tokens, requests FROM total WHERE organisation = ? AND period = ?',
-  );
-  const rows = prepare<KeptRow>(
-    db,
-    'SELECT id, body FROM request WHERE organisation IS ? AND period IS ? ORDER BY id',
-  );
-  const faults: UsageFault[] = [];
-  // Of visitors: their rows name no organisation.
-  addSums(rows.iterate(null, null), faults);
-  for (let at = next.get('', '', '', ''); at !== undefined; ) {
-    if (faults.length >= usageFaultsMax) break;
-    const { organisation, period } = at;
-    if (organisation !== visitorsSubject) {
-      db.exec('BEGIN');
-      const unreadable = faults.length;
-      const sums = addSums(rows.iterate(organisation, period), faults);
-      if (faults.length === unreadable) compare(at, totals.all(organisation, period), sums, faults);
-      db.exec('COMMIT');
-    }
-    at = next.get(organisation, period, organisation, period);
+  constructor(db: Database, folder: string) {
+    this.#db = db;
+    this.#folder = folder;
   }
-  return faults.slice(0, usageFaultsMax);
-}
 
-/** Of the rows that can be read, by draw and model; the others are added to the faults. */
-function addSums(rows: Iterable<KeptRow>, faults: UsageFault[]): Map<string, Sums> {
-  const sums = new Map<string, Sums>();
-  for (const { id, body } of rows) {
-    const row = readKeptRow(body);
-    if (row === undefined) {
-      faults.push({ object: `request ${id}`, text: unreadableText });
-      if (faults.length >= usageFaultsMax) break;
-      continue;
+  faults(): readonly UsageFault[] {
+    const { moved, uncounted } = this.#kept();
+    // What an earlier build kept is in the sums by hour once all of it was taken over.
+    if (moved < uncounted) return [];
+    const differing = prepare<Record<'organisation' | 'period' | 'draw' | 'model', string>>(
+      this.#db,
+      differentSql,
+    );
+    for (const { organisation, period, draw, model } of differing.all())
+      this.#add({
+        object: organisation,
+        text: `in the period from ${period} the total of ${draw} ${model} is not the sum of its hours`,
+      });
+    for (const day of this.#days()) {
+      if (this.#faults.length >= usageFaultsMax) break;
+      this.#db.exec('BEGIN');
+      this.#checkDay(day);
+      this.#db.exec('COMMIT');
     }
-    const key = `${row.draw} ${row.model}`;
-    const sum = sums.get(key) ?? { promptTokens: 0, completionTokens: 0, requests: 0 };
-    sum.promptTokens += row.promptTokens;
-    sum.completionTokens += row.completionTokens;
-    sum.requests++;
-    sums.set(key, sum);
+    return this.#faults.slice(0, usageFaultsMax);
   }
-  return sums;
-}
 
-export const unreadableText = 'this row cannot be read, and is in no export';
+  #kept(): Kept {
+    return prepare<Kept>(this.#db, 'SELECT * FROM kept').get() as Kept;
+  }
 
-function compare(
-  { organisation, period }: Period,
-  totals: readonly TotalRow[],
-  sums: Map<string, Sums>,
-  faults: UsageFault[],
-): void {
-  const differ = (key: string): void => {
-    faults.push({
-      object: organisation,
-      text: `in the period from ${period} the total of ${key} is not the sum of its rows`.slice(0, textMax),
+  /** Of which there are rows or sums, and of which all rows are kept. */
+  #days(): string[] {
+    const { from_day: from } = this.#kept();
+    const files = prepare<DayRows>(this.#db, 'SELECT * FROM day').all();
+    const hours = prepare<{ hour: number }, [number]>(
+      this.#db,
+      'SELECT DISTINCT hour FROM hour_sum WHERE hour >= ?',
+    ).all(from === '' ? 0 : firstHourOf(from));
+    const ofHours = hours.flatMap(({ hour }) => dayOfHour(hour) ?? []);
+    return [...new Set([...files.map(({ day }) => day), ...ofHours])].sort();
+  }
+
+  #checkDay(day: string): void {
+    const { id, moved } = this.#kept();
+    const before = this.#faults.length;
+    const sums = new Map<string, Amounts>();
+    const file = prepare<DayRows, [string]>(this.#db, 'SELECT * FROM day WHERE day = ?').get(day);
+    if (file !== undefined) this.#addFile(file, id, sums);
+    const latest = prepare<RequestBody, [number]>(this.#db, 'SELECT id, body FROM request WHERE id > ?');
+    this.#addRows(latest.iterate(moved), day, sums);
+    if (this.#faults.length === before) this.#compare(day, sums);
+  }
+
+  #addFile({ day, last_id: lastId }: DayRows, owner: string, sums: Map<string, Amounts>): void {
+    let db: Database | undefined;
+    try {
+      db = openDay(dayPath(this.#folder, day), owner);
+      const faults = pageFaults(db, `day ${day}`);
+      for (const fault of faults) this.#add(fault);
+      const rows = prepare<RequestBody, [number]>(db, 'SELECT id, body FROM request WHERE id <= ?');
+      if (faults.length === 0) this.#addRows(rows.iterate(lastId), day, sums);
+    } catch {
+      this.#add({ object: `day ${day}`, text: unreadableDayText });
+    } finally {
+      db?.close();
+    }
+  }
+
+  /** Of the rows that can be read; the others are added to the faults. */
+  #addRows(rows: Iterable<RequestBody>, day: string, sums: Map<string, Amounts>): void {
+    for (const { id, body } of rows) {
+      const row = readKeptRow(body);
+      if (row === undefined) {
+        this.#add({ object: `request ${id}`, text: unreadableText });
+        if (this.#faults.length >= usageFaultsMax) return;
+      } else if (row.at.slice(0, 10) === day) {
+        const { organisation } = ownerOf(row);
+        const what = `${row.draw} ${row.model}`;
+        const key = `${organisation} ${what}`;
+        const sum = sums.get(key) ?? {
+          organisation,
+          what,
+          promptTokens: 0,
+          completionTokens: 0,
+          requests: 0,
+        };
+        sum.promptTokens += row.promptTokens;
+        sum.completionTokens += row.completionTokens;
+        sum.requests++;
+        sums.set(key, sum);
+      }
+    }
+  }
+
+  #compare(day: string, rows: Map<string, Amounts>): void {
+    const from = firstHourOf(day);
+    const sums = prepare<Amounts, [number, number]>(
+      this.#db,
+      `SELECT organisation, draw || ' ' || model AS what, ${amountsSql} FROM hour_sum
+       WHERE hour >= ? AND hour < ? GROUP BY organisation, draw, model`,
+    ).all(from, from + hoursOfDay);
+    for (const sum of sums) {
+      const key = `${sum.organisation} ${sum.what}`;
+      const ofRows = rows.get(key);
+      rows.delete(key);
+      const isEqual =
+        ofRows?.requests === sum.requests &&
+        ofRows.promptTokens === sum.promptTokens &&
+        ofRows.completionTokens === sum.completionTokens;
+      if (!isEqual) this.#differ(day, sum, sum.requests, ofRows?.requests ?? 0);
+    }
+    for (const sum of rows.values()) this.#differ(day, sum, 0, sum.requests);
+  }
+
+  #differ(day: string, { organisation: object, what }: Amounts, counted: number, rows: number): void {
+    this.#add({
+      object,
+      text: `on ${day} the sum of ${what} is not that of its rows`,
+      ...(counted !== rows && { differs: { day, counted, rows } }),
     });
-  };
-  for (const { draw, model, ...total } of totals) {
-    const key = `${draw} ${model}`;
-    const sum = sums.get(key);
-    sums.delete(key);
-    const isEqual =
-      sum?.requests === total.requests &&
-      sum.promptTokens === total.prompt_tokens &&
-      sum.completionTokens === total.completion_tokens;
-    if (!isEqual) differ(key);
   }
-  for (const key of sums.keys()) differ(key);
+
+  #add(fault: UsageFault): void {
+    // A row that arrived lately is met with each day.
+    if (this.#faults.some(({ object, text }) => object === fault.object && text === fault.text)) return;
+    this.#faults.push({ ...fault, text: fault.text.slice(0, textMax) });
+  }
 }

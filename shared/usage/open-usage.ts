@@ -3,11 +3,11 @@
  * The log need not be reachable at the opening: the fold continues from the position in the file.
  */
 import { join } from 'node:path';
-import { usageKeepSeconds, usageTopic } from '../../schemas/usage.ts';
+import { usageKeepDaysDefault, usageKeepSeconds, usageTopic } from '../../schemas/usage.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
-import { sleep } from '../runtime/retry.ts';
+import { RowMover } from './row-mover.ts';
 import { UsageFile } from './usage-file.ts';
 import type { FoldCounts } from './usage-fold.ts';
 import { usageLogAt } from './usage-log.ts';
@@ -23,27 +23,14 @@ import {
 const usageFileName = 'usage.db';
 /** How often visitors are removed whose last turn is older than the log's retention; a returning one starts from zero. */
 const removeIntervalMs = 10 * 60_000;
-/** Between two slices of rows that an earlier build kept, so that they take no more than half of the event loop. */
-const sliceEveryMs = 5;
 /** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
 const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
 
 function removeOld(store: UsageStore, logger: LineLogger): void {
   try {
-    const nowMs = Date.now();
-    store.removeVisitors(nowMs - usageKeepSeconds * 1000);
-    store.removeKeyHours(nowMs);
+    store.removeVisitors(Date.now() - usageKeepSeconds * 1000);
   } catch (error) {
     logger.warn({ err: error }, 'old visitors could not be removed');
-  }
-}
-
-/** Ends once all are counted, or with the signal; what it left, the next start counts. */
-async function countEarlierUses(store: UsageStore, logger: LineLogger, signal: AbortSignal): Promise<void> {
-  try {
-    while (!signal.aborted && store.countEarlierUses()) await sleep(sliceEveryMs, signal);
-  } catch (error) {
-    logger.warn({ err: error }, 'uses of keys before the upgrade could not be counted');
   }
 }
 
@@ -58,6 +45,8 @@ export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'parti
   readonly dataDir: string;
   /** The first is the present one; records of the others count too, during a rotation. */
   readonly tokens: readonly [string, ...string[]];
+  /** Each completed request is kept for so many days. */
+  readonly usageKeepDays?: number | undefined;
   readonly logger: LineLogger;
   /** Called in the turn of the event loop in which the store applied the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
@@ -73,7 +62,7 @@ export interface OpenedUsage {
 
 /** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
-  const { logger, logUrl, dataDir, tokens, onApplied, ...storeOptions } = options;
+  const { logger, logUrl, dataDir, tokens, onApplied, usageKeepDays, ...storeOptions } = options;
   const address = usageLogAt(logUrl);
   const { partitions } = address;
   const mac = new RecordMac(usageTopic, ...tokens);
@@ -105,12 +94,14 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
   });
   replicator.start();
   const timer = setInterval(() => removeOld(store, logger), removeIntervalMs).unref();
-  const closing = new AbortController();
-  const counting = countEarlierUses(store, logger, closing.signal);
+  const mover = new RowMover({
+    ...{ rows: store.rows, path: join(dataDir, usageFileName), logger },
+    keepDays: usageKeepDays ?? usageKeepDaysDefault,
+  });
+  mover.start();
   file.start();
   const close = async () => {
-    closing.abort();
-    await Promise.all([file.close(), counting]);
+    await Promise.all([file.close(), mover.close()]);
     clearInterval(timer);
     alarms.close();
     await replicator.stop();

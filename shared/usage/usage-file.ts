@@ -3,7 +3,13 @@ import { dayMs } from '../../schemas/durations.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { type ThreadTask, taskOnThread } from '../runtime/worker-thread.ts';
-import { checkUsage, type UsageFault, unreadableText, usageFaultsMax } from './check-usage.ts';
+import {
+  checkUsage,
+  type UsageFault,
+  unreadableDayText,
+  unreadableText,
+  usageFaultsMax,
+} from './check-usage.ts';
 
 /** After the start has taken its processor time. */
 const firstCheckMs = 5_000;
@@ -52,9 +58,10 @@ export class UsageFile {
   }
 
   /** A reader met such a row, which it left out. */
-  noteUnreadable(table: 'request' | 'parked', key: string): void {
+  noteUnreadable(table: 'request' | 'parked' | 'day', key: string): void {
     const object = `${table} ${key}`;
-    if (this.#met.size < usageFaultsMax) this.#met.set(object, { object, text: unreadableText });
+    const text = table === 'day' ? unreadableDayText : unreadableText;
+    if (this.#met.size < usageFaultsMax) this.#met.set(object, { object, text });
     this.#line.add(table);
   }
 

@@ -3,9 +3,9 @@
  * at the end. Nothing collected here outlives a failed transaction.
  */
 import { hash as digest } from 'node:crypto';
-import { visitorsSubject } from '../../schemas/limits.ts';
 import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
-import { KeyUses } from './key-use.ts';
+import { HourSums, ownerOf, writeHourSums } from './hour-sums.ts';
+import { KeyUses, writeKeyUses } from './key-use.ts';
 import { comparedRows, type FoldState, type Mark } from './usage-fold.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
@@ -21,10 +21,10 @@ interface Turns {
 }
 
 export interface KeepOptions {
-  /** Stores every row for export, and the uses of keys, in addition to the totals. */
+  /** Keeps every row for export, sums by hour and the uses of keys, in addition to the totals. */
   readonly keepRows?: boolean;
   /** Called with each row of a table that cannot be read, which is left out. */
-  readonly onUnreadable?: (table: 'request' | 'parked', key: string) => void;
+  readonly onUnreadable?: (table: 'request' | 'parked' | 'day', key: string) => void;
 }
 
 /** Hexadecimal digits of a hash: enough for an alarm, and few, because all of an incarnation are written with each of its records. */
@@ -85,6 +85,7 @@ export class UsageState implements FoldState {
   readonly #marks = new Map<string, RowHashes>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
+  readonly #hourSums = new HourSums();
   readonly #keyUses = new KeyUses();
   /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
@@ -148,14 +149,11 @@ export class UsageState implements FoldState {
   count(row: UsageRow): void {
     this.applied.push(row);
     const { organisation, period, visitor } = row;
-    if (organisation !== null && period !== null) this.#addTokens({ ...row, organisation, period });
-    else if (visitor !== undefined) {
-      this.#addTurn(visitor, Date.parse(row.at));
-      // The sum of all names none of them.
-      this.#addTokens({ ...row, organisation: visitorsSubject, period: row.at.slice(0, 10) });
-    }
+    if (visitor !== undefined) this.#addTurn(visitor, Date.parse(row.at));
+    this.#addTokens({ ...row, ...ownerOf(row) });
     if (!this.#options.keepRows) return;
     this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
+    this.#hourSums.add(row);
     this.#keyUses.add(row);
   }
 
@@ -169,7 +167,8 @@ export class UsageState implements FoldState {
     }
     for (const [visitor, { turns, lastAtMs }] of this.#turns)
       this.#sql.addTurns.run(visitor, turns, lastAtMs);
-    this.#keyUses.write(this.#sql);
+    writeHourSums(this.#sql, this.#hourSums.all());
+    writeKeyUses(this.#sql, this.#keyUses.all());
   }
 
   #addTokens(row: Sum['row']): void {

@@ -5,7 +5,7 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { readKeptRow, readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
+import { readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { RefusedRecords } from '../log/core/record-mac.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
@@ -18,7 +18,10 @@ import {
   openDatabase,
 } from '../runtime/sqlite.ts';
 import { quarantineFile } from '../snapshot/open-snapshot.ts';
-import { firstHourOfDay, type KeyUse, KeyUses, keyUseOf } from './key-use.ts';
+import { dayFolderOf } from './day-files.ts';
+import { type KeptRequest, KeptRows } from './kept-rows.ts';
+import { firstHourOfDay, type KeyUse, keyUseOf } from './key-use.ts';
+import type { RequestQuery } from './request-table.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import {
   after,
@@ -35,8 +38,8 @@ import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from 
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
 const visitorsRemovedAtOnceMax = 1_000;
-/** Takes some milliseconds. */
-const rowsCountedAtOnce = 200;
+/** Bytes of `usage.db` that may stay without use at a start. */
+const emptyBytesMax = 8 * 1024 * 1024;
 
 export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
@@ -73,19 +76,6 @@ export interface AppliedUsage {
   readonly gaps: readonly UsageGap[];
 }
 
-export interface KeptRequest {
-  /** Increases from row to row; the cursor of the next page. */
-  readonly id: number;
-  readonly row: UsageRow;
-}
-export interface RequestQuery {
-  readonly organisation?: string;
-  /** First day of the period; only together with the organisation. */
-  readonly period?: string;
-  readonly afterId?: number;
-  readonly limit: number;
-}
-
 /** Opens `path` (or `:memory:`), or creates it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
@@ -111,11 +101,21 @@ function openUsageDatabase(path: string): Database {
   const db = openDatabase(path, { durability: 'normal' });
   try {
     createTables(db, path, usageFormat);
+    giveRoomBack(db);
     return db;
   } catch (error) {
     db.close();
     throw mapSqliteError(error, path);
   }
+}
+
+/** Rows of an earlier build that were moved leave most of a large file empty. What it copies is what is left in it. */
+function giveRoomBack(db: Database): void {
+  const numberOf = (name: string): number => Number(db.pragma(name, { simple: true }));
+  const [free, pages] = [numberOf('freelist_count'), numberOf('page_count')];
+  if (free * numberOf('page_size') <= emptyBytesMax || free <= pages / 2) return;
+  db.exec('VACUUM');
+  db.pragma('wal_checkpoint(TRUNCATE)');
 }
 
 export class UsageStore {
@@ -137,6 +137,8 @@ export class UsageStore {
   readonly #options: UsageStoreOptions;
   readonly #begun = new Set<number>();
   readonly #partitions: UsagePartitions;
+  /** Of every completed request. */
+  readonly rows: KeptRows;
   #parkedCounts = new Map<string, number>();
   /** Tokens by organisation and period, read at first need. */
   readonly #poolCache = new BoundedMap<string, number>(poolCacheMax, 'all');
@@ -147,6 +149,8 @@ export class UsageStore {
     this.#options = options;
     this.#sql = prepareUsage(db);
     this.#partitions = new UsagePartitions(this.#sql, options);
+    const folder = path === ':memory:' ? undefined : dayFolderOf(path);
+    this.rows = new KeptRows({ db, path, folder }, this.#sql, options.onUnreadable);
     this.#readParked();
   }
 
@@ -276,58 +280,19 @@ export class UsageStore {
     return found && keyUseOf(found);
   }
 
-  /** Is every row counted, those of an earlier build too? */
+  /** Are the rows that an earlier build kept counted too? */
   get knowsAllKeyUses(): boolean {
-    return (this.#sql.uncountedBefore.get()?.before ?? 0) <= 1;
-  }
-
-  /** Counts the uses of keys by some of the rows that an earlier build kept, the newest first. Returns whether there are more. */
-  countEarlierUses(): boolean {
-    const { requestsBefore, setUncountedBefore, uncountedBefore } = this.#sql;
-    const found = requestsBefore.all(uncountedBefore.get()?.before ?? 0, rowsCountedAtOnce);
-    const uses = new KeyUses();
-    for (const { body } of found) {
-      const row = readKeptRow(body);
-      if (row !== undefined) uses.add(row);
-    }
-    this.#transaction(() => {
-      uses.write(this.#sql);
-      setUncountedBefore.run(found.at(-1)?.id ?? 0);
-    });
-    return found.length > 0;
-  }
-
-  /** Removes what is older than the day of which requests are counted. */
-  removeKeyHours(nowMs: number): void {
-    this.#sql.removeKeyHours.run(firstHourOfDay(nowMs));
-  }
-
-  /** How many rows of a period are kept for export. */
-  rowsOf(organisation: string, period: string): number {
-    return this.#sql.rowsOf.get(organisation, period)?.count ?? 0;
+    const { rows, counted } = this.rows.earlier;
+    return counted >= rows;
   }
 
   /** Rows kept for export, in the order in which they were folded; fewer than `limit` only at their end. */
   requests(query: RequestQuery): KeptRequest[] {
-    const { organisation, period, limit } = query;
-    const kept: KeptRequest[] = [];
-    for (let afterId = query.afterId ?? 0; ; ) {
-      const left = limit - kept.length;
-      const found =
-        organisation !== undefined && period !== undefined
-          ? this.#sql.requests.all(organisation, period, afterId, left)
-          : this.#sql.allRequests.all(afterId, left);
-      for (const { id, body } of found) {
-        const row = readKeptRow(body);
-        if (row === undefined) this.#options.onUnreadable?.('request', String(id));
-        else kept.push({ id, row });
-        afterId = id;
-      }
-      if (found.length < left || kept.length === limit) return kept;
-    }
+    return this.rows.requests(query);
   }
 
   close(): void {
+    this.rows.close();
     this.#db.close();
   }
 
@@ -380,7 +345,6 @@ export type UsageReader = Pick<
   | 'requests'
   | 'poolTokens'
   | 'poolTotals'
-  | 'rowsOf'
   | 'refused'
   | 'keyUse'
   | 'keyUses'

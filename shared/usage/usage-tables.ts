@@ -1,19 +1,14 @@
 /**
  * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
- * `request` and the uses of keys are filled only where every request is kept for export.
+ * `request`, the sums by hour and the uses of keys are filled only where every request is kept for export.
  */
 import { visitorsSubject } from '../../schemas/limits.ts';
-import type { UsageRow } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped, type Statement } from '../runtime/sqlite.ts';
-import {
-  columnsSql,
-  integer,
-  type JsonColumn,
-  orNull,
-  type RowWith,
-  text,
-} from '../runtime/table-columns.ts';
+import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/table-columns.ts';
+import { hourSumSql, prepareHourSums } from './hour-sums.ts';
+import { keptSql, prepareKept } from './kept-tables.ts';
 import { keyUseSql, prepareKeyUses } from './key-use.ts';
+import { requestSql } from './request-table.ts';
 
 const columns = {
   position: {
@@ -47,12 +42,6 @@ const columns = {
     turns: integer(),
     last_at: integer(), // completion of the latest turn, ms since 1970
   },
-  request: {
-    id: integer(), // order in which the rows were folded here
-    organisation: orNull(text()),
-    period: orNull(text()),
-    body: text<JsonColumn<UsageRow>>(),
-  },
 } as const;
 
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
@@ -61,14 +50,17 @@ type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens
 export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'requests'> & {
   readonly tokens: number;
 };
-type Request = Pick<RowOf<'request'>, 'id' | 'body'>;
 
 /** What the tables of version 4 had in addition: which totals the counters of the gateways lacked. */
 const upgradeFrom4 = 'DROP TABLE named; DROP TABLE unresolved;';
+/** What version 6 had in addition: the requests of keys by hour, and which rows were not counted in them. */
+const upgradeFrom6 = 'DROP TABLE key_hour; DROP TABLE key_count;';
+/** Made after `request`: rows that are there already are in no sum by hour yet. */
+const addedIn7 = hourSumSql + keptSql;
 
 export const usageFormat = {
-  version: 6,
-  upgrades: { 4: upgradeFrom4 + keyUseSql, 5: keyUseSql },
+  version: 7,
+  upgrades: { 4: upgradeFrom4 + keyUseSql + addedIn7, 5: keyUseSql + addedIn7, 6: upgradeFrom6 + addedIn7 },
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
@@ -79,9 +71,7 @@ CREATE TABLE total (
 CREATE TABLE authenticity (${columnsSql(columns.authenticity)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE INDEX visitor_by_last ON visitor (last_at);
-CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
-CREATE INDEX request_by_organisation ON request (organisation, period);
-${keyUseSql}`,
+${requestSql}${keyUseSql}${addedIn7}`,
 };
 
 export function prepareUsage(db: Database) {
@@ -89,6 +79,8 @@ export function prepareUsage(db: Database) {
     prepareTyped<Row, Parameters>(db, sql);
   return {
     ...prepareKeyUses(db),
+    ...prepareHourSums(db),
+    ...prepareKept(db),
     positions: prepare<[], RowOf<'position'>>('SELECT * FROM position'),
     setPosition: prepare<[number, number, number]>('INSERT OR REPLACE INTO position VALUES (?, ?, ?)'),
     authenticity: prepare<[], RowOf<'authenticity'>>('SELECT * FROM authenticity'),
@@ -140,15 +132,6 @@ export function prepareUsage(db: Database) {
        FROM total WHERE draw = 'pool' AND organisation <> '${visitorsSubject}' GROUP BY organisation, period`,
     ),
     freeTurns: prepare<[string], Pick<RowOf<'visitor'>, 'turns'>>('SELECT turns FROM visitor WHERE id = ?'),
-    requests: prepare<[string, string, number, number], Request>(
-      `SELECT id, body FROM request WHERE organisation = ? AND period = ? AND id > ? ORDER BY id LIMIT ?`,
-    ),
-    rowsOf: prepare<[string, string], { count: number }>(
-      'SELECT count(*) AS count FROM request WHERE organisation = ? AND period = ?',
-    ),
-    allRequests: prepare<[number, number], Request>(
-      'SELECT id, body FROM request WHERE id > ? ORDER BY id LIMIT ?',
-    ),
     removeVisitors: prepare<[number, number]>(
       'DELETE FROM visitor WHERE id IN (SELECT id FROM visitor WHERE last_at < ? LIMIT ?)',
     ),

@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { Digests } from './digests.ts';
@@ -169,6 +170,11 @@ function usageOfBefore(name: string): void {
   const page = readFileSync(new URL('../../../docs/operate.md', import.meta.url), 'utf8');
   const statements = /^### Back to the build before$.*?^```sql\n(.*?)^```$/ms.exec(page)?.[1];
   const db = openDatabase(join(dir, name, 'usage.db'), { durability: 'full' });
+  for (const day of dayNamesIn(join(dir, name))) {
+    db.prepare('ATTACH ? AS day').run(join(dir, name, day));
+    db.exec(`INSERT OR IGNORE INTO request SELECT * FROM day.request WHERE id <= (SELECT moved FROM kept)`);
+    db.exec('DETACH day');
+  }
   db.exec(statements ?? '');
   db.close();
 }

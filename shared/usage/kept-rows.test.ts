@@ -1,0 +1,273 @@
+/** Completed requests in the files of their days: what is moved when, what is read, and what a process leaves that ends in between. */
+import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { openDatabase } from '../runtime/sqlite.ts';
+import { checkUsage } from './check-usage.ts';
+import { moveRows } from './move-rows.ts';
+import { RowMover } from './row-mover.ts';
+import { openUsageStore, type UsageStore } from './usage-store.ts';
+
+const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
+const days = ['2026-11-19', '2026-11-20', '2026-11-21'] as const;
+let folder: string;
+let path: string;
+const open: UsageStore[] = [];
+const lines: object[] = [];
+const unreadable: string[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-kept-'));
+  path = join(folder, 'usage.db');
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-11-22T12:00:00Z') });
+  lines.length = 0;
+  unreadable.length = 0;
+});
+afterEach(() => {
+  for (const each of open.splice(0)) each.close();
+  vi.useRealTimers();
+  rmSync(folder, { recursive: true });
+});
+
+function row(n: number, more: object = {}): object {
+  const day = days[Math.floor((n - 1) / 10) % days.length];
+  return {
+    ...{ v: 1, incarnation, n, at: `${day}T10:00:00.000Z`, period: '2026-11-01', draw: 'pool' },
+    ...{
+      organisation: n % 3 === 0 ? 'birch' : 'acme',
+      model: 'echo-small',
+      key: n % 3 === 0 ? 'key-of-birch' : 'key-of-acme',
+    },
+    ...{ promptTokens: n, completionTokens: 1, requestId: `r-${n}` },
+    ...more,
+  };
+}
+
+function openStore(): UsageStore {
+  const onUnreadable = (table: string, key: string): void => void unreadable.push(`${table} ${key}`);
+  const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true, onUnreadable });
+  open.push(store);
+  return store;
+}
+function close(store: UsageStore): void {
+  open.splice(open.indexOf(store), 1);
+  store.close();
+}
+let offset = 0;
+function fold(store: UsageStore, ...rows: object[]): void {
+  store.apply(0, [{ offset: offset++, value: Buffer.from(JSON.stringify(rows)), signature: null }]);
+}
+function upTo(count: number, from = 1): number[] {
+  return Array.from({ length: count - from + 1 }, (_, at) => at + from);
+}
+function mover(store: UsageStore, keepDays = 35): RowMover {
+  const say = (fields: object) => lines.push(fields);
+  const logger = { warn: say, error: say, fatal: say };
+  return new RowMover({ rows: store.rows, path, keepDays, logger });
+}
+function read(store: UsageStore, query: object = {}): number[] {
+  const found: number[] = [];
+  for (let afterId = 0; ; ) {
+    const page = store.requests({ ...query, afterId, limit: 7 });
+    found.push(...page.map(({ row: { n } }) => n));
+    if (page.length < 7) return found;
+    afterId = page.at(-1)?.id ?? 0;
+  }
+}
+/** Rows that wait in usage.db. */
+function waiting(): number {
+  const db = openDatabase(path, { durability: 'normal', readOnly: true });
+  try {
+    return Number(
+      db.prepare('SELECT count(*) FROM request WHERE id > (SELECT moved FROM kept)').pluck().get(),
+    );
+  } finally {
+    db.close();
+  }
+}
+
+test('rows are moved into the files of their days and read from there, in their order, with those that came since', async () => {
+  const store = openStore();
+  fold(store, ...upTo(60).map((n) => row(n)));
+  const moving = mover(store);
+  expect(await moving.move()).toBe(false);
+  expect(readdirSync(join(folder, 'usage-rows')).filter((name) => name.endsWith('.db'))).toEqual(
+    days.map((day) => `${day}.db`),
+  );
+  expect(waiting()).toBe(0);
+  fold(store, ...upTo(75, 61).map((n) => row(n)));
+  expect(read(store)).toEqual(upTo(75));
+  await moving.move();
+  expect(read(store)).toEqual(upTo(75));
+  expect(read(store, { organisation: 'birch', period: '2026-11-01' })).toEqual(
+    upTo(75).filter((n) => n % 3 === 0),
+  );
+  expect(store.totals('acme', '2026-11-01').requests).toBe(50);
+  expect(checkUsage(path)).toEqual([]);
+});
+
+test('the files of other days than were asked for are not read', async () => {
+  const store = openStore();
+  fold(store, ...upTo(60).map((n) => row(n)));
+  await mover(store).move();
+  for (const day of [days[0], days[2]])
+    writeFileSync(join(folder, 'usage-rows', `${day}.db`), 'x'.repeat(5000));
+  const ofDay = [...upTo(20, 11), ...upTo(50, 41)];
+  expect(read(store, { from: days[1], to: days[2] })).toEqual(ofDay);
+  expect(unreadable).toEqual([]);
+  expect(read(store)).toEqual(ofDay);
+  expect(new Set(unreadable)).toEqual(new Set([`day ${days[0]}`, `day ${days[2]}`]));
+  expect(checkUsage(path).map(({ object }) => object)).toEqual([`day ${days[0]}`, `day ${days[2]}`]);
+});
+
+test('files of days before those that are kept are removed, their sums stay, and late rows of them are not kept', async () => {
+  const store = openStore();
+  fold(store, ...upTo(30).map((n) => row(n)));
+  await mover(store).move();
+  const later = mover(store, 2);
+  await later.move();
+  expect(store.rows.days).toEqual(days.slice(1));
+  expect(readdirSync(join(folder, 'usage-rows')).some((name) => name.startsWith(days[0]))).toBe(false);
+  fold(store, row(31, { at: `${days[0]}T12:00:00.000Z` }), row(32, { at: `${days[1]}T12:00:00.000Z` }));
+  await later.move();
+  expect(read(store)).toEqual([...upTo(30, 11), 32]);
+  expect(store.totals('acme', '2026-11-01').requests + store.totals('birch', '2026-11-01').requests).toBe(32);
+  expect(checkUsage(path)).toEqual([]);
+});
+
+test('what a process wrote into files and did not note is written again, once', async () => {
+  const store = openStore();
+  fold(store, ...upTo(25).map((n) => row(n)));
+  await mover(store).move();
+  fold(store, ...upTo(60, 26).map((n) => row(n)));
+  // It ends before the result is noted.
+  moveRows({ path, isFirst: true });
+  expect(read(store)).toEqual(upTo(60));
+  close(store);
+  const again = openStore();
+  await mover(again).move();
+  expect([read(again), waiting()]).toEqual([upTo(60), 0]);
+  expect(checkUsage(path)).toEqual([]);
+});
+
+test('where a power cut takes the last rows of usage.db back, those in the files do not count', async () => {
+  const store = openStore();
+  fold(store, ...upTo(20).map((n) => row(n)));
+  await mover(store).move();
+  close(store);
+  cpSync(path, join(folder, 'former.db'));
+  const lost = openStore();
+  fold(lost, ...upTo(40, 21).map((n) => row(n)));
+  await mover(lost).move();
+  close(lost);
+  cpSync(join(folder, 'former.db'), path);
+  const again = openStore();
+  // In another order than before.
+  fold(again, row(21, { at: `${days[0]}T11:00:00.000Z` }), row(22));
+  await mover(again).move();
+  expect(read(again)).toEqual(upTo(22));
+  expect(checkUsage(path)).toEqual([]);
+});
+
+test('files of another usage.db are renamed, and the check says what is missing', async () => {
+  const store = openStore();
+  fold(store, ...upTo(10).map((n) => row(n)));
+  await mover(store).move();
+  close(store);
+  rmSync(path);
+  offset = 0;
+  const other = openStore();
+  fold(other, ...upTo(10).map((n) => row(n)));
+  await mover(other).move();
+  expect(read(other)).toEqual(upTo(10));
+  expect(readdirSync(join(folder, 'usage-rows'))).toContain(`${days[0]}.db.aside`);
+  close(other);
+  rmSync(join(folder, 'usage-rows'), { recursive: true });
+  expect(checkUsage(path)).toEqual([expect.objectContaining({ object: `day ${days[0]}` })]);
+});
+
+test('a row of a file that was changed, and one that is gone, are found by its day', async () => {
+  const store = openStore();
+  fold(store, ...upTo(30).map((n) => row(n)));
+  await mover(store).move();
+  const db = openDatabase(join(folder, 'usage-rows', `${days[1]}.db`), { durability: 'normal' });
+  db.exec('DELETE FROM request WHERE id = 12');
+  db.exec(`UPDATE request SET body = 'x' WHERE id = 15`);
+  db.close();
+  expect(checkUsage(path).map(({ object }) => object)).toEqual(['request 15']);
+  expect(read(store)).toEqual(upTo(30).filter((n) => n !== 12 && n !== 15));
+  expect(unreadable).toEqual(['request 15']);
+  const repaired = openDatabase(join(folder, 'usage-rows', `${days[1]}.db`), { durability: 'normal' });
+  repaired.prepare('UPDATE request SET body = ? WHERE id = 15').run(JSON.stringify(row(15)));
+  repaired.close();
+  expect(checkUsage(path)).toEqual([
+    {
+      object: 'birch',
+      text: `on ${days[1]} the sum of pool echo-small is not that of its rows`,
+      differs: { day: days[1], counted: 3, rows: 2 },
+    },
+  ]);
+});
+
+/** As the build before wrote it. */
+function asFormat6(): void {
+  const db = openDatabase(path, { durability: 'normal' });
+  db.exec(`DROP TABLE kept; DROP TABLE day; DROP TABLE hour_sum;
+    CREATE TABLE key_hour (key TEXT NOT NULL, hour INTEGER NOT NULL, requests INTEGER NOT NULL, PRIMARY KEY (key, hour)) STRICT, WITHOUT ROWID;
+    CREATE TABLE key_count (one INTEGER NOT NULL, before INTEGER NOT NULL, PRIMARY KEY (one)) STRICT;
+    PRAGMA user_version = 6`);
+  db.close();
+}
+
+test('rows that an earlier build kept are taken over, however often it is ended in between, and counted once', async () => {
+  const earlier = openStore();
+  for (let group = 0; group < 30; group++)
+    fold(earlier, ...upTo((group + 1) * 100, group * 100 + 1).map((n) => row(n)));
+  close(earlier);
+  asFormat6();
+  const first = openStore();
+  expect([first.knowsAllKeyUses, checkUsage(path)]).toEqual([false, []]);
+  fold(first, ...upTo(3050, 3001).map((n) => row(n)));
+  // Ended when the first of three parts was noted, and all were written.
+  const [part] = moveRows({ path, isFirst: true });
+  if (part === undefined) throw new Error('no part');
+  first.rows.noteMoved(part);
+  expect(read(first)).toEqual(upTo(3050));
+  expect(first.rows.earlier).toEqual({ rows: 3000, counted: 1000 });
+  close(first);
+  const again = openStore();
+  await mover(again).move();
+  expect([again.knowsAllKeyUses, read(again).length, checkUsage(path)]).toEqual([true, 3050, []]);
+  expect(again.totals('acme', '2026-11-01').requests).toBe(upTo(3050).filter((n) => n % 3 !== 0).length);
+  const use = again.keyUse('key-of-acme', Date.parse(`${days[2]}T20:00:00Z`));
+  expect(use).toMatchObject({ lastUsedAt: `${days[2]}T10:00:00.000Z` });
+  // The hours of one day alone.
+  expect(use?.requestsOfDay).toBe(
+    upTo(3050).filter((n) => n % 3 !== 0 && Math.floor((n - 1) / 10) % 3 === 2).length,
+  );
+});
+
+test('it says how far the rows of an earlier build are, and gives the room in usage.db back at the next start', async () => {
+  const earlier = openStore();
+  for (let group = 0; group < 90; group++)
+    fold(
+      earlier,
+      ...upTo((group + 1) * 500, group * 500 + 1).map((n) =>
+        row(n, { requestId: `r-${n}-${'x'.repeat(80)}` }),
+      ),
+    );
+  close(earlier);
+  asFormat6();
+  const before = statSync(path).size;
+  const store = openStore();
+  const moving = mover(store);
+  moving.start();
+  await vi.waitFor(() => expect(store.knowsAllKeyUses && waiting() === 0).toBe(true), 60_000);
+  await vi.waitFor(() => expect(lines).toContainEqual({ moved: 45_000, of: 45_000 }));
+  await moving.close();
+  close(store);
+  const after = openStore();
+  expect(statSync(path).size).toBeLessThan(before / 10);
+  expect(read(after)).toHaveLength(45_000);
+}, 120_000);

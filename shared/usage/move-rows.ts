@@ -1,0 +1,86 @@
+/**
+ * Moves completed requests from `usage.db`, where they arrive, into the files of their days: a task of a thread. It only reads
+ * `usage.db`. Its rows count as moved once the process has noted the result there (kept-rows.ts), and until then they are written
+ * again after a crash, to the same ids.
+ */
+import { dayMs } from '../../schemas/durations.ts';
+import { readKeptRow, type UsageRow } from '../../schemas/usage.ts';
+import { mapSqliteError, openDatabase, prepare } from '../runtime/sqlite.ts';
+import { DayWriter, dayFolderOf } from './day-files.ts';
+import { type HourSum, HourSums } from './hour-sums.ts';
+import type { DayRows, Kept } from './kept-tables.ts';
+import { KeyUses, type LastUse } from './key-use.ts';
+import type { StoredRequest } from './request-table.ts';
+
+/** To note a part takes some milliseconds. */
+const partRows = 1_000;
+export const partsMax = 40;
+
+export interface MoveTask {
+  /** Of `usage.db`. */
+  readonly path: string;
+  /** Files may have rows of a process that ended before they were noted. */
+  readonly isFirst: boolean;
+}
+
+/** Rows behind those of the part before it. */
+export interface MovedPart {
+  /** Id of the last one. */
+  readonly moved: number;
+  readonly days: readonly DayRows[];
+  /** Of rows that an earlier build kept. */
+  readonly sums: readonly HourSum[];
+  readonly uses: readonly LastUse[];
+}
+
+export function moveRows({ path, isFirst }: MoveTask): MovedPart[] {
+  const db = openDatabase(path, { durability: 'normal', readOnly: true });
+  const kept = prepare<Kept>(db, 'SELECT * FROM kept').get() as Kept;
+  const writer = new DayWriter(dayFolderOf(path), kept.id);
+  try {
+    if (isFirst) writer.cut(kept.moved, kept.from_day);
+    const rows = prepare<StoredRequest>(db, 'SELECT * FROM request WHERE id > ? ORDER BY id LIMIT ?');
+    const parts: MovedPart[] = [];
+    while (parts.length < partsMax) {
+      const found = rows.all(parts.at(-1)?.moved ?? kept.moved, partRows);
+      if (found.length === 0) break;
+      parts.push(move(found, kept, writer));
+    }
+    return parts;
+  } catch (error) {
+    throw mapSqliteError(error, path);
+  } finally {
+    writer.close();
+    db.close();
+  }
+}
+
+function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): MovedPart {
+  const [sums, uses, days] = [new HourSums(), new KeyUses(), new Map<string, StoredRequest[]>()];
+  for (const row of rows) {
+    const read = readKeptRow(row.body);
+    if (read !== undefined && row.id <= kept.uncounted) {
+      sums.add(read);
+      uses.add(read);
+    }
+    const day = dayOf(read);
+    const ofDay = days.get(day);
+    if (ofDay !== undefined) ofDay.push(row);
+    else if (day >= kept.from_day) days.set(day, [row]);
+  }
+  for (const [day, ofDay] of days) writer.write(day, ofDay);
+  const dayRows = ([day, ofDay]: [string, StoredRequest[]]): DayRows => ({
+    ...{ day, rows: ofDay.length },
+    ...{ first_id: ofDay[0]?.id ?? 0, last_id: ofDay.at(-1)?.id ?? 0 },
+  });
+  return { moved: rows.at(-1)?.id ?? 0, days: [...days].map(dayRows), sums: sums.all(), uses: uses.all() };
+}
+
+/** What cannot be read is kept for people with the rows of the present day. */
+function dayOf(row: UsageRow | undefined): string {
+  return row?.at.slice(0, 10) ?? today();
+}
+
+export function today(nowMs = Date.now()): string {
+  return new Date(Math.floor(nowMs / dayMs) * dayMs).toISOString().slice(0, 10);
+}
