@@ -26,6 +26,8 @@ export const gatewayQuerySchema = z.object({
   by: z.enum(statsKinds).default('model'),
   /** How many decisions a sample has. */
   sampled: number.int().min(1).max(sampledMax).default(sampledMax),
+  /** Of rows that are followed, so many at most; the others are counted. */
+  rowsPerSecond: number.int().min(1).optional(),
 });
 export type GatewayQuery = z.output<typeof gatewayQuerySchema>;
 

@@ -67,7 +67,7 @@ export type RequestList = z.infer<typeof requestListSchema>;
  * distinguished by `request`. `event: ended`: the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
-  /** There were more than are sent: so many are in the list alone. */
+  /** More ended than are sent, or than were asked for: so many are in the list alone. */
   missed: count.optional(),
 });
 export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
@@ -135,6 +135,8 @@ export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
   /** Rows of the first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
+  /** So many rows a second at most of those that end, for who cannot show more: a sample; the others are in `missed`. */
+  'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
 });
 export const requestStatsQuerySchema = z.object({
   ...requestFilterShape,

@@ -7,6 +7,8 @@ import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
 const firstRows = 200;
+/** More than anybody reads, and no more than a browser draws in passing. */
+const rowsPerSecond = 100;
 const earlierRows = 1000;
 const openAgainMs = 3000;
 
@@ -30,6 +32,14 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
   const follows = useRef(isFollowing);
   follows.current = isFollowing;
   const draw = (): void => redraw((count) => count + 1);
+  const frame = useRef<number | undefined>(undefined);
+  /** Messages of one frame are drawn together. */
+  const drawSoon = (): void => {
+    frame.current ??= requestAnimationFrame(() => {
+      frame.current = undefined;
+      draw();
+    });
+  };
   const showHeld = (): void => {
     const { current } = state;
     if (current.held === undefined) return;
@@ -52,7 +62,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
         } else current.held = joined;
         current.isInterrupted = false;
         current.failure = undefined;
-        draw();
+        drawSoon();
       },
       interrupted: (failure) => {
         current.isInterrupted = true;
@@ -120,7 +130,8 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
   const open = (): void => {
     if (document.hidden || source !== undefined || ended.signal.aborted) return;
     let isFirst = true;
-    source = new EventSource(`/api${withQuery('/requests/stream', { ...filter, limit: firstRows })}`);
+    const query = { ...filter, limit: firstRows, 'rows-per-second': rowsPerSecond };
+    source = new EventSource(`/api${withQuery('/requests/stream', query)}`);
     source.onopen = () => {
       isFirst = true;
     };

@@ -12,7 +12,7 @@ import {
   requestOptions,
   requestPattern,
 } from '../lib/request-filter.ts';
-import { rowsMax } from '../lib/request-rows.ts';
+import { rowsMax, type Rows as ShownRows } from '../lib/request-rows.ts';
 import { type Followed, useRequests } from '../lib/requests.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
@@ -51,7 +51,7 @@ export function RequestsPage() {
             Show {plural(held, 'new request')}
           </Button>
         ) : null}
-        <span class="muted">{rows === undefined ? '' : plural(rows.items.length, 'request')}</span>
+        {rows === undefined ? null : <Shown rows={rows} />}
       </div>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? null : <Missing followed={followed} />}
@@ -84,17 +84,25 @@ function Following({ isPaused, isAtTop, isInterrupted }: FollowingProps) {
   return <State tone="good">following</State>;
 }
 
+function Shown({ rows: { items, missed } }: { readonly rows: ShownRows }) {
+  return (
+    <span class="muted">
+      {plural(items.length, 'request')}
+      {missed === 0
+        ? ''
+        : `, and ${count(missed)} more that came faster than they can be shown: a filter narrows them down`}
+    </span>
+  );
+}
+
 /** What is not in the list, so that nobody takes it for all. */
 function Missing({ followed: { rows } }: { readonly followed: Followed }) {
   if (rows === undefined) return null;
-  const { silent, missed, hasDropped } = rows;
+  const { silent, hasDropped } = rows;
   const texts = [
     silent.length === 0
       ? ''
       : `Without the requests of ${nameSome(silent)}: no answer, or decisions are not kept there.`,
-    missed === 0
-      ? ''
-      : `${plural(missed, 'request')} came faster than they are sent here: a filter, or headgate requests list, has them.`,
     hasDropped ? `The newest ${count(rowsMax)} are kept here; headgate requests list has earlier ones.` : '',
   ].filter(Boolean);
   if (texts.length === 0) return null;
@@ -134,6 +142,7 @@ function List({ followed, open, onTop }: ListProps) {
         keyOf={({ request }: RequestRow) => request}
         empty={null}
         openKey={open}
+        isFinal
         onTop={onTop}
       />
       {rows?.next === undefined ? null : (

@@ -2,7 +2,7 @@
  * Tables: sorted by a click on a column and searched, here or by the control plane where a list has pages. Many rows are
  * windowed, so that they cost as much as a screenful.
  */
-import type { ComponentChildren } from 'preact';
+import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { withQuery } from '../lib/api.ts';
 import { count } from '../lib/format.ts';
@@ -36,6 +36,8 @@ export interface TableProps<Row> {
   readonly pages?: PageState;
   /** The states that the list can be cut down to. */
   readonly states?: readonly string[];
+  /** A row is never drawn otherwise than at first. */
+  readonly isFinal?: boolean;
   /** The row that is shown in full elsewhere. */
   readonly openKey?: string | undefined;
   /** Calls back where the reader leaves the first rows, and comes back to them. */
@@ -156,7 +158,7 @@ function Search({ text, found, state, states }: SearchProps) {
 
 /** Without a search: the rows alone. */
 export function Rows<Row>(props: TableProps<Row>) {
-  const { caption, rows, columns, keyOf, pages, openKey, onTop } = props;
+  const { caption, rows, columns, keyOf, pages, openKey, onTop, isFinal = false } = props;
   const [first, setFirst] = useState(0);
   const box = useRef<HTMLDivElement>(null);
   const body = useRef<HTMLTableSectionElement>(null);
@@ -200,15 +202,7 @@ export function Rows<Row>(props: TableProps<Row>) {
               class={openKey !== undefined && keyOf(row) === openKey ? 'opened-row' : undefined}
               aria-rowindex={isWindowed ? start + index + 2 : undefined}
             >
-              {columns.map((column) => (
-                <td
-                  key={column.name}
-                  class={cellClass(column)}
-                  data-name={column.isAction ? undefined : column.name}
-                >
-                  {column.cell(row)}
-                </td>
-              ))}
+              <Cells row={row} columns={columns} isFinal={isFinal} />
             </tr>
           ))}
           {isWindowed && below > 0 ? <Spacer height={below} width={columns.length} /> : null}
@@ -216,6 +210,29 @@ export function Rows<Row>(props: TableProps<Row>) {
       </table>
     </div>
   );
+}
+
+interface CellsProps<Row> {
+  readonly row: Row;
+  readonly columns: readonly TableColumn<Row>[];
+  readonly isFinal: boolean;
+}
+
+/** Where rows are final, those that are there are not drawn again when others come before them. */
+class Cells<Row> extends Component<CellsProps<Row>> {
+  override shouldComponentUpdate({ row, columns, isFinal }: CellsProps<Row>, state: unknown): boolean {
+    const { props } = this;
+    // A signal that a cell has read sets the state.
+    return !isFinal || row !== props.row || columns !== props.columns || state !== this.state;
+  }
+
+  render({ row, columns }: CellsProps<Row>) {
+    return columns.map((column) => (
+      <td key={column.name} class={cellClass(column)} data-name={column.isAction ? undefined : column.name}>
+        {column.cell(row)}
+      </td>
+    ));
+  }
 }
 
 /** Rows that nobody sees are still there for clicks and the keyboard. */

@@ -247,7 +247,12 @@ export async function requestSums(
   return { stats: answers.flat(), silent: [...silent].sort(), partial };
 }
 
-/** Rows that ended since the last ones, in the order in which they came. */
+export interface FollowedRequests extends AskedRequests {
+  /** So many are given at most; the others are counted. */
+  readonly rowsPerSecond?: number | undefined;
+}
+
+/** Rows that ended since the last ones, in the order in which they ended. */
 export interface LiveRows {
   readonly rows: readonly GivenRow[];
   readonly silent: readonly string[];
@@ -262,18 +267,21 @@ const idleMs = 6_000;
 /** Until then a gateway that has not answered yet is not called silent. */
 const beginMs = 1_500;
 const pendingMax = 5_000;
+/** A gateway may give so many times its share of the rows: others have fewer requests. */
+const sharesOfGateway = 2;
 
 class LiveGateways {
   readonly #sources: DecisionSources;
-  readonly #asked: AskedRequests;
+  readonly #asked: FollowedRequests;
   readonly #signal: AbortSignal;
   /** Whether it answers, of each that is asked. */
   readonly #answers = new Map<string, boolean>();
   #rows: GivenRow[] = [];
   #missed = 0;
+  #takenMs = performance.now();
   #silent: string[] = [];
 
-  constructor(sources: DecisionSources, asked: AskedRequests, signal: AbortSignal) {
+  constructor(sources: DecisionSources, asked: FollowedRequests, signal: AbortSignal) {
     this.#sources = sources;
     this.#asked = asked;
     this.#signal = signal;
@@ -285,7 +293,7 @@ class LiveGateways {
     for (const source of found)
       if (!this.#answers.has(source.name)) {
         this.#answers.set(source.name, false);
-        void this.#follow(source);
+        void this.#follow(source, found.length);
       }
     const silent = found.map(({ name }) => name).filter((name) => this.#answers.get(name) !== true);
     this.#silent = [...silent, ...unknownIn(found, this.#asked)].sort();
@@ -296,10 +304,15 @@ class LiveGateways {
   }
 
   take(): LiveRows {
-    const taken = { rows: this.#rows, missed: this.#missed, silent: this.#silent };
+    const nowMs = performance.now();
+    const { rowsPerSecond = Number.POSITIVE_INFINITY } = this.#asked;
+    const ended = this.#rows.sort((one, other) => one.row.endedMs - other.row.endedMs);
+    const rows = sampled(ended, Math.ceil((rowsPerSecond * (nowMs - this.#takenMs)) / 1000));
+    const missed = this.#missed + ended.length - rows.length;
     this.#rows = [];
     this.#missed = 0;
-    return taken;
+    this.#takenMs = nowMs;
+    return { rows, missed, silent: this.#silent };
   }
 
   get hasRows(): boolean {
@@ -307,15 +320,17 @@ class LiveGateways {
   }
 
   /** Never rejects; afterwards the gateway is asked again. */
-  async #follow(source: Source): Promise<void> {
+  async #follow(source: Source, gateways: number): Promise<void> {
     const idle = new AbortController();
     const timer = setTimeout(() => idle.abort(), idleMs);
     const way = {
       dispatcher: this.#sources.gatewayAgent,
       signal: AbortSignal.any([this.#signal, idle.signal]),
     };
+    const { filter, rowsPerSecond: all } = this.#asked;
+    const rowsPerSecond = all === undefined ? undefined : Math.ceil((all * sharesOfGateway) / gateways);
     try {
-      for await (const line of linesOf(source, pathOf('/requests/live', this.#asked.filter), way)) {
+      for await (const line of linesOf(source, pathOf('/requests/live', { ...filter, rowsPerSecond }), way)) {
         timer.refresh();
         this.#answers.set(source.name, true);
         this.#add(source.name, line);
@@ -338,10 +353,17 @@ class LiveGateways {
   }
 }
 
+/** So many of them, evenly. */
+function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
+  if (rows.length <= most) return rows;
+  const share = most / rows.length;
+  return rows.filter((_row, at) => Math.floor((at + 1) * share) > Math.floor(at * share));
+}
+
 /** First once all gateways have answered or had their time, then whenever there is something new; until the signal. */
 export async function* liveRequests(
   sources: DecisionSources,
-  asked: AskedRequests,
+  asked: FollowedRequests,
   signal: AbortSignal,
 ): AsyncGenerator<LiveRows, void> {
   const live = new LiveGateways(sources, asked, signal);

@@ -2,6 +2,7 @@
  * Routes of requests: a list of all gateways, sums, and a stream of what ends. A member gets the rows of one organisation of theirs,
  * without what operators alone may see (schemas/request-record.ts).
  */
+import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
@@ -21,6 +22,7 @@ import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import {
   type AskedRequests,
+  type FollowedRequests,
   type GivenRow,
   liveRequests,
   requestPage,
@@ -31,7 +33,7 @@ import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, clientSignal } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 
-type Filters = Omit<QueryOf<'request.tail'>, 'limit'>;
+type Filters = Omit<QueryOf<'request.tail'>, 'limit' | 'rows-per-second'>;
 
 /** What of a query names members that operators alone may see. */
 function hiddenNames(query: Filters, by: string | undefined): string[] {
@@ -214,8 +216,11 @@ export interface Following {
   mayFollow(): boolean;
 }
 
-/** A follower that does not read is cut off, not buffered for. */
+/** A follower that does not read is not buffered for: what ends meanwhile is gathered within bounds, and then it is cut off. */
+const readWithinMs = 30_000;
 const bufferedBytesMax = 1024 * 1024;
+/** More are sent as several messages. */
+const rowsPerMessageMax = 500;
 /** Shorter than what proxies allow a silent connection; rights are asked again each time. */
 const pulseMs = 10_000;
 
@@ -227,7 +232,7 @@ export function followRequests(
 ): FastifyReply {
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
-  const asked = askedOf(query);
+  const asked = { ...askedOf(query), rowsPerSecond: query['rows-per-second'] };
   const client = clientSignal(reply);
   reply.hijack();
   const response = reply.raw;
@@ -260,6 +265,26 @@ function write(response: ServerResponse, event: string, data: object): void {
   if (response.writableLength > bufferedBytesMax) response.destroy();
 }
 
+/** The newest last, in messages that are read one after the other; resolves once the client takes more. */
+export async function writeRows(
+  response: ServerResponse,
+  rows: readonly RequestRow[],
+  { silent, missed = 0 }: Pick<RequestsMessage, 'silent' | 'missed'>,
+  client: AbortSignal,
+): Promise<void> {
+  let from = 0;
+  do {
+    const items = rows.slice(from, from + rowsPerMessageMax).toReversed();
+    const isFirst = from === 0;
+    from += rowsPerMessageMax;
+    write(response, 'requests', { items, silent, ...(isFirst && missed > 0 && { missed }) });
+    if (response.writableNeedDrain) {
+      const signal = AbortSignal.any([client, AbortSignal.timeout(readWithinMs)]);
+      await once(response, 'drain', { signal }).catch(() => response.destroy());
+    }
+  } while (from < rows.length && !response.destroyed);
+}
+
 function mayStillFollow(context: AdminContext, { actor, query, mayFollow }: Following): boolean {
   try {
     authoriseQuery(context, actor, query);
@@ -283,7 +308,7 @@ async function send(
   response: ServerResponse,
   context: AdminContext,
   following: Following,
-  asked: AskedRequests,
+  asked: FollowedRequests,
   client: AbortSignal,
 ): Promise<void> {
   const { actor, query } = following;
@@ -309,9 +334,9 @@ async function send(
       } satisfies RequestsMessage);
     }
     const known = sent;
-    const items = given.filter(({ request }) => !known.has(request)).toReversed();
+    const fresh = given.filter(({ request }) => !known.has(request));
     if (!mayStillFollow(context, following)) return pulse(response, context, following);
-    write(response, 'requests', { items, silent: [...silent], ...(missed > 0 && { missed }) });
+    await writeRows(response, fresh, { silent: [...silent], missed }, client);
   }
 }
 

@@ -115,24 +115,30 @@ test('a group in which nothing is meant is searched and not parsed', () => {
   expect(has({ key: 'key' })).toBe(false);
 });
 
-test('what a follower has not taken is bounded, and the rest is counted; afterwards nobody follows', async () => {
-  const followers = new Set<(request: ReturnType<typeof recordOf>) => void>();
-  const journal: Parameters<typeof followedRequests>[0] = {
-    follow: (follower) => {
-      followers.add(follower);
-      return () => followers.delete(follower);
-    },
-  };
-  const end = new AbortController();
-  const pages = followedRequests(journal, queryOf(), end.signal);
-  expect((await pages.next()).value).toEqual(['{"missed":0}\n']);
-  for (let n = 0; n < 10_000; n++) for (const follower of followers) follower(recordOf(n));
-  const { value: lines = [] } = await pages.next();
-  expect([lines.length, lines.at(-1)]).toEqual([501, '{"missed":9500}\n']);
-  end.abort();
-  expect((await pages.next()).done).toBe(true);
-  expect(followers.size).toBe(0);
-});
+test.each([
+  [{}, 1000],
+  [{ rowsPerSecond: 25 }, 10],
+])(
+  'what a follower that asked %j has not taken is bounded, and the rest is counted; afterwards nobody follows',
+  async (asked, most) => {
+    const followers = new Set<(request: ReturnType<typeof recordOf>) => void>();
+    const journal: Parameters<typeof followedRequests>[0] = {
+      follow: (follower) => {
+        followers.add(follower);
+        return () => followers.delete(follower);
+      },
+    };
+    const end = new AbortController();
+    const pages = followedRequests(journal, queryOf(asked), end.signal);
+    expect((await pages.next()).value).toEqual(['{"missed":0}\n']);
+    for (let n = 0; n < 10_000; n++) for (const follower of followers) follower(recordOf(n));
+    const { value: lines = [] } = await pages.next();
+    expect([lines.length, lines.at(-1)]).toEqual([most + 1, `{"missed":${10_000 - most}}\n`]);
+    end.abort();
+    expect((await pages.next()).done).toBe(true);
+    expect(followers.size).toBe(0);
+  },
+);
 
 test('what is added now is followed, and what is not followed is kept as before', async () => {
   const journal = journalOf();

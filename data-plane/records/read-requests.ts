@@ -130,9 +130,9 @@ function emptyCounts(): Omit<GatewayStat, 'by' | 'ofKey'> {
 }
 
 /** Rows of one follower that are not sent yet; further ones are counted. */
-const pendingMax = 500;
-/** Rows are sent together, so that what they cost does not depend on how many there are. */
-const gatherMs = 200;
+const pendingMax = 1000;
+/** Rows are sent together: a turn of sending costs as much as some hundred rows. */
+const gatherMs = 400;
 /** A follower that receives nothing for longer knows that it is cut off. */
 const pulseMs = 2000;
 
@@ -142,11 +142,13 @@ export async function* followedRequests(
   query: GatewayQuery,
   signal: AbortSignal,
 ): AsyncGenerator<string[]> {
+  const { rowsPerSecond = Number.POSITIVE_INFINITY } = query;
+  const linesMax = Math.min(pendingMax, Math.ceil((rowsPerSecond * gatherMs) / 1000));
   let lines: string[] = [];
   let missed = 0;
   const stop = journal.follow((request) => {
     if (!isMeant(request, query)) return;
-    if (lines.length < pendingMax) lines.push(lineOf(rowOf(request)));
+    if (lines.length < linesMax) lines.push(lineOf(rowOf(request)));
     else missed++;
   });
   try {

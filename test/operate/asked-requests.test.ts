@@ -310,6 +310,35 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
   await following;
 });
 
+test('of more than a follower can show it is given a sample of all gateways, by time, and the rest is counted', async () => {
+  await Promise.all([serve('gw-1'), serve('gw-2')]);
+  const end = new AbortController();
+  closers.push(() => end.abort());
+  const seen: GivenRow[] = [];
+  let missed = 0;
+  let isFollowed = false;
+  const beganMs = performance.now();
+  const following = (async () => {
+    const all = { ...asked({}), rowsPerSecond: 20 };
+    for await (const { rows, silent, missed: more } of liveRequests(sources(), all, end.signal)) {
+      isFollowed ||= silent.length === 0;
+      const times = rows.map(({ row }) => row.endedMs);
+      expect(times).toEqual(times.toSorted((one, other) => one - other));
+      seen.push(...rows);
+      missed += more;
+    }
+  })();
+  await until(() => isFollowed);
+  for (let n = 0; n < 400; n++) for (const gateway of ['gw-1', 'gw-2']) add(gateway, n % 10, Date.now() + n);
+  await until(() => seen.length + missed === 800);
+  const seconds = (performance.now() - beganMs) / 1000;
+  expect(seen.length).toBeGreaterThan(2);
+  expect(seen.length).toBeLessThanOrEqual(20 * seconds + 2);
+  expect(new Set(seen.map(({ gateway }) => gateway))).toEqual(new Set(['gw-1', 'gw-2']));
+  end.abort();
+  await following;
+});
+
 /** A process that has the gateway token, and answers every question with lines of its own. */
 async function serveLines(name: string, lines: () => Iterable<string>): Promise<void> {
   const incarnation = randomUUID();
