@@ -31,12 +31,21 @@ export const gatewayQuerySchema = z.object({
 });
 export type GatewayQuery = z.output<typeof gatewayQuerySchema>;
 
-export const gatewayRowSchema = requestRowSchema.omit({ gateway: true, keyName: true }).extend({
-  /** By the clock of the gateway: by which rows of several are merged. */
-  endedMs: z.number(),
-  /** Its number in the records of the gateway; absent of one that is followed. */
-  n: count.optional(),
-});
+/** Longer than any name, type or cause: what is longer no gateway has, and nobody is shown. */
+const textMax = 300;
+const hasLongText = (row: object): boolean =>
+  Object.values(row).some((value) => typeof value === 'string' && value.length > textMax);
+
+export const gatewayRowSchema = requestRowSchema
+  .omit({ gateway: true, keyName: true })
+  .extend({
+    at: z.iso.datetime(),
+    /** By the clock of the gateway: by which rows of several are merged. */
+    endedMs: z.number(),
+    /** Its number in the records of the gateway; absent of one that is followed. */
+    n: count.optional(),
+  })
+  .refine((row) => !hasLongText(row), 'a text of a row is too long');
 export type GatewayRow = z.infer<typeof gatewayRowSchema>;
 
 /** The last line of a page. */
@@ -50,9 +59,9 @@ export const gatewayPulseSchema = z.object({ missed: count });
 
 /** Requests of one group. */
 export const gatewayStatSchema = z.object({
-  by: z.string().nullable(),
+  by: z.string().max(textMax).nullable(),
   /** Of requests whose organisation the control plane finds out. */
-  ofKey: z.string().optional(),
+  ofKey: z.string().max(textMax).optional(),
   requests: count,
   served: count,
   refused: count,

@@ -370,7 +370,21 @@ function* endless(line: object): Generator<string> {
   for (;;) yield JSON.stringify(line);
 }
 
+const row = {
+  ...{ request: `req_${'0'.repeat(32)}`, at: new Date(0).toISOString(), endedMs: 1, host: 'shared' },
+  ...{ operation: 'chat', verdict: 'served', status: 200, durationMs: 1, position: 1 },
+};
+
+test('the row of the next tests is one without its faults', async () => {
+  await serveLines('gw-2', () => [JSON.stringify(row), '{}']);
+  const all = { ...asked(), limit: 5, from: undefined };
+  const { items, silent } = await requestPage(sources(), all, (given) => given.row, never);
+  expect([items, silent]).toEqual([[row], []]);
+});
+
 test.each([
+  ['a row with a long text', () => [JSON.stringify({ ...row, node: 'n'.repeat(301) }), '{}'], undefined],
+  ['a row at no time', () => [JSON.stringify({ ...row, at: 'yesterday' }), '{}'], undefined],
   ['ends without end', () => endless({}), undefined],
   ['groups without end', () => endless({ ...stat, firstToken: {} }), 'sums'],
   ['a bucket that is no number', () => [JSON.stringify({ ...stat, firstToken: { Infinity: 1 } })], 'sums'],
