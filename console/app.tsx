@@ -1,7 +1,8 @@
 /** Sign-in page or frame, by who is signed in. */
+import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { call } from './lib/api.ts';
+import { ApiFailure, call } from './lib/api.ts';
 import { startLive, stopLive } from './lib/live.ts';
 import { drawWith, forgetAnswers } from './lib/read.ts';
 import { go, location } from './lib/router.ts';
@@ -9,10 +10,26 @@ import { hasRole, me, type Person } from './lib/session.ts';
 import { SignIn } from './pages/sign-in.tsx';
 import { pageOf } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
-import { Loading } from './ui/parts.tsx';
+import { Failure, Loading } from './ui/parts.tsx';
 
+/** Why it is not known who is signed in. */
+const unknown = signal<ApiFailure | undefined>(undefined);
+const findOutAgainMs = 3000;
+
+/** Only 401 says that nobody is signed in: where there is no other answer, it is asked again. */
 async function findOut(): Promise<void> {
-  me.value = await call('me.get', {}).catch(() => null);
+  for (let isBackground = false; ; isBackground = true) {
+    const found = await call('me.get', {}, { isBackground }).catch((error: unknown) =>
+      error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
+    );
+    const isKnown = !(found instanceof ApiFailure) || found.status === 401;
+    unknown.value = isKnown ? undefined : found;
+    if (isKnown) {
+      me.value = found instanceof ApiFailure ? null : found;
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, findOutAgainMs));
+  }
 }
 
 /** Answers to what the page reads first, which came with it, once: without them it asks. */
@@ -41,7 +58,7 @@ function App() {
       forgetAnswers();
     }
   }, [person]);
-  if (person === undefined) return <Loading />;
+  if (person === undefined) return unknown.value ? <Unreachable failure={unknown.value} /> : <Loading />;
   if (person === null)
     return (
       <SignIn
@@ -56,6 +73,19 @@ function App() {
     );
   const page = pageOf(person);
   return <Frame pages={page.all}>{page.content}</Frame>;
+}
+
+function Unreachable({ failure }: { readonly failure: ApiFailure }) {
+  return (
+    <main class="sign-in" id="main">
+      <div class="card">
+        <img src="/icon.svg" alt="" width="44" height="44" />
+        <h1>The control plane does not answer</h1>
+        <Failure failure={failure} />
+        <p class="muted">Who is signed in is not known, so nothing is shown. It is tried again by itself.</p>
+      </div>
+    </main>
+  );
 }
 
 /** Only paths of this console: an address of another site would be a trap. */

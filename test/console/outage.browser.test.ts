@@ -73,3 +73,37 @@ test('the control plane is killed and back: the page says it, and follows on wit
     rmSync(dir, { recursive: true, force: true });
   }
 });
+
+test('a page that is opened while nobody knows who is signed in says so, and is there once it is known', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-outage-'));
+  const plane = await startPlane(dir, '0');
+  const browser = await launchBrowser();
+  const watched = await WatchedPage.open(browser, plane.ready.console, { allowed: /status of (401|503)/ });
+  try {
+    const { page } = watched;
+    await page.goto('/sign-in');
+    await page.getByLabel('Operator token').fill(operatorToken);
+    await button(page, 'Sign in').click();
+    await heading(page, 'Fleet').waitFor();
+    // As of a proxy whose control plane is away: the document comes from a cache, without answers.
+    await page.route('**/doctor', async (route) => {
+      const answer = await route.fetch();
+      const body = (await answer.text()).replace(/<script[^>]*id="answers">.*?<\/script>/s, '');
+      await route.fulfill({ response: answer, body });
+    });
+    await page.route('**/api/me', (route) => route.fulfill({ status: 503, body: 'no upstream' }));
+    await page.goto('/doctor');
+    await heading(page, 'The control plane does not answer').waitFor();
+    await page.getByText('the console answered 503').waitFor();
+    expect(await page.getByLabel('Operator token').count()).toBe(0);
+    await watched.expectAccessible('a control plane that does not answer');
+    await page.unroute('**/api/me');
+    await heading(page, 'Doctor').waitFor();
+    watched.expectClean();
+  } finally {
+    await watched.close();
+    await browser.close();
+    await plane.end();
+    rmSync(dir, { recursive: true, force: true });
+  }
+});
