@@ -189,6 +189,14 @@ test.each([
   });
 });
 
+/** Resolves once the list knows of it: the event comes with a later frame. */
+const scrollTo = (page: Page, top: number): Promise<void> =>
+  page.evaluate(`new Promise((resolve) => {
+    const list = document.querySelector('.requests .table');
+    list.addEventListener('scroll', () => requestAnimationFrame(resolve), { once: true });
+    list.scrollTo(0, ${top});
+  })`);
+
 const made = (at: number): RequestRow => ({
   request: `req_${at.toString(16).padStart(32, '0')}`,
   at: new Date(1_795_000_000_000 - at * 50).toISOString(),
@@ -217,5 +225,27 @@ test('ten thousand rows are as few elements as a screenful, and what is missing 
     await page.locator(`[title="${made(9999).request}"]`).waitFor();
     expect(await rows(page).count()).toBeLessThan(150);
     await page.getByText('connection lost, it is tried again').waitFor();
+  });
+});
+
+test('further down nothing moves, and at the top of the list the page follows again', async () => {
+  await fleet.withPage({}, async (page) => {
+    // Enough rows that the list is higher than its window.
+    for (let n = 0; n < 40; n++) expect((await ask('acme', 'echo-small')).status).toBe(200);
+    await fleet.asOperator(page);
+    await page.goto('/requests');
+    const line = page.locator('.follow-line');
+    await line.getByText(/following$/).waitFor();
+    await rows(page).nth(39).waitFor();
+    await scrollTo(page, 600);
+    await line.getByText('follows again at the top of the list').waitFor();
+    const before = await rows(page).first().locator('.row-link').getAttribute('title');
+    const { request } = await ask('acme', 'echo-small');
+    await button(page, 'Show 1 new request').waitFor();
+    expect(await rows(page).first().locator('.row-link').getAttribute('title')).toBe(before);
+    await scrollTo(page, 0);
+    await line.getByText(/following$/).waitFor();
+    await page.locator(`[title="${request}"]`).waitFor();
+    expect(await button(page, 'Show 1 new request').count()).toBe(0);
   });
 });
