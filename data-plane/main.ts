@@ -62,8 +62,8 @@ export interface GatewaySettings {
   readonly metricsPort: number;
   /** Where control planes reach that listener, as `advertisedUrl` takes it. */
   readonly advertise?: string | undefined;
-  /** Which code speaks HTTP on the listeners of the API; `node` unless it is given. */
-  readonly http?: HttpEngine | undefined;
+  /** On the listeners of the API, and towards nodes. */
+  readonly http: HttpEngine;
   /** Of each listener but that of health and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;

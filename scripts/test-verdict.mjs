@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** A failure of these, or of a file that starts a whole fleet, may be the machine's. Where more files fail, it is not. */
-const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
+const onMachine = ['process', 'other-http', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const againMax = 10;
 

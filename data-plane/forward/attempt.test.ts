@@ -194,7 +194,7 @@ class ScriptedPools extends NodePools {
   readonly pool = new ScriptedPool();
 
   constructor() {
-    super({ credential: () => undefined, tickMs: 1_000_000 });
+    super({ credential: () => undefined, http: 'node', tickMs: 1_000_000 });
   }
 
   override upstream(): Upstream {

@@ -23,7 +23,7 @@ export interface EarlyRefusal {
 /** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
 export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
 
-/** `own`: data-plane/http1/. `node`: `node:http`. */
+/** Which code speaks HTTP. `own`: data-plane/http1/. `node`: `node:http`, and undici towards nodes. */
 export type HttpEngine = 'own' | 'node';
 
 export interface ApiListenerOptions extends ListenAddress {
@@ -39,8 +39,7 @@ export interface ApiListenerOptions extends ListenAddress {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
-  /** Which code speaks HTTP; `node:http` unless it is `own`. */
-  readonly http?: HttpEngine | undefined;
+  readonly http: HttpEngine;
   /** In place of those of `waits`. */
   readonly timeouts?: Partial<typeof clientTimeouts>;
   readonly name: ListenerName;

@@ -74,7 +74,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     return sendFile(files, path, exchange);
   };
   return startListener({
-    ...{ host: bind, port: settings.port, handler, certificate, connections },
+    ...{ host: bind, port: settings.port, handler, certificate, connections, http: 'node' },
     onRefusal: (refused) => gateway.observeEarly(refused),
     pace: { isExempt: (address) => isProxy(address, proxies), refusal: busy },
     name: 'play',

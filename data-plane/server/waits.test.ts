@@ -13,6 +13,7 @@ import { discardRest } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { type WaitName, waits } from '../../shared/runtime/waits.ts';
 import { chat as ask } from '../../test/support/api.ts';
+import { testedHttp } from '../../test/support/budget.ts';
 import { quiet, startFleet } from '../../test/support/fleet.ts';
 import {
   type ForwardServerOptions,
@@ -67,7 +68,7 @@ class Client {
 
 async function listener(handler: RequestListener, timeouts: object = {}): Promise<number> {
   const started = await startListener({
-    ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', timeouts },
+    ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', timeouts, http: 'node' },
     handler: async (exchange) => {
       const { response } = exchange as NodeExchange;
       handler(response.req, response);
@@ -223,7 +224,7 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     return [outcome, performance.now() - begun < 1000 * 50];
   },
   nodeCount: async () => {
-    const pools = new NodePools({ credential: () => undefined, tickMs: 10 });
+    const pools = new NodePools({ credential: () => undefined, tickMs: 10, http: testedHttp });
     open.push(() => pools.close());
     const count = createPromptCounter(pools, new BodyWorker(), { countMs: 50 });
     return count(routeTo(await node('')), shapeChat(prompt).asked);

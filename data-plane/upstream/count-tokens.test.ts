@@ -5,6 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { testedHttp } from '../../test/support/budget.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { until, within } from '../../test/support/until.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
@@ -31,7 +32,7 @@ async function sim(dialect: Dialect, ...faults: Fault[]): Promise<SimNode> {
 }
 
 function pools(): NodePools {
-  const opened = new NodePools({ credential: () => undefined, tickMs: 5 });
+  const opened = new NodePools({ credential: () => undefined, tickMs: 5, http: testedHttp });
   open.push(opened);
   return opened;
 }

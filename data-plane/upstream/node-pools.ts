@@ -20,8 +20,7 @@ export interface NodePoolsOptions {
   readonly connectMs?: number;
   /** A connection could not be opened, because this process may open no further file. */
   readonly onOutOfFiles?: () => void;
-  /** Which code speaks HTTP with nodes; undici unless it is `own`. */
-  readonly http?: HttpEngine | undefined;
+  readonly http: HttpEngine;
   /** How exactly waits on nodes are kept. */
   readonly tickMs?: number;
   /** A pool unused for so long is closed. */

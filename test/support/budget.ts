@@ -20,5 +20,7 @@ export function scaledMs(ms: number): number {
   return ms * slowness;
 }
 
-/** Which code speaks HTTP on the listeners of gateways. HEADGATE_TEST_HTTP runs their tests with the other one. */
-export const testedHttp = process.env['HEADGATE_TEST_HTTP'] === 'own' ? 'own' : 'node';
+/** What gateways do not use by default. */
+export const otherHttp = 'own';
+/** Which code speaks HTTP in gateways. HEADGATE_TEST_HTTP runs their tests with the other one. */
+export const testedHttp = process.env['HEADGATE_TEST_HTTP'] === otherHttp ? otherHttp : 'node';

@@ -43,7 +43,7 @@ export function planeSettings(dir: string, logUrl: string): ControlPlaneSettings
 export function gatewayAlone(dir: string, logUrl: string, name = 'gateway-1'): GatewaySettings {
   return {
     ...{ logUrl, name, dataDir: join(dir, name), logger: quiet },
-    ...{ bind: '127.0.0.1', port: 0, metricsPort: 0, gatewayToken: operatorToken },
+    ...{ bind: '127.0.0.1', port: 0, metricsPort: 0, gatewayToken: operatorToken, http: testedHttp },
     hosts: { shared: new Set(['127.0.0.1', 'localhost']), stackDomain: 'stacks.test' },
     ...{ stackPorts: [], whenStale: 'fence', controlPlanes: [], connectMs: 2000 },
     ...{ forwarding: defaultForwardSettings, drainDelaySeconds: 0, drainTimeoutSeconds: 2 },
@@ -167,7 +167,6 @@ function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayP
   const name = `gateway-${index + 1}`;
   return {
     ...gatewayAlone(dir, logUrl, name),
-    http: testedHttp,
     controlPlanes: [controlPlane.admin],
     ...options.gateway,
   };
