@@ -82,7 +82,7 @@ export const gatewayOptions = {
   ),
   http: option<'own' | 'node'>('--http <own|node>', 'which code speaks HTTP with clients and nodes', {
     choices: ['own', 'node'],
-    default: 'node',
+    default: 'own',
   }),
   ...shared('maxConnections', 'maxConnectionsPerAddress'),
   sharedHost: option('--shared-host <names>', 'names of the shared host', { default: '127.0.0.1,localhost' }),

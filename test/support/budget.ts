@@ -21,6 +21,6 @@ export function scaledMs(ms: number): number {
 }
 
 /** What gateways do not use by default. */
-export const otherHttp = 'own';
+export const otherHttp = 'node';
 /** Which code speaks HTTP in gateways. HEADGATE_TEST_HTTP runs their tests with the other one. */
-export const testedHttp = process.env['HEADGATE_TEST_HTTP'] === otherHttp ? otherHttp : 'node';
+export const testedHttp = process.env['HEADGATE_TEST_HTTP'] === otherHttp ? otherHttp : 'own';
