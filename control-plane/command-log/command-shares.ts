@@ -1,5 +1,6 @@
 /**
- * Everyone's share of the command writer of a replica, which runs one command at a time. Persons have a bounded part of its
+ * Everyone's share of the command writer of a replica, which writes together what waits at the same time: one command of a person,
+ * any number of an operator's. Persons have a bounded part of its
  * queue and of each minute, organisations one that their members share; operators and the replica itself are served first
  * and are bounded by nothing but their own queue.
  */
@@ -7,6 +8,7 @@ import type { Bounds } from '../../schemas/shapes.ts';
 import { type Actor, actorName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { CallerQueue, type QueueCaller } from '../state/caller-queue.ts';
+import { groupMax } from './command-group.ts';
 
 const waitersMax = 1000;
 const waitersPerCallerMax = 8;
@@ -16,7 +18,7 @@ const minuteMs = 60_000;
 
 export class CommandShares {
   readonly #queue = new CallerQueue({
-    ...{ concurrencyMax: 1, waitersMax, waitersPerCallerMax, waitersPerOrganisationMax, waitMs },
+    ...{ concurrencyMax: groupMax, waitersMax, waitersPerCallerMax, waitersPerOrganisationMax, waitMs },
     what: 'commands',
   });
   readonly #now: () => number;

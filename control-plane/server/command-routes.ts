@@ -4,7 +4,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { commandQuerySchema } from '../../schemas/admin-row.ts';
 import { nameSchema } from '../../schemas/names.ts';
-import type { CommandResult } from '../command-log/command-writer.ts';
+import type { CommandResult } from '../command-log/command-group.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';

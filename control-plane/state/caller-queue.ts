@@ -6,7 +6,7 @@
 import { CommandError } from '../core/command-error.ts';
 
 export interface QueueLimits {
-  /** Of different callers. */
+  /** Of different callers, and of those that are first. */
   readonly concurrencyMax: number;
   readonly waitersMax: number;
   readonly waitersPerCallerMax: number;
@@ -19,7 +19,7 @@ export interface QueueLimits {
 export interface QueueCaller {
   readonly caller: string;
   readonly organisation?: string | undefined;
-  /** Served before all others, and waits in places of its own, `waitersMax` of them. */
+  /** Served before all others, any number of its work at a time, and waits in places of its own, `waitersMax` of them. */
   readonly isFirst?: boolean;
 }
 
@@ -31,7 +31,9 @@ interface Waiter extends QueueCaller {
 
 export class CallerQueue {
   readonly #limits: QueueLimits;
-  readonly #running = new Set<string>();
+  /** What runs, by its caller. */
+  readonly #running = new Map<string, number>();
+  #runningCount = 0;
   /** In the order in which they came. Their callers are running already, or all of the concurrency is in use. */
   readonly #waiters = new Set<Waiter>();
   /** The turn of the waiter that began last. */
@@ -52,16 +54,24 @@ export class CallerQueue {
     signal?.throwIfAborted();
     const of = typeof who === 'string' ? { caller: who } : who;
     const { caller } = of;
-    if (this.#mayRun(caller)) this.#running.add(caller);
+    if (this.#mayRun(of)) this.#begin(caller, 1);
     else await this.#wait(of, signal);
     return () => {
-      this.#running.delete(caller);
+      this.#begin(caller, -1);
       this.#startNext();
     };
   }
 
-  #mayRun(caller: string): boolean {
-    return this.#running.size < this.#limits.concurrencyMax && !this.#running.has(caller);
+  #mayRun({ caller, isFirst = false }: QueueCaller): boolean {
+    return this.#runningCount < this.#limits.concurrencyMax && (isFirst || !this.#running.has(caller));
+  }
+
+  /** `by` -1: its work ended. */
+  #begin(caller: string, by: 1 | -1): void {
+    const count = (this.#running.get(caller) ?? 0) + by;
+    if (count === 0) this.#running.delete(caller);
+    else this.#running.set(caller, count);
+    this.#runningCount += by;
   }
 
   async #wait(who: QueueCaller, signal: AbortSignal | undefined): Promise<void> {
@@ -110,9 +120,9 @@ export class CallerQueue {
   #startNext(): void {
     let next: Waiter | undefined;
     for (const waiter of this.#waiters)
-      if (this.#mayRun(waiter.caller) && (next === undefined || isBefore(waiter, next))) next = waiter;
+      if (this.#mayRun(waiter) && (next === undefined || isBefore(waiter, next))) next = waiter;
     if (next === undefined) return;
-    this.#running.add(next.caller);
+    this.#begin(next.caller, 1);
     this.#turn = Math.max(this.#turn, next.turn);
     for (const [name, turn] of this.#nextTurns) if (turn <= this.#turn) this.#nextTurns.delete(name);
     next.begin();

@@ -99,7 +99,7 @@ export class Replicator {
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
-    if (!(await this.#isRead(end, untilMs - performance.now())))
+    if (!(await this.hasRead(end, untilMs - performance.now())))
       throw new LogUnavailable(
         `folded to offset ${this.#follower.position} of ${end} within ${timeoutMs} ms`,
       );
@@ -155,7 +155,8 @@ export class Replicator {
     return consumed;
   }
 
-  #isRead(end: number, timeoutMs: number): Promise<boolean> {
+  /** Resolves true once all before this offset of the log is folded, false at the deadline. Rejects on a fault, once stopped. */
+  hasRead(end: number, timeoutMs: number): Promise<boolean> {
     return this.#follower.until(() => this.#follower.position >= end, timeoutMs);
   }
 
@@ -187,7 +188,7 @@ export class Replicator {
     this.#endOffset = end;
     // A log that ends before the offset that was read is not the one that was read: its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
-    const isRead = await this.#isRead(end, this.#probeIntervalMs).catch(() => false);
+    const isRead = await this.hasRead(end, this.#probeIntervalMs).catch(() => false);
     if (!isRead || this.fault || snapshot.halt) return;
     // An idle log yields no batch that would show that it is reachable.
     this.#follower.setReachable();
