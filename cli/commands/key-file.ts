@@ -1,7 +1,7 @@
 /**
  * `headgate key create --from FILE.csv`: many keys, up to a thousand of them in one command, which creates all or none. What a
  * command created is printed before the next one is sent, so that values are lost with no answer but the last; where one fails, it is
- * said how many lines are done and how to go on.
+ * said how many lines are done and how to continue.
  */
 import { randomUUID } from 'node:crypto';
 import { closeSync, fsyncSync, rmSync, writeSync } from 'node:fs';
@@ -52,7 +52,7 @@ export async function createFrom(
     throw usageError('--if-at holds for one command, and this file takes several', 'leave out --if-at');
   const commandId = (session.globals.commandId ?? randomUUID()).slice(0, commandIdMax);
   const api = await session.api();
-  const sheet = new KeySheet(session, openSheet(session, out));
+  const sheet = new KeySheet(session, openSheet(session, session.globals.dryRun ? undefined : out));
   let [done, lost] = [skip, 0];
   let part: readonly KeyLine[] = [];
   try {

@@ -16,7 +16,7 @@ import { keyEndSql } from '../../shared/snapshot/tables.ts';
 import { all } from '../state/statements.ts';
 import type { CommandWriter } from './command-writer.ts';
 
-export const forgetAfterMsDefault = 90 * dayMs;
+const forgetAfterMsDefault = 90 * dayMs;
 /** Of one commit: what one turn of the event loop folds in some 20 ms. */
 const keysPerCommit = 500;
 /** Where there is nothing to forget. */

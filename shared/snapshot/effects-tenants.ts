@@ -317,7 +317,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.forgotten': {
-    // Whoever wrote it and by whichever clock: a key that was in force at the time of the commit stays.
+    // Whatever wrote it, and by whichever clock: a key that was in force at the time of the commit stays.
     fold: (tables, { id }, { atMs }) => {
       const key = tables.api_key.get(id);
       if (!key) return 'no such key';
