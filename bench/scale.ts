@@ -1,5 +1,6 @@
 /**
- * What the admin API costs by the number of keys: pages, searches, the whole list, creation, and the count of its bounds. All
+ * What the admin API costs by the number of keys: pages, searches, the whole list, keys that are created one by one and many at
+ * once, revoked and forgotten, and the count of their bounds. All
  * in this process, over a log in memory. Figures are processor time of the thread of the event loop, because that is how long
  * nobody else is answered, on a busy machine too. `--full` adds a million keys to the sizes, `--sizes N,N` names others.
  */
@@ -9,6 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { CommandWriter } from '../control-plane/command-log/command-writer.ts';
+import { EndedKeys, type EndedKeysOptions } from '../control-plane/command-log/ended-keys.ts';
 import { operator } from '../control-plane/commands/authorise.ts';
 import { cardinalityLimits } from '../control-plane/commands/counted-events.ts';
 import { planCommand } from '../control-plane/commands/definition.ts';
@@ -16,6 +18,7 @@ import { commands } from '../control-plane/commands/registry.ts';
 import { listPage, type PageQuery } from '../control-plane/state/list-page.ts';
 import { keyListing, organisationListing } from '../control-plane/state/tenants.ts';
 import type { KnownEvent } from '../schemas/events.ts';
+import { createLogger } from '../shared/runtime/logger.ts';
 import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
@@ -32,8 +35,9 @@ const keysPerOrganisation = 100;
 const bounds = known('bounds.set', { activeKeysPerOrganisation: 1_000_000, keysPerOrganisation: 1_000_000 });
 const keysMade = 200;
 /** Below the bound of all keys, for those that are made. */
-const room = 1000;
+const room = 2000;
 const callers = 64;
+const keysAtOnce = 1000;
 const repeats = 3;
 const measuredMs = 60;
 
@@ -151,12 +155,11 @@ async function createCosts(snapshot: Snapshot, topic: MemoryTopic): Promise<Figu
   replicator.start();
   const writer = new CommandWriter({ snapshot, replicator, log });
   const body = { organisation: 'org-0', name: 'one more', expires: 'never' };
-  const create = () =>
-    writer.run(
-      definitionOf('key.create'),
-      { body },
-      { id: randomBytes(12).toString('hex'), actor: operator },
-    );
+  const run = async (name: string, body?: object, params: object = {}): Promise<void> => {
+    const id = randomBytes(12).toString('hex');
+    await writer.run(definitionOf(name), { params, body }, { id, actor: operator });
+  };
+  const create = () => run('key.create', body);
   try {
     await create();
     const oneByOne = await made(keysMade, async () => {
@@ -168,15 +171,40 @@ async function createCosts(snapshot: Snapshot, topic: MemoryTopic): Promise<Figu
       });
       await Promise.all(waiting);
     });
+    const items = Array.from({ length: keysAtOnce }, () => body);
+    const many = await made(keysAtOnce, () => run('key.create', { items }));
+    const revoked = snapshot.db
+      .prepare<[number], string>("SELECT id FROM api_key WHERE organisation = 'org-0' LIMIT ?")
+      .pluck()
+      .all(keysMade) as string[];
+    const revoke = await made(revoked.length, async () => {
+      for (const id of revoked) await run('key.revoke', undefined, { id });
+    });
     return {
       'create a key': oneByOne.costMs,
       'keys a second': oneByOne.perSecond,
       [`create a key, ${callers} callers`]: atOnce.costMs,
       [`keys a second, ${callers} callers`]: atOnce.perSecond,
+      [`create a key of ${keysAtOnce} in one command`]: many.costMs,
+      [`keys a second, ${keysAtOnce} in one command`]: many.perSecond,
+      'revoke a key': revoke.costMs,
+      ...(await forgetCosts({ snapshot, replicator, writer })),
     };
   } finally {
     await replicator.stop();
   }
+}
+
+/** Of the keys that were revoked last, by a clock that is far ahead. */
+async function forgetCosts(
+  parts: Pick<EndedKeysOptions, 'snapshot' | 'replicator' | 'writer'>,
+): Promise<Figures> {
+  const logger = createLogger('bench', 'silent');
+  const endedKeys = new EndedKeys({ ...parts, name: 'bench', logger, forgetAfterMs: 0 });
+  let keys = 0;
+  const beganMs = loopMs();
+  for (let more = 1; more > 0; keys += more) more = await endedKeys.forget();
+  return { 'forget a key': round((loopMs() - beganMs) / Math.max(1, keys)), 'keys forgotten': keys };
 }
 
 async function made(count: number, work: () => Promise<void>) {
