@@ -117,6 +117,7 @@ test('an item that the control plane refuses is named by its line', async () => 
   const run = await cli(['--from', file(['', 'acme,a,30d', 'birch,b,30d'])]);
   expect(run).toMatchObject({ code: 3, out: '' });
   expect(run.err).toContain('line 4: there is no organisation birch');
+  expect(run.err).toMatch(/next {2}headgate key create --from keys\.csv --command-id \S+\n/);
 });
 
 test('keys of an answer that was lost are shown without their values: exit 1', async () => {

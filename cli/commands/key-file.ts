@@ -66,7 +66,7 @@ export async function createFrom(
     }
   } catch (error) {
     if (error instanceof EffectFound) throw error;
-    const next = `headgate key create --from ${from} --skip ${done} --command-id ${commandId}`;
+    const next = continuation(from, done, commandId);
     throw stopped(toCliError(error), part, `${done} of ${all.length} keys of ${from} are done`, next);
   } finally {
     await sheet.end();
@@ -85,9 +85,14 @@ function sayDone(session: Session, { path }: KeySheet, made: number, lost: numbe
   const where = path === undefined ? 'are printed' : `are in ${path}, and can be shown`;
   session.note(
     session.globals.dryRun
-      ? `${made} keys would be created; nothing was written`
-      : `${made} keys were created; their values ${where} only once`,
+      ? `keys that would be created: ${made}; nothing was written`
+      : `keys created: ${made}; their values ${where} only once`,
   );
+}
+
+function continuation(from: string, done: number, commandId: string): string {
+  const behind = done === 0 ? '' : ` --skip ${done}`;
+  return `headgate key create --from ${from}${behind} --command-id ${commandId}`;
 }
 
 /** The error of the control plane, in terms of the file. */
