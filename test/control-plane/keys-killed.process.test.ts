@@ -1,0 +1,61 @@
+// Goal: a command that creates many keys takes effect as a whole or not at all, also where its control plane is killed meanwhile.
+// Method: SIGKILL at another moment in each round, a start on the same folder, and the same command again.
+import { setTimeout as passed } from 'node:timers/promises';
+import { afterAll, expect, test } from 'vitest';
+import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+
+const rounds = 7;
+const keysAtOnce = 1000;
+const fleet = new ProcessFleet({ timeoutMs: 120_000 });
+afterAll(() => fleet.close());
+
+interface Made {
+  readonly items: readonly { readonly id: string; readonly value?: string }[];
+  readonly repeated?: true;
+}
+
+async function createMany({ ready }: Plane, round: number): Promise<Made | undefined> {
+  const items = Array.from({ length: keysAtOnce }, (_, n) => ({
+    ...{ organisation: 'acme', name: `key ${round}.${n}`, expires: '90d' },
+  }));
+  const headers = {
+    authorization: `Bearer ${operatorToken}`,
+    'content-type': 'application/json',
+    'idempotency-key': `many-keys-${round}`,
+  };
+  const url = `${ready.admin}/admin/v1/keys`;
+  const sent = fetch(url, { method: 'POST', headers, body: JSON.stringify({ items }) });
+  const answer = await sent.catch(() => undefined);
+  if (answer === undefined) return undefined;
+  const made = await answer.json().catch(() => undefined);
+  if (made !== undefined) expect([answer.status, made]).toMatchObject([200, {}]);
+  return made as Made | undefined;
+}
+
+const keyCount = async (plane: Plane): Promise<number> =>
+  Number((await fleet.admin(plane).run('key.list', { limit: 1 })).total);
+
+test('all keys of a command that was killed are there, or none', async () => {
+  let plane = await fleet.startPlane();
+  await fleet.admin(plane).run('organisation.create', { id: 'acme', name: 'Acme' });
+  let repeats = 0;
+  for (let round = 0; round < rounds; round++) {
+    const sent = createMany(plane, round);
+    // From before the command is read to after its answer, on a slow machine too.
+    await passed(20 * 2 ** round);
+    await plane.end('SIGKILL');
+    const first = await sent;
+    plane = await fleet.startPlane();
+    const there = (await keyCount(plane)) - round * keysAtOnce;
+    expect([0, keysAtOnce]).toContain(there);
+    if (first !== undefined) expect(there).toBe(keysAtOnce);
+    const again = await createMany(plane, round);
+    expect([again?.items.length, again?.repeated]).toEqual([keysAtOnce, there > 0 ? true : undefined]);
+    expect(await keyCount(plane)).toBe((round + 1) * keysAtOnce);
+    // Also those of a repeat name keys that are there.
+    const id = again?.items.at(-1)?.id ?? '';
+    expect(await fleet.admin(plane).run('key.get', { id })).toMatchObject({ name: `key ${round}.999` });
+    if (again?.repeated) repeats++;
+  }
+  console.log(`${repeats} of ${rounds} commands had taken effect before the end`);
+}, 600_000);
