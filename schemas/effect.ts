@@ -50,14 +50,18 @@ const staticGroupSchema = z.object({
 });
 
 const loweredSchema = z.object({
-  /** Absent: more than one. */
+  /** Absent: more than one, or visitors. */
   organisation: idSchema.optional(),
   organisations: count,
+  /** It is a limit of visitors: of one, or with `total.` of all together. */
+  visitors: z.literal(true).optional(),
   /** The field of the tier. */
   what: z.string(),
   /** null: there is no limit. */
   from: z.number().nullable(),
   to: z.number(),
+  /** What one of them used of it in the last hour at most; absent: nothing is known. */
+  peak: z.number().optional(),
 });
 
 export const effectSchema = z.object({

@@ -31,11 +31,13 @@ const ofRequests: View['columns'] = [
 const ofLimits: View['columns'] = [
   {
     heading: 'ORGANISATION',
-    cell: ({ organisation, organisations }) => organisation ?? `${organisations} organisations`,
+    cell: ({ organisation, organisations, visitors }) =>
+      visitors ? 'visitors' : (organisation ?? `${organisations} organisations`),
   },
   column('LIMIT', 'what'),
   { heading: 'NOW', cell: ({ from }) => from ?? 'none' },
   column('THEN', 'to'),
+  { heading: 'USED AT MOST', cell: ({ peak }) => peak ?? '-' },
 ];
 
 function first(examples: unknown): unknown {

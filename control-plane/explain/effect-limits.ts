@@ -1,7 +1,13 @@
-/** Which limits of which organisations a change lowers. */
+/**
+ * Which limits a change lowers, of organisations and of visitors, next to what the last hour used of each at most: decisions
+ * with the counters as they were do not show what a lower limit does to bursts.
+ */
 import type { LoweredLimit } from '../../schemas/effect.ts';
+import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { createLookup } from '../../shared/snapshot/lookup.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
+import { findAnonymous } from '../state/catalog.ts';
 import { all } from '../state/statements.ts';
 
 /** Columns of a tier, by the names of its fields. */
@@ -11,9 +17,14 @@ const columns = {
   contextTokens: 'context_tokens',
   monthlyTokens: 'monthly_tokens',
 } as const;
-type Limits = Readonly<Record<keyof typeof columns, number | null>>;
+const fields = Object.keys(columns) as (keyof typeof columns)[];
 
-/** By organisation; organisations without a plan have none. */
+/** By the names that a fleet file has for them; null: there is no limit. */
+type Limits = Readonly<Record<string, number | null>>;
+/** Of organisations, and of visitors under `visitorsSubject`: what was used of each limit at most, as far as it is known. */
+export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;
+
+/** By organisation, and of visitors; organisations without a plan have none. */
 export function limitsOn(db: Database): ReadonlyMap<string, Limits> {
   const tiers = new Map(
     all<RowOf<'tier'>>(db, 'SELECT * FROM tier').map((row): [string, Limits] => [row.id, limitsOf(row)]),
@@ -24,37 +35,70 @@ export function limitsOn(db: Database): ReadonlyMap<string, Limits> {
     const limits = tiers.get(tier);
     if (limits !== undefined) found.set(id, limits);
   }
+  const ofVisitors = visitorLimits(db);
+  if (ofVisitors !== undefined) found.set(visitorsSubject, ofVisitors);
   return found;
 }
 
 function limitsOf(row: RowOf<'tier'>): Limits {
-  return Object.fromEntries(fields.map((field) => [field, row[columns[field]]])) as Limits;
+  return Object.fromEntries(fields.map((field) => [field, row[columns[field]]]));
 }
 
-const fields = Object.keys(columns) as (keyof typeof columns)[];
+/** Of one visitor, and of all together. */
+function visitorLimits(db: Database): Limits | undefined {
+  const anonymous = findAnonymous(db);
+  const total = createLookup(db).visitorTotals();
+  if (anonymous === undefined || total === undefined) return undefined;
+  const { freeTurns, requestsPerMinute, concurrency, contextTokens } = anonymous;
+  const ofOne = { freeTurns, requestsPerMinute, concurrency, contextTokens };
+  return {
+    ...Object.fromEntries(Object.entries(ofOne).map(([what, limit]) => [what, limit ?? null])),
+    networkFactor: total.networkFactor,
+    'total.requestsPerMinute': total.requestsPerMinute,
+    'total.concurrency': total.concurrency,
+    'total.tokensPerDay': total.tokensPerDay,
+  };
+}
 
-/** Each lowered limit once, with the number of organisations that have it; of one organisation alone where it is given. */
+function isLower(to: number, from: number | null): boolean {
+  return from === null || to < from;
+}
+
+interface Asked {
+  readonly peaks: Peaks;
+  /** Only this organisation. */
+  readonly only?: string | undefined;
+}
+
+/** Each lowered limit once, with the number of organisations that have it. */
 export function lowered(
   before: ReadonlyMap<string, Limits>,
   after: ReadonlyMap<string, Limits>,
-  only?: string,
+  { peaks, only }: Asked,
 ): LoweredLimit[] {
   const found = new Map<string, LoweredLimit>();
-  for (const [organisation, was] of before) {
-    const is = after.get(organisation);
-    if (is === undefined || (only !== undefined && organisation !== only)) continue;
-    for (const what of fields) {
-      const [from, to] = [was[what], is[what]];
-      if (to === null || (from !== null && from <= to)) continue;
-      const key = `${what} ${from} ${to}`;
-      const known = found.get(key);
-      found.set(
-        key,
-        known === undefined
-          ? { organisation, organisations: 1, what, from, to }
-          : { organisations: known.organisations + 1, what, from, to },
-      );
+  for (const [subject, was] of before) {
+    const is = after.get(subject);
+    if (is === undefined || (only !== undefined && subject !== only)) continue;
+    for (const [what, from = null] of Object.entries(was)) {
+      const to = is[what] ?? null;
+      if (to === null || !isLower(to, from)) continue;
+      const isOfVisitors = subject === visitorsSubject;
+      const key = JSON.stringify([isOfVisitors, what, from, to]);
+      const limit = { what, from, to, peak: peaks.get(subject)?.[what] };
+      const own = isOfVisitors
+        ? { visitors: true as const, organisations: 0, ...limit }
+        : { organisation: subject, organisations: 1, ...limit };
+      found.set(key, together(found.get(key), own));
     }
   }
   return [...found.values()];
+}
+
+function together(known: LoweredLimit | undefined, more: LoweredLimit): LoweredLimit {
+  if (known === undefined) return more;
+  const { what, from, to, peak } = known;
+  const peaks = [peak, more.peak].filter((each) => each !== undefined);
+  const organisations = known.organisations + more.organisations;
+  return { organisations, what, from, to, ...(peaks.length > 0 && { peak: Math.max(...peaks) }) };
 }

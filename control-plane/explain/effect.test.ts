@@ -11,6 +11,9 @@ import { known, randomEvent, recordsOf } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';
 import { changingTypes, servingFleet } from '../../test/support/serving-fleet.ts';
 import { effectOn, turnedAnswers } from './effect.ts';
+import { limitsOn, lowered } from './effect-limits.ts';
+import { peaksOf } from './effect-peaks.ts';
+import type { SampledDecision } from './sampled.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);
 const operations = ['chat', 'messages', 'rerank'] as const;
@@ -157,4 +160,58 @@ test('two stacks that are removed are answered by the plans of their organisatio
     'org-1: 404 TargetNotServingError',
     'org-2: 403 ModelNotInPlanError',
   ]);
+});
+
+test('lowered limits have what was used of them at most; of visitors those of one, and of all together', () => {
+  const anonymous = { models: '*' as const, freeTurns: 10, requestsPerMinute: 5 };
+  const organisations = ['org-1', 'org-2'];
+  const tier = { id: 'Plus', rank: 1, models: '*' as const, requestsPerMinute: 100, concurrency: 9 };
+  const snapshot = snapshotOf([
+    [
+      known('tier.set', tier),
+      known('anonymous.set', { ...anonymous, total: { concurrency: 8 } }),
+      ...organisations.map((id) =>
+        known('organisation.set', { id, name: id, tier: 'Plus', anchor: '2026-01-01' }),
+      ),
+    ],
+  ]);
+  const events = [
+    known('tier.set', { ...tier, requestsPerMinute: 10, concurrency: 4 }),
+    known('anonymous.set', { ...anonymous, freeTurns: 3, total: { concurrency: 8, tokensPerDay: 100 } }),
+  ];
+  const busiest = new Map([
+    ['org-1', 7],
+    ['org-2', 42],
+  ]);
+  const record = {
+    ...{ organisation: 'org-1', promptTokens: 100, maxTokens: 50, stage: 'answer' },
+    counters: { windowUsed: 50, inFlight: 8, concurrency: { here: 2, elsewhere: 3, room: 1 }, poolTokens: 9 },
+  } as unknown as SampledDecision['record'];
+  const visit = {
+    ...{ visitor: 'v-1', promptTokens: 10, stage: 'answer' },
+    counters: {
+      windowUsed: 0,
+      inFlight: 0,
+      freeTurns: 6,
+      visitors: { windowUsed: 0, inFlight: 1, tokens: 77 },
+    },
+  } as unknown as SampledDecision['record'];
+  const records = [record, visit].map((each) => ({ record: each, requests: 1 }));
+  const { limits } = effectOn(snapshot, { ...asked, events, busiest, records: [] });
+  expect(limits.map(({ what, peak }) => [what, peak])).toEqual([
+    ['requestsPerMinute', 42],
+    ['concurrency', undefined],
+    ['freeTurns', undefined],
+    ['total.tokensPerDay', undefined],
+  ]);
+  const before = limitsOn(snapshot.db);
+  const after = new Map(
+    [...before].map(([subject, of]) => [subject, { ...of, concurrency: 1, freeTurns: 1 }]),
+  );
+  expect(lowered(before, after, { peaks: peaksOf(busiest, records) })).toEqual([
+    { organisations: 2, what: 'concurrency', from: 9, to: 1, peak: 6 },
+    { visitors: true, organisations: 0, what: 'freeTurns', from: 10, to: 1, peak: 7 },
+    { visitors: true, organisations: 0, what: 'concurrency', from: null, to: 1, peak: 1 },
+  ]);
+  expect(lowered(before, after, { peaks: new Map(), only: 'org-1' })).toHaveLength(1);
 });

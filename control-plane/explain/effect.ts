@@ -20,6 +20,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { askerId, askersOn, type EffectAsker, sharedHost } from './effect-askers.ts';
 import { limitsOn, lowered } from './effect-limits.ts';
+import { peaksOf } from './effect-peaks.ts';
 import {
   examplesMax,
   type FoundRecorded,
@@ -36,6 +37,8 @@ export interface EffectQuestion {
   readonly nowMs: number;
   /** Of the last hour; undefined: not asked. */
   readonly records?: readonly SampledDecision[] | undefined;
+  /** Requests of the busiest minute of the last hour, by organisation; absent: not known. */
+  readonly busiest?: ReadonlyMap<string, number> | undefined;
   /** Only what concerns this organisation. */
   readonly organisation?: string | undefined;
 }
@@ -116,7 +119,8 @@ interface Compared {
   readonly recorded?: FoundRecorded;
 }
 
-function compare(snapshot: Snapshot, { events, by, nowMs, records, organisation }: EffectQuestion): Compared {
+function compare(snapshot: Snapshot, question: EffectQuestion): Compared {
+  const { events, by, nowMs, records, organisation, busiest = new Map() } = question;
   const context: EventContext = { seq: snapshot.seq + 1, atMs: nowMs, by };
   const previewed = <Result>(read: (db: Database) => Result): Result =>
     snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }, passedOver) => {
@@ -130,6 +134,7 @@ function compare(snapshot: Snapshot, { events, by, nowMs, records, organisation 
   const asked = classesOf(was, will, organisation).flatMap((each) => [...combinationsOf(each)]);
   const before = new Answers(snapshot.db);
   const from = asked.map((each) => before.of(questionFor(each, nowMs)));
+  const peaks = peaksOf(busiest, records ?? []);
   const recorded = records && recordedAnswers(before, records);
   return previewed((db) => {
     const after = new Answers(db);
@@ -139,7 +144,7 @@ function compare(snapshot: Snapshot, { events, by, nowMs, records, organisation 
     return {
       turned: answered.filter((each) => each.from !== each.to),
       combinations: countOf(answered),
-      limits: lowered(wasLimits, limitsOn(db), organisation),
+      limits: lowered(wasLimits, limitsOn(db), { peaks, only: organisation }),
       ...(recorded && { recorded: recordedEffect(after, recorded) }),
     };
   });

@@ -1,16 +1,38 @@
 /** The effect of events: the gateways are asked for what they recorded, and the thread of the history decides it again. */
+
+import { hourMs } from '../../schemas/durations.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import type { Actor } from '../commands/authorise.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
 import { askSample } from '../gateways/ask-sample.ts';
+import { TrafficSteps } from '../gateways/traffic-steps.ts';
 import type { PastReader } from '../history/past.ts';
 import type { AdminContext } from './context.ts';
+
+const minuteMs = 60_000;
 
 export interface AskedEffect {
   readonly actor: Actor;
   /** The state that the events follow, or a later one. */
   readonly position: number;
   readonly reader: PastReader;
+}
+
+/** How many requests each organisation had in its busiest minute of the last hour, as the gateways reported them. */
+function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
+  const untilMs = Date.now();
+  const steps = new Map<string, TrafficSteps>();
+  for (const counted of traffic.rows(untilMs)) {
+    const { organisation } = counted.row;
+    if (organisation === undefined) continue;
+    const own =
+      steps.get(organisation) ?? new TrafficSteps({ untilMs, stepMs: minuteMs, steps: hourMs / minuteMs });
+    steps.set(organisation, own);
+    own.add(counted, { requests: counted.row.requests });
+  }
+  const busiest = (own: TrafficSteps): number =>
+    Math.round(Math.max(0, ...own.found().map(([, { requests }]) => requests)));
+  return new Map([...steps].map(([organisation, own]) => [organisation, busiest(own)]));
 }
 
 /** Of a command without events, too: the gateways are not asked for it. */
@@ -27,7 +49,11 @@ export async function effectOf(
         );
   const { recorded, ...found } = await context.past.ask(
     'effect',
-    [position, { events, by, organisation, nowMs: Date.now() }, sample?.texts],
+    [
+      position,
+      { events, by, organisation, nowMs: Date.now(), busiest: busiestMinutes(context) },
+      sample?.texts,
+    ],
     reader,
   );
   if (recorded === undefined || sample === undefined) return found;

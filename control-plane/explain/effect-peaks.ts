@@ -1,0 +1,47 @@
+/** What the last hour used of limits at most: requests of a minute as gateways counted them, the rest as recorded decisions saw it. */
+import type { DecisionRecord, SeenLimit } from '../../schemas/decisions.ts';
+import { visitorsSubject } from '../../schemas/limits.ts';
+import type { Peaks } from './effect-limits.ts';
+import type { SampledDecision } from './sampled.ts';
+
+/** `counted`: requests of a minute, by organisation. */
+export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly SampledDecision[]): Peaks {
+  const peaks = new Map<string, Record<string, number>>();
+  const add = (subject: string, what: string, used: number): void => {
+    const of = peaks.get(subject) ?? {};
+    peaks.set(subject, of);
+    of[what] = Math.max(of[what] ?? 0, used);
+  };
+  for (const [subject, requests] of counted)
+    add(subject, subject === visitorsSubject ? 'total.requestsPerMinute' : 'requestsPerMinute', requests);
+  for (const { record } of records)
+    for (const [subject, what, used] of usedBy(record)) add(subject, what, used);
+  return peaks;
+}
+
+type Used = readonly [subject: string, what: string, used: number];
+
+/** With the request itself. */
+function usedBy({ organisation, visitor, promptTokens, maxTokens = 0, counters }: DecisionRecord): Used[] {
+  const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
+  const subject = visitor === undefined ? organisation : visitorsSubject;
+  if (subject === undefined) return [];
+  const own: Used[] = [
+    [subject, 'requestsPerMinute', usedOf(requests, windowUsed) + 1],
+    [subject, 'concurrency', usedOf(concurrency, inFlight) + 1],
+    [subject, 'contextTokens', promptTokens + maxTokens],
+    visitor === undefined ? [subject, 'monthlyTokens', poolTokens] : [subject, 'freeTurns', freeTurns + 1],
+  ];
+  if (visitors === undefined) return own;
+  return [
+    ...own,
+    [subject, 'total.requestsPerMinute', usedOf(visitors.requests, visitors.windowUsed) + 1],
+    [subject, 'total.concurrency', usedOf(visitors.concurrency, visitors.inFlight) + 1],
+    [subject, 'total.tokensPerDay', visitors.tokens],
+  ];
+}
+
+/** What was used itself, where a gateway recorded it; what it compared has what others might use, too. */
+function usedOf(use: SeenLimit | undefined, compared: number): number {
+  return use === undefined ? compared : use.here + (use.elsewhere ?? 0);
+}
