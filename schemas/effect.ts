@@ -81,6 +81,8 @@ export const effectSchema = z.object({
       differ: count,
       /** Served before and refused after. */
       refused: count,
+      /** Organisations of which nothing would be served. */
+      lost: z.array(idSchema),
       /** Gateways that did not answer, or keep no decisions. */
       gatewaysSilent: z.array(z.string()),
       groups: z.array(recordedGroupSchema),

@@ -26,6 +26,15 @@ export const groupMax = 64;
 const groupBytesMax = 256 * 1024;
 const groupPlanMs = 10;
 
+/** The state has moved since the effect of the command was worked out. */
+export class EffectMoved extends CommandError {
+  constructor() {
+    super('Conflict', 'the state changed while the effect of this command was worked out', {
+      next: 'repeat the command',
+    });
+  }
+}
+
 export interface CommandResult {
   readonly answer: object;
   readonly position: number;
@@ -48,6 +57,8 @@ export interface BoundCommand {
   readonly dryRun?: boolean | undefined;
   /** Skip the check that all gateways know the events. */
   readonly force?: boolean | undefined;
+  /** Whether what was found of an effect holds for these events on this state; where not, nothing is written: `EffectMoved`. */
+  readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** Throws CommandError. Runs first: a refusal must not show what others have sent. */
   authorise?(): void;
   /** Pure over the state at the head; throws CommandError. Called once an attempt. No events: there is nothing to change. */
@@ -268,6 +279,7 @@ export class CommandGroups {
     const { events, answer } = command.plan(nowMs);
     const position = head.seq;
     if (events.length === 0) return { answer: answer(), position, status: 'unchanged' };
+    if (command.holds?.(events) === false) throw new EffectMoved();
     this.#checkReaders(command, events);
     const { id, hash, by, why, via } = command;
     const context = { seq: position + 1, atMs: nowMs, by };

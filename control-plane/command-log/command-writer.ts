@@ -50,6 +50,8 @@ export interface CommandRequest {
   readonly dryRun?: boolean | undefined;
   /** Skip the guards, and the check that all gateways know the events. */
   readonly force?: boolean | undefined;
+  /** Whether what was found of an effect holds for these events on this state; where not, nothing is written: `EffectMoved`. */
+  readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** For the guard of periods. */
   readonly used?: CommandContext['used'];
 }

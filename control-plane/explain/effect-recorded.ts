@@ -6,6 +6,7 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Effect, RecordedGroup } from '../../schemas/effect.ts';
 import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from '../../shared/decision/effect.ts';
 import { questionOf } from '../../shared/decision/question.ts';
+import type { MeantRefusals } from '../commands/event-effects.ts';
 import { sharedHost } from './effect-askers.ts';
 import { groupBy } from './group-by.ts';
 import type { SampledDecision } from './sampled.ts';
@@ -23,6 +24,18 @@ interface Redecided extends SampledDecision {
 
 interface Turned extends Redecided {
   readonly to: AnswerLabel;
+}
+
+/** Without those of organisations and keys that are meant to be refused. */
+export function notMeant(
+  records: readonly SampledDecision[],
+  { organisations, keys }: MeantRefusals = { organisations: [], keys: [] },
+): readonly SampledDecision[] {
+  if (organisations.length + keys.length === 0) return records;
+  const meant = [new Set(organisations), new Set(keys)] as const;
+  return records.filter(
+    ({ record: { organisation = '', key = '' } }) => !meant[0].has(organisation) && !meant[1].has(key),
+  );
 }
 
 /** Those that are served on this state: what the last hour served and is refused by now, no change refuses. */
@@ -52,9 +65,23 @@ export function recordedEffect(after: Answers, served: readonly Redecided[]): Fo
     asked: requestsOf(served),
     differ: requestsOf(turned),
     refused: requestsOf(turned.filter(isRefusedAfter)),
+    lost: lostBy(served, turned),
     groups: groups.slice(0, groupsMax),
     ...(groups.length > groupsMax && { more: true as const }),
   };
+}
+
+/** Organisations of which some request was served before, and none after. */
+function lostBy(served: readonly Redecided[], turned: readonly Turned[]): string[] {
+  const countOf = (of: readonly SampledDecision[]): ReadonlyMap<string, number> =>
+    new Map(
+      [...groupBy(of, ({ record }) => record.organisation ?? '')].map(([name, own]) => [name, own.length]),
+    );
+  const refused = countOf(turned.filter(isRefusedAfter));
+  return [...countOf(served)]
+    .filter(([organisation, count]) => organisation !== '' && refused.get(organisation) === count)
+    .map(([organisation]) => organisation)
+    .sort();
 }
 
 function requestsOf(of: readonly SampledDecision[]): number {

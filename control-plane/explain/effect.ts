@@ -17,6 +17,7 @@ import { factsOf, type Question } from '../../shared/decision/question.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { EventContext } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { MeantRefusals } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
 import { askerId, askersOn, type EffectAsker, sharedHost } from './effect-askers.ts';
 import { limitsOn, lowered } from './effect-limits.ts';
@@ -25,6 +26,7 @@ import {
   examplesMax,
   type FoundRecorded,
   groupsMax,
+  notMeant,
   recordedAnswers,
   recordedEffect,
 } from './effect-recorded.ts';
@@ -39,6 +41,8 @@ export interface EffectQuestion {
   readonly records?: readonly SampledDecision[] | undefined;
   /** Requests of the busiest minute of the last hour, by organisation; absent: not known. */
   readonly busiest?: ReadonlyMap<string, number> | undefined;
+  /** Of these no recorded request is decided: they are meant to be refused. */
+  readonly meant?: MeantRefusals | undefined;
   /** Only what concerns this organisation. */
   readonly organisation?: string | undefined;
 }
@@ -135,7 +139,7 @@ function compare(snapshot: Snapshot, question: EffectQuestion): Compared {
   const before = new Answers(snapshot.db);
   const from = asked.map((each) => before.of(questionFor(each, nowMs)));
   const peaks = peaksOf(busiest, records ?? []);
-  const recorded = records && recordedAnswers(before, records);
+  const recorded = records && recordedAnswers(before, notMeant(records, question.meant));
   return previewed((db) => {
     const after = new Answers(db);
     const answered = asked

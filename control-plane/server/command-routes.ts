@@ -3,13 +3,16 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { commandQuerySchema } from '../../schemas/admin-row.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
 import { nameSchema } from '../../schemas/names.ts';
-import type { CommandResult } from '../command-log/command-group.ts';
+import { type CommandResult, EffectMoved } from '../command-log/command-group.ts';
+import type { CommandRequest } from '../command-log/command-writer.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AdminContext, actorOf, parseQuery, viaOf } from './context.ts';
+import { effectGuard } from './effect-guard.ts';
 import { poolTokens } from './live-counters.ts';
 import { addRoute, type OperationHandlers } from './operations.ts';
 
@@ -56,7 +59,7 @@ export async function runCommand(
   if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
   const raw = { params: request.params, body: request.body ?? undefined };
-  const { answer, status, position } = await context.writer.run(definition, raw, {
+  const { answer, status, position } = await runGuarded(context, definition, raw, {
     id: commandIdOf(request),
     actor: actorOf(request),
     why: query.why,
@@ -67,6 +70,35 @@ export async function runCommand(
     used: (organisation, period) => poolTokens(context, organisation, period),
   });
   return { ...answer, ...statusFields[status], position };
+}
+
+/** So often the effect of a command is worked out, where the state moves on meanwhile. */
+const effectTriesMax = 3;
+
+/**
+ * What is asked, forced or repeated has no guard. Where the state moves on each time, what was worked out last is what is known
+ * of the effect: nodes that come and go keep nobody from a command.
+ */
+async function runGuarded(
+  context: AdminContext,
+  definition: CommandDefinition,
+  raw: { readonly params: unknown; readonly body: unknown },
+  request: CommandRequest,
+): Promise<CommandResult> {
+  const { id, actor, used, dryRun, force } = request;
+  const isRepeated = context.snapshot.journal.commandOf(id) !== undefined;
+  const guard = effectGuard(context);
+  if (dryRun || force || isRepeated || !guard.isNeeded) return context.writer.run(definition, raw, request);
+  for (let tries = 1; ; tries++) {
+    const checked = await guard.check({ definition, raw, actor, used });
+    try {
+      const holds = (events: readonly KnownEvent[]): boolean =>
+        tries === effectTriesMax || guard.holds(checked, events);
+      return await context.writer.run(definition, raw, { ...request, holds });
+    } catch (error) {
+      if (!(error instanceof EffectMoved)) throw error;
+    }
+  }
 }
 
 export function addCommands(app: FastifyInstance, context: AdminContext): void {

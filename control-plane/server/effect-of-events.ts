@@ -4,7 +4,7 @@ import { hourMs } from '../../schemas/durations.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import type { Actor } from '../commands/authorise.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
-import { askSample } from '../gateways/ask-sample.ts';
+import { askSample, type RecordedSample } from '../gateways/ask-sample.ts';
 import { TrafficSteps } from '../gateways/traffic-steps.ts';
 import type { PastReader } from '../history/past.ts';
 import type { AdminContext } from './context.ts';
@@ -12,7 +12,6 @@ import type { AdminContext } from './context.ts';
 const minuteMs = 60_000;
 
 export interface AskedEffect {
-  readonly actor: Actor;
   /** The state that the events follow, or a later one. */
   readonly position: number;
   readonly reader: PastReader;
@@ -35,25 +34,38 @@ function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
   return new Map([...steps].map(([organisation, own]) => [organisation, busiest(own)]));
 }
 
+type AskedEvents = Pick<EffectQuestion, 'events' | 'by' | 'organisation' | 'meant'>;
+
 /** Of a command without events, too: the gateways are not asked for it. */
 export async function effectOf(
   context: AdminContext,
-  { events, by, organisation }: Pick<EffectQuestion, 'events' | 'by' | 'organisation'>,
-  { actor, position, reader }: AskedEffect,
+  question: AskedEvents,
+  asked: AskedEffect & { readonly actor: Actor },
 ): Promise<Effect> {
-  const sample =
-    events.length === 0
-      ? undefined
-      : await context.requestTurns.run(actor, reader.client, () =>
-          askSample(context, organisation, reader.client),
-        );
+  const { events, organisation } = question;
+  const sample = events.length === 0 ? undefined : await recordedSample(context, organisation, asked);
+  return askEffect(context, question, asked, sample);
+}
+
+/** Requests of one organisation, or of all. */
+export function recordedSample(
+  context: AdminContext,
+  organisation: string | undefined,
+  { actor, reader: { client } }: Pick<AskedEffect, 'reader'> & { readonly actor: Actor },
+): Promise<RecordedSample> {
+  return context.requestTurns.run(actor, client, () => askSample(context, organisation, client));
+}
+
+/** Without a sample: only of combinations and limits. */
+export async function askEffect(
+  context: AdminContext,
+  question: AskedEvents,
+  { position, reader }: AskedEffect,
+  sample: RecordedSample | undefined,
+): Promise<Effect> {
   const { recorded, ...found } = await context.past.ask(
     'effect',
-    [
-      position,
-      { events, by, organisation, nowMs: Date.now(), busiest: busiestMinutes(context) },
-      sample?.texts,
-    ],
+    [position, { ...question, nowMs: Date.now(), busiest: busiestMinutes(context) }, sample?.texts],
     reader,
   );
   if (recorded === undefined || sample === undefined) return found;

@@ -5,7 +5,7 @@
 import type { Database } from '../runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import type { Verdict } from './admission.ts';
-import { decideWith, type Question } from './question.ts';
+import { type Question, verdictWith } from './question.ts';
 import { Refusal } from './refusal.ts';
 import type { CounterFacts } from './replay.ts';
 
@@ -57,6 +57,6 @@ export class Answers {
   }
 
   of(question: Question): AnswerLabel {
-    return answerLabel(decideWith(this.#lookup, question).verdict);
+    return answerLabel(verdictWith(this.#lookup, question));
   }
 }

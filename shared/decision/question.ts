@@ -41,6 +41,12 @@ export function decideWith(
   return { verdict: admission(of, facts, countersOf(counters), { fenced, outboxFull, nowMs }, trace), trace };
 }
 
+/** The verdict alone, for very many questions: nobody reads their traces. */
+export function verdictWith(lookup: Lookup, question: Question): Verdict {
+  const { facts, counters, fenced, outboxFull, nowMs } = question;
+  return admission({ lookup, hosts: noHosts }, facts, countersOf(counters), { fenced, outboxFull, nowMs });
+}
+
 interface Asked
   extends Pick<AdmissionFacts, 'promptTokens' | 'promptTokensLeast' | 'maxTokens' | 'visitor' | 'network'> {
   readonly operation: DecisionRecord['operation'];

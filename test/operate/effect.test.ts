@@ -126,7 +126,7 @@ test.each(commands)(
     expect(secretsIn(run.out + table.out)).toEqual([]);
     expect(await fleet.admin.position(), 'nothing is written').toBe(position);
     expect(await answers(), 'nothing is changed').toEqual(before);
-    expect((await cli(...command, '--yes')).code).toBe(0);
+    expect((await cli(...command, '--yes', '--force')).code).toBe(0);
     await fleet.settle();
     const after = await answers();
     const turned = [...before]

@@ -1,0 +1,54 @@
+/** A command that would refuse much of what the last hour served needs force; what it is meant to refuse does not. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { chat } from '../support/api.ts';
+import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { type CliRun, runCli } from '../support/run-cli.ts';
+import { specFleet } from '../support/spec-fleet.ts';
+import { until } from '../support/until.ts';
+
+let fleet: TestFleet;
+const requests = 60;
+const organisations = ['acme', 'cedar'];
+let keys: string[] = [];
+
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+  keys = [];
+  for (const organisation of organisations) {
+    const key = (await fleet.key(organisation)).value;
+    keys.push(key);
+    for (let n = 0; n < requests; n++)
+      expect((await chat({ port: fleet.port(), host: '127.0.0.1', key, model: 'echo-small' })).status).toBe(
+        200,
+      );
+  }
+  await until(async () => (await counted()) >= 2 * requests, 60_000);
+}, 240_000);
+afterAll(() => fleet.close());
+
+/** As gateways have reported. */
+async function counted(): Promise<number> {
+  const { steps } = (await fleet.admin.call('GET', '/traffic')) as {
+    steps: { requestsPerSecond: number }[];
+  };
+  return Math.round(steps.reduce((sum, { requestsPerSecond }) => sum + 10 * requestsPerSecond, 0));
+}
+
+const cli = (...argv: string[]): Promise<CliRun> =>
+  runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
+
+test('Effect: what would refuse the requests of an organisation is refused with their numbers, and written with --force', async () => {
+  const position = await fleet.admin.position();
+  const run = await cli('org', 'set', 'cedar', '--no-tier', '-o', 'json');
+  expect(run.err + run.out).toContain(
+    `this would refuse ${requests} of ${2 * requests} requests of the last hour; nothing that cedar asked for would be served`,
+  );
+  expect([run.code, await fleet.admin.position()]).toEqual([6, position]);
+  expect(keys.filter((key) => (run.err + run.out).includes(key))).toEqual([]);
+  expect((await cli('org', 'set', 'cedar', '--name', 'Cedar and sons')).code).toBe(0);
+  expect((await cli('key', 'create', '--org', 'cedar', '--name', 'another', '--expires', '90d')).code).toBe(
+    0,
+  );
+  expect((await cli('org', 'suspend', 'acme', '--yes')).code, 'it is meant').toBe(0);
+  expect((await cli('org', 'set', 'cedar', '--no-tier', '--force')).code).toBe(0);
+});
