@@ -4,6 +4,7 @@ import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
+import { EffectOf } from '../ui/effect.tsx';
 import { Button, State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
@@ -39,6 +40,7 @@ export function RevokeKey({ subject, use, onClose }: RevokeProps) {
           ? `It was last used ${ago(use.lastUsedAt)}, and completed ${plural(use.requestsOfDay, 'request')} in 24 hours.`
           : 'No request was completed with it so far.'}
       </p>
+      <EffectOf name="key.revoke" input={{ id }} />
     </FormDialog>
   );
 }
