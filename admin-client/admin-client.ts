@@ -31,6 +31,8 @@ export interface ClientOptions {
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
+  /** A command of definitions becomes a change that is released in waves; absent: it acts at once. */
+  readonly stage?: StageOptions | undefined;
   /** A command is not sent: its call rejects with EffectFound. */
   readonly effect?: boolean | undefined;
   /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
@@ -41,6 +43,14 @@ export interface ClientOptions {
   readonly attemptsMax?: number;
   /** Deadline for a whole response, body included. */
   readonly timeoutMs?: number;
+}
+
+/** How a change is released; what is left out is as the fleet file or the control plane has it. */
+export interface StageOptions {
+  readonly waves?: string | undefined;
+  readonly hold?: string | undefined;
+  readonly watch?: string | undefined;
+  readonly advanceUnseen?: boolean | undefined;
 }
 
 /** In place of an answer to a command, of a client that only asks for effects. */
@@ -75,6 +85,8 @@ interface Call {
   /** Of a command that changes something. */
   readonly commandId?: string;
 }
+
+const flagOf = (given: boolean | undefined): string | undefined => (given ? 'true' : undefined);
 
 const attemptsMaxDefault = 3;
 const backoffMs = 250;
@@ -153,7 +165,7 @@ export class AdminClient {
   }
 
   #command(method: AdminMethod, path: string, body: unknown, commandId?: string): Call {
-    const { at, ifAt, why, force, dryRun, effect } = this.#options;
+    const { at, ifAt, why, force, dryRun, effect, stage } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
         type: 'Usage',
@@ -165,7 +177,10 @@ export class AdminClient {
       'idempotency-key': id,
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
-    const query = { why, force: force ? 'true' : undefined, dryRun: dryRun ? 'true' : undefined };
+    const query = {
+      ...{ why, force: flagOf(force), dryRun: flagOf(dryRun) },
+      ...(stage && { ...stage, stage: 'true', advanceUnseen: flagOf(stage.advanceUnseen) }),
+    };
     return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };
   }
 

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { registerBackups } from './commands/backups.ts';
 import { pool, stacks } from './commands/capacity.ts';
 import { models, tiers } from './commands/catalog.ts';
+import { changes } from './commands/changes.ts';
 import { registerConsole } from './commands/console.ts';
 import { registerDecisions } from './commands/decisions.ts';
 import { registerDoctor } from './commands/doctor.ts';
@@ -35,7 +36,7 @@ const all =
 const families: readonly Family[] = [
   registerFleet,
   registerEffect,
-  all(organisations, members, tiers, models, keys, stacks, pool, nodes),
+  all(organisations, members, tiers, models, keys, stacks, pool, nodes, changes),
   registerTokens,
   all(gateways),
   registerStatus,

@@ -36,6 +36,7 @@ import { EndedKeys } from './command-log/ended-keys.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
 import { gatewayAgent } from './gateways/ask-decisions.ts';
+import { StagedWatch } from './gateways/change-watch.ts';
 import { openFleetCounters } from './gateways/fleet-counters.ts';
 import { openFleetGauges } from './gateways/fleet-gauges.ts';
 import { countedTokens, type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
@@ -260,6 +261,11 @@ async function serve(
   );
   // Before the listener closes their sockets: an agent that is sent away does not count as lost.
   closers.add(() => nodes.agents.stop());
+  const changes = new StagedWatch({
+    ...{ name, snapshot, writer, board, traffic: state.traffic },
+    ...{ registry, logger },
+  });
+  closers.add(() => changes.stop());
   const health = await startHealth({
     replica: name,
     ...{ log, snapshot, board, replicator, signer },

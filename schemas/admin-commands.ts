@@ -22,6 +22,7 @@ import {
   written,
 } from './admin-resources.ts';
 import { keyRoles, managingRoles, type OperationRows, operation } from './admin-row.ts';
+import { changeSchema } from './changes.ts';
 import { bodySchemas, keysAtOnceMax, pathSchemas } from './commands.ts';
 import { boundsSchema } from './shapes.ts';
 
@@ -162,6 +163,16 @@ export const commandRows = {
     'Add tokens to the usage of the present period; a negative number gives allowance back',
     { params: pathSchemas.id, body: bodySchemas.adjustUsage, answer: written(usageAdjustmentSchema) },
   ),
+  'change.advance': operation(
+    'operator',
+    'Continue with the next wave of a staged change; after the last, complete it',
+    { params: pathSchemas.id, answer: written(changeSchema) },
+  ),
+  'change.withdraw': operation('operator', 'Take a staged change back from the gateways that have it', {
+    params: pathSchemas.id,
+    body: bodySchemas.withdrawChange,
+    answer: written(changeSchema),
+  }),
   'fleet.apply': operation(
     'operator',
     'Change the fleet to match a fleet file; removes nothing unless `prune` is set',

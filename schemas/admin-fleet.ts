@@ -22,7 +22,8 @@ import {
   readingRoles,
   readQuerySchema,
 } from './admin-row.ts';
-import { bodySchemas } from './commands.ts';
+import { changeSchema } from './changes.ts';
+import { bodySchemas, pathSchemas } from './commands.ts';
 import { decisionRecordSchema, requestIdSchema } from './decisions.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 import {
@@ -50,6 +51,13 @@ export const fleetRows = {
     answer: listOf(gatewayStatusSchema),
   }),
   'gateway.get': operation('operator', 'One gateway', { params: gatewayParams, answer: gatewayStatusSchema }),
+  'change.list': operation('operator', 'List the staged change, and those that are over, the newest first', {
+    answer: listOf(changeSchema),
+  }),
+  'change.get': operation('operator', 'One staged change', {
+    params: pathSchemas.id,
+    answer: changeSchema.extend({ position }),
+  }),
   'gateway.forget': operation(
     'operator',
     'Forget a gateway that was removed; one that still runs stays in the list, and is waited for',

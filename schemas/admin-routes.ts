@@ -58,6 +58,10 @@ export const adminRoutes = {
   'node-token.create': 'POST /nodes/:id/tokens',
   'node-token.revoke': 'POST /tokens/:id/revoke',
 
+  'change.list': 'GET /staged-changes',
+  'change.get': 'GET /staged-changes/:id',
+  'change.advance': 'POST /staged-changes/:id/advance',
+  'change.withdraw': 'POST /staged-changes/:id/withdraw',
   'fleet.get': 'GET /fleet',
   'fleet.diff': 'POST /fleet/diff',
   'fleet.apply': 'POST /fleet/apply',

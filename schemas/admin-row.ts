@@ -64,6 +64,14 @@ export const commandQuerySchema = z.object({
   why: z.string().max(500).optional(),
   force: flag,
   dryRun: flag,
+  /** Commands of definitions: begin a change that is released in waves, instead of acting on all gateways at once. */
+  stage: flag,
+  /** Of such a change: `one,10%,50%,all`. */
+  waves: z.string().min(1).max(2000).optional(),
+  hold: z.string().min(1).max(20).optional(),
+  watch: z.string().min(1).max(100).optional(),
+  /** Waves with too few requests do not wait. */
+  advanceUnseen: flag,
 });
 export const readQuerySchema = z.object({
   /** The state after this commit, or at this time. */

@@ -111,6 +111,7 @@ export const bodySchemas = {
   }),
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
+  withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
     /** Remove what the file does not have. Keys are never in a file and go only with their organisation. */

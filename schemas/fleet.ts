@@ -4,6 +4,7 @@
  * All faults are reported at once, each with its path, also where some part has the wrong shape. Keys are never in it.
  */
 import { z } from 'zod';
+import { releaseSchema } from './changes.ts';
 import {
   affinitySchema,
   daySchema,
@@ -91,6 +92,8 @@ export const fleetSchema = z
     anonymous: z.strictObject(visitorsShape).optional(),
     /** What members may do; the defaults where a part is left out. */
     bounds: z.strictObject(boundsShape).optional(),
+    /** How `apply --stage` releases it. No part of the state. */
+    release: releaseSchema.optional(),
     pool: z.strictObject({ models: installsSchema, nodes: nodesSchema }).optional(),
     organisations: z.array(fleetOrganisationSchema).max(10_000).optional(),
   })

@@ -18,6 +18,9 @@ export const logEvents = {
   'agents.disconnected': ['info', 'agent disconnected'],
   'agents.refused': ['warn', 'agents refused'],
   'bodies.thread_ended': ['error', 'the thread of large bodies ended; the next one starts another'],
+  'change.advanced': ['info', 'staged change continues'],
+  'change.not_moved': ['warn', 'staged change not moved'],
+  'change.withdrawn': ['error', 'staged change withdrawn'],
   'command.internal_error': ['error', 'command failed'],
   'connections.capped': [
     'warn',

@@ -2,6 +2,7 @@
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
+import { isStaged, showChange } from './staged-change.ts';
 
 /** The result of a write: as a table one sentence, otherwise the resource with its position. */
 export function printWriteResult(
@@ -12,6 +13,7 @@ export function printWriteResult(
   done: string,
 ): Promise<void> {
   noteWarnings(session, resource);
+  if (isStaged(resource)) return showChange(session, resource);
   return session.out.lines([`${what} ${id} ${outcome(session.globals, resource, done)}`], resource, id);
 }
 

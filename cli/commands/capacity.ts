@@ -27,12 +27,14 @@ const onStack = (verb: 'install' | 'uninstall'): VerbRow =>
       `${verb} a model`,
       `headgate stack ${verb} stk-amber-otter-9k2f echo-large`,
     ],
+    stages: true,
     id: ({ id }) => String(id),
     done: ({ model }) => `changed: ${model} ${verb}ed`,
   });
 const onPool = (verb: 'install' | 'uninstall'): VerbRow =>
   write(`pool.${verb}`, {
     verb: [`${verb} <model>`, `${verb} a model`, `headgate pool ${verb} echo-small`],
+    stages: true,
     done: `${verb}ed`,
   });
 
@@ -73,6 +75,7 @@ export const stacks: NounRow = {
       ],
       operands: ['id', 'surface'],
       allowed: { surface: surfaceSchema.options },
+      stages: true,
       id: ({ id }) => String(id),
       done: ({ surface }) => `switched to ${surface}`,
     }),

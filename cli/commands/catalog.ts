@@ -14,6 +14,7 @@ import { someText } from '../terminal/text.ts';
 import type { Noun } from '../terminal/verbs.ts';
 import { printWriteResult } from './answers.ts';
 import { type NounRow, pages, show, write } from './operation-verbs.ts';
+import { withStage } from './stage-options.ts';
 
 const anonymous = 'anonymous';
 const tierView: View<Partial<Tier> & Omit<Tier, 'id' | 'rank'>> = {
@@ -75,6 +76,7 @@ export const tiers: NounRow = {
     setTier,
     write('tier.delete', {
       verb: ['delete <id>', 'delete a tier', 'headgate tier delete Starter --yes'],
+      stages: true,
       confirm: ({ id }) => `delete the tier ${id}`,
       done: 'deleted',
     }),
@@ -93,8 +95,13 @@ export const models: NounRow = {
       view: modelView,
     }),
     (model) =>
-      model
-        .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
+      withStage(
+        model.verb(
+          'set <id>',
+          'add or change a model',
+          'headgate model set echo-large --family echo --weight 4',
+        ),
+      )
         .option('--family <text>', 'model family')
         .option('--weight <n>', 'number of requests that one request counts as', countIn(1, 1000))
         .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinitySchema.options)
@@ -102,6 +109,7 @@ export const models: NounRow = {
         .action(modelSet),
     write('model.delete', {
       verb: ['delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes'],
+      stages: true,
       confirm: ({ id }) => `delete the model ${id}`,
       done: 'deleted',
     }),
@@ -109,13 +117,15 @@ export const models: NounRow = {
 };
 
 function setTier(tier: Noun): void {
-  tier
-    .verb(
+  withStage(
+    tier.verb(
       'set <id>',
       'create or change a tier; `none` removes a limit',
       'headgate tier set Pro --requests-per-minute 600 --models echo-small,echo-large',
       'headgate tier set anonymous --free-turns 10',
-    )
+      'headgate tier set Pro --models echo-small --stage --waves one,10%,all --hold 5m',
+    ),
+  )
     .option('--rank <n>', 'order among the tiers, lowest first', limitIn(0, 1000))
     .option('--requests-per-minute <n>', 'requests per minute', limit)
     .option('--concurrency <n>', 'concurrent requests', limit)

@@ -14,6 +14,8 @@ import { groups, verb } from '../terminal/verbs.ts';
 import { noteWarnings } from './answers.ts';
 import { changeSigns, fieldLines } from './change-lines.ts';
 import { diffMoments, undo } from './past.ts';
+import { withStage } from './stage-options.ts';
+import { isStaged, showChange } from './staged-change.ts';
 
 export interface FleetFileOptions {
   readonly file: string;
@@ -23,13 +25,15 @@ export interface FleetFileOptions {
 export function registerFleet(program: Command, io: Io): void {
   const fileFlag = ['-f, --file <file>', 'fleet file, - for stdin'] as const;
   const pruneFlag = ['--prune', 'also remove resources that are not in the file'] as const;
-  verb(program, io, 'apply', 'apply a fleet file', [
-    'headgate apply -f fleet.yaml',
-    'headgate apply -f fleet.yaml --prune --yes --if-at 18240',
-  ])
-    .required(...fileFlag)
-    .option(...pruneFlag)
-    .action<FleetFileOptions>(apply);
+  withStage(
+    verb(program, io, 'apply', 'apply a fleet file', [
+      'headgate apply -f fleet.yaml',
+      'headgate apply -f fleet.yaml --prune --yes --if-at 18240',
+      'headgate apply -f fleet.yaml --stage --waves one,10%,50%,all --hold 5m',
+    ])
+      .required(...fileFlag)
+      .option(...pruneFlag),
+  ).action<FleetFileOptions>(apply);
   verb(
     program,
     io,
@@ -109,6 +113,7 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
   }
   const answer = await api.run('fleet.apply', body);
   noteWarnings(session, answer);
+  if (isStaged(answer)) return showChange(session, answer);
   const { changes } = answer;
   if (changes.length === 0) return session.out.lines(['unchanged'], answer, 'unchanged');
   const done = { create: 'created', change: 'changed', remove: 'removed' } as const;

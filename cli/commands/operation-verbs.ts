@@ -15,6 +15,7 @@ import type { View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { type groups, type Noun, noun, type Verb } from '../terminal/verbs.ts';
 import { printWriteResult, showList } from './answers.ts';
+import { withStage } from './stage-options.ts';
 
 /** A field of an input that an option gives. */
 export interface Field<Value> {
@@ -87,6 +88,8 @@ interface OperationVerb<Name extends OperationName> {
   readonly allowed?: Readonly<Record<string, readonly string[]>>;
   /** In the order of help. */
   readonly options?: FieldsOf<Name>;
+  /** Its events are of definitions, so they can be released in waves. */
+  readonly stages?: true;
   /** Fields that the verb stands for. */
   readonly always?: Partial<InputOf<Name>>;
 }
@@ -148,6 +151,7 @@ function declared<Name extends OperationName>(
   const names: readonly string[] = row.operands ?? inPath;
   return (to) => {
     let verb = to.verb(...row.verb);
+    if (row.stages) verb = withStage(verb);
     for (const { field } of fields) verb = field.declare(verb);
     for (const [operand, values] of Object.entries(row.allowed ?? {})) verb.operand(operand, values);
     verb.action<Readonly<Record<string, unknown>>>((session, options, ...operands) => {

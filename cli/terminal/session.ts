@@ -3,7 +3,7 @@
  * use.
  */
 import type { Command } from 'commander';
-import { AdminClient, EffectFound } from '../../admin-client/admin-client.ts';
+import { AdminClient, EffectFound, type StageOptions } from '../../admin-client/admin-client.ts';
 import { printable } from '../../schemas/printable.ts';
 import { Exit, toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
@@ -20,6 +20,12 @@ export interface Globals {
   readonly yes?: boolean;
   readonly dryRun?: boolean;
   readonly effect?: boolean;
+  /** Only of commands that can be staged, as the next four. */
+  readonly stage?: boolean;
+  readonly waves?: string;
+  readonly hold?: string;
+  readonly watch?: string;
+  readonly advanceUnseen?: boolean;
   readonly commandId?: string;
   readonly why?: string;
   readonly as?: string;
@@ -29,6 +35,12 @@ export interface Globals {
   readonly color?: boolean;
   readonly admin?: string;
   readonly tokenFile?: string;
+}
+
+function stageOf({ stage, waves, hold, watch, advanceUnseen }: Globals): StageOptions | undefined {
+  if (stage) return { waves, hold, watch, advanceUnseen };
+  if (waves === undefined && hold === undefined && advanceUnseen === undefined) return undefined;
+  throw usageError('--waves, --hold and --advance-unseen are of a change that is staged', 'add --stage');
 }
 
 export class Session {
@@ -67,6 +79,7 @@ export class Session {
           force: this.globals.force,
           dryRun: this.globals.dryRun,
           effect: this.globals.effect,
+          stage: stageOf(this.globals),
           commandId: this.globals.commandId,
           signal: this.signal,
         }),

@@ -28,6 +28,7 @@ import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import type { QueueCaller } from '../state/caller-queue.ts';
 import { findBounds } from '../state/catalog.ts';
+import { listChanges } from '../state/changes.ts';
 import {
   type BoundCommand,
   type CommandGroupOptions,
@@ -54,6 +55,7 @@ export interface CommandRequest {
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** For the guard of periods. */
   readonly used?: CommandContext['used'];
+  readonly stage?: CommandContext['stage'];
 }
 
 export interface CommandWriterOptions extends CommandGroupOptions {
@@ -104,10 +106,10 @@ export class CommandWriter {
   ): BoundCommand {
     const { snapshot, signing, now = Date.now } = this.#options;
     const { db } = snapshot;
-    const { actor, force, dryRun, used } = request;
+    const { actor, force, dryRun, used, stage } = request;
     return {
       ...request,
-      hash: commandHash(definition.name, input.params, input.body),
+      hash: commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body),
       by: actorName(actor),
       authorise,
       plan: (nowMs) => {
@@ -119,11 +121,13 @@ export class CommandWriter {
           force,
           dryRun,
           used,
+          stage,
         };
         const plan = planCommand(definition, db, input, context);
         return { events: plan.events, answer: () => commandAnswer(definition, db, input, plan, context) };
       },
-      repeated: (subject) => definition.show(db, input, subject ?? undefined, now()),
+      repeated: (subject) =>
+        (stage && listChanges(db)[0]) ?? definition.show(db, input, subject ?? undefined, now()),
     };
   }
 

@@ -20,11 +20,13 @@ import { pathText } from '../../schemas/fleet.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
+import { listChanges } from '../state/changes.ts';
 import { type Actor, authorise } from './authorise.ts';
 import { checkCardinality } from './limits.ts';
 import { checkOwners } from './ownership.ts';
 import { guardPeriods, type PeriodFacts } from './period-guard.ts';
 import { guardRemovals } from './removal-guard.ts';
+import { checkOpenChange, type Staging, stagedEvents } from './staging.ts';
 
 /** Who signs, from the point of view of the deciding replica. */
 export interface SigningView {
@@ -49,6 +51,8 @@ export interface CommandContext {
   readonly dryRun?: boolean | undefined;
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
+  /** Its events become a staged change. */
+  readonly stage?: Staging | undefined;
 }
 
 export interface CommandInput<Params = unknown, Body = unknown> {
@@ -166,7 +170,10 @@ export function planCommand(
   checkOwners(db, context.actor, plan.events, context.force);
   if (!context.force) guardRemovals(db, plan.events);
   checkCardinality(db, plan.events, context.nowMs);
-  return { ...plan, warnings: guardPeriods(db, plan.events, context) };
+  const warnings = guardPeriods(db, plan.events, context);
+  if (context.stage) return { events: stagedEvents(db, plan.events, context.stage, context.actor), warnings };
+  checkOpenChange(db, plan.events);
+  return { ...plan, warnings };
 }
 
 /** The answer to the first run of a command; to be called on a state that holds the events of the plan. */
@@ -175,8 +182,10 @@ export function commandAnswer(
   db: Database,
   input: CommandInput,
   { subject, extra, secret, warnings: forced = [] }: CommandPlan,
-  { nowMs, dryRun }: CommandContext,
+  { nowMs, dryRun, stage }: CommandContext,
 ): object {
+  const staged = stage && listChanges(db)[0];
+  if (staged) return staged;
   const warnings = [...forced, ...(definition.warnings?.(db, input) ?? [])];
   return {
     ...definition.show(db, input, subject, nowMs),

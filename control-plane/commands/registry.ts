@@ -1,5 +1,6 @@
 /** Every command of the admin API. The server's routes, its description and the tests are made from this list. */
 import type { CommandName } from '../../schemas/admin.ts';
+import { changeCommands } from './changes.ts';
 import type { CommandDefinition } from './definition.ts';
 import { fleetCommands } from './fleet.ts';
 import { keyCommands } from './keys.ts';
@@ -21,6 +22,7 @@ export const commandsByName: Readonly<Record<CommandName, CommandDefinition>> = 
   ...signerCommands,
   ...usageCommands,
   ...fleetCommands,
+  ...changeCommands,
 };
 
 export const commands: readonly CommandDefinition[] = Object.values(commandsByName);

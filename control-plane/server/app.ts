@@ -12,6 +12,7 @@ import { CommandError } from '../core/command-error.ts';
 import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
 import { activityHandlers } from './activity-route.ts';
 import { boundOpenCalls } from './bound-calls.ts';
+import { changeHandlers } from './change-routes.ts';
 import { addCommands, planHandlers } from './command-routes.ts';
 import { type AdminContext, actorOf } from './context.ts';
 import { counterHandlers } from './counters-route.ts';
@@ -127,6 +128,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
     ...effectHandlers(context),
     ...decisionHandlers(context),
     ...fleetHandlers(context),
+    ...changeHandlers(context),
     ...signerHandlers(context),
     ...usageHandlers(context),
     ...limitHandlers(context),

@@ -3,6 +3,8 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { commandQuerySchema } from '../../schemas/admin-row.ts';
+import { type Change, type ReleaseTexts, releaseSchema } from '../../schemas/changes.ts';
+import { fieldsOf } from '../../schemas/event-definition.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { type CommandResult, EffectMoved } from '../command-log/command-group.ts';
@@ -11,6 +13,7 @@ import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
+import { stagingOf, withFigures } from './change-routes.ts';
 import { type AdminContext, actorOf, parseQuery, viaOf } from './context.ts';
 import { effectGuard } from './effect-guard.ts';
 import { poolTokens } from './live-counters.ts';
@@ -59,6 +62,7 @@ export async function runCommand(
   if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
   const raw = { params: request.params, body: request.body ?? undefined };
+  const stage = stagingOf(context, query, releaseIn(raw.body));
   const { answer, status, position } = await runGuarded(context, definition, raw, {
     id: commandIdOf(request),
     actor: actorOf(request),
@@ -68,15 +72,27 @@ export async function runCommand(
     dryRun: query.dryRun === 'true',
     force: query.force === 'true',
     used: (organisation, period) => poolTokens(context, organisation, period),
+    ...(stage && { stage }),
   });
-  return { ...answer, ...statusFields[status], position };
+  const shown = changeIn(answer) ? withFigures(context, answer) : answer;
+  return { ...shown, ...statusFields[status], position };
+}
+
+/** Of the fleet file in a body that nobody has checked yet; what is wrong there is refused with the file. */
+function releaseIn(body: unknown): ReleaseTexts | undefined {
+  const { fleet } = fieldsOf(body) as { readonly fleet?: unknown };
+  return releaseSchema.safeParse(fieldsOf(fleet)['release']).data;
+}
+
+function changeIn(answer: object): answer is Change {
+  return 'holdSeconds' in answer;
 }
 
 /** So often the effect of a command is worked out, where the state moves on meanwhile. */
 const effectTriesMax = 3;
 
 /**
- * What is asked, forced or repeated has no guard. Where the state moves on each time, what was worked out last is what is known
+ * What is asked, forced, repeated or staged has no guard: a change in waves is watched. Where the state moves on each time, what was worked out last is what is known
  * of the effect: nodes that come and go keep nobody from a command.
  */
 async function runGuarded(
@@ -85,10 +101,10 @@ async function runGuarded(
   raw: { readonly params: unknown; readonly body: unknown },
   request: CommandRequest,
 ): Promise<CommandResult> {
-  const { id, actor, used, dryRun, force } = request;
+  const { id, actor, used, dryRun, force, stage } = request;
   const isRepeated = context.snapshot.journal.commandOf(id) !== undefined;
   const guard = effectGuard(context);
-  if (dryRun || force || isRepeated || !guard.isNeeded) return context.writer.run(definition, raw, request);
+  if (dryRun || force || stage || isRepeated || !guard.isNeeded) return context.writer.run(definition, raw, request);
   for (let tries = 1; ; tries++) {
     const checked = await guard.check({ definition, raw, actor, used });
     try {

@@ -131,6 +131,17 @@ async function callCatalog(): Promise<void> {
   await call('PATCH', '/organisations/elm', { tier: 'Elm' });
 }
 
+async function callChanges(): Promise<void> {
+  const staged = await call('PUT', '/tiers/Elm?stage=true&hold=1h', { models: [], concurrency: 1 });
+  const { id } = staged;
+  expect(staged).toMatchObject({ state: 'open', wave: 1 });
+  expect(await call('GET', '/staged-changes')).toMatchObject({ items: [{ id }] });
+  expect(await call('GET', `/staged-changes/${id}`)).toMatchObject({ id, figures: { inside: {} } });
+  expect(await call('POST', `/staged-changes/${id}/advance`)).toMatchObject({ wave: 2 });
+  const withdrawn = await call('POST', `/staged-changes/${id}/withdraw`, { reason: 'tried' });
+  expect(withdrawn).toMatchObject({ state: 'withdrawn', reason: 'tried' });
+}
+
 async function callCapacity(): Promise<void> {
   await call('POST', '/stacks', { organisation: 'elm', id: 'stk-elm-tree-1' });
   await call('PUT', '/stacks/stk-elm-tree-1/surface', { surface: 'anthropic' });
@@ -252,6 +263,7 @@ async function callExplain(): Promise<void> {
 test('what each route answers is what it declares, field by field', async () => {
   await callTenants();
   await callCatalog();
+  await callChanges();
   await callCapacity();
   await callExplain();
   await callFleet();

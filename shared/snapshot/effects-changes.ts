@@ -3,7 +3,7 @@
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
-import { type EventContext, type EventEffects, inverse, present, rowsOf } from './effect.ts';
+import { type EventContext, type EventEffects, inverse, present, rowsOf, undo } from './effect.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
@@ -26,7 +26,7 @@ export const openSlot = 'open';
 
 const closedKept = 20;
 
-function isStagedType(type: string): boolean {
+export function isStagedType(type: string): boolean {
   return stagedEventTypes.some((each) => each === type);
 }
 
@@ -114,7 +114,10 @@ export const changeEffects = {
       return undefined;
     },
     restore: staged,
-    inverse: 'withdraw the change',
+    inverse: inverse(
+      (db) => staged.at(db, openSlot)?.change,
+      (_was, { change }) => undo('change.withdraw', { id: change }),
+    ),
     explains: ['change', 'staged_at'],
   },
   'change.advanced': {

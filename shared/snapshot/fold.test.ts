@@ -952,7 +952,7 @@ const changeCases: readonly Case[] = [
     leaves: { pool_model: [], overlay: [] },
   },
   {
-    name: 'a change goes on to a later wave',
+    name: 'a change continues with a later wave',
     given: [staged],
     when: advanced,
     leaves: { change: [changeRow({ at: givenMs, wave: 1 })] },

@@ -4,11 +4,12 @@
  * base with overlay is always the base with the events of the change, and never anything between.
  */
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import type { Database } from '../runtime/sqlite.ts';
 import { parseColumn, type SqlValue } from '../runtime/table-columns.ts';
 import type { EventSkipReason } from './effect.ts';
 import { openSlot } from './effects-changes.ts';
 import { applyEvent } from './fold.ts';
-import { type Tables, type TableView, type TableViews, wellFormed } from './table.ts';
+import { Table, type Tables, type TableView, type TableViews, wellFormed } from './table.ts';
 import { type RowOf, type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
 
 /** Tables of definitions: no event that can be staged writes another. */
@@ -103,7 +104,7 @@ interface FoldedEvents {
 }
 
 /** Folds events on a copy of what they write. */
-function foldOver(base: TableViews, events: readonly KnownEvent[]): FoldedEvents {
+export function foldOver(base: TableViews, events: readonly KnownEvent[]): FoldedEvents {
   const tables = Object.fromEntries(
     tableNames.map((name) => [name, new OverlayTable(name, base[name])]),
   ) as unknown as Overlays;
@@ -126,6 +127,20 @@ function missing(tables: TableViews, { type, data }: KnownEvent): EventSkipReaso
         : [];
   const lost = models.find((model) => !tables.model.get(model));
   return lost === undefined ? undefined : `no model ${lost}`;
+}
+
+/** `table key` of each row of definitions that events wrote, whether it then differs or not. */
+export function rowsWritten(tables: Overlays): ReadonlySet<string> {
+  return new Set(
+    overlaidTables.flatMap((name) => [...tables[name].written.keys()].map((key) => `${name} ${key}`)),
+  );
+}
+
+/** The tables of a state, to fold over: nothing of them is written. */
+export function tablesOf(db: Database): TableViews {
+  return Object.fromEntries(
+    tableNames.map((name) => [name, new Table(db, name, 0n, { seq: 0 })]),
+  ) as unknown as TableViews;
 }
 
 export function eventsOf(change: Pick<RowOf<'change'>, 'events'>): KnownEvent[] {

@@ -1,0 +1,31 @@
+/** A staged change as it is printed: its waves, what gateways counted in and out of them, and what happens next. */
+import type { Resource } from '../../admin-client/answers.ts';
+import type { Change, ChangeSide } from '../../schemas/changes.ts';
+import type { Session } from '../terminal/session.ts';
+
+export function isStaged(answer: object): answer is Change & Resource {
+  return 'holdSeconds' in answer && 'waves' in answer;
+}
+
+function waveText(wave: Change['waves'][number]): string {
+  if ('gateways' in wave) return wave.gateways.join(', ');
+  return wave.share === 1 ? 'all gateways' : `${Number((wave.share * 100).toFixed(3))}% of the gateways`;
+}
+
+function sideText(name: string, { gateways, requests, refusals, errors }: ChangeSide): string {
+  const of = gateways === 1 ? '1 gateway' : `${gateways} gateways`;
+  return `  ${name.padEnd(8)} ${of}, ${requests} requests, ${refusals} refused, ${errors} internal errors`;
+}
+
+export function showChange(session: Session, change: Change & Resource): Promise<void> {
+  const { id, state, wave, waves, holdSeconds, watch, figures, next, reason } = change;
+  const would = session.globals.dryRun ? 'would be ' : '';
+  const lines = [
+    `change ${id} ${would}${state}: wave ${wave} of ${waves.length}${reason === undefined ? '' : `, ${reason}`}`,
+    ...waves.map((each, at) => `  ${at < wave ? '*' : ' '} wave ${at + 1}: ${waveText(each)}`),
+    `  each for ${holdSeconds} s and ${watch.least} requests at least; withdrawn where ${watch.refusals} more in 100 are refused`,
+    ...(figures ? [sideText('inside:', figures.inside), sideText('outside:', figures.outside)] : []),
+    `  next: ${next}`,
+  ];
+  return session.out.lines(lines, change, id);
+}

@@ -1,0 +1,78 @@
+/** How the events of a command become those of a staged change, and what is refused while one is open. */
+import type { ReleasePlan } from '../../schemas/changes.ts';
+import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { isStagedType } from '../../shared/snapshot/effects-changes.ts';
+import { eventsOf, foldOver, rowsWritten, tablesOf } from '../../shared/snapshot/overlay.ts';
+import { CommandError } from '../core/command-error.ts';
+import { findChange, findOpenChange, type OpenChange } from '../state/changes.ts';
+import { first } from '../state/statements.ts';
+import type { Actor } from './authorise.ts';
+
+export interface Staging extends ReleasePlan {
+  readonly advanceUnseen: boolean;
+}
+
+/** The change begins with its first wave. Throws CommandError where it cannot be staged. */
+export function stagedEvents(
+  db: Database,
+  events: readonly KnownEvent[],
+  { waves, holdSeconds, watch, advanceUnseen }: Staging,
+  actor: Actor,
+): KnownEvent[] {
+  if (actor.person !== undefined)
+    throw new CommandError('Forbidden', 'only operators may stage a change of the fleet');
+  if (events.length === 0) return [];
+  const open = findOpenChange(db);
+  if (open) throw alreadyOpen(open);
+  const immediate = events.find(({ type }) => !isStagedType(type));
+  if (immediate)
+    throw new CommandError(
+      'InvalidCommand',
+      `${immediate.type} cannot be staged: it acts at once, everywhere`,
+      {
+        next: 'send this part without --stage, and the definitions of models, plans, pool and stacks apart from it',
+      },
+    );
+  const [reason] = foldOver(tablesOf(db), events).passedOver;
+  if (reason !== undefined) throw new CommandError('Conflict', `the change cannot be made: ${reason}`);
+  const change = newId(db);
+  return [
+    {
+      type: 'change.staged',
+      data: {
+        ...{ change, events: events.map(toStored), waves: [...waves], holdSeconds, watch },
+        ...(advanceUnseen && { advanceUnseen }),
+      },
+    },
+    { type: 'change.advanced', data: { change, wave: 1 } },
+  ];
+}
+
+function alreadyOpen({ id }: OpenChange): CommandError {
+  return new CommandError('Conflict', `the change ${id} is open, and one is at a time`, {
+    next: `headgate change show ${id} shows it; wait for it, or headgate change withdraw ${id}`,
+  });
+}
+
+/** The position of its commit; a restored log may have had a change of that name. */
+function newId(db: Database): string {
+  const { seq } = first<{ seq: number }>(db, 'SELECT seq FROM position') ?? { seq: 0 };
+  const id = String(seq + 1);
+  return findChange(db, id) === undefined ? id : `${id}-2`;
+}
+
+/** Throws CommandError where an immediate event writes a row that the open change writes too: completed, it would undo that. */
+export function checkOpenChange(db: Database, events: readonly KnownEvent[]): void {
+  const open = findOpenChange(db);
+  if (open === undefined || events.length === 0) return;
+  if (events.some(({ type }) => type.startsWith('change.'))) return;
+  const tables = tablesOf(db);
+  const written = rowsWritten(foldOver(tables, events).tables);
+  const staged = rowsWritten(foldOver(tables, eventsOf(open)).tables);
+  const both = [...written].find((row) => staged.has(row));
+  if (both === undefined) return;
+  throw new CommandError('Conflict', `the change ${open.id} writes ${both.replace('_', ' ')}, too`, {
+    next: `wait until it is over (headgate change show ${open.id}), or headgate change withdraw ${open.id}`,
+  });
+}

@@ -1,0 +1,73 @@
+/** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
+import type { Change, ChangeSide } from '../../schemas/changes.ts';
+import type { TrafficSums } from '../../schemas/traffic.ts';
+import { waveOf } from '../../shared/snapshot/waves.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { FleetTraffic } from './fleet-traffic.ts';
+
+/** Where a change is released. */
+export type Released = Pick<Change, 'id' | 'wave' | 'waves'> & {
+  /** When its present wave began, ms since 1970. */
+  readonly sinceMs: number;
+};
+
+export interface FleetSeen {
+  readonly board: Pick<StatusBoard, 'gateways' | 'isSilent'>;
+  readonly traffic: Pick<FleetTraffic, 'rows'>;
+}
+
+export interface ChangeFigures {
+  readonly inside: ChangeSide;
+  readonly outside: ChangeSide;
+  /** Of the gateways inside, in the hour until the wave began. */
+  readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
+}
+
+interface Sums {
+  requests: number;
+  refusals: number;
+  errors: number;
+}
+
+const none = (): Sums => ({ requests: 0, refusals: 0, errors: 0 });
+
+export function isInside(
+  { id, wave, waves }: Pick<Released, 'id' | 'wave' | 'waves'>,
+  gateway: string,
+): boolean {
+  const first = waveOf(id, waves, gateway);
+  return first !== undefined && first <= wave;
+}
+
+/** Names of the gateways that report, in their order. */
+export function reportingGateways(board: FleetSeen['board']): string[] {
+  const reporting = board.gateways().filter((seen) => !board.isSilent(seen));
+  return [...new Set(reporting.map(({ report }) => report.name))];
+}
+
+function addTo(sums: Sums, { requests, refused = {} }: TrafficSums): void {
+  sums.requests += requests;
+  for (const [type, of] of Object.entries(refused)) {
+    if (type === 'InternalError') sums.errors += of.requests;
+    else sums.refusals += of.requests;
+  }
+}
+
+/** A report that began before the wave and ended in it says nothing of it, and is counted on no side. */
+export function figuresOf({ board, traffic }: FleetSeen, released: Released, nowMs: number): ChangeFigures {
+  const sums = { inside: none(), outside: none(), before: none() };
+  for (const { gateway, atMs, report, row } of traffic.rows(nowMs)) {
+    const isIn = isInside(released, gateway);
+    const isSince = atMs - (report.toMs - report.fromMs) >= released.sinceMs;
+    if (isSince) addTo(isIn ? sums.inside : sums.outside, row);
+    else if (isIn && atMs <= released.sinceMs) addTo(sums.before, row);
+  }
+  const names = reportingGateways(board);
+  const inside = names.filter((name) => isInside(released, name)).length;
+  const { requests, refusals } = sums.before;
+  return {
+    inside: { gateways: inside, ...sums.inside },
+    outside: { gateways: names.length - inside, ...sums.outside },
+    before: { requests, refusals },
+  };
+}

@@ -1,0 +1,86 @@
+/** When a staged change continues, waits and is withdrawn: a function of what the gateways of its waves count, and the others. */
+import { expect, test } from 'vitest';
+import type { OpenChange } from '../state/changes.ts';
+import { type ChangeFigures, figuresOf } from './change-figures.ts';
+import { nextStep, type WatchedChange } from './change-watch.ts';
+
+const open = {
+  ...{ id: '17', wave: 1, wave_at: 100_000, hold_seconds: 60, advance_unseen: 0, passed_over: 0 },
+  watch: '{"refusals":1,"errors":1,"least":50}',
+} as unknown as OpenChange;
+const well: ChangeFigures = {
+  inside: { gateways: 1, requests: 100, refusals: 1, errors: 0 },
+  outside: { gateways: 3, requests: 300, refusals: 3, errors: 0 },
+  before: { requests: 1000, refusals: 10 },
+};
+const heldMs = 160_000;
+
+function stepOf(inside: Partial<ChangeFigures['inside']>, more: Partial<WatchedChange> = {}) {
+  const figures = { ...well, inside: { ...well.inside, ...inside } };
+  return nextStep({ open, figures, faults: new Map(), nowMs: heldMs, ...more });
+}
+
+test('a change continues once its wave has lasted, and not before', () => {
+  expect(stepOf({})).toEqual({ kind: 'advance' });
+  expect(stepOf({}, { nowMs: heldMs - 1 })).toEqual({ kind: 'wait' });
+});
+
+test('a change waits while its wave has too few requests, unless it was staged to advance unseen', () => {
+  expect(stepOf({ requests: 49, refusals: 0 })).toEqual({ kind: 'wait' });
+  const unseen = { ...open, advance_unseen: 1 };
+  expect(stepOf({ requests: 0, refusals: 0 }, { open: unseen })).toEqual({ kind: 'advance' });
+});
+
+test('a change is withdrawn at once where more is refused in its wave than outside and before', () => {
+  const reason = '3.0% refused in the wave, 1.0% usual';
+  expect(stepOf({ refusals: 3 }, { nowMs: 100_001 })).toEqual({ kind: 'withdraw', reason });
+  // Within the percentage point that is allowed.
+  expect(stepOf({ refusals: 2 })).toEqual({ kind: 'advance' });
+});
+
+test('refusals that the gateways outside have too, or that the wave had before, withdraw nothing', () => {
+  const figures = { ...well, inside: { ...well.inside, refusals: 30 } };
+  const outside = { ...well.outside, refusals: 90 };
+  expect(stepOf({}, { figures: { ...figures, outside } })).toEqual({ kind: 'advance' });
+  const before = { requests: 100, refusals: 30 };
+  expect(stepOf({}, { figures: { ...figures, before } })).toEqual({ kind: 'advance' });
+});
+
+test('too few requests withdraw nothing for their refusals, and an internal error always does', () => {
+  expect(stepOf({ requests: 49, refusals: 49 })).toEqual({ kind: 'wait' });
+  expect(stepOf({ requests: 1, errors: 1 })).toMatchObject({ kind: 'withdraw' });
+});
+
+test('a gateway of the wave that is silent, diverged or halted withdraws it', () => {
+  const faults = new Map([['gw-1', 'silent'] as const]);
+  const reason = 'gateway gw-1 of the wave is silent';
+  expect(stepOf({}, { faults })).toEqual({ kind: 'withdraw', reason });
+});
+
+test('a change that rows of today make impossible does not continue', () => {
+  expect(stepOf({}, { open: { ...open, passed_over: 1 } })).toEqual({ kind: 'wait' });
+});
+
+test('of reports that began before the wave, those of its gateways are what was usual', () => {
+  const row = (requests: number, refused: number) => ({
+    requests,
+    refused: { PermissionDenied: { status: 403, requests: refused, lastAtMs: 0, lastRequest: '' } },
+  });
+  const rows = [
+    { gateway: 'gw-1', atMs: 90_000, ms: 10_000, row: row(10, 1) },
+    { gateway: 'gw-1', atMs: 105_000, ms: 10_000, row: row(20, 2) },
+    { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: row(30, 3) },
+    { gateway: 'gw-2', atMs: 115_000, ms: 10_000, row: row(40, 4) },
+  ].map(({ ms, ...each }) => ({ ...each, report: { fromMs: 0, toMs: ms } }));
+  const seen = (name: string) => ({ report: { name } });
+  const fleet = {
+    board: { gateways: () => [seen('gw-1'), seen('gw-2')], isSilent: () => false },
+    traffic: { rows: () => rows },
+  } as unknown as Parameters<typeof figuresOf>[0];
+  const released = { id: '17', wave: 1, waves: [{ gateways: ['gw-1'] }], sinceMs: 100_000 };
+  expect(figuresOf(fleet, released, 120_000)).toEqual({
+    inside: { gateways: 1, requests: 30, refusals: 3, errors: 0 },
+    outside: { gateways: 1, requests: 40, refusals: 4, errors: 0 },
+    before: { requests: 10, refusals: 1 },
+  });
+});

@@ -1,0 +1,156 @@
+/**
+ * The watch of a staged change: what the gateways of its waves count decides whether it continues, waits or is withdrawn. No
+ * replica leads: each works out the same from the same reports and writes at the position that it has read, so the order of the
+ * log picks one.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Registry } from 'prom-client';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { replicaAuthor } from '../../schemas/shapes.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
+import { parseColumn } from '../../shared/runtime/table-columns.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
+import type { CommandWriter } from '../command-log/command-writer.ts';
+import { advancing } from '../commands/changes.ts';
+import { findOpenChange, type OpenChange } from '../state/changes.ts';
+import { type ChangeFigures, type FleetSeen, figuresOf, isInside } from './change-figures.ts';
+
+export type ChangeStep =
+  | { readonly kind: 'wait' }
+  | { readonly kind: 'advance' }
+  | { readonly kind: 'withdraw'; readonly reason: string };
+
+/** What is wrong with a gateway of the wave. */
+type GatewayFault = 'silent' | 'diverged' | 'halted';
+
+export interface WatchedChange {
+  readonly open: OpenChange;
+  readonly figures: ChangeFigures;
+  readonly faults: ReadonlyMap<string, GatewayFault>;
+  readonly nowMs: number;
+}
+
+const percent = (part: number, of: number): number => (of === 0 ? 0 : (100 * part) / of);
+
+/** Pure: every replica decides the same on the same. */
+export function nextStep({ open, figures, faults, nowMs }: WatchedChange): ChangeStep {
+  const watch = parseColumn(open.watch);
+  const { inside, outside, before } = figures;
+  const withdraw = (reason: string): ChangeStep => ({ kind: 'withdraw', reason });
+  for (const [name, fault] of faults)
+    return withdraw(`gateway ${name} of the wave is ${fault}`.slice(0, 200));
+  if (inside.errors >= watch.errors) return withdraw(`${inside.errors} internal errors in the wave`);
+  const share = percent(inside.refusals, inside.requests);
+  const usual = Math.max(
+    percent(outside.refusals, outside.requests),
+    percent(before.refusals, before.requests),
+  );
+  const isSeen = inside.requests >= watch.least;
+  if (isSeen && inside.requests > 0 && share > usual + watch.refusals)
+    return withdraw(`${share.toFixed(1)}% refused in the wave, ${usual.toFixed(1)}% usual`);
+  const isHeld = nowMs >= open.wave_at + open.hold_seconds * 1000;
+  const mayContinue = isHeld && (isSeen || open.advance_unseen === 1) && open.passed_over === 0;
+  return { kind: mayContinue && open.wave > 0 ? 'advance' : 'wait' };
+}
+
+export interface StagedWatchOptions extends FleetSeen {
+  readonly name: string;
+  readonly snapshot: Snapshot;
+  readonly writer: Pick<CommandWriter, 'write'>;
+  readonly board: StatusBoard;
+  readonly registry: Registry;
+  readonly logger: Logger;
+}
+
+const everyMs = 1000;
+
+export class StagedWatch {
+  readonly #options: StagedWatchOptions;
+  readonly #timer: NodeJS.Timeout;
+  #withdrawn = 0;
+  #writing: Promise<void> | undefined;
+
+  constructor(options: StagedWatchOptions) {
+    this.#options = options;
+    const { registry, snapshot } = options;
+    const metrics = new ObservedMetrics(registry);
+    metrics.gauge('headgate_change_open_seconds', 'age of the staged change that is open; 0: none', () => {
+      const open = findOpenChange(snapshot.db);
+      return open ? Math.max(0, (Date.now() - open.at) / 1000) : 0;
+    });
+    metrics.counter(
+      'headgate_changes_withdrawn_total',
+      'staged changes that this replica withdrew by itself',
+      () => this.#withdrawn,
+    );
+    this.#timer = setInterval(() => this.#look(), everyMs);
+    this.#timer.unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#writing;
+  }
+
+  #look(): void {
+    const { snapshot, board, logger } = this.#options;
+    if (this.#writing !== undefined || !board.isComplete) return;
+    const open = findOpenChange(snapshot.db);
+    if (open === undefined) return;
+    const step = nextStep(this.#watched(open));
+    if (step.kind === 'wait') return;
+    this.#writing = this.#write(open, step)
+      .catch((error: unknown) => logger.warn({ err: error, change: open.id }, 'staged change not moved'))
+      .finally(() => {
+        this.#writing = undefined;
+      });
+  }
+
+  #watched(open: OpenChange): WatchedChange {
+    const nowMs = Date.now();
+    const released = {
+      ...{ id: open.id, wave: open.wave, waves: [...parseColumn(open.waves)] },
+      sinceMs: open.wave_at,
+    };
+    const inside = this.#options.board.gateways().filter(({ report }) => isInside(released, report.name));
+    const faults = new Map<string, GatewayFault>();
+    for (const seen of inside) {
+      const fault = this.#faultOf(seen, nowMs - open.wave_at);
+      if (fault !== undefined) faults.set(seen.report.name, fault);
+    }
+    return { open, figures: figuresOf(this.#options, released, nowMs), faults, nowMs };
+  }
+
+  /** A gateway that was silent before the wave began says nothing of it. */
+  #faultOf(seen: Seen, sinceWaveMs: number): GatewayFault | undefined {
+    const { board, snapshot } = this.#options;
+    const { log, seq } = snapshot;
+    const state = board.state(seen, { log, seq, foldVersion });
+    if (state === 'DIVERGED') return 'diverged';
+    if (seen.report.halted !== undefined) return 'halted';
+    const silentMs = performance.now() - seen.seenMs;
+    return state === 'STALE' && silentMs < sinceWaveMs ? 'silent' : undefined;
+  }
+
+  async #write(seen: OpenChange, step: Exclude<ChangeStep, { kind: 'wait' }>): Promise<void> {
+    const { snapshot, writer, name, logger } = this.#options;
+    let isWritten = false;
+    const events = (): readonly KnownEvent[] => {
+      const open = findOpenChange(snapshot.db);
+      // Another replica was first, or the rows beneath have moved.
+      isWritten = open?.id === seen.id && open.wave === seen.wave && open.passed_over === seen.passed_over;
+      if (!isWritten || open === undefined) return [];
+      if (step.kind === 'advance') return advancing(open);
+      return [{ type: 'change.withdrawn', data: { change: open.id, reason: step.reason } }];
+    };
+    await writer.write(`change-${randomUUID()}`, replicaAuthor(name), events);
+    if (!isWritten) return;
+    const change = { change: seen.id, wave: seen.wave };
+    if (step.kind === 'advance') return logger.info(change, 'staged change continues');
+    this.#withdrawn++;
+    logger.error({ ...change, because: step.reason }, 'staged change withdrawn');
+  }
+}

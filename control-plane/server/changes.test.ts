@@ -1,0 +1,98 @@
+/** What may be staged and what is refused, with the next step, and nothing written. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { checkAnswer } from '../../test/support/admin-answers.ts';
+import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+
+let fleet: TestFleet;
+beforeAll(async () => {
+  fleet = await startFleet();
+  await call('PUT', '/models/echo-9', { family: 'echo' });
+  await call('PUT', '/tiers/Staged', { models: ['echo-9'], concurrency: 2 });
+});
+afterAll(() => fleet.close());
+
+async function call(method: string, path: string, body?: unknown) {
+  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const answer = (await response.json()) as Record<string, unknown>;
+  if (response.ok) checkAnswer(method, path, response.status, answer);
+  return { status: response.status, answer };
+}
+
+const limits = { models: [], concurrency: 1 };
+const withdrawOpen = async () => {
+  const { answer } = await call('GET', '/staged-changes');
+  const [first] = answer['items'] as { id: string; state: string }[];
+  if (first?.state === 'open') await call('POST', `/staged-changes/${first.id}/withdraw`, {});
+};
+
+test.each([
+  ['waves=one,gw-unknown', 'names gw-unknown, which is no gateway'],
+  ['waves=one,50%25,10%25', 'no larger than one before it'],
+  ['waves=all,one', 'comes after all gateways'],
+  ['waves=0%25', 'above 0%'],
+  ['hold=never', 'must be a duration'],
+  ['watch=refusal=1', 'must be like refusals=1'],
+])('a stage with %s is refused, and nothing is written', async (query, message) => {
+  const { status, answer } = await call('PUT', `/tiers/Staged?stage=true&${query}`, limits);
+  expect([status, JSON.stringify(answer)]).toEqual([400, expect.stringContaining(message)]);
+  expect(JSON.stringify(answer)).toContain('"next"');
+  const { answer: changes } = await call('GET', '/staged-changes');
+  expect(changes['items']).toEqual([]);
+});
+
+test('what acts at once cannot be staged, and waves are of a stage alone', async () => {
+  const { status, answer } = await call('POST', '/organisations?stage=true', { id: 'elm', name: 'Elm' });
+  expect([status, JSON.stringify(answer)]).toEqual([400, expect.stringContaining('cannot be staged')]);
+  const alone = await call('PUT', '/tiers/Staged?waves=one', limits);
+  expect([alone.status, JSON.stringify(alone.answer)]).toEqual([400, expect.stringContaining('--stage')]);
+});
+
+test('while a change is open, another one and a command that writes its rows are refused by its name', async () => {
+  const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&hold=1h', limits);
+  const { id } = staged;
+  const second = await call('PUT', '/tiers/Other?stage=true', limits);
+  expect([second.status, JSON.stringify(second.answer)]).toEqual([
+    409,
+    expect.stringContaining(`the change ${id} is open`),
+  ]);
+  const same = await call('PUT', '/tiers/Staged', { models: '*' });
+  expect([same.status, JSON.stringify(same.answer)]).toEqual([
+    409,
+    expect.stringContaining(`the change ${id} writes tier Staged`),
+  ]);
+  expect((await call('PUT', '/tiers/Other', { models: [], concurrency: 3 })).status).toBe(200);
+  const { answer: before } = await call('GET', '/tiers/Staged');
+  expect(before).toMatchObject({ concurrency: 2 });
+  await withdrawOpen();
+  expect((await call('PUT', '/tiers/Staged', { models: ['echo-9'], concurrency: 2 })).status).toBe(200);
+});
+
+test('a change that is completed is in force, and undone as any commit', async () => {
+  const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&waves=all&hold=1h', limits);
+  const { answer } = await call('POST', `/staged-changes/${staged['id']}/advance`);
+  expect(answer).toMatchObject({ state: 'completed', wave: 1 });
+  expect((await call('GET', '/tiers/Staged')).answer).toMatchObject({ concurrency: 1 });
+  const again = await call('POST', `/staged-changes/${staged['id']}/withdraw`, {});
+  expect([again.status, JSON.stringify(again.answer)]).toEqual([
+    409,
+    expect.stringContaining('is completed'),
+  ]);
+  const undone = await call('POST', `/events/${String(answer['position'])}/undo`);
+  expect(undone.status).toBe(200);
+  expect((await call('GET', '/tiers/Staged')).answer).toMatchObject({ concurrency: 2 });
+});
+
+test('a change whose rows were removed meanwhile does not continue, and says why', async () => {
+  await call('PUT', '/models/echo-8', { family: 'echo' });
+  const { answer: staged } = await call('PUT', '/pool/models/echo-8?stage=true&hold=1h');
+  await call('DELETE', '/models/echo-8');
+  const { answer: shown } = await call('GET', `/staged-changes/${staged['id']}`);
+  expect(shown).toMatchObject({ impossible: expect.stringContaining('no model echo-8') as string });
+  const { status, answer } = await call('POST', `/staged-changes/${staged['id']}/advance`);
+  expect([status, JSON.stringify(answer)]).toEqual([409, expect.stringContaining('cannot continue')]);
+  await withdrawOpen();
+});

@@ -1,0 +1,50 @@
+/** Staged changes as the state has them: the open one, and the last that are over. */
+import type { Change } from '../../schemas/changes.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { parseColumn } from '../../shared/runtime/table-columns.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
+import { all, first, moment } from './statements.ts';
+
+export type OpenChange = RowOf<'change'>;
+
+export function findOpenChange(db: Database): OpenChange | undefined {
+  return first<OpenChange>(db, 'SELECT * FROM change');
+}
+
+/** The open one first, then the newest. */
+export function listChanges(db: Database): Change[] {
+  const open = findOpenChange(db);
+  const closed = all<RowOf<'closed_change'>>(db, 'SELECT * FROM closed_change ORDER BY closed_at DESC, id');
+  return [...(open ? [openView(open)] : []), ...closed.map(closedView)];
+}
+
+export function findChange(db: Database, id: string): Change | undefined {
+  return listChanges(db).find((change) => change.id === id);
+}
+
+function commonView(row: OpenChange | RowOf<'closed_change'>) {
+  return {
+    ...{ id: row.id, wave: row.wave, waves: [...parseColumn(row.waves)], holdSeconds: row.hold_seconds },
+    ...{ watch: parseColumn(row.watch), by: row.by, at: moment(row.at) ?? '' },
+  };
+}
+
+function openView(row: OpenChange): Change {
+  const { passed_over_reason: impossible } = row;
+  const view = { ...commonView(row), state: 'open' as const };
+  if (impossible === null) return { ...view, next: nextOf(row, view.waves.length) };
+  return { ...view, impossible, next: `it cannot be completed: headgate change withdraw ${row.id}` };
+}
+
+/** Where requests suffice; who watches the change says where they do not. */
+function nextOf({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, waves: number): string {
+  const step = wave < waves ? `continues with wave ${wave + 1} of ${waves}` : 'is completed';
+  return `${step} at ${moment(waveAt + seconds * 1000) ?? ''}`;
+}
+
+function closedView(row: RowOf<'closed_change'>): Change {
+  const { state, reason } = row;
+  const next =
+    state === 'completed' ? 'nothing: it is in force everywhere' : 'nothing: it is in force nowhere';
+  return { ...commonView(row), state, next, ...(reason !== null && { reason }) };
+}
