@@ -33,6 +33,8 @@ export interface ClientOptions {
   readonly dryRun?: boolean | undefined;
   /** A command of definitions becomes a change that is released in waves; absent: it acts at once. */
   readonly stage?: StageOptions | undefined;
+  /** A command that does not fit one commit may be several, where it can; the answer then says what remains. */
+  readonly inParts?: boolean | undefined;
   /** A command is not sent: its call rejects with EffectFound. */
   readonly effect?: boolean | undefined;
   /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
@@ -165,7 +167,7 @@ export class AdminClient {
   }
 
   #command(method: AdminMethod, path: string, body: unknown, commandId?: string): Call {
-    const { at, ifAt, why, force, dryRun, effect, stage } = this.#options;
+    const { at, ifAt, why, force, dryRun, effect, inParts, stage } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
         type: 'Usage',
@@ -178,7 +180,7 @@ export class AdminClient {
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
     const query = {
-      ...{ why, force: flagOf(force), dryRun: flagOf(dryRun) },
+      ...{ why, force: flagOf(force), dryRun: flagOf(dryRun), inParts: flagOf(inParts) },
       ...(stage && { ...stage, stage: 'true', advanceUnseen: flagOf(stage.advanceUnseen) }),
     };
     return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };

@@ -75,7 +75,51 @@ test('design 12: apply needs --yes only where it removes', async () => {
 test('apply --dry-run prints what would change', async () => {
   server.answer = () => ({ body: { changes: [removal], position: 4 } });
   expect((await cli('apply -f fleet.yaml --prune --dry-run')).out).toBe('node n1 would be removed\n');
-  expect(server.seen[0]?.query).toEqual({ dryRun: 'true' });
+  expect(server.seen[0]?.query).toEqual({ dryRun: 'true', inParts: 'true' });
+});
+
+test('apply continues until no change remains, and says how far it is; the position is that of the first call alone', async () => {
+  const answers = [
+    { changes: [changes[0]], remaining: 2, position: 4, warnings: ['w'] },
+    { changes: [changes[1]], remaining: 1, position: 6, warnings: ['w'] },
+    { changes: [removal], position: 7 },
+  ];
+  server.answer = () => ({ body: answers.shift() ?? {} });
+  const run = await cli('apply -f fleet.yaml --if-at 3 --command-id command-of-mine -o json');
+  expect(JSON.parse(run.out)).toEqual({ changes: [...changes, removal], position: 7, warnings: ['w'] });
+  expect(run.err).toContain('applied 1 of 3 changes, at position 4\napplied 2 of 3 changes, at position 6\n');
+  expect(run.err.match(/warning: w/g)).toHaveLength(1);
+  expect(server.seen.map(({ query, body }) => [query, body])).toEqual(
+    Array.from({ length: 3 }, () => [{ inParts: 'true' }, { fleet }]),
+  );
+  const headers = (name: string) => server.seen.map((seen) => seen.headers[name]);
+  expect(headers('if-match')).toEqual(['"3"', undefined, undefined]);
+  expect(headers('idempotency-key')[0]).toBe('command-of-mine');
+  expect(new Set(headers('idempotency-key')).size).toBe(3);
+});
+
+test('apply that is refused in its middle says that the rest is not applied, and has the exit code of the refusal', async () => {
+  const answers = [{ body: { changes, remaining: 1, position: 4 } }, errorAnswer(409, 'Conflict')];
+  server.answer = () => answers.shift() ?? errorAnswer(500, 'InternalError');
+  const run = await cli('apply -f fleet.yaml');
+  expect(run).toMatchObject({ code: 6, out: '' });
+  expect(run.err).toContain('the same command continues with it');
+});
+
+test('apply continues after a try of its own that may have ended in its middle, and not after one of another time', async () => {
+  const repeated = { changes: [], repeated: true, position: 4 };
+  const answers = [repeated, { changes, position: 5 }];
+  server.answer = () => ({ body: answers.shift() ?? repeated });
+  expect((await cli('apply -f fleet.yaml')).out).toContain('model m1 created');
+  server.seen.length = 0;
+  expect((await cli('apply -f fleet.yaml --command-id command-of-mine')).out).toBe('unchanged\n');
+  expect(server.seen).toHaveLength(1);
+});
+
+test('apply --atomic asks for one commit', async () => {
+  server.answer = () => errorAnswer(413, 'CommandTooLarge');
+  expect(await cli('apply -f fleet.yaml --atomic')).toMatchObject({ code: 2, out: '' });
+  expect(server.seen.map(({ query }) => query)).toEqual([{}]);
 });
 
 test('diff exits 0 where nothing would change, 1 where something would', async () => {

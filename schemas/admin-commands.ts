@@ -21,7 +21,7 @@ import {
   withSecret,
   written,
 } from './admin-resources.ts';
-import { keyRoles, managingRoles, type OperationRows, operation } from './admin-row.ts';
+import { divisibleQuerySchema, keyRoles, managingRoles, type OperationRows, operation } from './admin-row.ts';
 import { changeSchema } from './changes.ts';
 import { bodySchemas, keysAtOnceMax, pathSchemas } from './commands.ts';
 import { boundsSchema } from './shapes.ts';
@@ -177,9 +177,17 @@ export const commandRows = {
     'operator',
     'Change the fleet to match a fleet file; removes nothing unless `prune` is set',
     {
+      query: divisibleQuerySchema,
       body: bodySchemas.applyFleet,
       bodyKind: 'fleet',
-      answer: z.object({ changes: z.array(fleetChangeSchema), ...commandOutcomeShape }),
+      answer: z.object({
+        changes: z.array(fleetChangeSchema),
+        /** Changes that are not made yet; absent: there are none. Call it again with the same body. */
+        remaining: z.int().min(1).optional(),
+        /** Of a dry run: how many commits it takes; absent: one. */
+        commits: z.int().min(2).optional(),
+        ...commandOutcomeShape,
+      }),
     },
   ),
 } satisfies OperationRows;

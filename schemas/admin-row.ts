@@ -73,6 +73,11 @@ export const commandQuerySchema = z.object({
   /** Waves with too few requests do not wait. */
   advanceUnseen: flag,
 });
+/** Of a command that may be several commits. */
+export const divisibleQuerySchema = commandQuerySchema.extend({
+  /** Where it does not fit one commit: each part is one, and the answer says how many changes remain for the next call. */
+  inParts: flag,
+});
 export const readQuerySchema = z.object({
   /** The state after this commit, or at this time. */
   at: momentInQuery.optional(),

@@ -122,53 +122,65 @@ export type FleetStack = z.infer<typeof fleetStackSchema>;
 export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
 
 /** What the cross-checks look at, whatever shape the document has: positions in lists stay as they are. */
-const text = z.string().optional().catch(undefined);
-const texts = z.array(text).catch([]);
-const withId = z.object({ id: text }).catch({ id: undefined });
-const nodes = z.array(withId).catch([]);
-const emptyStack = { id: undefined, models: [], nodes: [] };
-const stack = z.object({ id: text, models: texts, nodes }).catch(emptyStack);
-const emptyPlan = { id: undefined, models: [] };
-const plan = z.object({ id: text, models: texts }).catch(emptyPlan);
-const member = z.object({ person: text }).catch({ person: undefined });
-const emptyOrganisation = { id: undefined, tier: undefined, members: [], nodes: [], stacks: [] };
-const organisation = z
-  .object({
-    id: text,
-    tier: text,
-    members: z.array(member).catch([]),
-    nodes,
-    stacks: z.array(stack).catch([]),
-  })
-  .catch(emptyOrganisation);
-const emptySkeleton = { anonymous: emptyPlan, pool: emptyStack, organisations: [] };
-const skeletonSchema = z
-  .object({
-    models: z.array(withId).optional().catch(undefined),
-    tiers: z.array(plan).optional().catch(undefined),
-    anonymous: plan,
-    pool: stack,
-    organisations: z.array(organisation).catch([]),
-  })
-  .catch(emptySkeleton);
-type Skeleton = z.infer<typeof skeletonSchema>;
+type Members = Readonly<Record<string, unknown>>;
+const membersOf = (value: unknown): Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : {};
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+const itemsOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+const textsOf = (value: unknown): (string | undefined)[] => itemsOf(value).map(textOf);
+const idsOf = (value: unknown): Identified[] =>
+  itemsOf(value).map((item) => ({ id: textOf(membersOf(item)['id']) }));
+
+interface Identified {
+  readonly id: string | undefined;
+}
+
+function planOf(value: unknown) {
+  const { id, models } = membersOf(value);
+  return { id: textOf(id), models: textsOf(models) };
+}
+
+function placeOf(value: unknown) {
+  return { ...planOf(value), nodes: idsOf(membersOf(value)['nodes']) };
+}
+
+function organisationOf(value: unknown) {
+  const { id, tier, members, nodes, stacks } = membersOf(value);
+  return {
+    ...{ id: textOf(id), tier: textOf(tier), nodes: idsOf(nodes) },
+    people: itemsOf(members).map((member) => ({ id: textOf(membersOf(member)['person']) })),
+    stacks: itemsOf(stacks).map(placeOf),
+  };
+}
+
+function skeletonOf(document: unknown) {
+  const { models, tiers, anonymous, pool, organisations } = membersOf(document);
+  return {
+    // Absent ones are not checked: what they would have may be in the state.
+    models: Array.isArray(models) ? idsOf(models) : undefined,
+    tiers: Array.isArray(tiers) ? tiers.map(planOf) : undefined,
+    anonymous: planOf(anonymous),
+    pool: placeOf(pool),
+    organisations: itemsOf(organisations).map(organisationOf),
+  };
+}
+type Skeleton = ReturnType<typeof skeletonOf>;
 
 type Path = readonly (string | number)[];
 interface FleetFault {
   readonly path: Path;
   readonly message: string;
 }
-interface Named {
+interface Named extends Identified {
   readonly path: Path;
-  readonly id: string | undefined;
 }
 
 function crossFaults(document: unknown): FleetFault[] {
-  const fleet = skeletonSchema.parse(document);
+  const fleet = skeletonOf(document);
   return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
 }
 
-function named(items: readonly { readonly id?: string | undefined }[], path: Path): Named[] {
+function named(items: readonly Identified[], path: Path): Named[] {
   return items.map(({ id }, index) => ({ path: [...path, index, 'id'], id }));
 }
 function listed(items: readonly (string | undefined)[], path: Path): Named[] {
@@ -186,13 +198,10 @@ function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
     ['stack', stacks],
     ['node', placed],
   ];
-  for (const [index, { members, nodes: own, stacks: theirs }] of fleet.organisations.entries()) {
+  for (const [index, { people, nodes: own, stacks: theirs }] of fleet.organisations.entries()) {
     const path = ['organisations', index];
-    const people = members.map(({ person }, at) => ({
-      path: [...path, 'members', at, 'person'],
-      id: person,
-    }));
-    lists.push(['member', people]);
+    const members = people.map(({ id }, at) => ({ path: [...path, 'members', at, 'person'], id }));
+    lists.push(['member', members]);
     placed.push(...named(own, [...path, 'nodes']));
     stacks.push(...named(theirs, [...path, 'stacks']));
     for (const [at, { nodes: inside }] of theirs.entries()) {

@@ -1,6 +1,6 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
 import type { Command } from 'commander';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { overweightPairs, overweightWarnings } from '../../schemas/overweight.ts';
 import { printable } from '../../schemas/printable.ts';
@@ -21,6 +21,9 @@ export interface FleetFileOptions {
   readonly file: string;
   readonly prune?: boolean;
 }
+interface ApplyOptions extends FleetFileOptions {
+  readonly atomic?: boolean;
+}
 
 export function registerFleet(program: Command, io: Io): void {
   const fileFlag = ['-f, --file <file>', 'fleet file, - for stdin'] as const;
@@ -32,8 +35,9 @@ export function registerFleet(program: Command, io: Io): void {
       'headgate apply -f fleet.yaml --stage --waves one,10%,50%,all --hold 5m',
     ])
       .required(...fileFlag)
-      .option(...pruneFlag),
-  ).action<FleetFileOptions>(apply);
+      .option(...pruneFlag)
+      .option('--atomic', 'refuse a file whose changes do not fit one commit, instead of several'),
+  ).action<ApplyOptions>(apply);
   verb(
     program,
     io,
@@ -96,7 +100,7 @@ interface DiffOptions extends Partial<FleetFileOptions> {
   readonly to?: string;
 }
 
-async function apply(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
+async function apply(session: Session, { file, prune, atomic }: ApplyOptions): Promise<void> {
   const fleet = await readFleet(session, file);
   const api = await session.api();
   const body = { fleet, ...(prune && { prune }) };
@@ -111,10 +115,10 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
         input: body,
       });
   }
-  const answer = await api.run('fleet.apply', body);
+  const answer = atomic ? await api.run('fleet.apply', body) : await applyInParts(session, body);
   noteWarnings(session, answer);
   if (isStaged(answer)) return showChange(session, answer);
-  const { changes } = answer;
+  const { changes, commits } = answer;
   if (changes.length === 0) return session.out.lines(['unchanged'], answer, 'unchanged');
   const done = { create: 'created', change: 'changed', remove: 'removed' } as const;
   const would = session.globals.dryRun ? 'would be ' : '';
@@ -122,7 +126,38 @@ async function apply(session: Session, { file, prune }: FleetFileOptions): Promi
     ({ action, kind, id, fields }) => `${kind} ${id} ${would}${done[action]}${listed(fields)}`,
   );
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
+  if (commits !== undefined) session.note(`it would be ${commits} commits`);
   if (!session.globals.dryRun) session.note(`applied at position ${answer.position}`);
+}
+
+type Applied = AnswerOf<'fleet.apply'>;
+
+/**
+ * Calls until nothing remains: each call compares the file with what is there, so what earlier ones applied stays, and so
+ * does what an apply that was interrupted has applied.
+ */
+async function applyInParts(session: Session, body: InputOf<'fleet.apply'>): Promise<Applied> {
+  const first = await (await session.apiInParts('first')).run('fleet.apply', body);
+  if (session.writesNothing) return first;
+  const api = await session.apiInParts('next');
+  const changes = [...first.changes];
+  const warnings = new Set(first.warnings);
+  let last = first;
+  // What a repeat has not applied may be left: the call before it may have ended in its middle.
+  while (last.remaining !== undefined || (last.repeated && session.globals.commandId === undefined)) {
+    const { remaining = 0, position: at } = last;
+    session.note(`applied ${changes.length} of ${changes.length + remaining} changes, at position ${at}`);
+    try {
+      last = await api.run('fleet.apply', body);
+    } catch (error) {
+      session.note('the rest is not applied; the same command continues with it');
+      throw error;
+    }
+    changes.push(...last.changes);
+    for (const text of last.warnings ?? []) warnings.add(text);
+  }
+  if (last === first || changes.length === 0) return last;
+  return { changes, position: last.position, ...(warnings.size > 0 && { warnings: [...warnings] }) };
 }
 
 function listed(fields: readonly string[] = []): string {

@@ -7,7 +7,7 @@ import type { z } from 'zod';
 import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/fleet.ts';
 
 /** Bytes of a fleet file. */
-export const fleetFileBytesMax = 4 * 1024 * 1024;
+export const fleetFileBytesMax = 8 * 1024 * 1024;
 /** Faults reported for one file; fix these first to see more. */
 const faultsMax = 200;
 /** Uses of one anchor, nested ones multiplied. */

@@ -3,7 +3,12 @@
  * use.
  */
 import type { Command } from 'commander';
-import { AdminClient, EffectFound, type StageOptions } from '../../admin-client/admin-client.ts';
+import {
+  AdminClient,
+  type ClientOptions,
+  EffectFound,
+  type StageOptions,
+} from '../../admin-client/admin-client.ts';
 import { printable } from '../../schemas/printable.ts';
 import { Exit, toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
@@ -59,21 +64,28 @@ export class Session {
 
   /** Throws a CliError if no address or no token is configured. */
   api(): Promise<AdminClient> {
-    this.#client ??= this.#connect(this.globals.at);
+    this.#client ??= this.#connect();
     return this.#client;
   }
 
   /** For what a command reads of the present although it is about a past moment. */
   presentApi(): Promise<AdminClient> {
-    return this.#connect(undefined);
+    return this.#connect({ at: undefined });
   }
 
-  #connect(at: string | undefined): Promise<AdminClient> {
+  /** Of a command that may be several commits, for the first call or for those that continue it. */
+  apiInParts(call: 'first' | 'next'): Promise<AdminClient> {
+    // What names a position or an id is about the first call alone.
+    const own = call === 'next' && { ifAt: undefined, commandId: undefined };
+    return this.#connect({ inParts: true, ...own });
+  }
+
+  #connect(other: ClientOptions = {}): Promise<AdminClient> {
     return resolveSettings(this.io, this.globals).then(
       (settings) =>
         new AdminClient(settings, {
           person: this.globals.as,
-          at,
+          at: this.globals.at,
           ifAt: this.globals.ifAt,
           why: this.globals.why,
           force: this.globals.force,
@@ -82,6 +94,7 @@ export class Session {
           stage: stageOf(this.globals),
           commandId: this.globals.commandId,
           signal: this.signal,
+          ...other,
         }),
     );
   }

@@ -15,7 +15,8 @@ import { ChainWriter, known } from '../../test/support/commits.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { seededRandom } from '../../test/support/random.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type BoundCommand, CommandGroups, type CommandResult } from './command-group.ts';
+import type { BoundCommand, CommandResult } from './bound-command.ts';
+import { CommandGroups } from './command-group.ts';
 
 const closes: (() => Promise<void>)[] = [];
 afterEach(async () => {

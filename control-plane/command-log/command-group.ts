@@ -5,7 +5,6 @@
  * is no answer, and is decided again.
  */
 import { randomUUID } from 'node:crypto';
-import type { Via } from '../../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { composeCommit, type Head, recordHash } from '../../shared/log/core/chain.ts';
 import { AppendUnknown, type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -14,6 +13,7 @@ import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
+import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand } from './bound-command.ts';
 import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
@@ -25,47 +25,6 @@ export const timeoutMs = 10_000;
 export const groupMax = 64;
 const groupBytesMax = 256 * 1024;
 const groupPlanMs = 10;
-
-/** The state has moved since the effect of the command was worked out. */
-export class EffectMoved extends CommandError {
-  constructor() {
-    super('Conflict', 'the state changed while the effect of this command was worked out', {
-      next: 'repeat the command',
-    });
-  }
-}
-
-export interface CommandResult {
-  readonly answer: object;
-  readonly position: number;
-  readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
-  /** What would be written, of a dry run. */
-  readonly events?: readonly KnownEvent[];
-}
-
-/** A command of the admin API or of this replica, with its context bound. */
-export interface BoundCommand {
-  /** From the Idempotency-Key; a repeat carries the same. */
-  readonly id: string;
-  /** SHA-256 of the command's canonical text: a repeat must be the same command. */
-  readonly hash: string;
-  readonly by: string;
-  readonly why?: string | undefined;
-  readonly via?: Via | undefined;
-  /** Refuse unless the state is at this position. */
-  readonly ifAt?: number | undefined;
-  readonly dryRun?: boolean | undefined;
-  /** Skip the check that all gateways know the events. */
-  readonly force?: boolean | undefined;
-  /** Whether what was found of an effect holds for these events on this state; where not, nothing is written: `EffectMoved`. */
-  readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
-  /** Throws CommandError. Runs first: a refusal must not show what others have sent. */
-  authorise?(): void;
-  /** Pure over the state at the head; throws CommandError. Called once an attempt. No events: there is nothing to change. */
-  plan(nowMs: number): { readonly events: readonly KnownEvent[]; readonly answer: () => object };
-  /** The answer to a repeat, from the id of what the first run created. */
-  repeated(subject: string | null): object;
-}
 
 export interface CommandGroupOptions {
   readonly snapshot: Snapshot;
@@ -93,6 +52,7 @@ interface NextCommit {
   readonly hash: string;
   readonly events: readonly KnownEvent[];
   readonly context: { readonly seq: number; readonly atMs: number; readonly by: string };
+  readonly planned: PlannedCommand;
 }
 type Answered<Commit> = Commit & { readonly answer: object };
 
@@ -276,11 +236,12 @@ export class CommandGroups {
     checkMaySign(head.signers, signer);
     checkPosition(command, head.seq);
     const nowMs = now();
-    const { events, answer } = command.plan(nowMs);
+    const planned = command.plan(nowMs, head);
+    const { events, answer, whole = events } = planned;
     const position = head.seq;
     if (events.length === 0) return { answer: answer(), position, status: 'unchanged' };
-    if (command.holds?.(events) === false) throw new EffectMoved();
-    this.#checkReaders(command, events);
+    if (command.holds?.(whole) === false) throw new EffectMoved();
+    this.#checkReaders(command, whole);
     const { id, hash, by, why, via } = command;
     const context = { seq: position + 1, atMs: nowMs, by };
     if (command.dryRun)
@@ -288,14 +249,14 @@ export class CommandGroups {
         answer: this.#preview({ events, context }, answer, same),
         position,
         status: 'dry-run',
-        events,
+        events: whole,
       };
     const bytes = composeCommit({
       ...{ head, id, command: hash, at: new Date(nowMs).toISOString(), by, events: events.map(toStored) },
       ...(why !== undefined && { why }),
       ...(via && { via }),
     });
-    return { head, bytes, hash: recordHash(bytes), events, context, answer };
+    return { head, bytes, hash: recordHash(bytes), events, context, planned, answer };
   }
 
   #checkReaders({ force = false }: BoundCommand, events: readonly KnownEvent[]): void {
@@ -331,8 +292,11 @@ function settle(
     const { waiter } = each;
     try {
       if ('record' in each && isInChain(waiter, each.record)) {
-        const { answer, context } = each.record;
-        waiter.resolve({ answer, position: context.seq, status: 'done' });
+        const { answer, context, planned } = each.record;
+        const { remaining = 0, wrote } = planned;
+        wrote?.(context.seq);
+        const rest = remaining > 0 && { remaining };
+        waiter.resolve({ answer, position: context.seq, status: 'done', ...rest });
       } else if ('record' in each || !isFirm) {
         isFirm = false;
         if (mayTryAgain(waiter)) again.push(waiter);

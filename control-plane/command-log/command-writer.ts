@@ -5,64 +5,44 @@
  * its outcome is known: done, refused, or OutcomeUnknown where the log cannot be read in time, and then a repeat with the same id
  * decides.
  */
-import { randomBytes } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { CommitTooLarge, composeCommit } from '../../shared/log/core/chain.ts';
 import { AppendUnknown, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
-import { type Actor, actorName } from '../commands/authorise.ts';
-import { commandHash } from '../commands/command-hash.ts';
+import type { Actor } from '../commands/authorise.ts';
 import {
   authoriseCommand,
-  type CommandContext,
   type CommandDefinition,
-  type CommandInput,
-  commandAnswer,
   formOf,
   parseInput,
-  planCommand,
   type SigningView,
 } from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import type { QueueCaller } from '../state/caller-queue.ts';
 import { findBounds } from '../state/catalog.ts';
-import { listChanges } from '../state/changes.ts';
 import {
   type BoundCommand,
-  type CommandGroupOptions,
-  CommandGroups,
+  bindCommand,
+  type CommandRequest,
   type CommandResult,
-  outcomeUnknown,
-  timeoutMs,
-} from './command-group.ts';
+  joined,
+} from './bound-command.ts';
+import { type CommandGroupOptions, CommandGroups, outcomeUnknown, timeoutMs } from './command-group.ts';
 import { CommandShares, commandCaller, sessionCaller, theReplica } from './command-shares.ts';
 
-/** Of one command, in addition to its definition and input. */
-export interface CommandRequest {
-  /** From the Idempotency-Key; a repeat carries the same. */
-  readonly id: string;
-  readonly actor: Actor;
-  readonly why?: string | undefined;
-  readonly via?: Via | undefined;
-  /** Refuse unless the state is at this position. */
-  readonly ifAt?: number | undefined;
-  readonly dryRun?: boolean | undefined;
-  /** Skip the guards, and the check that all gateways know the events. */
-  readonly force?: boolean | undefined;
-  /** Whether what was found of an effect holds for these events on this state; where not, nothing is written: `EffectMoved`. */
-  readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
-  /** For the guard of periods. */
-  readonly used?: CommandContext['used'];
-  readonly stage?: CommandContext['stage'];
-}
+/** Well below the time for which a client waits for an answer. */
+const partsMsDefault = 2000;
 
 export interface CommandWriterOptions extends CommandGroupOptions {
   /** Who must have created the log; only checked before this replica creates one. */
   readonly trusted?: TrustedSigners | undefined;
   /** For commands that change the signers. */
   readonly signing?: () => SigningView;
+  /** After which a command in parts is answered though some are left; 2 s unless it is given. */
+  readonly partsMs?: number;
 }
 
 export class CommandWriter {
@@ -89,46 +69,34 @@ export class CommandWriter {
       const definition = formOf(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
+      // As large as it may be, checking it took a turn of the event loop, and so does its hash.
+      if (request.inParts) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);
       const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
       if (organisation !== undefined) this.#shares.countOrganisation(organisation, findBounds(db));
-      const command = this.#bind(definition, input, request, authorise);
-      return this.#inTurn(commandCaller(actor, organisation), command);
+      const command = bindCommand(this.#options, { definition, input, request, authorise });
+      return this.#inParts(commandCaller(actor, organisation), command);
     });
   }
 
-  #bind(
-    definition: CommandDefinition,
-    input: CommandInput,
-    request: CommandRequest,
-    authorise: () => void,
-  ): BoundCommand {
-    const { snapshot, signing, now = Date.now } = this.#options;
-    const { db } = snapshot;
-    const { actor, force, dryRun, used, stage } = request;
-    return {
-      ...request,
-      hash: commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body),
-      by: actorName(actor),
-      authorise,
-      plan: (nowMs) => {
-        const context: CommandContext = {
-          nowMs,
-          actor,
-          mint: randomBytes,
-          signing: signing?.(),
-          force,
-          dryRun,
-          used,
-          stage,
-        };
-        const plan = planCommand(definition, db, input, context);
-        return { events: plan.events, answer: () => commandAnswer(definition, db, input, plan, context) };
-      },
-      repeated: (subject) =>
-        (stage && listChanges(db)[0]) ?? definition.show(db, input, subject ?? undefined, now()),
-    };
+  /** One commit, or as many of several as are written in a bounded time: each in a turn of its own, so others have theirs. */
+  async #inParts(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
+    const until = performance.now() + (this.#options.partsMs ?? partsMsDefault);
+    let last = await this.#inTurn(caller, command);
+    const results = [last];
+    while (last.remaining !== undefined && performance.now() < until) {
+      // No client can send such an id.
+      const id = `${command.id}/${results.length + 1}`;
+      try {
+        last = await this.#inTurn(caller, { ...command, id, ifAt: undefined });
+      } catch {
+        // What is written stays, and is answered: the call that continues with the rest is refused.
+        break;
+      }
+      results.push(last);
+    }
+    return joined(results, last);
   }
 
   /** Writes events of this replica itself, worked out from the state at the head. Rejects with CommandError. */

@@ -18,6 +18,7 @@ import { pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { pathText } from '../../schemas/fleet.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { listChanges } from '../state/changes.ts';
@@ -72,13 +73,27 @@ export interface CommandPlan {
   readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
   /** What was guarded and forced. */
   readonly warnings?: readonly string[];
+  /** Absent: the events are one commit, or none is written. */
+  readonly divisible?: Divisible;
+}
+
+/** Of events that may be several commits, each of them valid: in their order, whatever else was decided between two of them. */
+export interface Divisible {
+  /** Whether a part may begin with the event of this number. */
+  mayBegin(at: number): boolean;
+  /** `extra` of the events from one number up to another. */
+  extra(from: number, to: number): object;
 }
 
 /** How a command is decided, and what it answers with. */
 interface Decider<Params, Body> {
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
   organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;
-  decide(db: Database, input: CommandInput<Params, Body>, context: CommandContext): CommandPlan;
+  decide(
+    db: Database,
+    input: CommandInput<Params, Body>,
+    context: CommandContext,
+  ): CommandPlan | Generator<void, CommandPlan>;
   /** What the state allows and is rarely meant, of what was set. */
   warnings?(db: Database, input: CommandInput<Params, Body>): readonly string[];
   /** The resource as it is in the state; its ids where it was removed. */
@@ -166,10 +181,25 @@ export function planCommand(
   input: CommandInput,
   context: CommandContext,
 ): CommandPlan {
-  const plan = definition.decide(db, input, context);
+  return atOnce(planInPieces(definition, db, input, context));
+}
+
+/** The same, of many pieces. Where the state changes between two of them, the plan is of no state, and so is an error. */
+export function* planInPieces(
+  definition: CommandDefinition,
+  db: Database,
+  input: CommandInput,
+  context: CommandContext,
+): Generator<void, CommandPlan> {
+  const decided = definition.decide(db, input, context);
+  const plan = 'next' in decided ? yield* decided : decided;
+  yield;
   checkOwners(db, context.actor, plan.events, context.force);
-  if (!context.force) guardRemovals(db, plan.events);
+  yield;
+  if (!context.force) yield* guardRemovals(db, plan.events);
+  yield;
   checkCardinality(db, plan.events, context.nowMs);
+  yield;
   const warnings = guardPeriods(db, plan.events, context);
   if (context.stage) return { events: stagedEvents(db, plan.events, context.stage, context.actor), warnings };
   checkOpenChange(db, plan.events);

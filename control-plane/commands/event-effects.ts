@@ -25,6 +25,7 @@ const effects: Readonly<Record<EventTypeName, EventEffect>> = {
   'member.removed': 'nothing',
   'key.created': 'nothing',
   'key.revoked': 'meant',
+  'key.forgotten': 'nothing',
   'usage.adjusted': 'counts',
   'stack.created': 'nothing',
   'stack.surface_set': 'refuses',
@@ -42,6 +43,11 @@ const effects: Readonly<Record<EventTypeName, EventEffect>> = {
   'node.joined': 'serves',
   'node.health_changed': 'serves',
   'session.ended': 'nothing',
+  // What it refuses is watched, or is decided by the events that follow its end.
+  'change.staged': 'nothing',
+  'change.advanced': 'serves',
+  'change.withdrawn': 'serves',
+  'change.completed': 'serves',
   checkpoint: 'nothing',
   no_op: 'nothing',
 };

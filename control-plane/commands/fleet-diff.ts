@@ -26,7 +26,7 @@ export interface FleetOptions {
 }
 
 /** Throws CommandError InvalidCommand or Conflict where the state cannot be changed to match the document. */
-export function diffFleet(db: Database, fleet: Fleet, options: FleetOptions): FleetPlan {
+export function* diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Generator<void, FleetPlan> {
   checkReferences(db, fleet, options.prune ?? false);
   const plan = new FleetPlan();
   planModels(db, fleet, plan, options.nowMs);
@@ -35,8 +35,10 @@ export function diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Fl
   planBounds(db, fleet, plan);
   for (const organisation of fleet.organisations ?? []) {
     planOrganisation(db, organisation, plan, options.nowMs);
+    yield;
   }
   planPool(db, fleet, plan);
+  yield;
   if (options.prune) pruneFleet(db, fleet, plan);
   return plan;
 }

@@ -19,46 +19,54 @@ const removalOrder: readonly FleetKind[] = [
   'model',
 ];
 
+interface FleetStep {
+  readonly event: KnownEvent;
+  readonly change: FleetChange;
+}
+
 export class FleetPlan {
-  readonly #sets: KnownEvent[] = [];
-  readonly #removals: { readonly kind: FleetKind; readonly event: KnownEvent }[] = [];
+  readonly #sets: FleetStep[] = [];
+  readonly #removals: FleetStep[] = [];
   readonly #changes: FleetChange[] = [];
 
   /** Sets a resource to `after`, which is what the event does. */
   put(kind: FleetKind, id: string, before: object | undefined, after: object, event: KnownEvent): void {
     if (!before) {
-      this.#sets.push(event);
-      this.#changes.push({ action: 'create', kind, id });
+      this.#add(this.#sets, { event, change: { action: 'create', kind, id } });
       return;
     }
     const fields = differing(before, after);
     if (fields.length === 0) return;
-    this.#sets.push(event);
     const [was, is] = [before, after] as Record<string, unknown>[];
     const values = fields.map((field) => ({ field, before: was?.[field], after: is?.[field] }));
-    this.#changes.push({ action: 'change', kind, id, fields, values });
+    this.#add(this.#sets, { event, change: { action: 'change', kind, id, fields, values } });
   }
 
   remove(kind: FleetKind, id: string, event: KnownEvent): void {
-    this.#removals.push({ kind, event });
-    this.#changes.push({ action: 'remove', kind, id });
+    this.#add(this.#removals, { event, change: { action: 'remove', kind, id } });
   }
 
+  #add(steps: FleetStep[], step: FleetStep): void {
+    steps.push(step);
+    this.#changes.push(step.change);
+  }
+
+  /** In the order of the file, and then of what is not in it. */
   get changes(): readonly FleetChange[] {
     return this.#changes;
   }
 
   /** Everything is set before anything is removed, so that a node can leave a stack that is removed. */
-  get events(): KnownEvent[] {
+  get steps(): readonly FleetStep[] {
     const removals = removalOrder.flatMap((kind) =>
-      this.#removals.filter((removal) => removal.kind === kind).map(({ event }) => event),
+      this.#removals.filter(({ change }) => change.kind === kind),
     );
     return [...this.#sets, ...removals];
   }
 }
 
 function differing(before: object, after: object): string[] {
-  const was = new Map<string, unknown>(Object.entries(before));
-  const is = new Map<string, unknown>(Object.entries(after));
-  return [...new Set([...was.keys(), ...is.keys()])].filter((name) => !sameData(was.get(name), is.get(name)));
+  const [was, is] = [before, after] as Record<string, unknown>[];
+  const added = Object.keys(after).filter((name) => !Object.hasOwn(before, name));
+  return [...Object.keys(before), ...added].filter((name) => !sameData(was?.[name], is?.[name]));
 }

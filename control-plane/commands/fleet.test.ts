@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
 import { nameSchema } from '../../schemas/names.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import { runs } from '../../test/support/budget.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { exportFleet } from './fleet.ts';
@@ -528,7 +529,7 @@ test('with pruning the state becomes what the file declares, whatever it was bef
 test('a difference is found without changing anything', () => {
   const state = new TestState().given(smallFleet);
   const before = dump(state);
-  const plan = diffFleet(state.db, fleetSchema.parse(whole), { nowMs: testNowMs });
+  const plan = atOnce(diffFleet(state.db, fleetSchema.parse(whole), { nowMs: testNowMs }));
   expect(plan.changes.length).toBeGreaterThan(0);
   expect(dump(state)).toEqual(before);
 });

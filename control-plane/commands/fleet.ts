@@ -1,5 +1,5 @@
 /**
- * The fleet as one document: applied in one commit, compared, and exported as the document that, applied, changes nothing.
+ * The fleet as one document: applied, compared, and exported as the document that, applied, changes nothing.
  * A document has neither keys nor tokens, no health, and nothing that a file cannot declare: suspension and draining.
  */
 
@@ -16,9 +16,17 @@ import { selection } from './tiers.ts';
 
 export const fleetCommands = defineCommands({
   'fleet.apply': {
-    decide: (db, { body: { fleet, prune } }, { nowMs }) => {
-      const { events, changes } = diffFleet(db, fleet, { prune, nowMs });
-      return { events, extra: { changes } };
+    *decide(db, { body: { fleet, prune } }, { nowMs }) {
+      const { steps, changes } = yield* diffFleet(db, fleet, { prune, nowMs });
+      return {
+        events: steps.map(({ event }) => event),
+        extra: { changes },
+        divisible: {
+          // The members of an organisation stay together, so that it does not lack an owner for a while.
+          mayBegin: (at) => steps[at]?.event.type !== 'member.set',
+          extra: (from, to) => ({ changes: steps.slice(from, to).map(({ change }) => change) }),
+        },
+      };
     },
     warnings: (db) => overweightWarnings(listOverweight(db)),
     show: () => ({ changes: [] }),

@@ -31,8 +31,8 @@ export function checkOwners(db: Database, actor: Actor, events: readonly KnownEv
   const removed = new Set(
     events.flatMap(({ type, data }) => (type === 'organisation.removed' ? data.id : [])),
   );
-  for (const organisation of new Set(changes.map((change) => change.organisation))) {
-    if (removed.has(organisation) || !losesLastOwner(db, organisation, changes)) continue;
+  for (const [organisation, theirs] of byOrganisation(changes)) {
+    if (removed.has(organisation) || !losesLastOwner(db, organisation, theirs)) continue;
     if (actor.person !== undefined)
       throw new CommandError('Forbidden', `the last owner of ${organisation} stays`, {
         next: 'make another person an owner first',
@@ -55,6 +55,16 @@ function checkActor(db: Database, actor: Actor, changes: readonly OwnershipChang
   }
 }
 
+function byOrganisation(changes: readonly OwnershipChange[]): Map<string, OwnershipChange[]> {
+  const groups = new Map<string, OwnershipChange[]>();
+  for (const change of changes) {
+    const group = groups.get(change.organisation);
+    if (group) group.push(change);
+    else groups.set(change.organisation, [change]);
+  }
+  return groups;
+}
+
 function losesLastOwner(db: Database, organisation: string, changes: readonly OwnershipChange[]): boolean {
   const owners = new Set(
     listMembers(db, organisation)
@@ -62,8 +72,7 @@ function losesLastOwner(db: Database, organisation: string, changes: readonly Ow
       .map(({ person }) => person),
   );
   if (owners.size === 0) return false;
-  for (const { organisation: where, person, role } of changes) {
-    if (where !== organisation) continue;
+  for (const { person, role } of changes) {
     if (role === 'owner') owners.add(person);
     else owners.delete(person);
   }

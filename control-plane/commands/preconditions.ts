@@ -84,7 +84,7 @@ export function needUnused(
 /** Equal as JSON data, where lists have an order and members have none. */
 export function sameData(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
-  const was = new Map<string, unknown>(Object.entries(a));
-  const is = new Map<string, unknown>(Object.entries(b));
-  return [...was.keys(), ...is.keys()].every((name) => sameData(was.get(name), is.get(name)));
+  const [was, is] = [a, b] as Record<string, unknown>[];
+  const names = [...Object.keys(a), ...Object.keys(b)];
+  return names.every((name) => sameData(was?.[name], is?.[name]));
 }

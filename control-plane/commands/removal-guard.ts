@@ -13,13 +13,16 @@ const removedMin = 10;
 const shareMax = 0.1;
 
 /** Throws CommandError GuardRefused where the events remove too much. */
-export function guardRemovals(db: Database, events: readonly KnownEvent[]): void {
+export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Generator<void, void> {
   const kinds = Object.keys(resourceTotals) as ResourceKind[];
   const removed = Object.fromEntries(kinds.map((kind) => [kind, new Set()])) as Record<
     ResourceKind,
     Set<string>
   >;
-  for (const event of events) for (const [kind, id] of removalsOf(db, event)) removed[kind].add(id);
+  for (const event of events) {
+    for (const [kind, id] of removalsOf(db, event)) removed[kind].add(id);
+    yield;
+  }
   for (const { type, data } of events) {
     // It moves before its old place is removed.
     if (type === 'node.registered') removed.node.delete(data.id);

@@ -2,13 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { commandQuerySchema } from '../../schemas/admin-row.ts';
+import { divisibleQuerySchema } from '../../schemas/admin-row.ts';
 import { type Change, type ReleaseTexts, releaseSchema } from '../../schemas/changes.ts';
 import { fieldsOf } from '../../schemas/event-definition.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { nameSchema } from '../../schemas/names.ts';
-import { type CommandResult, EffectMoved } from '../command-log/command-group.ts';
-import type { CommandRequest } from '../command-log/command-writer.ts';
+import { atOnce, inSlices } from '../../shared/runtime/slices.ts';
+import { type CommandRequest, type CommandResult, EffectMoved } from '../command-log/bound-command.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
@@ -58,12 +58,12 @@ export async function runCommand(
   definition: CommandDefinition,
   request: FastifyRequest,
 ): Promise<object> {
-  const query = parseQuery(commandQuerySchema, request.query);
+  const query = parseQuery(divisibleQuerySchema, request.query);
   if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
   const raw = { params: request.params, body: request.body ?? undefined };
   const stage = stagingOf(context, query, releaseIn(raw.body));
-  const { answer, status, position } = await runGuarded(context, definition, raw, {
+  const { answer, status, position, remaining } = await runGuarded(context, definition, raw, {
     id: commandIdOf(request),
     actor: actorOf(request),
     why: query.why,
@@ -72,10 +72,11 @@ export async function runCommand(
     dryRun: query.dryRun === 'true',
     force: query.force === 'true',
     used: (organisation, period) => poolTokens(context, organisation, period),
+    inParts: query.inParts === 'true',
     ...(stage && { stage }),
   });
   const shown = changeIn(answer) ? withFigures(context, answer) : answer;
-  return { ...shown, ...statusFields[status], position };
+  return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
 }
 
 /** Of the fleet file in a body that nobody has checked yet; what is wrong there is refused with the file. */
@@ -92,8 +93,8 @@ function changeIn(answer: object): answer is Change {
 const effectTriesMax = 3;
 
 /**
- * What is asked, forced, repeated or staged has no guard: a change in waves is watched. Where the state moves on each time, what was worked out last is what is known
- * of the effect: nodes that come and go keep nobody from a command.
+ * What is asked, forced, repeated or staged has no guard: a change in waves is watched. Where the state moves on each time, what
+ * was worked out last is what is known of the effect: nodes that come and go keep nobody from a command.
  */
 async function runGuarded(
   context: AdminContext,
@@ -104,7 +105,8 @@ async function runGuarded(
   const { id, actor, used, dryRun, force, stage } = request;
   const isRepeated = context.snapshot.journal.commandOf(id) !== undefined;
   const guard = effectGuard(context);
-  if (dryRun || force || stage || isRepeated || !guard.isNeeded) return context.writer.run(definition, raw, request);
+  if (dryRun || force || stage || isRepeated || !guard.isNeeded)
+    return context.writer.run(definition, raw, request);
   for (let tries = 1; ; tries++) {
     const checked = await guard.check({ definition, raw, actor, used });
     try {
@@ -122,11 +124,21 @@ export function addCommands(app: FastifyInstance, context: AdminContext): void {
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
 
+/** How often a comparison begins again because the state has changed, before it is made in one turn of the event loop. */
+const comparisonsMax = 3;
+
 export function planHandlers({ snapshot }: AdminContext): OperationHandlers<'fleet.diff'> {
   return {
-    'fleet.diff': ({ body: { fleet, prune } }) => {
-      const { changes } = diffFleet(snapshot.db, fleet, { prune, nowMs: Date.now() });
-      return { changes: [...changes], position: snapshot.seq };
+    'fleet.diff': async ({ body: { fleet, prune } }) => {
+      const comparison = () => diffFleet(snapshot.db, fleet, { prune, nowMs: Date.now() });
+      for (let n = 1; n <= comparisonsMax; n++) {
+        const { seq } = snapshot;
+        const found = await inSlices(comparison()).catch((error: unknown) => {
+          if (snapshot.seq === seq) throw error;
+        });
+        if (found && snapshot.seq === seq) return { changes: [...found.changes], position: seq };
+      }
+      return { changes: [...atOnce(comparison()).changes], position: snapshot.seq };
     },
   };
 }

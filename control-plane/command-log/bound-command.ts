@@ -1,0 +1,163 @@
+/**
+ * A command of the admin API with its context bound, as the writer carries it out: it is planned once an attempt, and where it
+ * is several commits, what is left of its plan counts as long as nobody else changes the state.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Via } from '../../schemas/commit.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { composeCommit, type Head } from '../../shared/log/core/chain.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { type Actor, actorName } from '../commands/authorise.ts';
+import { commandHash } from '../commands/command-hash.ts';
+import {
+  type CommandContext,
+  type CommandDefinition,
+  type CommandInput,
+  commandAnswer,
+  planInPieces,
+  type SigningView,
+} from '../commands/definition.ts';
+import { CommandError } from '../core/command-error.ts';
+import { listChanges } from '../state/changes.ts';
+import { PlannedEvents } from './command-parts.ts';
+
+/** Of one command, in addition to its definition and input. */
+export interface CommandRequest {
+  /** From the Idempotency-Key; a repeat carries the same. */
+  readonly id: string;
+  readonly actor: Actor;
+  readonly why?: string | undefined;
+  readonly via?: Via | undefined;
+  /** Refuse unless the state is at this position. */
+  readonly ifAt?: number | undefined;
+  readonly dryRun?: boolean | undefined;
+  /** Skip the guards, and the check that all gateways know the events. */
+  readonly force?: boolean | undefined;
+  /** Whether what was found of an effect holds for these events on this state; where not, nothing is written: `EffectMoved`. */
+  readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
+  /** For the guard of periods. */
+  readonly used?: CommandContext['used'];
+  readonly stage?: CommandContext['stage'];
+  /** Where it does not fit one commit and may be divided, it is several. */
+  readonly inParts?: boolean | undefined;
+}
+
+/** The state has moved since the effect of the command was worked out. */
+export class EffectMoved extends CommandError {
+  constructor() {
+    super('Conflict', 'the state changed while the effect of this command was worked out', {
+      next: 'repeat the command',
+    });
+  }
+}
+
+export interface CommandResult {
+  readonly answer: object;
+  readonly position: number;
+  readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
+  /** What would be written, of a dry run. */
+  readonly events?: readonly KnownEvent[];
+  /** Of a command in parts: how many events are not written yet. */
+  readonly remaining?: number;
+}
+
+/** What one commit takes of a command. */
+export interface PlannedCommand {
+  /** None: there is nothing to change. */
+  readonly events: readonly KnownEvent[];
+  /** On the state with these events. */
+  answer(): object;
+  /** With those that further commits take; absent: there are none. */
+  readonly whole?: readonly KnownEvent[];
+  readonly remaining?: number;
+  /** Keeps what is left of the plan after the commit at this position. */
+  wrote?(seq: number): void;
+}
+
+/** A command of the admin API or of this replica, with its context bound. */
+export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
+  /** SHA-256 of the command's canonical text: a repeat must be the same command. */
+  readonly hash: string;
+  readonly by: string;
+  /** Throws CommandError. Runs first: a refusal must not show what others have sent. */
+  authorise?(): void;
+  /** Pure over the state at this head; throws CommandError. Called once an attempt. */
+  plan(nowMs: number, head: Head): PlannedCommand;
+  /** The answer to a repeat, from the id of what the first run created. */
+  repeated(subject: string | null): object;
+}
+
+interface Binding {
+  readonly snapshot: Snapshot;
+  /** For commands that change the signers. */
+  readonly signing?: () => SigningView;
+  /** Wall clock, ms since 1970. */
+  readonly now?: () => number;
+}
+
+interface Asked {
+  readonly definition: CommandDefinition;
+  readonly input: CommandInput;
+  readonly request: CommandRequest;
+  authorise(): void;
+}
+
+export function bindCommand(
+  { snapshot, signing, now = Date.now }: Binding,
+  { definition, input, request, authorise }: Asked,
+): BoundCommand {
+  const { db } = snapshot;
+  const { actor, force, dryRun, used, stage, id, why, via, inParts = false } = request;
+  const hash = commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body);
+  const by = actorName(actor);
+  let left: { readonly planned: PlannedEvents; readonly seq: number } | undefined;
+  return {
+    ...request,
+    hash,
+    by,
+    authorise,
+    plan: (nowMs, head) => {
+      const mint = randomBytes;
+      const signers = signing?.();
+      const context: CommandContext = { nowMs, actor, mint, signing: signers, force, dryRun, used, stage };
+      const planned =
+        left?.seq === head.seq ? left.planned : atOnce(planEvents(definition, db, input, context));
+      const bare = { head, id, command: hash, at: new Date(nowMs).toISOString(), by, events: [] };
+      const empty = composeCommit({ ...bare, ...(why !== undefined && { why }), ...(via && { via }) });
+      const part = planned.part(empty.length, inParts);
+      const { extra: whole, ...plan } = planned.plan;
+      const ofAll = dryRun && part.commits > 1 ? { ...whole, commits: part.commits } : whole;
+      const extra = dryRun ? ofAll : part.extra;
+      return {
+        events: part.events,
+        answer: () => commandAnswer(definition, db, input, { ...plan, ...(extra && { extra }) }, context),
+        whole: planned.events,
+        remaining: part.remaining,
+        wrote: (seq) => {
+          left = part.remaining > 0 ? { planned: planned.after(part), seq } : undefined;
+        },
+      };
+    },
+    repeated: (subject) =>
+      (stage && listChanges(db)[0]) ?? definition.show(db, input, subject ?? undefined, now()),
+  };
+}
+
+function* planEvents(...of: Parameters<typeof planInPieces>): Generator<void, PlannedEvents> {
+  return yield* PlannedEvents.of(yield* planInPieces(...of));
+}
+
+/** The results of the parts of one command as one. */
+export function joined(results: readonly CommandResult[], last: CommandResult): CommandResult {
+  if (results.length === 1) return last;
+  const answers = results.map(({ answer }) => answer as Record<string, unknown>);
+  const lists = (name: string) => answers.flatMap((answer) => (answer[name] as unknown[] | undefined) ?? []);
+  const warnings = [...new Set(lists('warnings'))];
+  const answer = {
+    ...last.answer,
+    changes: lists('changes'),
+    ...(warnings.length > 0 && { warnings }),
+  };
+  return { ...last, answer, status: 'done' };
+}

@@ -1,0 +1,162 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { commitBytesMax } from '../../schemas/commit.ts';
+import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
+import { composeCommit } from '../../shared/log/core/chain.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
+import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { Replicator } from '../../shared/snapshot/replicator.ts';
+import { ChainWriter, known } from '../../test/support/commits.ts';
+import { largeFleet } from '../../test/support/large-fleet.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { operator } from '../commands/authorise.ts';
+import { exportFleet } from '../commands/fleet.ts';
+import { commandsByName } from '../commands/registry.ts';
+import type { CommandRequest } from './bound-command.ts';
+import { PlannedEvents } from './command-parts.ts';
+import { CommandWriter } from './command-writer.ts';
+
+let folder: string;
+const closing: (() => Promise<void>)[] = [];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-parts-'));
+});
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+  rmSync(folder, { recursive: true });
+});
+
+/** A replica over a log in memory, that writes one part a call. */
+function replica(name = 'state') {
+  const topic = new MemoryTopic();
+  topic.add(new ChainWriter({ log: name }).open().value);
+  const log = new MemoryLog(topic);
+  const { snapshot } = openOrRebuild(join(folder, `${name}.db`));
+  const replicator = new Replicator({ snapshot, log });
+  replicator.start();
+  closing.push(async () => {
+    await replicator.stop();
+    snapshot.close();
+  });
+  const writer = (partsMs: number) => new CommandWriter({ snapshot, replicator, log, partsMs });
+  const apply = async (
+    fleet: Fleet,
+    more: Partial<CommandRequest> & { prune?: boolean } = {},
+    partsMs = 0,
+  ) => {
+    const { prune, ...request } = more;
+    const result = await writer(partsMs).run(
+      commandsByName['fleet.apply'],
+      { body: { fleet, ...(prune && { prune }) } },
+      { id: randomUUID(), actor: operator, inParts: true, ...request },
+    );
+    return { ...result, changes: (result.answer as { changes: unknown[] }).changes };
+  };
+  return { snapshot, topic, apply, export: () => exportFleet(snapshot.db) };
+}
+
+const fleet = largeFleet(3000);
+const sorted = ({ organisations = [], ...rest }: Fleet): object => ({
+  ...rest,
+  models: [...(rest.models ?? [])].sort((a, b) => (a.id < b.id ? -1 : 1)),
+  organisations: [...organisations].sort((a, b) => (a.id < b.id ? -1 : 1)),
+});
+
+test('a file that does not fit one commit is several, and what is exported makes the same of an empty log', async () => {
+  const first = replica();
+  const one = await first.apply(fleet);
+  expect(one).toMatchObject({ status: 'done', position: 2 });
+  const two = await first.apply(fleet);
+  expect(two).toMatchObject({ status: 'done', position: 3 });
+  expect(two.remaining).toBeUndefined();
+  expect(one.remaining).toBe(two.changes.length);
+  expect(await first.apply(fleet)).toMatchObject({ status: 'unchanged', position: 3, changes: [] });
+  expect(sorted(first.export())).toMatchObject(sorted(fleet));
+
+  const second = replica('another');
+  // With time for all of them, one call writes them all.
+  const all = await second.apply(first.export(), {}, 60_000);
+  expect(all).toMatchObject({ status: 'done', position: 3 });
+  expect(all.changes).toHaveLength(one.changes.length + two.changes.length);
+  expect(all.remaining).toBeUndefined();
+  expect(second.export()).toEqual(first.export());
+});
+
+test('atomic, and of a dry run, nothing is written, and the numbers are said', async () => {
+  const { apply, snapshot } = replica();
+  await expect(apply(fleet, { inParts: false })).rejects.toMatchObject({
+    type: 'CommandTooLarge',
+    message: expect.stringMatching(
+      /has \d{7} bytes; at most 921600 are allowed; in parts it takes 2 commits/,
+    ),
+  });
+  const dry = await apply(fleet, { dryRun: true });
+  expect(dry).toMatchObject({ status: 'dry-run', answer: { commits: 2 } });
+  expect(dry.changes).toHaveLength(dry.events?.length ?? -1);
+  expect(snapshot.seq).toBe(1);
+});
+
+test('guards and the position are judged on the whole, before the first part', async () => {
+  const { apply, snapshot } = replica();
+  await expect(apply(fleet, { ifAt: 7 })).rejects.toMatchObject({ type: 'PositionMoved' });
+  expect(await apply(fleet, { ifAt: 1 }, 60_000)).toMatchObject({ status: 'done', position: 3 });
+  // Its first part adds, and alone would remove nothing.
+  const organisations = Array.from({ length: 6000 }, (_, n) => ({ id: `new-${n}`, name: 'x'.repeat(150) }));
+  const other = { version: 1 as const, organisations };
+  await expect(apply(other, { prune: true }, 60_000)).rejects.toMatchObject({ type: 'GuardRefused' });
+  expect(snapshot.seq).toBe(3);
+  const forced = await apply(other, { prune: true, force: true }, 60_000);
+  expect(forced.position).toBeGreaterThan(4);
+  expect(forced.remaining).toBeUndefined();
+});
+
+test('what others write between two parts is in the state from which the rest is planned', async () => {
+  const { apply, topic, snapshot } = replica();
+  await apply(fleet);
+  const last = fleet.organisations?.at(-1)?.id ?? '';
+  const between = known('organisation.set', { id: last, name: 'Theirs', tier: null, anchor: '2026-02-02' });
+  const draft = {
+    id: randomUUID(),
+    at: new Date().toISOString(),
+    by: 'another',
+    events: [toStored(between)],
+  };
+  topic.add(composeCommit({ ...draft, head: snapshot.head }));
+  const rest = await apply(fleet);
+  expect(rest.changes).toContainEqual(
+    expect.objectContaining({ kind: 'organisation', id: last, action: 'change' }),
+  );
+  expect(await apply(fleet)).toMatchObject({ status: 'unchanged' });
+});
+
+const room = 1000;
+
+/** A plan of events of so many bytes each, of which only some may begin a part, for commits with so much room. */
+function plan(sizes: readonly number[], mayBegin: (at: number) => boolean = () => true) {
+  const event = (name: string): KnownEvent =>
+    known('organisation.set', { id: 'o', name, tier: null, anchor: '2026-01-01' });
+  const least = JSON.stringify(toStored(event('x'))).length - 1;
+  const events = sizes.map((size) => event('x'.repeat(size - least)));
+  const divisible = { mayBegin, extra: (from: number, to: number) => ({ from, to }) };
+  const planned = atOnce(PlannedEvents.of({ events, divisible }));
+  return { planned, part: (of = planned) => of.part(commitBytesMax - room, true) };
+}
+
+test('a part takes what fits, ends where the next may begin, and one that fits whole is one', () => {
+  // Two of them have a comma between them.
+  const sizes = [200, 200, 200, 200];
+  expect(plan([...sizes, 196]).part()).toMatchObject({ remaining: 0, commits: 1 });
+  expect(plan([...sizes, 197]).part()).toMatchObject({ extra: { from: 0, to: 4 }, remaining: 1, commits: 2 });
+  const nine = plan([...sizes, ...sizes, 200], (at) => at !== 4);
+  const first = nine.part();
+  expect(first).toMatchObject({ extra: { from: 0, to: 3 }, remaining: 6, commits: 3 });
+  expect(nine.part(nine.planned.after(first))).toMatchObject({ extra: { from: 3, to: 7 }, remaining: 2 });
+  // Where none may begin, it begins where the bytes say.
+  expect(plan([...sizes, 200], () => false).part()).toMatchObject({ remaining: 1 });
+  const tooLarge = plan([200, 200]).planned;
+  expect(() => tooLarge.part(commitBytesMax - 150, true)).toThrow(/one of its changes alone has more/);
+});
