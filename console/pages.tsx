@@ -44,6 +44,7 @@ const ModelsPage = lazyPage(async () => (await import('./pages/catalog.tsx')).Mo
 const ModelPage = lazyPage(async () => (await import('./pages/catalog.tsx')).ModelPage);
 const TiersPage = lazyPage(async () => (await import('./pages/catalog.tsx')).TiersPage);
 const TierPage = lazyPage(async () => (await import('./pages/catalog.tsx')).TierPage);
+const ChangesPage = lazyPage(async () => (await import('./pages/changes.tsx')).ChangesPage);
 const DoctorPage = lazyPage(async () => (await import('./pages/doctor.tsx')).DoctorPage);
 
 interface Page extends NavigationEntry {
@@ -147,6 +148,14 @@ const pages: readonly Page[] = [
     icon: 'events',
     section: 'What happened',
     component: EventsPage,
+    isForMembers: false,
+  },
+  {
+    path: '/changes',
+    name: 'Changes',
+    icon: 'changes',
+    section: 'What happened',
+    component: ChangesPage,
     isForMembers: false,
   },
   {
