@@ -98,7 +98,7 @@ test('each command that a page or a help text names is there, with its options',
 
 /** Of other programs. */
 const foreignFlags = new Set(
-  '--all --nightly --tenfold --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
+  '--all --nightly --tenfold --commits --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
     .concat(
       ' --only --of --minutes --shots --events --decisions --keys --rows --profile --bootstrap-server --topic --update',
     )

@@ -48,7 +48,7 @@ export interface ConsoleOptions {
 const readMethods: readonly string[] = ['GET', 'HEAD'];
 /** Where the pages are; all are drawn by one document. */
 const pagePaths =
-  /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|models|tiers|requests|keys|usage|limits|events|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
+  /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|models|tiers|requests|keys|usage|limits|events|changes|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
 
 interface FirstAnswers {
   readonly byPath: object;

@@ -128,7 +128,7 @@ test.each([
 );
 
 let switched: Promise<unknown> = Promise.resolve();
-// A test that ran out of time goes on. The next one must not find its stacks switched, which it would see as distinct answers.
+// A test that ran out of time continues. The next one must not find its stacks switched, which it would see as distinct answers.
 afterEach(() => switched.catch(() => undefined));
 
 /** Stacks of three owners speak the Anthropic-style API while `act` runs: an own one, two foreign ones. */

@@ -40,7 +40,9 @@ export function checkAnswer(
   const name = operationOf(method, path);
   // A command that is staged is answered with its change.
   const isStaged = new URLSearchParams(path.split('?')[1]).has('stage');
-  const answered = isStaged ? adminOperations['change.advance'].answer : name && answerOf(adminOperations[name], body);
+  const answered = isStaged
+    ? adminOperations['change.advance'].answer
+    : name && answerOf(adminOperations[name], body);
   const schema = status >= 400 ? adminErrorSchema : answered;
   if (schema === undefined) throw new Error(`${method} ${path} declares no answer`);
   expect(schema.parse(body), `${method} ${path}`).toEqual(body);

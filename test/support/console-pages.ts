@@ -20,6 +20,7 @@ export const consolePages: readonly (readonly [path: string, heading: string])[]
   ['/keys', 'API keys'],
   ['/usage?org=acme', 'Usage'],
   ['/events', 'Events'],
+  ['/changes', 'Changes'],
   ['/doctor', 'Doctor'],
   ['/limits', 'Limits'],
   ['/limits?org=acme', 'Limits'],
