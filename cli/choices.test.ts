@@ -69,6 +69,9 @@ const wrong: Readonly<Record<string, readonly string[]>> = {
   place: ['zzz', 'stack:'],
   groups: ['zzz', 'log,zzz', ''],
   list: ['zzz', '0', '70000'],
+  '--waves': ['', '0%', '101%', 'one,,all', 'all,one', '50%,10%'],
+  '--hold': ['zzz', '-1s', '0s', '8d'],
+  '--watch': ['zzz', '', 'errors=0', 'least=x', 'refusals=-1', 'refusals=1=2'],
   '--slower-than': ['zzz', '-1s', '1d', '2'],
   '--wait': ['zzz', '-1s', '2h', '4000s'],
 };
@@ -177,5 +180,5 @@ test('siblings have one grammar: an option is written the same way wherever it i
   expect(differing.map(([, known]) => Object.fromEntries(known))).toEqual([]);
   const lists = admin.filter((command) => command.name() === 'list');
   const unbounded = lists.filter((command) => !command.options.some(({ long }) => long === '--limit'));
-  expect(unbounded.map((command) => wordsOf(command).join(' '))).toEqual(['gateway list', 'signer list']);
+  expect(unbounded.map((command) => wordsOf(command).join(' '))).toEqual(['gateway list', 'change list', 'signer list']);
 });

@@ -94,7 +94,9 @@ test('where a part fails, what was created is printed, and the next step continu
   expect(run.code).toBe(3);
   expect(run.out.trimEnd().split('\n')).toHaveLength(1001);
   expect(run.err).toContain('1000 of 1500 keys of keys.csv are done');
-  const next = /headgate key create (--from keys\.csv --skip 1000 --command-id renewal-2026)/.exec(run.err);
+  const next = /headgate key create (--from keys\.csv --skip-lines 1000 --command-id renewal-2026)/.exec(
+    run.err,
+  );
   server.seen.length = 0;
   const rest = await cli((next?.[1] ?? '').split(' '));
   expect([rest.code, rest.out.trimEnd().split('\n').length]).toEqual([0, 501]);
@@ -134,7 +136,7 @@ test.each<[what: string, lines: string[], words: string[], why: string]>([
   ['a line that is no key', ['acme,a,30d', 'acme,b,soon'], [], 'line 3: expires'],
   ['a cell too many', ['acme,a,30d,x'], [], 'line 2: it has 4 cells'],
   ['no keys', [''], [], 'has no keys'],
-  ['nothing left', ['acme,a,30d'], ['--skip', '1'], '--skip leaves none'],
+  ['nothing left', ['acme,a,30d'], ['--skip-lines', '1'], '--skip-lines leaves none'],
   ['a key of its own', ['acme,a,30d'], ['--org', 'acme'], '--org <id> is not for --from'],
   ['names alone', ['acme,a,30d'], ['-o', 'name'], '-o name cannot show keys'],
   ['a position for several commands', lines(1001), ['--if-at', '3'], '--if-at holds for one command'],
@@ -149,7 +151,7 @@ test.each<[what: string, lines: string[], words: string[], why: string]>([
 test.each([
   [[], "required option '--org <id>' not specified"],
   [['--org', 'acme', '--name', 'n'], "required option '--expires <choice>' not specified"],
-  [['--org', 'acme', '--name', 'n', '--expires', '30d', '--skip', '2'], '--skip is for --from'],
+  [['--org', 'acme', '--name', 'n', '--expires', '30d', '--skip-lines', '2'], '--skip-lines is for --from'],
 ])('without a file %j is refused', async (words, why) => {
   const run = await cli(words);
   expect([run.code, run.out, server.seen.length]).toEqual([2, '', 0]);

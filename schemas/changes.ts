@@ -97,7 +97,7 @@ function waveFrom(text: string, gateways: readonly string[]): Wave {
   }
   const names = text === 'one' ? gateways.slice(0, 1) : text.split('+');
   if (names.length === 0) throw new ReleaseFault('no gateway reports, so there is none for the wave one');
-  const unknown = names.find((name) => !gateways.includes(name));
+  const unknown = names.find((name) => name === '' || !gateways.includes(name));
   if (unknown !== undefined) throw new ReleaseFault(`the wave ${text} names ${unknown}, which is no gateway`);
   return { gateways: names };
 }

@@ -46,7 +46,8 @@ export async function createFrom(
   { from, skip = 0, out }: CreateFromOptions,
 ): Promise<void> {
   const all = keysIn(from, readText(session, from));
-  if (skip >= all.length) throw usageError(`${from} has ${all.length} keys, and --skip leaves none of them`);
+  if (skip >= all.length)
+    throw usageError(`${from} has ${all.length} keys, and --skip-lines leaves none of them`);
   const parts = partsOf(all.slice(skip));
   if (session.globals.ifAt !== undefined && parts.length > 1)
     throw usageError('--if-at holds for one command, and this file takes several', 'leave out --if-at');
@@ -91,7 +92,7 @@ function sayDone(session: Session, { path }: KeySheet, made: number, lost: numbe
 }
 
 function continuation(from: string, done: number, commandId: string): string {
-  const behind = done === 0 ? '' : ` --skip ${done}`;
+  const behind = done === 0 ? '' : ` --skip-lines ${done}`;
   return `headgate key create --from ${from}${behind} --command-id ${commandId}`;
 }
 

@@ -70,19 +70,25 @@ interface CreateOptions {
   readonly name?: string;
   readonly expires?: ExpiryChoice;
   readonly from?: string;
-  readonly skip?: number;
+  readonly skipLines?: number;
   readonly out?: string;
 }
 
 /** Either a file or one key; nothing is sent where it is neither, or both. */
-function checkedKey({ org, name, expires, from, skip }: CreateOptions): InputOf<'key.create'> | undefined {
+function checkedKey({
+  org,
+  name,
+  expires,
+  from,
+  skipLines,
+}: CreateOptions): InputOf<'key.create'> | undefined {
   const one = { '--org <id>': org, '--name <text>': name, '--expires <choice>': expires };
   if (from !== undefined) {
     const [given] = Object.entries(one).find(([, value]) => value !== undefined) ?? [];
     if (given !== undefined) throw usageError(`${given} is not for --from, whose lines have it`);
     return undefined;
   }
-  if (skip !== undefined) throw usageError('--skip is for --from');
+  if (skipLines !== undefined) throw usageError('--skip-lines is for --from');
   if (org !== undefined && name !== undefined && expires !== undefined) {
     // Required: a field that is new has an option, or is said to be undefined here.
     const input: Required<InputOf<'key.create'>> = { organisation: org, name, expires };
@@ -142,10 +148,10 @@ function registerCreate(key: Noun): void {
       '--from <file>',
       'many keys: CSV with the columns organisation,name,expires, named in its first line',
     )
-    .option('--skip <n>', 'lines of that file that are done', count)
+    .option('--skip-lines <n>', 'lines of that file that are done', count)
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, options) => {
-      const { from, skip, out } = options;
+      const { from, skipLines: skip, out } = options;
       const input = checkedKey(options);
       if (from !== undefined) return createFrom(session, { from, skip, out });
       if (input) await createOne(session, input, out);

@@ -1,11 +1,45 @@
 /** The options of commands whose events can be released in waves. The session has what they say. */
+import { InvalidArgumentError } from 'commander';
+import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/changes.ts';
 import type { Verb } from '../terminal/verbs.ts';
+
+/** A parser that keeps the text where the check finds no fault in it. */
+function checked(check: (text: string) => unknown): (text: string) => string {
+  return (text) => {
+    const fault = faultOf(() => check(text));
+    if (fault === undefined) return text;
+    throw new InvalidArgumentError(`It is wrong: ${fault}.`);
+  };
+}
+
+function faultOf(check: () => unknown): string | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof ReleaseFault) return error.message;
+    throw error;
+  }
+}
+
+/** Which gateways there are is known to the control plane alone. */
+const waves = checked((text) => releasePlan({ waves: text.split(',') }, text.split(/[,+]/)));
+const hold = checked((text) => releasePlan({ hold: text }, ['any']));
+const watch = checked(watchFrom);
 
 export function withStage(verb: Verb): Verb {
   return verb
     .option('--stage', 'release it in waves, and take it back by itself where it does harm')
-    .option('--waves <list>', 'of --stage: gateways by name, one, shares and all; one,10%,50%,all by default')
-    .option('--hold <duration>', 'of --stage: how long a wave lasts at least, 5m by default')
-    .option('--watch <rules>', 'of --stage: what withdraws it; refusals=1,errors=1,least=50 by default')
+    .option(
+      '--waves <list>',
+      'of --stage: gateways by name, one, shares and all; one,10%,50%,all by default',
+      waves,
+    )
+    .option('--hold <duration>', 'of --stage: how long a wave lasts at least, 5m by default', hold)
+    .option(
+      '--watch <rules>',
+      'of --stage: what withdraws it; refusals=1,errors=1,least=50 by default',
+      watch,
+    )
     .option('--advance-unseen', 'of --stage: do not wait for requests in a wave');
 }
