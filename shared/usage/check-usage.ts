@@ -34,6 +34,14 @@ export function checkUsage(path: string): readonly UsageFault[] {
     // Damaged pages make rows unreadable, and reading them may end in an error.
     return faults.length > 0 ? faults : new UsageCheck(db, dayFolderOf(path)).faults();
   } catch (error) {
+    // Every statement is right, so it is the file that has other tables.
+    if (error instanceof Error && 'code' in error && error.code === 'SQLITE_ERROR')
+      return [
+        {
+          object: 'usage.db',
+          text: `its tables are not those of Headgate: ${error.message}`.slice(0, textMax),
+        },
+      ];
     const mapped = mapSqliteError(error, path);
     if (!(mapped instanceof Error) || mapped.name !== 'DatabaseCorrupt') throw mapped;
     return [{ object: 'usage.db', text: mapped.message.slice(0, textMax) }];

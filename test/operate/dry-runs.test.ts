@@ -114,6 +114,10 @@ const refused: Readonly<Record<string, number>> = {
   'backup /backup/headgate --data /var/lib/headgate/cp-1': 2,
   // This fleet has no state of ten minutes ago.
   'diff --from 18000 --to 10m': 3,
+  // No change is released in it.
+  'change show 17': 3,
+  'change advance 17': 3,
+  'change withdraw 17': 3,
   'explain --request req_…': 3,
   'gateway verify': 2,
   // What they would make is there, and what they would remove is in use or was never there.
