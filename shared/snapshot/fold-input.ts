@@ -24,8 +24,8 @@ export function nextChunk(records: readonly LogRecord[], start: number, budgetMs
   const ms = Math.min(budgetMs, msMax);
   let bytes = 0;
   let end = start;
-  while (end < records.length && end - start < ms * recordsPerMs && bytes < ms * bytesPerMs)
-    bytes += records[end++]?.value.length ?? 0;
+  const hasRoom = (): boolean => end - start < ms * recordsPerMs && bytes < ms * bytesPerMs;
+  while (end < records.length && (end === start || hasRoom())) bytes += records[end++]?.value.length ?? 0;
   return records.slice(start, end);
 }
 
