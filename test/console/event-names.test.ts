@@ -39,6 +39,7 @@ test('few events name nothing that has a page', () => {
   expect(silent.map(([type]) => type)).toEqual([
     ...(['log.created', 'log.signers_set', 'anonymous.set', 'bounds.set', 'node.token_revoked'] as const),
     ...(['session.ended', 'checkpoint', 'no_op'] as const),
+    ...(['change.staged', 'change.advanced', 'change.withdrawn', 'change.completed'] as const),
   ] satisfies EventTypeName[]);
 });
 

@@ -113,24 +113,25 @@ test('an end that never comes is waited for until the deadline; stopped, it fold
 test('a slice is shorter while the event loop has other work, and comes once a turn had none', async () => {
   const topic = topicOf(...Array.from({ length: 400 }, (_, n) => `${n}`));
   const budgets: number[] = [];
-  let othersUntil = 200;
+  const [from, to] = [100, 120];
   let turns = 0;
+  let turnsAmong = 0;
   /** What a request does between two of its waits. */
   const other = (): void => {
     const untilMs = performance.now() + 0.5;
     while (performance.now() < untilMs);
     turns++;
-    if (budgets.length < othersUntil) setImmediate(other);
+    if (budgets.length < to) setImmediate(other);
   };
-  const { follower } = followed(topic, { fold: (_, budgetMs) => budgets.push(budgetMs) && 1 });
-  await until(() => budgets.length > 100);
-  const from = budgets.length;
-  othersUntil = from + 20;
-  turns = 0;
-  other();
-  await until(() => budgets.length >= othersUntil);
-  const [among, turnsAmong] = [budgets.slice(from + 2, othersUntil), turns];
+  const fold = (_: unknown, budgetMs: number): number => {
+    budgets.push(budgetMs);
+    if (budgets.length === from) other();
+    if (budgets.length === to) turnsAmong = turns;
+    return 1;
+  };
+  const { follower } = followed(topic, { fold });
   await follower.caughtUp(30_000);
+  const among = budgets.slice(from + 2, to);
   expect(budgets).toContain(5);
   expect([...new Set(among)]).toEqual([2]);
   // Each slice waited for turns of the others, for as long as there were any.
