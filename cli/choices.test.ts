@@ -180,5 +180,9 @@ test('siblings have one grammar: an option is written the same way wherever it i
   expect(differing.map(([, known]) => Object.fromEntries(known))).toEqual([]);
   const lists = admin.filter((command) => command.name() === 'list');
   const unbounded = lists.filter((command) => !command.options.some(({ long }) => long === '--limit'));
-  expect(unbounded.map((command) => wordsOf(command).join(' '))).toEqual(['gateway list', 'change list', 'signer list']);
+  expect(unbounded.map((command) => wordsOf(command).join(' '))).toEqual([
+    'gateway list',
+    'change list',
+    'signer list',
+  ]);
 });
