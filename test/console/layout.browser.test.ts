@@ -241,7 +241,7 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
     await page.getByRole('button', { name: 'Drain', exact: true }).click();
     const dialog = page.getByRole('dialog');
     await dialog
-      .getByText(/^2 of \d+ combinations of organisation, host and model would be .*, all of them refused\.$/)
+      .getByText(/ 2 of \d+ combinations of organisation, host and model would be .*, all of them refused\.$/)
       .waitFor();
     await dialog.getByText('Who is answered otherwise').click();
     await dialog
