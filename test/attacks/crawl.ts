@@ -36,7 +36,7 @@ function pathOf(route: Route, own: Belongings): string {
   const { organisation, key, stack, node, token, model, person, request, positions } = own;
   const ids = {
     ...{ organisations: organisation, keys: key, stacks: stack, nodes: node, tokens: token },
-    ...{ tiers: 'Wide', models: model },
+    ...{ tiers: 'Wide', models: model, 'staged-changes': '17' },
   };
   const parameters = { person, model, request, position: positions[1], name: 'gateway-1' };
   const values = { ...parameters, fingerprint: 'ab'.repeat(32) };
@@ -63,7 +63,8 @@ function queriesOf(route: Route, own: Belongings): string[] {
     ...{ text: organisation, at: String(positions[1]), only: 'log', skip: 'log' },
     ...{ timeoutSeconds: '0', order: 'desc', type: 'key.created', host: stack, gateway: 'gateway-1' },
     ...{ since: '1h', period: '2026-01-01', outcome: 'served', model: own.model, request: own.request },
-    ...{ 'slower-than': '1ms', next: 'x', by: 'key' },
+    ...{ 'slower-than': '1ms', next: 'x', by: 'key', 'rows-per-second': '5', inParts: 'true' },
+    ...{ stage: 'true', waves: 'one,all', hold: '5m', watch: 'least=1', advanceUnseen: 'true' },
   };
   const names = route.query ?? Object.keys(about);
   const single = names.map((name) => [[name, String(known(values, name, route))]] as const);
@@ -112,7 +113,7 @@ function bodiesOf(route: Route, own: Belongings): object[] {
     ...{ added: '2026-01-01T00:00:00Z', url: 'http://127.0.0.1:1', dialect: 'vllm', credential: 'X' },
     ...{ agent: true, place: { kind: 'organisation', id: organisation }, fleet: { version: 1 }, model },
     ...{ host: stack, path: '/v1/chat/completions', promptTokens: 1, maxTokens: 1 },
-    ...{ at: String(positions[1]), diff: String(positions[2]), node, person },
+    ...{ at: String(positions[1]), diff: String(positions[2]), node, person, reason: 'crawl' },
   };
   const names = route.body ?? [];
   const asked = names.filter((name) => Object.hasOwn(subjects, name));
