@@ -251,7 +251,8 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     return /=([^;]+)/.exec(fields['set-cookie'] ?? '')?.[1] ?? '';
   }
   const anonymous = { freeTurns: 10, models: ['echo-small'] };
-  const limited = (more: object) => positionOf(admin.call('PUT', '/anonymous?force=true', { ...anonymous, ...more }));
+  const limited = (more: object) =>
+    positionOf(admin.call('PUT', '/anonymous?force=true', { ...anonymous, ...more }));
   let visitor: string;
   let other: string;
   beforeAll(async () => {

@@ -238,7 +238,8 @@ test('a body of one-byte chunks takes memory for its bytes, not for its chunks',
   await ask('/chat/completions', ' '.repeat(MiB), 'heavy');
   writeFileSync(`${proc}/clear_refs`, '5');
   const before = residentMiB('VmRSS');
-  expect(await oneByteChunks(' '.repeat(4_000_000))).toBe('');
+  // It is no JSON; Node's HTTP may end the connection before the answer.
+  expect(['400', '']).toContain(await oneByteChunks(' '.repeat(4_000_000)));
   const grown = residentMiB('VmHWM') - before;
   figures.push(`four million one-byte chunks: ${grown.toFixed(0)} MiB more were resident`);
   // An object for each would be some 1500 MiB.

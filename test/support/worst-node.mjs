@@ -54,10 +54,10 @@ const rawAnswers = {
   'trailer-lines': rawAnswer('', shortLines),
   'trailer-folds': rawAnswer('', foldedLine),
   'trailer-names': rawAnswer('', 'a:\r\n'.repeat(200_000)),
-  'trailer-fits': rawAnswer('', 'a:\r\n'.repeat(16_000)),
+  'trailer-fits': rawAnswer('', 'a:\r\n'.repeat(3_500)),
   'head-lines': rawAnswer(shortLines, ''),
   'head-names': rawAnswer('a:\r\n'.repeat(200_000), ''),
-  'head-fits': rawAnswer('a:\r\n'.repeat(16_000), ''),
+  'head-fits': rawAnswer('a:\r\n'.repeat(3_500), ''),
   'head-folds': rawAnswer(foldedLine, ''),
 };
 const tokens = JSON.stringify({ count: 9, tokens: Array.from({ length: 500_000 }, () => 12_345) });
