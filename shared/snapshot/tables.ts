@@ -277,7 +277,7 @@ CREATE INDEX removed_by_seq ON removed (seq);
 const keyCountSql = `
 CREATE TABLE key_count (  -- how many keys end on a day
   organisation TEXT,      -- '': all keys
-  day INTEGER,            -- days since 1970; of keys that never end, a day that never comes
+  day INTEGER,            -- days since 1970, of keys that never end, a day that never comes
   keys INTEGER NOT NULL,
   PRIMARY KEY (organisation, day)
 ) STRICT, WITHOUT ROWID;
