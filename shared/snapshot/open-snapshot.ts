@@ -35,9 +35,9 @@ export function stateSql(): string {
   return `${schemaSql()} ${positionSql} ${journalSql}`;
 }
 
-/** Makes the tables of an empty snapshot. */
-export function createSchema(db: Database): void {
-  db.exec(`BEGIN; ${stateSql()} COMMIT`);
+/** Makes the tables of an empty snapshot, all of them or none; `orders`: the indexes of a file, by which lists are read. */
+export function createSchema(db: Database, orders = ''): void {
+  db.exec(`BEGIN; ${stateSql()} ${orders} COMMIT`);
 }
 
 /** An empty snapshot in memory, for dry runs, time travel and tests. */
@@ -143,8 +143,7 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
     quarantineFile(path);
   }
   const db = openDatabase(path, { durability });
-  createSchema(db);
-  db.exec(keyOrdersSql);
+  createSchema(db, keyOrdersSql);
   new PositionStore(db).markOpen(boot);
   const snapshot = tuned(db, path);
   return rebuiltBecause === undefined ? { snapshot } : { snapshot, rebuiltBecause };
