@@ -105,7 +105,7 @@ function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
   return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
 }
 
-const histories = runs({ fast: 4, full: 300 });
+const histories = runs({ fast: 4, full: 60 });
 const commits = 60;
 
 test('every fold of a log with changes has one state at one position, and base rows are as without changes', () => {

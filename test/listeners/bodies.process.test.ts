@@ -159,7 +159,7 @@ describe.each(names)('%s', (name) => {
     if (listener.kind !== 'node') expect(grown).toBeLessThan(heldMiBMax(listener));
   });
 
-  test('a body of one-byte chunks ends its connection, and others are served', async () => {
+  test('a body of one-byte chunks is answered or ends its connection, and others are served', async () => {
     const listener = listenerOf();
     const block = Buffer.from('1\r\n \r\n'.repeat(20_000));
     const grown = await grownMiB(listener, async () => {
@@ -168,7 +168,9 @@ describe.each(names)('%s', (name) => {
       for (let n = 0; n < 40; n++) await peer.send(block);
       await peer.send('0\r\n\r\n');
       await expectOtherServed(listener);
-      await peer.closed;
+      // One that is answered may keep its connection for as long as any other.
+      await peer.received(/\r\n\r\n/);
+      peer.close();
     });
     figures.push(`${name}: 800 000 one-byte chunks: ${grown.toFixed(0)} MiB more`);
     expect(grown).toBeLessThan(heldMiBMax(listener));

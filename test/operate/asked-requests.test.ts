@@ -193,7 +193,7 @@ test('each filter, and each two, mean the rows that a plain model means, newest 
         expect(found.map(({ row }) => row.request)).toEqual(wanted.map(({ row }) => row.request));
       },
     ),
-    { numRuns: runs({ fast: 8, full: 300 }) },
+    { numRuns: runs({ fast: 8, full: 100 }) },
   );
 });
 

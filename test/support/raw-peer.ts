@@ -95,9 +95,14 @@ export class RawPeer {
 
   /** Fulfilled with true once what came matches, with false where the connection closes first. Rejects after 15 s. */
   async received(pattern: RegExp): Promise<boolean> {
-    const timer = setTimeout(() => this.#stream.destroy(), waitMs);
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      this.#stream.destroy();
+    }, waitMs);
     try {
       while (!pattern.test(this.#text)) {
+        if (isLate) throw new Error(`nothing like ${pattern} in ${waitMs} ms: ${this.#text.slice(0, 300)}`);
         if (this.#isClosed) return false;
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
