@@ -36,10 +36,14 @@ export class HistoryRecorder implements FoldObserver {
       TableName,
       VersionTable
     >;
-    this.#insertCommit = db.prepare('INSERT INTO history_commit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
-    this.#insertSubject = db.prepare('INSERT OR IGNORE INTO subject VALUES (?, ?, ?, ?)');
-    this.#insertChange = db.prepare('INSERT OR IGNORE INTO row_change VALUES (?, ?, ?)');
-    this.#insertSpan = db.prepare('INSERT OR REPLACE INTO span VALUES (?, ?)');
+    this.#insertCommit = db.prepare(`INSERT INTO history_commit
+      (seq, at, clock_ms, author, why, command, kind, events, signers)
+      VALUES (@seq, @at, @clock_ms, @author, @why, @command, @kind, @events, @signers)`);
+    this.#insertSubject = db.prepare(
+      'INSERT OR IGNORE INTO subject (kind, id, seq, idx) VALUES (?, ?, ?, ?)',
+    );
+    this.#insertChange = db.prepare('INSERT OR IGNORE INTO row_change (seq, tbl, key) VALUES (?, ?, ?)');
+    this.#insertSpan = db.prepare('INSERT OR REPLACE INTO span (seq, digests) VALUES (?, ?)');
     this.#ownerOfStack = db
       .prepare<[string], string>('SELECT organisation FROM stack WHERE id = ?')
       .pluck() as Statement<[string], string>;
@@ -79,17 +83,7 @@ export class HistoryRecorder implements FoldObserver {
     for (const [index, subjects] of this.#subjects.entries()) this.#writeSubjects(seq, index, subjects);
     const row = this.#rowOf(commit);
     this.#clockMs = row.clock_ms;
-    this.#insertCommit.run(
-      row.seq,
-      row.at,
-      row.clock_ms,
-      row.author,
-      row.why,
-      row.command,
-      row.kind,
-      row.events,
-      row.signers,
-    );
+    this.#insertCommit.run(row);
     if (seq % commitsPerSpan === 0) this.#insertSpan.run(seq, JSON.stringify(digests()));
     this.#begin(0);
   }

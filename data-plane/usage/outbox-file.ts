@@ -127,7 +127,9 @@ export class OutboxFile {
       this.marks = prepare<RowPlace>(this.#db, 'SELECT * FROM mark ORDER BY position').all();
       this.#go = this.#db.prepare(`UPDATE place SET taken = ?, incarnation = ?, next_n = ?, spool = ?,
         shipped = ?, shipped_incarnation = ?, shipped_n = ?, shipped_replica = ?`);
-      this.#mark = this.#db.prepare('INSERT INTO mark VALUES (?, ?, ?, ?)');
+      this.#mark = this.#db.prepare(
+        'INSERT INTO mark (position, incarnation, n, replica) VALUES (@position, @incarnation, @n, @replica)',
+      );
       this.#forget = this.#db.prepare('DELETE FROM mark WHERE position < ?');
       this.ledger = new OutboxLedger(this.#db, nowMs);
       this.earlier = new EarlierRows(this.#db);
@@ -147,7 +149,7 @@ export class OutboxFile {
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);
     const write = this.#db.transaction(() => {
       this.ledger.write(entries, nowMs);
-      for (const mark of marks) this.#mark.run(mark.position, mark.incarnation, mark.n, mark.replica);
+      for (const mark of marks) this.#mark.run(mark);
       if (kept.length < this.marks.length) this.#forget.run(kept[0]?.position ?? position);
       this.#go.run(
         ...[position, incarnation, nextN, spool],

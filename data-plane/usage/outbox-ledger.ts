@@ -61,7 +61,8 @@ export class OutboxLedger implements CounterLedger {
     this.#day = dayOf(nowMs);
     for (const { id } of prepare<{ id: string }>(db, 'SELECT id FROM process').all()) this.#processes.add(id);
     for (const row of this.#rows('replica = ?')) this.#hold(row, row.tokens, row.turns);
-    this.#add = db.prepare(`INSERT INTO counter VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    this.#add = db.prepare(`INSERT INTO counter (replica, subject, period, tokens, turns, at_ms)
+      VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
       tokens = tokens + excluded.tokens, turns = turns + excluded.turns, at_ms = excluded.at_ms`);
   }
 

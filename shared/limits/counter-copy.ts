@@ -105,8 +105,12 @@ export class CounterCopy {
 
   /** Writes what changed, with the position up to which the topic was read. */
   save(state: CounterState, nextOffset: number, ended: readonly string[] = []): void {
-    const replica = this.#db.prepare('INSERT OR REPLACE INTO replica VALUES (?, ?, ?, ?, ?)');
-    const value = this.#db.prepare('INSERT OR REPLACE INTO value VALUES (?, ?, ?, ?, ?)');
+    const replica = this.#db.prepare(
+      'INSERT OR REPLACE INTO replica (id, process, name, own_ms, any_ms) VALUES (?, ?, ?, ?, ?)',
+    );
+    const value = this.#db.prepare(
+      'INSERT OR REPLACE INTO value (replica, subject, period, tokens, turns) VALUES (?, ?, ?, ?, ?)',
+    );
     const remove = this.#db.prepare('DELETE FROM value WHERE subject = ? AND period = ?');
     const changed = [...state.takeUnsaved()];
     this.#transaction(() => {
@@ -114,7 +118,7 @@ export class CounterCopy {
         replica.run(id, process, name ?? null, ownMs, anyMs);
       for (const { replica: of, entry } of changed) value.run(of, ...entry);
       for (const key of ended) remove.run(...key.split(' '));
-      this.#db.prepare('INSERT OR REPLACE INTO position VALUES (1, ?)').run(nextOffset);
+      this.#db.prepare('INSERT OR REPLACE INTO position (id, next_offset) VALUES (1, ?)').run(nextOffset);
     });
   }
 

@@ -53,14 +53,20 @@ export class Journal {
   readonly #byId: Statement<[string], CommandRow>;
 
   constructor(db: Database) {
-    this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?)');
+    this.#insertCommand = db.prepare(
+      'INSERT OR REPLACE INTO command (seq, id, hash, subject, record) VALUES (?, ?, ?, ?, ?)',
+    );
     this.#trimCommands = db.prepare('DELETE FROM command WHERE seq <= ?');
     this.#trimRemoved = db.prepare(
       'DELETE FROM removed WHERE seq < (SELECT seq FROM removed ORDER BY seq DESC LIMIT 1 OFFSET ?)',
     );
-    this.#insertUnread = db.prepare('INSERT OR REPLACE INTO unread_event VALUES (?, ?, ?, ?, ?, ?)');
+    this.#insertUnread = db.prepare(
+      'INSERT OR REPLACE INTO unread_event (seq, idx, type, v, outcome, data) VALUES (?, ?, ?, ?, ?, ?)',
+    );
     this.#trimUnread = db.prepare('DELETE FROM unread_event WHERE seq <= ?');
-    this.#insertAnomaly = db.prepare('INSERT OR REPLACE INTO anomaly VALUES (?, ?, ?, ?)');
+    this.#insertAnomaly = db.prepare(
+      'INSERT OR REPLACE INTO anomaly (seq, idx, type, reason) VALUES (?, ?, ?, ?)',
+    );
     this.#trimAnomalies = db.prepare('DELETE FROM anomaly WHERE seq <= ?');
     this.#bySeq = db.prepare<[number], CommandRow>('SELECT * FROM command WHERE seq = ?');
     this.#byId = db.prepare<[string], CommandRow>('SELECT * FROM command WHERE id = ? ORDER BY seq LIMIT 1');

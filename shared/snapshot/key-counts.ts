@@ -27,7 +27,7 @@ export class KeyCounts {
 
   constructor(db: Database) {
     this.#add = db.prepare(
-      'INSERT INTO key_count VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET keys = keys + excluded.keys',
+      'INSERT INTO key_count (organisation, day, keys) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET keys = keys + excluded.keys',
     );
     this.#sweep = db.prepare('DELETE FROM key_count WHERE organisation = ? AND day = ? AND keys = 0');
   }

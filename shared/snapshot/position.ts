@@ -98,7 +98,7 @@ export class PositionStore {
       `UPDATE position SET log = ?, seq = ?, hash = ?, head_offset = ?, next_offset = ?, signers = ?, skipped = ?,
          diverged_at = ?, fold_version = ?, checksum = ?, clean = 0`,
     );
-    this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest VALUES (?, ?)');
+    this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest (name, sum) VALUES (?, ?)');
   }
 
   /** Throws DatabaseCorrupt where the row is not as it was written. */

@@ -77,7 +77,8 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     this.#stamp = stamp;
     this.#columns = Object.keys(spec.columns);
     this.#marks = Object.entries(spec.marks ?? {});
-    this.#tombstone = spec.marks && db.prepare('INSERT OR REPLACE INTO removed VALUES (?, ?, ?)');
+    this.#tombstone =
+      spec.marks && db.prepare('INSERT OR REPLACE INTO removed (kind, id, seq) VALUES (?, ?, ?)');
     this.#key = spec.key;
     const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
     this.#get = db.prepare<unknown[], RowOf<Name>>(`SELECT * FROM ${name} WHERE ${where}`);

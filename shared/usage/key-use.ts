@@ -30,7 +30,8 @@ export function prepareKeyUses(db: Database) {
   return {
     addKeyUse: prepare<never, [string, string, number]>(
       db,
-      'INSERT INTO key_use VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET last_at = max(last_at, excluded.last_at)',
+      `INSERT INTO key_use (id, organisation, last_at) VALUES (?, ?, ?)
+         ON CONFLICT DO UPDATE SET last_at = max(last_at, excluded.last_at)`,
     ),
     keyUse: prepare<KeyUseRow, [number, string]>(db, `${useSql} WHERE id = ?`),
     keyUses: prepare<KeyUseRow, [number]>(db, useSql),

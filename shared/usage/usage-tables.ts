@@ -82,15 +82,19 @@ export function prepareUsage(db: Database) {
     ...prepareHourSums(db),
     ...prepareKept(db),
     positions: prepare<[], RowOf<'position'>>('SELECT * FROM position'),
-    setPosition: prepare<[number, number, number]>('INSERT OR REPLACE INTO position VALUES (?, ?, ?)'),
+    setPosition: prepare<[number, number, number]>(
+      'INSERT OR REPLACE INTO position (partition, next_offset, trimmed) VALUES (?, ?, ?)',
+    ),
     authenticity: prepare<[], RowOf<'authenticity'>>('SELECT * FROM authenticity'),
     setAuthenticity: prepare<[number, number | null, number | null]>(
-      'INSERT OR REPLACE INTO authenticity VALUES (?, ?, ?)',
+      'INSERT OR REPLACE INTO authenticity (partition, unsigned_until, refused_from) VALUES (?, ?, ?)',
     ),
     mark: prepare<[string], Pick<RowOf<'incarnation'>, 'n' | 'hash'>>(
       'SELECT n, hash FROM incarnation WHERE id = ?',
     ),
-    setMark: prepare<[string, number, string | null]>('INSERT OR REPLACE INTO incarnation VALUES (?, ?, ?)'),
+    setMark: prepare<[string, number, string | null]>(
+      'INSERT OR REPLACE INTO incarnation (id, n, hash) VALUES (?, ?, ?)',
+    ),
     parkedCounts: prepare<[], { incarnation: string; count: number }>(
       'SELECT incarnation, count(*) AS count FROM parked GROUP BY incarnation',
     ),
@@ -100,16 +104,17 @@ export function prepareUsage(db: Database) {
     parked: prepare<[string, number], Pick<RowOf<'parked'>, 'body'>>(
       'SELECT body FROM parked WHERE incarnation = ? AND n = ?',
     ),
-    park: prepare<[string, number, string]>('INSERT INTO parked VALUES (?, ?, ?)'),
+    park: prepare<[string, number, string]>('INSERT INTO parked (incarnation, n, body) VALUES (?, ?, ?)'),
     unpark: prepare<[string, number]>('DELETE FROM parked WHERE incarnation = ? AND n = ?'),
     addTotal: prepare<[string, string, string, string, number, number, number]>(
-      `INSERT INTO total VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+      `INSERT INTO total (organisation, period, draw, model, prompt_tokens, completion_tokens, requests)
+         VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
          prompt_tokens = prompt_tokens + excluded.prompt_tokens,
          completion_tokens = completion_tokens + excluded.completion_tokens,
          requests = requests + excluded.requests`,
     ),
     addTurns: prepare<[string, number, number]>(
-      `INSERT INTO visitor VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET
+      `INSERT INTO visitor (id, turns, last_at) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET
          turns = turns + excluded.turns, last_at = max(last_at, excluded.last_at)`,
     ),
     addRequest: prepare<[string | null, string | null, string]>(

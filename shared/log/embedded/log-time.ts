@@ -34,7 +34,9 @@ export class LogTime {
     this.#last = db.prepare(
       'SELECT at_ms AS atMs, monotonic_ms AS monotonicMs, off_since_ms AS offSinceMs FROM log_time',
     );
-    this.#keep = db.prepare('INSERT OR REPLACE INTO log_time VALUES (0, ?, ?, ?)');
+    this.#keep = db.prepare(
+      'INSERT OR REPLACE INTO log_time (id, at_ms, monotonic_ms, off_since_ms) VALUES (0, ?, ?, ?)',
+    );
     this.#monotonicMs = nowMs;
   }
 
