@@ -1,0 +1,50 @@
+/**
+ * A change that does harm, under load: it is withdrawn by itself, nobody but the callers of its first wave notices it, and the
+ * number of refused requests is bounded by what the first wave was sent until its reports had said so.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runs, scaledMs } from '../support/budget.ts';
+import { until } from '../support/until.ts';
+import { nameOf, StagedFleet, SteadyLoad } from './staged-fleet.ts';
+
+const gateways = Math.min(runs({ fast: 3, full: 10 }), 10);
+/** Of the watch: it concludes nothing from fewer requests. */
+const least = 20;
+const fleet = new StagedFleet();
+beforeAll(() => fleet.open(1, gateways), scaledMs(120_000));
+afterAll(() => fleet.close());
+
+test(
+  'a change that takes a model from the plan in use is withdrawn by itself, and only its first wave refused',
+  async () => {
+    const load = new SteadyLoad(fleet);
+    const all = () => load.total(() => true);
+    await until(() => all() > 10 * gateways);
+    const before = all();
+    const { id } = await fleet.stage(`waves=one,50%25,all&hold=1h&watch=least=${least}`);
+    await until(async () => (await fleet.change(id)).state !== 'open', 90_000);
+    const sent = all() - before;
+    const { state, wave, reason } = await fleet.change(id);
+    expect([state, wave, reason]).toEqual([
+      'withdrawn',
+      1,
+      expect.stringMatching(/refused in the wave, 0\.0% usual$/),
+    ]);
+    // What was refused last may still be on its way to its client.
+    const first = load.total((gateway) => gateway === nameOf(1));
+    await until(() => load.total((gateway) => gateway === nameOf(1)) > first + 10);
+    await load.stop();
+
+    const refused = load.total((_, status) => status === 403);
+    const elsewhere = load.total((gateway, status) => gateway !== nameOf(1) && status !== 200);
+    expect(elsewhere).toBe(0);
+    expect(load.total((_, status) => status !== 200 && status !== 403)).toBe(0);
+    expect(refused).toBeGreaterThanOrEqual(least);
+    // Share times rate times time: of a closed loop each gateway was sent a like part.
+    expect(refused).toBeLessThanOrEqual((1.5 * sent) / gateways);
+    // Two reports suffice, of some twenty requests each.
+    expect(refused).toBeLessThanOrEqual(10 * least);
+    process.stdout.write(`${refused} of ${sent} requests refused by 1 of ${gateways} gateways: ${reason}\n`);
+  },
+  scaledMs(150_000),
+);
