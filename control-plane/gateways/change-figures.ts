@@ -1,5 +1,6 @@
 /** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
 import type { Change, ChangeSide } from '../../schemas/changes.ts';
+import { eventDefinitions } from '../../schemas/event-definitions.ts';
 import type { TrafficSums } from '../../schemas/traffic.ts';
 import { waveOf } from '../../shared/snapshot/waves.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
@@ -31,12 +32,25 @@ interface Sums {
 
 const none = (): Sums => ({ requests: 0, refusals: 0, errors: 0 });
 
-export function isInside(
+/** Of the builds that know changes. */
+const firstFoldVersion = eventDefinitions['change.staged'].foldVersion;
+
+/** Gateways of older builds: a change does not reach them before it is completed, whatever its waves say. */
+export function olderGateways(board: Pick<FleetSeen['board'], 'gateways'>): ReadonlySet<string> {
+  const older = board.gateways().filter(({ report }) => report.foldVersion < firstFoldVersion);
+  return new Set(older.map(({ report }) => report.name));
+}
+
+/** Whether the change has reached a gateway, by its name. */
+export function insideOf(
+  board: Pick<FleetSeen['board'], 'gateways'>,
   { id, wave, waves }: Pick<Released, 'id' | 'wave' | 'waves'>,
-  gateway: string,
-): boolean {
-  const first = waveOf(id, waves, gateway);
-  return first !== undefined && first <= wave;
+): (gateway: string) => boolean {
+  const older = olderGateways(board);
+  return (gateway) => {
+    const first = older.has(gateway) ? undefined : waveOf(id, waves, gateway);
+    return first !== undefined && first <= wave;
+  };
 }
 
 /** Names of the gateways that report, in their order. */
@@ -56,14 +70,15 @@ function addTo(sums: Sums, { requests, refused = {} }: TrafficSums): void {
 /** A report that began before the wave and ended in it says nothing of it, and is counted on no side. */
 export function figuresOf({ board, traffic }: FleetSeen, released: Released, nowMs: number): ChangeFigures {
   const sums = { inside: none(), outside: none(), before: none() };
+  const isInside = insideOf(board, released);
   for (const { gateway, atMs, report, row } of traffic.rows(nowMs)) {
-    const isIn = isInside(released, gateway);
+    const isIn = isInside(gateway);
     const isSince = atMs - (report.toMs - report.fromMs) >= released.sinceMs;
     if (isSince) addTo(isIn ? sums.inside : sums.outside, row);
     else if (isIn && atMs <= released.sinceMs) addTo(sums.before, row);
   }
   const names = reportingGateways(board);
-  const inside = names.filter((name) => isInside(released, name)).length;
+  const inside = names.filter(isInside).length;
   const { requests, refusals } = sums.before;
   return {
     inside: { gateways: inside, ...sums.inside },

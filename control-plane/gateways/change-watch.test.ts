@@ -1,5 +1,7 @@
 /** When a staged change continues, waits and is withdrawn: a function of what the gateways of its waves count, and the others. */
 import { expect, test } from 'vitest';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { reportOf } from '../../test/support/status-reports.ts';
 import type { OpenChange } from '../state/changes.ts';
 import { type ChangeFigures, figuresOf } from './change-figures.ts';
 import { nextStep, type WatchedChange } from './change-watch.ts';
@@ -72,13 +74,21 @@ test('of reports that began before the wave, those of its gateways are what was 
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: row(30, 3) },
     { gateway: 'gw-2', atMs: 115_000, ms: 10_000, row: row(40, 4) },
   ].map(({ ms, ...each }) => ({ ...each, report: { fromMs: 0, toMs: ms } }));
-  const seen = (name: string) => ({ report: { name } });
-  const fleet = {
-    board: { gateways: () => [seen('gw-1'), seen('gw-2')], isSilent: () => false },
-    traffic: { rows: () => rows },
-  } as unknown as Parameters<typeof figuresOf>[0];
+  const fleetWith = (version: number) => {
+    const seen = (name: string) => ({ report: reportOf({ name, foldVersion: version }) });
+    return {
+      board: { gateways: () => [seen('gw-1'), seen('gw-2')], isSilent: () => false },
+      traffic: { rows: () => rows },
+    } as unknown as Parameters<typeof figuresOf>[0];
+  };
   const released = { id: '17', wave: 1, waves: [{ gateways: ['gw-1'] }], sinceMs: 100_000 };
-  expect(figuresOf(fleet, released, 120_000)).toEqual({
+  // A build that knows no changes is in no wave.
+  expect(figuresOf(fleetWith(7), released, 120_000)).toMatchObject({
+    inside: { gateways: 0, requests: 0 },
+    outside: { gateways: 2, requests: 70 },
+    before: { requests: 0 },
+  });
+  expect(figuresOf(fleetWith(foldVersion), released, 120_000)).toEqual({
     inside: { gateways: 1, requests: 30, refusals: 3, errors: 0 },
     outside: { gateways: 1, requests: 40, refusals: 4, errors: 0 },
     before: { requests: 10, refusals: 1 },

@@ -16,7 +16,7 @@ import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { advancing } from '../commands/changes.ts';
 import { findOpenChange, type OpenChange } from '../state/changes.ts';
-import { type ChangeFigures, type FleetSeen, figuresOf, isInside } from './change-figures.ts';
+import { type ChangeFigures, type FleetSeen, figuresOf, insideOf } from './change-figures.ts';
 
 export type ChangeStep =
   | { readonly kind: 'wait' }
@@ -115,7 +115,9 @@ export class StagedWatch {
       ...{ id: open.id, wave: open.wave, waves: [...parseColumn(open.waves)] },
       sinceMs: open.wave_at,
     };
-    const inside = this.#options.board.gateways().filter(({ report }) => isInside(released, report.name));
+    const { board } = this.#options;
+    const isInside = insideOf(board, released);
+    const inside = board.gateways().filter(({ report }) => isInside(report.name));
     const faults = new Map<string, GatewayFault>();
     for (const seen of inside) {
       const fault = this.#faultOf(seen, nowMs - open.wave_at);

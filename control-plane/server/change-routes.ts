@@ -11,7 +11,7 @@ import {
 } from '../../schemas/changes.ts';
 import type { Staging } from '../commands/staging.ts';
 import { CommandError } from '../core/command-error.ts';
-import { figuresOf, reportingGateways } from '../gateways/change-figures.ts';
+import { figuresOf, olderGateways, reportingGateways } from '../gateways/change-figures.ts';
 import { findChange, findOpenChange, listChanges } from '../state/changes.ts';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
@@ -39,7 +39,8 @@ function checkedStaging(board: AdminContext['board'], query: CommandQuery, file:
       next: 'a change is staged once all gateways follow: headgate gateway list',
     });
   try {
-    const plan = releasePlan(releaseTexts(query, file), reportingGateways(board));
+    const gateways = reportingGateways(board);
+    const plan = releasePlan(releaseTexts(query, file), gateways, olderGateways(board));
     return { ...plan, advanceUnseen: query.advanceUnseen === 'true' };
   } catch (error) {
     throw refusalOf(error);
