@@ -4,7 +4,7 @@ import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { reportOf } from '../../test/support/status-reports.ts';
 import type { OpenChange } from '../state/changes.ts';
 import { type ChangeFigures, figuresOf } from './change-figures.ts';
-import { nextStep, type WatchedChange } from './change-watch.ts';
+import { isSilentSince, nextStep, type WatchedChange } from './change-watch.ts';
 
 const open = {
   ...{ id: '17', wave: 1, wave_at: 100_000, hold_seconds: 60, advance_unseen: 0, passed_over: 0 },
@@ -57,6 +57,30 @@ test('a gateway of the wave that is silent, diverged or halted withdraws it', ()
   const faults = new Map([['gw-1', 'silent'] as const]);
   const reason = 'gateway gw-1 of the wave is silent';
   expect(stepOf({}, { faults })).toEqual({ kind: 'withdraw', reason });
+});
+
+test('a gateway is silent that could be heard for long enough, and reported since the wave began or until then', () => {
+  const nowMs = Date.now();
+  const waveMs = nowMs - 60_000;
+  const isSilent = (silentMs: number, { listeningMs = 90_000, isRemembered = false } = {}) =>
+    isSilentSince(
+      {
+        report: reportOf({ at: new Date(nowMs - silentMs).toISOString() }),
+        seenMs: performance.now() - (isRemembered ? listeningMs : silentMs),
+        isRemembered,
+      },
+      { listeningMs, waveMs },
+    );
+  expect([9_000, 11_000, 59_000, 65_000, 71_000].map((ms) => isSilent(ms))).toEqual([
+    ...[false, true, true],
+    // The wave may have ended it at once; before that it was silent already.
+    ...[true, false],
+  ]);
+  // After a start, and after the topic was away.
+  const started = [5_000, 11_000].map((listeningMs) => isSilent(20_000, { listeningMs, isRemembered: true }));
+  expect(started).toEqual([false, true]);
+  expect(isSilent(600_000, { listeningMs: 11_000, isRemembered: true })).toBe(false);
+  expect(isSilent(20_000, { listeningMs: 5_000 })).toBe(false);
 });
 
 test('a change that rows of today make impossible does not continue', () => {

@@ -12,7 +12,7 @@ import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
+import { type Seen, type StatusBoard, staleSeconds } from '../../shared/status/status-board.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { advancing } from '../commands/changes.ts';
 import { findOpenChange, type OpenChange } from '../state/changes.ts';
@@ -66,11 +66,30 @@ export interface StagedWatchOptions extends FleetSeen {
 }
 
 const everyMs = 1000;
+const staleMs = staleSeconds * 1000;
+/** Of all processes together, this one too, reports come many times in so long: without any, it is the topic that is silent. */
+const deafMs = 6000;
+
+/**
+ * Whether a gateway has become silent since a wave began. `listeningMs`: for how long reports have come in; one that is only
+ * remembered, or that could not be heard, may be about to report.
+ */
+export function isSilentSince(
+  { report, seenMs, isRemembered }: Seen,
+  { listeningMs, waveMs }: { readonly listeningMs: number; readonly waveMs: number },
+): boolean {
+  const silentMs = performance.now() - seenMs;
+  if (Math.min(silentMs, listeningMs) <= staleMs) return false;
+  const lastMs = isRemembered ? Date.parse(report.at) : Date.now() - silentMs;
+  return lastMs + staleMs > waveMs;
+}
 
 export class StagedWatch {
   readonly #options: StagedWatchOptions;
   readonly #timer: NodeJS.Timeout;
   #withdrawn = 0;
+  /** Since when reports have come in without a gap; monotonic. */
+  #listeningSinceMs = performance.now();
   #writing: Promise<void> | undefined;
 
   constructor(options: StagedWatchOptions) {
@@ -100,6 +119,7 @@ export class StagedWatch {
     if (this.#writing !== undefined || !board.isComplete) return;
     const open = findOpenChange(snapshot.db);
     if (open === undefined) return;
+    this.#listen();
     const step = nextStep(this.#watched(open));
     if (step.kind === 'wait') return;
     this.#writing = this.#write(open, step)
@@ -120,21 +140,28 @@ export class StagedWatch {
     const inside = board.gateways().filter(({ report }) => isInside(report.name));
     const faults = new Map<string, GatewayFault>();
     for (const seen of inside) {
-      const fault = this.#faultOf(seen, nowMs - open.wave_at);
+      const fault = this.#faultOf(seen, open.wave_at);
       if (fault !== undefined) faults.set(seen.report.name, fault);
     }
     return { open, figures: figuresOf(this.#options, released, nowMs), faults, nowMs };
   }
 
-  /** A gateway that was silent before the wave began says nothing of it. */
-  #faultOf(seen: Seen, sinceWaveMs: number): GatewayFault | undefined {
+  #faultOf(seen: Seen, waveMs: number): GatewayFault | undefined {
     const { board, snapshot } = this.#options;
     const { log, seq } = snapshot;
-    const state = board.state(seen, { log, seq, foldVersion });
-    if (state === 'DIVERGED') return 'diverged';
+    if (board.state(seen, { log, seq, foldVersion }) === 'DIVERGED') return 'diverged';
     if (seen.report.halted !== undefined) return 'halted';
-    const silentMs = performance.now() - seen.seenMs;
-    return state === 'STALE' && silentMs < sinceWaveMs ? 'silent' : undefined;
+    const listeningMs = performance.now() - this.#listeningSinceMs;
+    return isSilentSince(seen, { listeningMs, waveMs }) ? 'silent' : undefined;
+  }
+
+  /** After a start, a stop of this process or a log that was away, every gateway has time to report again. */
+  #listen(): void {
+    const nowMs = performance.now();
+    const { board } = this.#options;
+    const heard = [...board.gateways(), ...board.controlPlanes()].filter((seen) => !seen.isRemembered);
+    const lastMs = Math.max(...heard.map(({ seenMs }) => seenMs));
+    if (nowMs - lastMs > deafMs) this.#listeningSinceMs = nowMs;
   }
 
   async #write(seen: OpenChange, step: Exclude<ChangeStep, { kind: 'wait' }>): Promise<void> {

@@ -23,7 +23,7 @@ import type { StatusMac } from './status-mac.ts';
 export type { Seen } from './fleet-rows.ts';
 
 /** A silent process is STALE after this. */
-const staleSeconds = 10;
+export const staleSeconds = 10;
 /** A fenced gateway whose last proof is older than this accepts no key (design: Revocation confirmed). */
 const fencedForSureSeconds = 60;
 /**
