@@ -1,0 +1,244 @@
+/**
+ * The effect is true on real processes: for commands at random, the requests whose answer a command turns are those that its
+ * effect named before it, each as it said, and no other. HEADGATE_EFFECT_SEED chooses others.
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Effect, type EffectRequest, effectSchema } from '../../schemas/effect.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
+import { call, chatBody } from '../support/api.ts';
+import { runs, scaledMs } from '../support/budget.ts';
+import { type GatewayProcess, opened, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { seededRandom } from '../support/random.ts';
+import { until } from '../support/until.ts';
+
+const seed = Number(process.env['HEADGATE_EFFECT_SEED'] ?? 1);
+const commands = runs({ fast: 6, full: 25 });
+
+const models = ['echo-small', 'echo-large', 'echo-embed', 'echo-own'];
+const tiers = ['Starter', 'Team', 'Wide'];
+const organisations = ['acme', 'birch', 'cedar', 'elm'];
+const stacks = { otter: 'stk-amber-otter-9k2f', heron: 'stk-quiet-heron-4m7q' };
+const nodes = ['pool-1', 'pool-2', 'acme-1', 'otter-1', 'heron-1'];
+
+function fleetOf(url: string, own: string): Fleet {
+  const node = (id: string, at = url) => ({ id, url: at, dialect: 'vllm' as const });
+  return {
+    version: 1,
+    models: models.map((id) => ({ id, family: 'echo', weight: 1 })),
+    tiers: [
+      { id: 'Starter', models: ['echo-small'] },
+      { id: 'Team', models: ['echo-small', 'echo-large'] },
+      { id: 'Wide', models: '*' },
+    ],
+    pool: { models: models.slice(0, 3), nodes: [node('pool-1'), node('pool-2')] },
+    organisations: [
+      {
+        ...{ id: 'acme', name: 'Acme', tier: 'Wide', nodes: [node('acme-1', own)] },
+        stacks: [{ id: stacks.otter, models: ['echo-large'], nodes: [node('otter-1')] }],
+      },
+      {
+        ...{ id: 'birch', name: 'Birch', tier: 'Team' },
+        stacks: [
+          { id: stacks.heron, surface: 'anthropic', models: ['echo-small'], nodes: [node('heron-1')] },
+        ],
+      },
+      { id: 'cedar', name: 'Cedar', tier: 'Starter' },
+      { id: 'elm', name: 'Elm', tier: 'Starter' },
+    ],
+  };
+}
+
+class EffectFleet extends ProcessFleet {
+  plane!: Plane;
+  document!: Fleet;
+  gateways: readonly GatewayProcess[] = [];
+  readonly keys = new Map<string, string>();
+
+  static begin(): Promise<EffectFleet> {
+    const fleet = new EffectFleet({ timeoutMs: 60_000 });
+    return opened(fleet, () => fleet.#begin());
+  }
+
+  get operator() {
+    return this.admin(this.plane);
+  }
+
+  async #begin(): Promise<void> {
+    const all = ['--models', models.slice(0, 3).join(','), '--tokens-per-second', '0'];
+    const own = ['--models', 'echo-own,echo-small', '--tokens-per-second', '0'];
+    const [{ ready: shared }, { ready: private_ }] = await Promise.all([
+      this.simNode('shared', ...all),
+      this.simNode('own', ...own),
+    ]);
+    this.plane = await this.startPlane();
+    this.document = fleetOf(shared.url, private_.url);
+    await this.operator.apply(this.document);
+    for (const id of organisations) this.keys.set(id, (await this.operator.createKey(id, 'k')).value);
+    const flags = ['--stack-domain', 'stacks.test', '--control-plane', this.plane.ready.admin];
+    this.gateways = await Promise.all(
+      ['gateway-1', 'gateway-2'].map((name) => this.startGateway(name, { flags })),
+    );
+    await this.settle();
+  }
+
+  /** What was commanded is in force at both gateways, and nodes are as their probes found them. */
+  async settle(): Promise<void> {
+    await until(async () => {
+      const { complete, gateways } = await this.operator.confirmed(await this.operator.position(), 30);
+      const isProbed = (await this.operator.nodes()).every(({ up }) => up);
+      return complete && gateways.length === 2 && isProbed;
+    }, 60_000);
+  }
+
+  effect(asked: EffectRequest): Promise<Effect> {
+    return this.operator.call('POST', '/effect', asked).then((answer) => effectSchema.parse(clean(answer)));
+  }
+}
+
+/** A text of the answer. */
+const clean = (answer: object): unknown => JSON.parse(JSON.stringify(answer));
+
+let fleet: EffectFleet;
+beforeAll(async () => {
+  fleet = await EffectFleet.begin();
+}, scaledMs(180_000));
+afterAll(() => fleet?.close());
+
+const random = seededRandom(seed);
+const oneOf = <Value>(values: readonly Value[]): Value =>
+  values[Math.floor(random() * values.length)] as Value;
+const some = <Value>(values: readonly Value[]): Value[] => values.filter(() => random() < 0.5);
+const stack = () => oneOf(Object.values(stacks));
+const model = () => oneOf(models);
+
+type Asked = Extract<EffectRequest, { readonly method: string }>;
+const command = (method: Asked['method'], path: string, body?: object): Asked => ({
+  ...{ method, path },
+  ...(body && { body }),
+});
+/** Those that turn answers often; some of them are refused by the state, and others are drawn. */
+const drawn: readonly (() => Asked)[] = [
+  () => command('PUT', `/tiers/${oneOf(tiers)}`, { models: random() < 0.2 ? '*' : some(models) }),
+  () => command('PATCH', `/organisations/${oneOf(organisations)}`, { tier: oneOf([...tiers, null]) }),
+  () => command('PATCH', `/organisations/${oneOf(organisations)}`, { suspended: random() < 0.5 }),
+  () => command(oneOf(['PUT', 'DELETE']), `/pool/models/${model()}`),
+  () => command(oneOf(['PUT', 'DELETE']), `/stacks/${stack()}/models/${model()}`),
+  () => command('PATCH', `/stacks/${stack()}`, { surface: oneOf(['openai', 'anthropic']) }),
+  () => command('POST', `/nodes/${oneOf(nodes)}/${oneOf(['drain', 'undrain'])}`),
+  // As it was in the beginning, so that there is always something to turn.
+  () => command('POST', '/fleet/apply', { fleet: fleet.document }),
+];
+
+const hosts = [
+  ...organisations.map((organisation) => ({ organisation, name: 'shared', host: '127.0.0.1' })),
+  { organisation: 'acme', name: stacks.otter, host: `${stacks.otter}.stacks.test` },
+  { organisation: 'birch', name: stacks.heron, host: `${stacks.heron}.stacks.test` },
+];
+const paths = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
+
+/** What each request is answered, the same by both gateways: `served`, or status and type. */
+async function answers(): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (const { organisation, name, host } of hosts)
+    for (const asked of models)
+      for (const [operation, path] of Object.entries(paths)) {
+        const body = chatBody(asked, { max_tokens: 5 });
+        const key = fleet.keys.get(organisation) ?? '';
+        const labels = await Promise.all(
+          fleet.gateways.map(async ({ ready }) => {
+            const answer = await call({
+              port: Number(new URL(ready.api).port),
+              method: 'POST',
+              path,
+              host,
+              key,
+              body,
+            });
+            const { error } = JSON.parse(answer.content) as { error?: { type: string } };
+            return error === undefined ? 'served' : `${answer.status} ${error.type}`;
+          }),
+        );
+        const question = [organisation, name, asked, operation].join(' ');
+        expect([question, labels[1]]).toEqual([question, labels[0]]);
+        found.set(question, labels[0] ?? '');
+      }
+  return found;
+}
+
+const servedOr = (label: string): string => (label.startsWith('served') ? 'served' : label);
+
+interface Said {
+  readonly from: string;
+  readonly to: string;
+}
+/** Of groups of an effect, those whose answers are others for a client, each text by its question. */
+function textsOf<Group extends Said>(
+  groups: readonly Group[],
+  askersOf: (group: Group) => readonly string[],
+) {
+  const turned = groups
+    .map((group) => ({ group, from: servedOr(group.from), to: servedOr(group.to) }))
+    .filter(({ from, to }) => from !== to);
+  return Object.fromEntries(
+    turned.flatMap(({ group, from, to }) =>
+      askersOf(group).map((question): [string, string] => [question, `${from} -> ${to}`]),
+    ),
+  );
+}
+
+/** Of a group with several organisations its examples are all that there are. Nobody asks here without a key. */
+function said({ static: { groups } }: Effect): Record<string, string> {
+  return textsOf(groups, ({ organisation, host, model: of, operation = 'chat', count, examples }) => {
+    const askers =
+      organisation === undefined
+        ? examples.map((name) => (host === 'shared' ? `${name} ${host}` : name.replace(' at ', ' ')))
+        : [`${organisation} ${host}`];
+    expect(askers).toHaveLength(count);
+    return askers
+      .filter((asker) => !asker.startsWith('visitors '))
+      .map((asker) => `${asker} ${of} ${operation}`);
+  });
+}
+
+/** The same of recorded requests, each of which has its organisation. */
+function saidOfRecorded({ recorded }: Effect): Record<string, string> {
+  return textsOf(recorded?.groups ?? [], ({ organisation, host, model: of, operation = 'chat' }) => [
+    `${organisation} ${host} ${of} ${operation}`,
+  ]);
+}
+
+test(
+  `Effect: ${commands} commands at random turn those answers that their effect named`,
+  async () => {
+    let before = await answers();
+    const kinds = new Map<string, number>();
+    let turnedAll = 0;
+    for (let n = 0; n < commands; ) {
+      const asked = oneOf(drawn)();
+      const effect = await fleet.effect(asked).catch(() => undefined);
+      if (effect === undefined) continue;
+      n++;
+      const path = `${asked.path}?force=true`;
+      await fleet.operator.call(asked.method as 'POST', path as '/fleet/apply', asked.body);
+      await fleet.settle();
+      const after = await answers();
+      const turned = [...before]
+        .map(([question, from]) => [question, from, after.get(question) ?? ''] as const)
+        .filter(([, from, to]) => from !== to && (from === 'served' || to === 'served'))
+        .map(([question, from, to]) => [question, `${from} -> ${to}`] as const);
+      const what = `seed ${seed}, command ${n}: ${JSON.stringify(asked)}`;
+      expect([what, said(effect)]).toEqual([what, Object.fromEntries(turned)]);
+      const wasServed = turned.filter(([question]) => before.get(question) === 'served');
+      expect([what, saidOfRecorded(effect)]).toEqual([what, Object.fromEntries(wasServed)]);
+      turnedAll += turned.length;
+      const kind = `${asked.method} ${asked.path.split('/')[1]}`;
+      kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+      before = after;
+    }
+    expect(turnedAll).toBeGreaterThan(0);
+    process.stdout.write(
+      `${turnedAll} answers turned by ${commands} commands: ${JSON.stringify([...kinds])}\n`,
+    );
+  },
+  scaledMs(600_000),
+);
