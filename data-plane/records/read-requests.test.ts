@@ -7,9 +7,10 @@ import { gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
 import { SegmentLog } from '../segments/segment-log.ts';
 import { DecisionJournal } from './decision-journal.ts';
-import { followedRequests, requestPages, requestStats } from './read-requests.ts';
+import { followedRequests, requestPages } from './read-requests.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { mayHave } from './request-row.ts';
+import { requestStats } from './request-stats.ts';
 
 let folder: string;
 const open: { close(): Promise<void> }[] = [];
@@ -67,7 +68,8 @@ test('an answer reads so much and says where to continue; all answers together h
   }
   expect(answers).toBeGreaterThan(4);
   expect(found).toEqual(Array.from({ length: 200 }, (_, n) => idOf(199 - n)));
-  const sums = await linesOf(requestStats(journal, queryOf(), { charactersMax: 3000 }));
+  const client = new AbortController().signal;
+  const sums = await linesOf(requestStats(journal, queryOf(), client, { charactersMax: 3000 }));
   expect(sums.at(-1)).toEqual({ partial: true });
 });
 
@@ -94,7 +96,7 @@ test('other work has a turn between two groups', async () => {
     if (isReading) setImmediate(turn);
   };
   setImmediate(turn);
-  await linesOf(requestStats(journalOf(), queryOf()));
+  await linesOf(requestPages(journalOf(), queryOf({ key: 'of-nobody' })));
   isReading = false;
   expect(turns).toBeGreaterThanOrEqual(50);
 });

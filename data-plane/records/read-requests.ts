@@ -1,18 +1,13 @@
 /**
- * Answers of a gateway about its requests: pages backwards, statistics, and what ends from now on. Each answer is bounded in what
- * it reads, and says where to continue; groups are read in turns of their own, and what nobody means is not parsed.
+ * Answers of a gateway about its requests: pages backwards, and what ends from now on. Each answer is bounded in what it reads, and
+ * says where to continue; groups are read in turns of their own, and what nobody means is not parsed.
  */
-import {
-  addGatewayStat,
-  firstTokenBucket,
-  type GatewayQuery,
-  type GatewayStat,
-} from '../../schemas/gateway-requests.ts';
+import type { GatewayQuery } from '../../schemas/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { ReadGroup } from '../segments/segment-frame.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { requestsIn } from './record-group.ts';
-import { countsOf, groupOf, isMeant, mayHave, ownerOf, rowOf, type WrittenRequest } from './request-row.ts';
+import { isMeant, mayHave, rowOf, type WrittenRequest } from './request-row.ts';
 
 export interface ReadBounds {
   /** Characters that are parsed for one answer; some 150 of them are a request. */
@@ -20,10 +15,8 @@ export interface ReadBounds {
 }
 
 const pageBounds: ReadBounds = { charactersMax: 12 * 1024 * 1024 };
-const statsBounds: ReadBounds = { charactersMax: 160 * 1024 * 1024 };
 /** What it costs to search a text, as a share of what parsing it does. */
 const searchShare = 1 / 20;
-const groupsMax = 1000;
 
 interface Meant {
   readonly request: WrittenRequest;
@@ -32,7 +25,7 @@ interface Meant {
 
 /** Group by group, newest first; with where the group begins, and whether no more may be read behind it. */
 export async function* meantGroups(
-  journal: DecisionJournal,
+  journal: Pick<DecisionJournal, 'backwards'>,
   query: GatewayQuery,
   { charactersMax }: ReadBounds,
 ): AsyncGenerator<{ readonly meant: readonly Meant[]; readonly begin: number; readonly isLast: boolean }> {
@@ -82,51 +75,6 @@ export async function* requestPages(
     }
   }
   yield [lineOf({})];
-}
-
-/** A line for each group, and a last one. Throws JournalSilent. */
-export async function* requestStats(
-  journal: DecisionJournal,
-  query: GatewayQuery,
-  bounds = statsBounds,
-): AsyncGenerator<string[]> {
-  const groups = new Map<string, GatewayStat>();
-  let partial = journal.oneIn > 1;
-  for await (const { meant, isLast } of meantGroups(journal, query, bounds)) {
-    for (const { request } of meant) if (!count(groups, request, query)) partial = true;
-    if (isLast) partial = true;
-  }
-  for (const stat of groups.values()) yield [lineOf(stat)];
-  yield [lineOf({ partial })];
-}
-
-/** False where there are too many groups for it. */
-function count(groups: Map<string, GatewayStat>, request: WrittenRequest, query: GatewayQuery): boolean {
-  const { by, organisation } = query;
-  const { verdict, promptTokens, completionTokens, firstTokenMs, key } = countsOf(request);
-  const isUnknown = ownerOf(request) === undefined && (by === 'organisation' || organisation !== undefined);
-  const ofKey = isUnknown ? key : undefined;
-  const group = groupOf(request, by);
-  const name = JSON.stringify([group, ofKey]);
-  let stat = groups.get(name);
-  if (stat === undefined) {
-    if (groups.size >= groupsMax) return false;
-    stat = { by: group, ...(ofKey !== undefined && { ofKey }), ...emptyCounts() };
-    groups.set(name, stat);
-  }
-  addGatewayStat(stat, {
-    ...{ requests: 1, served: 0, refused: 0, ended: 0, [verdict]: 1 },
-    ...{ promptTokens, completionTokens },
-    firstToken: firstTokenMs === undefined ? {} : { [firstTokenBucket(firstTokenMs)]: 1 },
-  });
-  return true;
-}
-
-function emptyCounts(): Omit<GatewayStat, 'by' | 'ofKey'> {
-  return {
-    ...{ requests: 0, served: 0, refused: 0, ended: 0, promptTokens: 0, completionTokens: 0 },
-    firstToken: {},
-  };
 }
 
 /** Rows of one follower that are not sent yet; further ones are counted. */

@@ -4,7 +4,8 @@
  */
 import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import type { DecisionJournal } from './decision-journal.ts';
-import { followedRequests, requestPages, requestStats } from './read-requests.ts';
+import { followedRequests, requestPages } from './read-requests.ts';
+import { requestStats } from './request-stats.ts';
 import { requestSample } from './sample-requests.ts';
 
 type Pages = AsyncIterable<readonly string[]>;
@@ -18,7 +19,7 @@ interface Route {
 
 const routes: Readonly<Record<string, Route>> = {
   '/requests': { answer: (journal, query) => requestPages(journal, query), openMax: 8 },
-  '/requests/stats': { answer: (journal, query) => requestStats(journal, query), openMax: 4 },
+  '/requests/stats': { answer: requestStats, openMax: 4 },
   '/requests/sample': { answer: (journal, query) => requestSample(journal, query), openMax: 2 },
   '/requests/live': { answer: followedRequests, openMax: 128 },
 };

@@ -101,7 +101,7 @@ export interface ThreadTask<Result> {
 }
 
 export function taskOnThread<Result>(
-  options: Pick<ThreadOptions<Result>, 'entry' | 'data' | 'isRef'> & {
+  options: Pick<ThreadOptions<Result>, 'entry' | 'data' | 'isRef' | 'limits'> & {
     readonly task: () => Result | Promise<Result>;
   },
 ): ThreadTask<Result> {
