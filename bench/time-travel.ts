@@ -86,11 +86,11 @@ try {
       0,
     );
     const diffMs = performance.now();
-    const { verdict: now, seq } = reader.described(at, asked);
-    reader.described(anywhere(), asked);
+    const { verdict: now, seq } = reader.described(at, asked, 'base');
+    reader.described(anywhere(), asked, 'base');
     diffTimes.push(performance.now() - diffMs);
     const beforeMs = performance.now();
-    reader.answerBefore(seq - 1, asked, { at: seq, now, candidates: [] });
+    reader.answerBefore(seq - 1, asked, { at: seq, now, candidates: [], view: 'base' });
     beforeTimes.push(performance.now() - beforeMs);
     // Lets the databases that were dropped close.
     await new Promise((resolve) => setImmediate(resolve));

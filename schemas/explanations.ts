@@ -24,6 +24,8 @@ export const explainRequestSchema = z
     maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
     /** The state after this commit or at this time; for a record its own position unless it is given. */
     at: moment.optional(),
+    /** Of a request that was not made: as on gateways that the open change has reached. */
+    wave: z.boolean().optional(),
     /** Explains the same at this moment too. */
     diff: moment.optional(),
   })
@@ -32,6 +34,10 @@ export const explainRequestSchema = z
       [key, organisation, visitor, request, record].filter((one) => one !== undefined).length === 1,
     { message: 'give one of key, organisation, visitor, request and record' },
   )
+  .refine(({ wave, request, record }) => wave !== true || (request ?? record) === undefined, {
+    message: 'a record says itself which change its gateway had',
+    path: ['wave'],
+  })
   .refine(({ record }) => record?.key === undefined || record.visitor === undefined, {
     message: 'a record names a key or a visitor, not both',
     path: ['record'],
@@ -62,6 +68,8 @@ const explainedStepSchema = z.object({
   facts: z.record(z.string(), z.unknown()),
   /** The event that made it so. */
   because: becauseSchema.optional(),
+  /** The open change of which it depends on a row. */
+  change: z.string().optional(),
 });
 
 export const explanationSchema = z.object({

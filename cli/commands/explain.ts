@@ -23,6 +23,7 @@ interface Options {
   readonly promptTokens?: number;
   readonly maxTokens?: number;
   readonly diff?: string;
+  readonly wave?: boolean;
   readonly list?: boolean;
 }
 
@@ -41,6 +42,7 @@ export function registerExplain(program: Command, io: Io): void {
     .option('--prompt-tokens <n>', 'tokens of the prompt', amount)
     .option('--max-tokens <n>', 'tokens asked for', amount)
     .option('--diff <moment>', 'explain what changed since this position or time', moment)
+    .option('--wave', 'as on gateways that the open change has reached')
     .choice('--path <path>', 'kind of request', explainedKinds)
     .option('--list', 'each model at the shared host and at each stack of --org');
   command.command.helpGroup(groups.past);
@@ -48,6 +50,7 @@ export function registerExplain(program: Command, io: Io): void {
 }
 
 async function run(session: Session, options: Options): Promise<void> {
+  if (options.list && options.wave) throw usageError('--wave is not of --list', 'headgate explain --help');
   if (options.list) return list(session, options);
   const body = await question(session, options);
   const api = await session.api();
@@ -87,9 +90,14 @@ async function list(session: Session, { org }: Options): Promise<void> {
 }
 
 async function question(session: Session, options: Options): Promise<Resource> {
-  const { key, org, visitor, request, model, host, path, promptTokens, maxTokens, diff } = options;
+  const { key, org, visitor, request, model, host, path, promptTokens, maxTokens, diff, wave } = options;
   if ([key, org, visitor, request].filter((one) => one !== undefined).length !== 1)
     throw usageError('give one of --key, --org, --visitor and --request', 'headgate explain --help');
+  if (wave && request !== undefined)
+    throw usageError(
+      '--wave is of a request that was not made',
+      'the record of one says what its gateway read',
+    );
   if (request === undefined && model === undefined && path !== 'models')
     throw usageError('give --model', 'headgate explain --help');
   const asked =
@@ -97,7 +105,7 @@ async function question(session: Session, options: Options): Promise<Resource> {
       ? { record: parsedLine(await readInput(session.io, '-')) }
       : { key, organisation: org, visitor, request };
   const { at } = session.globals;
-  return { ...asked, model, host, path, promptTokens, maxTokens, at, diff };
+  return { ...asked, model, host, path, promptTokens, maxTokens, at, diff, wave };
 }
 
 function parsedLine(text: string): unknown {

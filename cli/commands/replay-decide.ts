@@ -5,10 +5,10 @@
 import { resolve } from 'node:path';
 import { parseCommit } from '../../schemas/commit.ts';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
-import { decideWith, questionOf } from '../../shared/decision/question.ts';
-import { differenceFrom } from '../../shared/decision/recorded-difference.ts';
+import { decideWith, questionOf, viewOf } from '../../shared/decision/question.ts';
+import { type Difference, differenceFrom } from '../../shared/decision/recorded-difference.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
-import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
+import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
@@ -43,7 +43,11 @@ export async function replayDecide(
   try {
     const positions = [...byPosition.keys()].filter((position) => position > 0).sort((a, b) => a - b);
     for await (const position of foldedTo(session, snapshot, positions)) {
-      for (const record of byPosition.get(position) ?? []) await decideAgain(session, lookup, record, counts);
+      for (const record of byPosition.get(position) ?? []) {
+        const kind = { kind: 'present', view: viewOf(record, position) } as const;
+        const decided = snapshot.stateAt(kind, () => decideWith(lookup, questionOf(record)));
+        await report(session, record, differenceFrom(record, decided), counts);
+      }
       byPosition.delete(position);
     }
   } finally {
@@ -56,7 +60,7 @@ export async function replayDecide(
       next: 'headgate status',
     });
   for (const rest of byPosition.values()) counts.outside += rest.length;
-  await report(session, counts);
+  await reportAll(session, counts);
 }
 
 /** The log has positions; a control plane would find one for a time. */
@@ -150,18 +154,16 @@ async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly 
   }
 }
 
-async function decideAgain(
+async function report(
   session: Session,
-  lookup: Lookup,
-  record: DecisionRecord,
+  { req, position }: DecisionRecord,
+  difference: Difference | undefined,
   counts: Counts,
 ): Promise<void> {
   counts.decided++;
-  const difference = differenceFrom(record, decideWith(lookup, questionOf(record)));
   if (difference === undefined) return;
   counts.differ++;
   const { step, recorded, now } = difference;
-  const { req, position } = record;
   const text =
     session.out.format === 'table'
       ? `${req}  position ${position}  ${step}\n  recorded  ${recorded}\n  now       ${now}\n`
@@ -169,7 +171,7 @@ async function decideAgain(
   await writeAll(session.io.stdout, text);
 }
 
-async function report(session: Session, { decided, differ, outside }: Counts): Promise<void> {
+async function reportAll(session: Session, { decided, differ, outside }: Counts): Promise<void> {
   const texts = [
     `${decided} decisions decided again, ${differ} differ`,
     ...(outside === 0 ? [] : [`${outside} left out: the log does not have their positions`]),

@@ -1,5 +1,6 @@
 /** The last position at which the answer was another one, found by bisection over past states. */
 import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import type { StateView } from '../../shared/snapshot/waves.ts';
 
 export interface EarlierAnswer extends Pick<ExplainedVerdict, 'served' | 'status' | 'type'> {
   readonly position: number;
@@ -11,13 +12,14 @@ export interface AnswerBefore {
   readonly now: ExplainedVerdict;
   /** Positions at which it may have been another one, the newest first: just before the commits that decide. */
   readonly candidates: readonly number[];
+  readonly view: StateView;
 }
 
 const candidatesMax = 3;
 
 /** `answerAt` reads one past state, from `begin` on; some fifty are read at most, whatever the length of the log. */
 export function answerBefore(
-  { at, now, candidates }: AnswerBefore,
+  { at, now, candidates }: Omit<AnswerBefore, 'view'>,
   begin: number,
   answerAt: (seq: number) => ExplainedVerdict,
 ): EarlierAnswer | undefined {

@@ -8,12 +8,15 @@ import { causeOf, stepOfStage } from '../../shared/decision/causes.ts';
 import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
 import { differenceFrom, unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import type { Read, Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
-import { type Described, describeStep } from '../../shared/decision/step-texts.ts';
+import { type Described, describeStep, type StepText } from '../../shared/decision/step-texts.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
+import { openSlot } from '../../shared/snapshot/effects-changes.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
+import type { State } from '../../shared/snapshot/views.ts';
+import { type Overlaid, overlaidAt } from '../../shared/snapshot/waves.ts';
 import { first } from '../state/statements.ts';
 import { nodesAt } from './places.ts';
 
@@ -26,6 +29,8 @@ export interface DescribedStep {
   readonly decides: boolean;
   /** Commits that set what it depends on, the newest first. */
   readonly seqs: readonly { readonly mark: Read; readonly seq: number }[];
+  /** The open change, of which it depends on a row. */
+  readonly change?: string | undefined;
 }
 
 export interface DescribedDecision {
@@ -39,6 +44,8 @@ export interface DescribedDecision {
   /** The rules give what was recorded. */
   readonly same: boolean;
   readonly steps: readonly DescribedStep[];
+  /** An open change has another row for one of them, which this state does not show. */
+  readonly unreached?: string | undefined;
 }
 
 /** All steps in their order; those that were not decided are skipped. */
@@ -119,7 +126,7 @@ function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
 }
 
 export function describeDecision(
-  { db, seq }: { readonly db: Database; readonly seq: number },
+  { db, seq, overlaid }: State,
   question: Question,
   record?: DecisionRecord,
 ): DescribedDecision {
@@ -129,13 +136,20 @@ export function describeDecision(
   const verdict = record === undefined ? rederived : recordedVerdict(record);
   const decides = new Set(deciding(asked, verdict.served));
   const of = stateOf(db, question.facts.model, record?.counted === 'bound');
+  const described = asked.map((step) => {
+    const { text, marks } = describeStep(step, steps[step.step].texts, of);
+    return { step, text, marks };
+  });
+  const open = overlaid === undefined ? overlaidAt(db) : undefined;
   return {
     seq,
     verdict,
     rederived,
     ...(decided.verdict.kind === 'refused' && { cause: decided.verdict.refusal.reason }),
     same: record === undefined || differenceFrom(record, decided) === undefined,
-    steps: asked.map((step) => ({ ...described(step, of, db), decides: decides.has(step) })),
+    steps: described.map((each) => ({ ...withSeqs(each, db, overlaid), decides: decides.has(each.step) })),
+    ...(open !== undefined &&
+      described.some(({ marks }) => readsOf(open, marks)) && { unreached: open.change }),
   };
 }
 
@@ -152,14 +166,43 @@ function stateOf(db: Database, model: string, isBound: boolean): Described {
   };
 }
 
-function described(step: Step, of: Described, db: Database): Omit<DescribedStep, 'decides'> {
-  const { step: name, result, facts } = step;
-  const { text, marks } = describeStep(step, steps[name].texts, of);
-  const seqs = marks.flatMap((mark) => {
-    const found =
-      setAt(db, mark.table, mark.id, mark.mark) ??
-      (mark.mark === undefined ? undefined : setAt(db, mark.table, mark.id));
-    return found === undefined ? [] : [{ mark, seq: found.seq }];
-  });
-  return { step: name, result, facts, text, seqs: seqs.sort((a, b) => b.seq - a.seq) };
+interface StepAsText extends StepText {
+  readonly step: Step;
+}
+
+function readsOf(overlaid: Overlaid, marks: readonly Read[]): boolean {
+  return marks.some(({ table, id }) => overlaid.has(table, id));
+}
+
+/** A row of an open change is there because it was staged. */
+const staging: Read = { table: 'change', id: openSlot, mark: 'staged_at' };
+
+function withSeqs(
+  { step: { step, result, facts }, text, marks }: StepAsText,
+  db: Database,
+  overlaid: Overlaid | undefined,
+): Omit<DescribedStep, 'decides'> {
+  const isOfChange = overlaid !== undefined && readsOf(overlaid, marks);
+  const base = marks.filter(({ table, id }) => !overlaid?.has(table, id));
+  const seqs = [...base, ...(isOfChange ? [staging] : [])]
+    .flatMap((mark) => {
+      const seq = setAtSeq(db, mark);
+      return seq === undefined ? [] : [{ mark, seq }];
+    })
+    .sort((a, b) => b.seq - a.seq);
+  if (!isOfChange) return { step, result, facts, text, seqs };
+  const { change, wave, waves } = overlaid;
+  return {
+    step,
+    result,
+    facts,
+    text: `${text}, by change ${change} (wave ${wave} of ${waves})`,
+    seqs,
+    change,
+  };
+}
+
+function setAtSeq(db: Database, { table, id, mark }: Read): number | undefined {
+  const found = setAt(db, table, id, mark) ?? (mark === undefined ? undefined : setAt(db, table, id));
+  return found?.seq;
 }

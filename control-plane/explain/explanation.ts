@@ -6,6 +6,8 @@ import { unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import { steps } from '../../shared/decision/steps.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StateView } from '../../shared/snapshot/waves.ts';
+import { findOpenChange } from '../state/changes.ts';
 import type { AnswerBefore, EarlierAnswer } from './answer-before.ts';
 import { becauseOf } from './because-event.ts';
 import type { DescribedDecision, DescribedStep } from './described.ts';
@@ -27,6 +29,8 @@ export interface ToExplain {
   readonly record?: DecisionRecord | undefined;
   /** The question is about a past moment. */
   readonly isPast: boolean;
+  /** Whose rows are read where a change is open, at other positions, too. */
+  readonly view: StateView;
   /** Of a request that was not made: how old the counters are; left out where gateways' use is not known. */
   readonly countedSecondsAgo?: number | undefined;
 }
@@ -74,12 +78,17 @@ async function wouldBeServed(
 ): Promise<string[]> {
   if (decision.verdict.served || !isRuled(record)) return [];
   const now = { ...question, nowMs: Date.now() };
-  const would = await wouldTurn(snapshot, now, decideOn(snapshot.db, now));
+  const decided = decideOn(snapshot.db, now);
+  const change = decision.steps.find((step) => step.change !== undefined)?.change;
+  const isOpen = change !== undefined && findOpenChange(snapshot.db)?.id === change;
+  if (isOpen && isOperator && decided.verdict.kind !== 'refused')
+    return [`headgate change withdraw ${change}`];
+  const would = await wouldTurn(snapshot, now, decided);
   return would.filter((command) => isOperator || /^headgate (?:key|stack) /.test(command));
 }
 
 async function explainedStep(explainer: Explainer, described: DescribedStep): Promise<ExplainedStep> {
-  const { step, result, facts, text, seqs } = described;
+  const { step, result, facts, text, seqs, change } = described;
   const { names } = steps[step];
   const isOfPool = names === 'place' && facts['place'] === 'pool';
   const isForeign = !explainer.isOperator && (names === 'others' || isOfPool);
@@ -91,6 +100,7 @@ async function explainedStep(explainer: Explainer, described: DescribedStep): Pr
     result,
     text: isForeign && isOfPool ? poolText : text,
     facts: isForeign ? {} : facts,
+    ...(change !== undefined && !isForeign && { change }),
     ...(because !== undefined && { because: isForeign ? withoutActor(because) : because }),
   };
 }
@@ -102,17 +112,20 @@ function withoutActor({ position, type, at }: Because): Because {
 /** Of an answer that rules alone gave: the past has no gauges and no nodes that fail. */
 async function answerBefore(
   explainer: Explainer,
-  { question, decision: { seq: at, verdict: now, steps }, record }: ToExplain,
+  { question, decision: { seq: at, verdict: now, steps }, record, view }: ToExplain,
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
   // What is served passed each step, so that any of them may have refused before.
   const changed = steps.filter(({ decides, result }) => decides || (now.served && result === 'ok'));
   const seqs = changed.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);
-  return explainer.answerBefore(at - 1, question, { at, now, candidates });
+  return explainer.answerBefore(at - 1, question, { at, now, candidates, view });
 }
 
-function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo }: ToExplain): string[] {
+function assumptionsOf(
+  { facts }: Question,
+  { record, isPast, countedSecondsAgo, view, decision: { unreached } }: ToExplain,
+): string[] {
   if (record?.stage === 'http')
     return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
   if (record !== undefined && unreadSteps(record).includes('context'))
@@ -130,6 +143,10 @@ function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo 
     ...(isPast ? ['the tokens that count against the allowance are those that count now'] : []),
     'the gateway is fresh and can record usage',
     ...(facts.recorded !== undefined && 'organisation' in facts.recorded ? ['the key is good'] : []),
+    ...(view === 'wave' ? ['its gateway is in the wave of a change, where one is open'] : []),
+    ...(unreached === undefined
+      ? []
+      : [`the change ${unreached} has not reached its gateway; --wave explains it where that has`]),
   ];
 }
 

@@ -8,6 +8,7 @@ import type { CounterFacts } from '../../shared/decision/replay.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import type { State } from '../../shared/snapshot/views.ts';
+import { overlaidIn, type StateView } from '../../shared/snapshot/waves.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../explain/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../explain/described.ts';
@@ -62,7 +63,7 @@ export interface HistoryQueries {
   digests(seq: number): Readonly<Record<TableName, string>>;
   read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery): PastRead;
   /** A decision on the state after the commit. */
-  described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision;
+  described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision;
   /** Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined;
   matrix(seq: number, ...asked: MatrixAsked): MatrixPage;
@@ -143,8 +144,8 @@ export class HistoryReader implements HistoryQueries {
     });
   }
 
-  described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision {
-    return this.#at(seq, (state) => describeDecision(state, question, record));
+  described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision {
+    return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }
 
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
@@ -171,7 +172,9 @@ export class HistoryReader implements HistoryQueries {
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {
-    return answerBefore(asked, this.#begin(), (seq) => this.#at(seq, ({ db }) => answerOn(db, question)));
+    return answerBefore(asked, this.#begin(), (seq) =>
+      this.#at(seq, ({ db }) => answerOn(db, question), asked.view),
+    );
   }
 
   events(_head: number, search: EventSearch): FoundEvents {
@@ -243,9 +246,14 @@ export class HistoryReader implements HistoryQueries {
     throw isBefore(begin);
   }
 
-  #at<Result>(seq: number, read: (state: State) => Result): Result {
+  #at<Result>(seq: number, read: (state: State) => Result, view: StateView = 'base'): Result {
     this.#needKept(seq);
-    return this.#snapshot.stateAt(pastState(seq), read);
+    return this.#snapshot.stateAt(pastState(seq, this.#isOfWave(seq, view)), read);
+  }
+
+  #isOfWave(seq: number, view: StateView): boolean {
+    if (view === 'base') return false;
+    return this.#snapshot.stateAt(pastState(seq), ({ db }) => overlaidIn(db, view) !== undefined);
   }
 
   #commit(seq: number): HistoryCommit {

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { overlaidSelect, overlaidTables } from '../../shared/snapshot/overlay.ts';
 import {
   hex128,
   type TableName,
@@ -112,6 +113,13 @@ function selectAt(table: TableName, seq: number): string {
 }
 
 /** The state after commit `seq`, as a snapshot of this file shows it. */
-export function pastState(seq: number): Extract<StateKind, { readonly kind: 'past' }> {
-  return { kind: 'past', seq, select: (table) => selectAt(table, seq) };
+export function pastState(seq: number, isOfWave = false): Extract<StateKind, { readonly kind: 'past' }> {
+  const overlaid = isOfWave ? overlaidTables : [];
+  const select = (table: TableName): string => {
+    const own = overlaid.find((name) => name === table);
+    return own === undefined
+      ? selectAt(table, seq)
+      : overlaidSelect(own, (of) => `(${selectAt(of, seq)})`, []);
+  };
+  return { kind: 'past', seq, isOfWave, select };
 }

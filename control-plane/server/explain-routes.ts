@@ -4,7 +4,7 @@ import type { AnswerOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest, Explanation } from '../../schemas/explanations.ts';
-import { questionOf } from '../../shared/decision/question.ts';
+import { questionOf, viewOf } from '../../shared/decision/question.ts';
 import { type Actor, authorise, callerName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../explain/described.ts';
@@ -83,18 +83,23 @@ async function decisionAt(
 ): Promise<ToExplain> {
   const { snapshot, past } = context;
   const asked = at ?? (record?.position === 0 ? undefined : record?.position);
+  const imaginedView = ask.wave ? 'wave' : 'base';
+  const view = record ? { gateway: record.gateway } : imaginedView;
   if (asked === undefined) {
     const nowMs = Date.now();
     const found = record ? undefined : countersOf(context, ask, nowMs);
     const question = found ? imagined(ask, found.counters, nowMs) : questionOf(record as DecisionRecord);
-    const decision = describeDecision(snapshot, question, record);
-    return { question, record, decision, isPast: false, countedSecondsAgo: found?.ageSeconds };
+    const decision = snapshot.stateAt({ kind: 'present', view: imaginedView }, (state) =>
+      describeDecision(state, question, record),
+    );
+    return { question, record, decision, view, isPast: false, countedSecondsAgo: found?.ageSeconds };
   }
   const { seq, nowMs } = await past.moment(String(asked), reader);
   const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], reader);
   const question = record ? questionOf(record) : imagined(ask, pastCounters(context, asker).counters, nowMs);
-  const decision = await past.ask('described', [seq, question, record], reader);
-  return { question, record, decision, isPast: true };
+  const seen = record ? viewOf(record, seq) : imaginedView;
+  const decision = await past.ask('described', [seq, question, seen, record], reader);
+  return { question, record, decision, view, isPast: true };
 }
 
 async function answer(

@@ -127,11 +127,12 @@ export function recordedEarly(
 function changeOf(record: RequestRecord, end: RequestEnd): string | undefined {
   const overlaid = record.position === undefined ? end.overlaid : record.overlaid;
   if (overlaid === undefined) return undefined;
-  const { caller, operation, target } = record;
+  const { caller, operation, target, refusal } = record;
   const tier = caller?.kind === 'key' ? caller.owner.tier?.id : caller && anonymousTier;
   const model = operation?.kind === 'model' ? operation.model : record.model;
   const stack = target?.kind === 'stack' ? target.stack : undefined;
-  return overlaid.decided({ tier, model, stack }) ? overlaid.change : undefined;
+  const namesTiers = refusal?.type === 'InferenceUpsellError';
+  return overlaid.decided({ tier, model, stack, namesTiers }) ? overlaid.change : undefined;
 }
 
 function keyOf({ caller, refusal }: RequestRecord): string | undefined {

@@ -3,6 +3,7 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { operations } from '../../schemas/operations.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
+import type { StateView } from '../snapshot/waves.ts';
 import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
 import type { RecordedCredential } from './authenticate.ts';
 import { type CounterFacts, countersOf } from './replay.ts';
@@ -71,6 +72,12 @@ export function factsOf(asked: Asked): AdmissionFacts {
     xApiKey: undefined,
     recorded: credential,
   };
+}
+
+/** Whose rows its gateway read, or would have read at another position. At its own one the record says so. */
+export function viewOf({ gateway, position, change }: DecisionRecord, at: number): StateView {
+  if (at !== position) return { gateway };
+  return change === undefined ? 'base' : 'wave';
 }
 
 /** The facts of a recorded decision; what its gateway knew of the headers is in it, and no more. */

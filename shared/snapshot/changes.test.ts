@@ -13,10 +13,11 @@ import { type Random, seededRandom } from '../../test/support/random.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { stagedEventTypes } from './effects-changes.ts';
 import { memorySnapshot, openOrRebuild } from './open-snapshot.ts';
-import { eventsOf, overlaidSelect, overlaidTables } from './overlay.ts';
+import { eventsOf, overlaidTables } from './overlay.ts';
 import type { Snapshot } from './snapshot.ts';
 import { type RowOf, type TableName, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
+import type { State } from './views.ts';
 import { waveOf } from './waves.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-changes-'));
@@ -84,46 +85,66 @@ function logsOf(history: readonly (readonly KnownEvent[])[]): [LogRecord[], LogR
   return [records, asOlder];
 }
 
-/** Rows of definitions on a gateway that the change has reached. */
-function effectiveRows(snapshot: Snapshot): unknown[] {
-  return overlaidTables.map((name) => {
-    const select = overlaidSelect(name, (table) => `main.${table}`, []);
-    return snapshot.db.prepare(`${select} ORDER BY ${tableSpecs[name].key.join(', ')}`).all();
-  });
+const definitionsIn = ({ db }: State): unknown[] =>
+  overlaidTables.map((name) =>
+    db.prepare(`SELECT ${columnsOf(name)} FROM ${name} ORDER BY ${tableSpecs[name].key.join(', ')}`).all(),
+  );
+
+/** Rows of definitions as the gateway reads them, and whether a change has reached it. */
+function effectiveRows(snapshot: Snapshot, gateway: string): [isInside: boolean, rows: unknown[]] {
+  return snapshot.stateAt({ kind: 'present', view: { gateway } }, (state) => [
+    state.overlaid !== undefined,
+    definitionsIn(state),
+  ]);
 }
 
 function foldedRows(snapshot: Snapshot, events: readonly KnownEvent[]): unknown[] {
   const context = { seq: snapshot.seq + 1, atMs: 0, by: 'operator' };
-  return snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }) =>
-    overlaidTables.map((name) =>
-      db.prepare(`SELECT ${columnsOf(name)} FROM ${name} ORDER BY ${tableSpecs[name].key.join(', ')}`).all(),
-    ),
-  );
+  return snapshot.stateAt({ kind: 'previewed', events, context }, definitionsIn);
+}
+
+/** A gateway that begins with a copy of another's state. */
+function copyOf(snapshot: Snapshot, path: string): Snapshot {
+  rmSync(path, { force: true });
+  snapshot.db.exec(`VACUUM INTO '${path}'`);
+  return openOrRebuild(path).snapshot;
 }
 
 function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
   return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
 }
 
+/** Keys end by it, which the base has, so all gateways have it in force: their digests are those of the older reader. */
+function isRevocation(records: readonly LogRecord[], at: number): boolean {
+  return records[at]?.value.includes('"key.revoked"') ?? false;
+}
+
 const histories = runs({ fast: 4, full: 60 });
 const commits = 60;
 
 test('every fold of a log with changes has one state at one position, and base rows are as without changes', () => {
-  const seen = { open: 0, overlay: 0, whole: 0, impossible: 0 };
+  const seen = { open: 0, overlay: 0, inside: 0, outside: 0, impossible: 0, revoked: 0 };
   for (let seed = 1; seed <= histories; seed++) {
     const [records, asOlder] = logsOf(historyWithChanges(seed, commits));
     const [byOne, older] = [memorySnapshot(), memorySnapshot()];
     const path = join(folder, `${seed}.db`);
     let fromFile = openOrRebuild(path).snapshot;
+    let copied = memorySnapshot();
     for (const [at, record] of records.entries()) {
       byOne.apply([record]);
       fromFile.apply([record]);
+      copied.apply([record]);
       older.apply(asOlder.slice(at, at + 1));
       if (at % 13 === seed % 13) {
         fromFile.close();
         fromFile = openOrRebuild(path).snapshot;
       }
-      expect(fromFile.digests(), `seed ${seed}, position ${byOne.seq}`).toEqual(byOne.digests());
+      if (at % 17 === seed % 17) {
+        copied.close();
+        copied = copyOf(fromFile, `${path}.copy`);
+      }
+      for (const gateway of [fromFile, copied])
+        expect(gateway.digests(), `seed ${seed}, position ${byOne.seq}`).toEqual(byOne.digests());
       expect(baseDigests(older), `seed ${seed}, position ${byOne.seq}`).toEqual(baseDigests(byOne));
       const change = openChange(byOne);
       if (change === undefined) continue;
@@ -133,16 +154,19 @@ test('every fold of a log with changes has one state at one position, and base r
         seen.impossible++;
         continue;
       }
-      seen.whole++;
-      expect(effectiveRows(byOne), `seed ${seed}, position ${byOne.seq}`).toEqual(
-        foldedRows(older, eventsOf(change)),
-      );
+      seen.revoked += isRevocation(records, at) ? 1 : 0;
+      const [base, folded] = [definitionsIn(older), foldedRows(older, eventsOf(change))];
+      for (const [each, gateway] of [byOne, fromFile, copied].entries()) {
+        const [isInside, rows] = effectiveRows(gateway, `gw-${each + 1}`);
+        seen[isInside ? 'inside' : 'outside']++;
+        expect(rows, `seed ${seed}, position ${byOne.seq}`).toEqual(isInside ? folded : base);
+      }
     }
     const atOnce = memorySnapshot();
     atOnce.apply(records);
     expect(atOnce.digests()).toEqual(byOne.digests());
     expect(verify(atOnce.db).differing).toEqual([]);
-    for (const each of [byOne, older, atOnce, fromFile]) each.close();
+    for (const each of [byOne, older, atOnce, fromFile, copied]) each.close();
   }
   for (const count of Object.values(seen)) expect(count).toBeGreaterThan(0);
 });

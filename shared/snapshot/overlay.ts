@@ -10,7 +10,14 @@ import type { EventSkipReason } from './effect.ts';
 import { openSlot } from './effects-changes.ts';
 import { applyEvent } from './fold.ts';
 import { Table, type Tables, type TableView, type TableViews, wellFormed } from './table.ts';
-import { type RowOf, type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
+import {
+  type RowOf,
+  type TableName,
+  type TableRow,
+  type TableSpec,
+  tableNames,
+  tableSpecs,
+} from './tables.ts';
 
 /** Tables of definitions: no event that can be staged writes another. */
 export const overlaidTables = [
@@ -220,3 +227,13 @@ export function overlaidSelect(
     WHERE NOT EXISTS (SELECT 1 FROM ${overlay} o WHERE o.tbl = '${table}' AND o.key = ${text})
     UNION ALL SELECT ${fromOverlay.join(', ')} FROM ${overlay} o WHERE o.tbl = '${table}' AND o.row IS NOT NULL`;
 }
+
+/** Every read of a connection to a snapshot reads the rows of the overlay from then on, until they are hidden. */
+export const showOverlay = overlaidTables
+  .map((table) => {
+    const { marks = {} }: TableSpec = tableSpecs[table];
+    const select = overlaidSelect(table, (name) => `main.${name}`, Object.keys(marks));
+    return `CREATE TEMP VIEW ${table} AS ${select};`;
+  })
+  .join('\n');
+export const hideOverlay = overlaidTables.map((table) => `DROP VIEW temp.${table};`).join('\n');

@@ -4,19 +4,9 @@
  * has reached it, that is the one with the change.
  */
 import { type Database, openDatabase, shortenWal } from '../runtime/sqlite.ts';
-import { overlaidSelect, overlaidTables } from './overlay.ts';
+import { hideOverlay, showOverlay } from './overlay.ts';
 import type { Snapshot } from './snapshot.ts';
-import { type TableSpec, tableSpecs } from './tables.ts';
 import { type Overlaid, overlaidAt } from './waves.ts';
-
-const showOverlay = overlaidTables
-  .map((table) => {
-    const { marks = {} }: TableSpec = tableSpecs[table];
-    const select = overlaidSelect(table, (name) => `main.${name}`, Object.keys(marks));
-    return `CREATE TEMP VIEW ${table} AS ${select};`;
-  })
-  .join('\n');
-const hideOverlay = overlaidTables.map((table) => `DROP VIEW temp.${table};`).join('\n');
 
 export class SnapshotReader {
   readonly db: Database;

@@ -14,11 +14,12 @@ import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-i
 import type { FoldObserver } from './fold-observer.ts';
 import { Journal } from './journal.ts';
 import { KeyCounts } from './key-counts.ts';
-import { OverlayKeeper } from './overlay.ts';
+import { hideOverlay, OverlayKeeper, showOverlay } from './overlay.ts';
 import { type PositionRow, PositionStore } from './position.ts';
 import { type FoldStamp, type RowObserver, Table, type Tables } from './table.ts';
 import { digestOfTables, hex128, type RowOf, type TableName, tableNames } from './tables.ts';
 import { ShownStates, type State, type StateKind } from './views.ts';
+import { overlaidAt, overlaidIn, type StateView } from './waves.ts';
 
 export interface Applied {
   /** Records consumed, accepted or skipped; fewer than given where the time ran out or the fold halted. */
@@ -155,7 +156,11 @@ export class Snapshot implements State {
    * may be worked out on the state with those before it, and are undone. `passedOver`: why the fold would not apply some of them.
    */
   stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
-    if (of.kind === 'past') return read({ db: this.#shown.at(this.log, of), seq: of.seq }, []);
+    if (of.kind === 'present') return this.#inView(of.view, read);
+    if (of.kind === 'past') {
+      const db = this.#shown.at(this.log, of);
+      return read({ db, seq: of.seq, overlaid: of.isOfWave ? overlaidAt(db) : undefined }, []);
+    }
     const { events, context } = of;
     return this.#rolledBack(() => {
       this.#stamp.seq = context.seq;
@@ -169,6 +174,19 @@ export class Snapshot implements State {
       this.#overlay.settle();
       return read({ db: this.db, seq: context.seq }, passedOver);
     });
+  }
+
+  /** Statements that are there already read the rows of the open change, too, and nothing is folded meanwhile. */
+  #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
+    const { db, seq } = this;
+    const overlaid = overlaidIn(db, view);
+    if (overlaid === undefined) return read({ db, seq }, []);
+    db.exec(showOverlay);
+    try {
+      return read({ db, seq, overlaid }, []);
+    } finally {
+      db.exec(hideOverlay);
+    }
   }
 
   /** One digest a table, 32 hex digits each. */

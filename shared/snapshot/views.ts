@@ -6,11 +6,14 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';
 import { type TableName, tableNames } from './tables.ts';
+import type { Overlaid, StateView } from './waves.ts';
 
 export interface State {
   readonly db: Database;
   /** The last commit that it has. */
   readonly seq: number;
+  /** The open change whose rows it shows. */
+  readonly overlaid?: Overlaid | undefined;
 }
 
 /** A state whose rows are those of a select for each table. */
@@ -18,6 +21,13 @@ interface PastKind {
   readonly kind: 'past';
   readonly seq: number;
   readonly select: (table: TableName) => string;
+  /** The rows of an open change are shown. */
+  readonly isOfWave: boolean;
+}
+/** The last state, as gateways read it. */
+interface PresentKind {
+  readonly kind: 'present';
+  readonly view: StateView;
 }
 /** The last state with events that are no commit. */
 interface PreviewedKind {
@@ -25,7 +35,7 @@ interface PreviewedKind {
   readonly events: Iterable<KnownEvent>;
   readonly context: EventContext;
 }
-export type StateKind = PastKind | PreviewedKind;
+export type StateKind = PastKind | PresentKind | PreviewedKind;
 
 /** Makes every read of this connection read such a state. */
 function showState(db: Database, log: string | null, { seq, select }: PastKind): void {
@@ -39,17 +49,17 @@ const keptMax = 8;
 /** Connections to one file, each of which shows one state; the last ones used are kept. */
 export class ShownStates {
   readonly #path: string;
-  readonly #kept = new Map<number, Database>();
+  readonly #kept = new Map<string, Database>();
 
   constructor(path: string) {
     this.#path = path;
   }
 
   at(log: string | null, past: PastKind): Database {
-    const { seq } = past;
-    const db = this.#kept.get(seq) ?? this.#open(log, past);
-    this.#kept.delete(seq);
-    this.#kept.set(seq, db);
+    const name = `${past.seq} ${past.isOfWave}`;
+    const db = this.#kept.get(name) ?? this.#open(log, past);
+    this.#kept.delete(name);
+    this.#kept.set(name, db);
     const [oldest] = this.#kept;
     if (oldest !== undefined && this.#kept.size > keptMax) {
       this.#kept.delete(oldest[0]);

@@ -113,7 +113,7 @@ async function addDecisions(): Promise<void> {
     const golden = recordedCases[index];
     if (golden === undefined || 'decision' in JSON.parse(line)) return line;
     added++;
-    const decided = replayDecision(corpus.at(golden.atSeq), factsOf(golden), corpusHosts);
+    const decided = replayDecision(corpus.at(golden), factsOf(golden), corpusHosts);
     const { message, ...decision }: Record<string, unknown> = comparable(decided);
     process.stdout.write(`${golden.name}: ${message ?? decided.kind}\n`);
     return JSON.stringify({ ...golden, decision });

@@ -62,7 +62,7 @@ test.each(superseded)(
     expect(factsOf(now)).toEqual(factsOf(old));
     expect(now.atSeq).toBe(old.atSeq);
     expect(because.length).toBeGreaterThan(40);
-    const decision = replayDecision(corpus.at(old.atSeq), factsOf(old), corpusHosts);
+    const decision = replayDecision(corpus.at(old), factsOf(old), corpusHosts);
     expect(differences(old.decision, decision)).not.toEqual([]);
     expect(differences(now.decision, decision)).toEqual([]);
   },

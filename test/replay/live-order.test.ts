@@ -15,7 +15,7 @@ async function decided(
   { outboxFull = false, ...live }: LiveOptions & { outboxFull?: boolean },
 ) {
   const golden = goldenCases.find((each) => each.name === name) as GoldenCase;
-  const decision = await serveLive(corpus.at(golden.atSeq), { ...factsOf(golden), outboxFull }, live);
+  const decision = await serveLive(corpus.at(golden), { ...factsOf(golden), outboxFull }, live);
   return decision.kind === 'refused' ? decision.reason : decision.kind;
 }
 

@@ -15,9 +15,9 @@ import { corpusHosts, factsOf, goldenCases, openCorpus } from './decisions/corpu
 const corpus = openCorpus();
 afterAll(() => corpus.close());
 
-function decided(seq: number, facts: ReplayFacts, trace?: Trace) {
+function decided(at: Parameters<typeof corpus.at>[0], facts: ReplayFacts, trace?: Trace) {
   const { fenced = false, outboxFull = false, nowMs } = facts;
-  const of = { lookup: corpus.at(seq), hosts: corpusHosts };
+  const of = { lookup: corpus.at(at), hosts: corpusHosts };
   return replayed(admission(of, facts, countersOf(facts.counters), { fenced, outboxFull, nowMs }, trace));
 }
 
@@ -81,7 +81,7 @@ test.each(goldenCases.map((each) => [each.name, each] as const))(
   (_name, each) => {
     const trace = new Trace();
     const of = factsOf(each);
-    expect(decided(each.atSeq, of, trace)).toEqual(decided(each.atSeq, of));
+    expect(decided(each, of, trace)).toEqual(decided(each, of));
   },
 );
 
@@ -94,7 +94,7 @@ test('a recorded refusal is read as the cause that it was refused for, and the g
   const seen = new Set<Cause>(elsewhere);
   for (const golden of goldenCases) {
     const trace = new Trace();
-    decided(golden.atSeq, factsOf(golden), trace);
+    decided(golden, factsOf(golden), trace);
     if (golden.decision.kind !== 'refused') continue;
     const { type, reason } = golden.decision;
     const cause = causeOf({ stage: 'admission', type, reason });
@@ -124,7 +124,7 @@ test('without a plan the route is explained all the same', () => {
   expect(golden.length).toBeGreaterThan(0);
   for (const each of golden) {
     const trace = new Trace();
-    decided(each.atSeq, factsOf(each), trace);
+    decided(each, factsOf(each), trace);
     const at = trace.steps.findIndex(({ step }) => step === 'plan');
     expect(trace.steps.slice(at + 1).length, each.name).toBeGreaterThan(0);
   }
@@ -161,7 +161,7 @@ test('the steps after a refusal are decided too, because it often has a second c
   if (golden === undefined) throw new Error('it must be recorded');
   const trace = new Trace();
   const of = { ...factsOf(golden), promptTokens: 10_000_000 };
-  expect(decided(golden.atSeq, of, trace)).toMatchObject({ type: 'ContextWindowExceededError' });
+  expect(decided(golden, of, trace)).toMatchObject({ type: 'ContextWindowExceededError' });
   const refused = trace.steps.filter(({ refusal }) => refusal !== undefined);
   expect(refused.map(({ step }) => step)).toEqual(['context', 'tier']);
 });

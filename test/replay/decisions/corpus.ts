@@ -15,7 +15,9 @@ import type {
 } from '../../../shared/decision/replay.ts';
 import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
+import { showOverlay } from '../../../shared/snapshot/overlay.ts';
 import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';
+import { overlaidAt } from '../../../shared/snapshot/waves.ts';
 import { ChainWriter } from '../../support/commits.ts';
 import { goldenText, linesOf } from '../golden-files.ts';
 
@@ -51,6 +53,8 @@ export interface GoldenCase
   readonly clause: string;
   /** `seq` of the last commit that the decision knows. */
   readonly atSeq: number;
+  /** Where a change is open, by whose name it is decided whether it is in its wave; absent: of none. */
+  readonly gateway?: string;
   readonly decision: GoldenDecision;
 }
 
@@ -90,6 +94,7 @@ export function factsOf({
   name: _name,
   clause: _clause,
   atSeq: _atSeq,
+  gateway: _gateway,
   decision: _decision,
   ...facts
 }: GoldenCase): ReplayFacts {
@@ -108,25 +113,31 @@ export function factsOf({
   };
 }
 
+export type GoldenPosition = Pick<GoldenCase, 'atSeq' | 'gateway'>;
+
 export interface Corpus {
-  /** The look-up at a position that some case names. */
-  at(seq: number): Lookup;
+  /** The look-up at a position that some case names, as its gateway reads it. */
+  at(position: number | GoldenPosition): Lookup;
   close(): void;
 }
 
-/** Folds the log once, and keeps a snapshot of each position that a case names. */
+/** Keeps a snapshot of each position that a case names, for the gateways that an open change has reached one of their own. */
 export function openCorpus(): Corpus {
   const records = recordsOfCorpus();
-  const opened = new Map<number, { readonly snapshot: Snapshot; readonly lookup: Lookup }>();
+  const opened = new Map<string, { readonly snapshot: Snapshot; readonly lookup: Lookup }>();
   return {
-    at(seq) {
-      const there = opened.get(seq);
+    at(position) {
+      const { atSeq: seq, gateway }: GoldenPosition =
+        typeof position === 'number' ? { atSeq: position } : position;
+      const name = JSON.stringify([seq, gateway]);
+      const there = opened.get(name);
       if (there) return there.lookup;
       const snapshot = memorySnapshot();
       snapshot.apply(records.slice(0, seq));
+      if (gateway !== undefined && overlaidAt(snapshot.db, gateway)) snapshot.db.exec(showOverlay);
       const lookup = createLookup(snapshot.db);
       if (lookup.position() !== seq) throw new Error(`the log of the corpus has no position ${seq}`);
-      opened.set(seq, { snapshot, lookup });
+      opened.set(name, { snapshot, lookup });
       return lookup;
     },
     close() {
@@ -186,7 +197,7 @@ export function answersByType(corpus: Corpus, replay: typeof replayDecision): Ma
   const answers = new Map<RefusalType, Set<string>>(oneAnswer.map((type) => [type, new Set()]));
   for (const each of goldenCases) {
     if (each.decision.kind !== 'refused') continue;
-    const decided = replay(corpus.at(each.atSeq), factsOf(each), corpusHosts);
+    const decided = replay(corpus.at(each), factsOf(each), corpusHosts);
     if (decided.kind === 'refused')
       answers.get(each.decision.type)?.add(JSON.stringify([decided.type, decided.status, decided.message]));
   }
@@ -201,7 +212,7 @@ export function failingCases(
 ): string[] {
   return cases.flatMap((each) => {
     try {
-      return differences(each.decision, replay(corpus.at(each.atSeq), factsOf(each), corpusHosts)).map(
+      return differences(each.decision, replay(corpus.at(each), factsOf(each), corpusHosts)).map(
         (difference) => `${each.name}: ${difference}`,
       );
     } catch (error) {
