@@ -13,7 +13,7 @@ import {
   stackSchema,
   tierSchema,
 } from './admin-resources.ts';
-import { type OperationRows, pages, read, readingRoles } from './admin-row.ts';
+import { definition, type OperationRows, pages, read, readingRoles } from './admin-row.ts';
 import { fleetSchema } from './fleet.ts';
 import { idSchema, modelIdSchema, stackIdSchema, tierIdSchema } from './names.ts';
 import { boundsSchema } from './shapes.ts';
@@ -25,25 +25,25 @@ export const readRows = {
   'organisation.get': read(readingRoles, 'One organisation', { params: byId, answer: organisationSchema }),
   'member.list': pages(readingRoles, 'List members', { answer: pageOf(memberSchema) }),
   'tier.list': pages('operator', 'List tiers, lowest first', { answer: pageOf(tierSchema) }),
-  'tier.get': read('operator', 'One tier', {
+  'tier.get': definition('operator', 'One tier', {
     params: z.object({ id: tierIdSchema }),
     answer: tierSchema,
   }),
-  'anonymous.get': read('operator', 'Limits of visitors', { answer: anonymousSchema }),
+  'anonymous.get': definition('operator', 'Limits of visitors', { answer: anonymousSchema }),
   'bounds.get': read('operator', 'What members may do', { answer: boundsSchema }),
   'model.list': pages('operator', 'List the catalog', { answer: pageOf(modelSchema) }),
-  'model.get': read('operator', 'One model', {
+  'model.get': definition('operator', 'One model', {
     params: z.object({ id: modelIdSchema }),
     answer: modelSchema,
   }),
   'key.list': pages(readingRoles, 'List keys, without their values', { answer: pageOf(apiKeySchema) }),
   'key.get': read(readingRoles, 'One key', { params: byId, answer: apiKeySchema }),
   'stack.list': pages(readingRoles, 'List stacks', { answer: pageOf(stackSchema) }),
-  'stack.get': read(readingRoles, 'One stack', {
+  'stack.get': definition(readingRoles, 'One stack', {
     params: z.object({ id: stackIdSchema }),
     answer: stackSchema,
   }),
-  'pool.get': read('operator', 'The shared pool', { answer: poolSchema }),
+  'pool.get': definition('operator', 'The shared pool', { answer: poolSchema }),
   'node.list': pages('operator', 'List nodes', { answer: pageOf(liveNodeResourceSchema) }),
   'node.get': read('operator', 'One node', { params: byId, answer: liveNodeResourceSchema }),
   'node-token.list': pages('operator', 'Tokens of a node', {

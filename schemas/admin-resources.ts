@@ -3,6 +3,7 @@
  * and ids are plain strings, because the log also holds what earlier writers allowed.
  */
 import { z } from 'zod';
+import { releaseShape } from './changes.ts';
 import { fleetKinds } from './fleet.ts';
 import { shownMembers } from './gateway-members.ts';
 import {
@@ -200,6 +201,15 @@ export const limitUseSchema = z.object({
       ageSeconds: z.number(),
     }),
   ),
+  /** Limits on gateways that the open change has reached, where they are others. */
+  inWave: z
+    .object({
+      ...releaseShape,
+      requestsPerMinute: count.nullable(),
+      concurrency: count.nullable(),
+      tokens: z.int().nullable(),
+    })
+    .optional(),
   position,
 });
 export const logRecordLineSchema = z.object({

@@ -1,5 +1,6 @@
 /** What an operation of the admin API declares in addition to its name and its route, and the queries that operations have in common. */
 import { z } from 'zod';
+import { releaseShape } from './changes.ts';
 import type { Role } from './names.ts';
 import { idSchema, roleSchema } from './names.ts';
 import { pageRows } from './page-rows.ts';
@@ -86,6 +87,11 @@ export const readQuerySchema = z.object({
   limit: numberInQuery.int().min(1).max(pageRows.max).optional(),
   organisation: idSchema.optional(),
 });
+/** Of a row of definitions, which an open change may have otherwise. */
+const waveReadQuerySchema = readQuerySchema.extend({
+  /** Adds the row of gateways that the open change has reached. */
+  wave: flag,
+});
 /** Of a list that is read page after page. */
 export const pageQuerySchema = readQuerySchema.extend({
   /** What a row must contain. */
@@ -115,6 +121,21 @@ export function operation<const Row extends Parts>(access: Access, summary: stri
 /** Of the state, in the present and in the past. */
 export function read<const Row extends Parts>(access: Access, summary: string, row: Row) {
   return { access, summary, query: readQuerySchema, past: true as const, ...row };
+}
+
+/** The same of a row of definitions, whose answer may have that of the wave, too. */
+export function definition<const Row extends Parts & { readonly answer: z.ZodObject }>(
+  access: Access,
+  summary: string,
+  row: Row,
+) {
+  const inWave = z.object({
+    ...releaseShape,
+    /** null: there is none. */
+    row: row.answer.nullable(),
+  });
+  const answer = row.answer.extend({ inWave: inWave.optional() }) as Row['answer'];
+  return { ...read(access, summary, row), query: waveReadQuerySchema, answer };
 }
 
 /** The same of a list that takes `text`, `sort` and `after`. */

@@ -33,6 +33,9 @@ export const stagedEventSchema = z.object({
   data: z.unknown(),
 });
 
+/** Which change gateways have that it has reached, and how far it is. */
+export const releaseShape = { change: z.string(), wave: z.int(), waves: z.int() };
+
 /** How a change is released, as people write it: in a fleet file, and as options of a command. */
 export const releaseSchema = z.strictObject({
   /** `one`, `10%`, `all`, or names of gateways with + between them. */

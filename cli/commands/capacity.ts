@@ -3,7 +3,17 @@ import type { Pool, Stack } from '../../schemas/admin.ts';
 import { surfaceSchema } from '../../schemas/names.ts';
 import { column, type View } from '../terminal/render.ts';
 import { someText as someNames } from '../terminal/text.ts';
-import { choice, type NounRow, pages, show, someText, text, type VerbRow, write } from './operation-verbs.ts';
+import {
+  choice,
+  type NounRow,
+  pages,
+  show,
+  someText,
+  text,
+  type VerbRow,
+  waveField,
+  write,
+} from './operation-verbs.ts';
 
 const stackView: View<Stack> = {
   columns: [
@@ -58,6 +68,7 @@ export const stacks: NounRow = {
     }),
     show('stack.get', {
       verb: ['get <stack>', 'show one stack', 'headgate stack get stk-amber-otter-9k2f'],
+      options: { wave: waveField },
       view: stackView,
     }),
     write('stack.delete', {
@@ -87,6 +98,7 @@ export const pool: NounRow = {
   verbs: [
     show('pool.get', {
       verb: ['get', 'show the pool', 'headgate pool get'],
+      options: { wave: waveField },
       view: poolView,
     }),
     onPool('install'),

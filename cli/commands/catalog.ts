@@ -13,7 +13,7 @@ import type { Session } from '../terminal/session.ts';
 import { someText } from '../terminal/text.ts';
 import type { Noun } from '../terminal/verbs.ts';
 import { printWriteResult } from './answers.ts';
-import { type NounRow, pages, show, write } from './operation-verbs.ts';
+import { type NounRow, pages, show, waveField, write } from './operation-verbs.ts';
 import { withStage } from './stage-options.ts';
 
 const anonymous = 'anonymous';
@@ -70,8 +70,9 @@ export const tiers: NounRow = {
     (tier) =>
       tier
         .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
-        .action(async (session, _options, id) =>
-          session.out.resource(await tierNamed(await session.api(), id), tierView),
+        .option(waveField.flags, 'add the row of gateways that the open change has reached')
+        .action<{ readonly wave?: true }>(async (session, { wave }, id) =>
+          session.out.resource(await tierNamed(await session.api(), id, wave && 'true'), tierView),
         ),
     setTier,
     write('tier.delete', {
@@ -92,6 +93,7 @@ export const models: NounRow = {
     }),
     show('model.get', {
       verb: ['get <id>', 'show one model', 'headgate model get echo-small'],
+      options: { wave: waveField },
       view: modelView,
     }),
     (model) =>
@@ -194,8 +196,12 @@ async function modelSet(session: Session, options: ModelOptions, id: string): Pr
   await printWriteResult(session, answer, 'model', id, 'set');
 }
 
-function tierNamed(api: AdminClient, id: string): Promise<Partial<Tier & Anonymous> & Pick<Tier, 'models'>> {
-  return id === anonymous ? api.run('anonymous.get') : api.run('tier.get', { id });
+function tierNamed(
+  api: AdminClient,
+  id: string,
+  wave?: 'true',
+): Promise<Partial<Tier & Anonymous> & Pick<Tier, 'models'>> {
+  return id === anonymous ? api.run('anonymous.get', { wave }) : api.run('tier.get', { id, wave });
 }
 
 /** The current resource, or undefined if it does not exist. */

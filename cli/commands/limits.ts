@@ -75,10 +75,10 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
     ['in flight', inFlightOf(use)],
     ['pool tokens', `${tokensOf(use)}, refills ${cellText(refillsAt)} (${ageText(refillsAt)})`],
   ] as const;
-  const { gateways } = use;
+  const { gateways, inWave } = use;
   await session.out.lines(
     [
-      ...facts.map(([name, text]) => `${name.padEnd(14)}${text}`),
+      ...[...facts, ...waveFact(inWave)].map(([name, text]) => `${name.padEnd(14)}${text}`),
       '',
       ...(gateways.length === 0
         ? ['no gateway has counted anything in this period']
@@ -87,4 +87,15 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
     use,
     org ?? 'visitors',
   );
+}
+
+function waveFact(inWave: LimitUse['inWave']): (readonly [string, string])[] {
+  if (inWave === undefined) return [];
+  const { change, wave, waves, requestsPerMinute, concurrency, tokens } = inWave;
+  const limits = [
+    `${cellText(requestsPerMinute ?? 'no limit')} requests`,
+    `${cellText(concurrency ?? 'no limit')} in flight`,
+    `${cellText(tokens ?? 'no limit')} pool tokens`,
+  ];
+  return [['in the wave', `${limits.join(', ')}: change ${change} (wave ${wave} of ${waves})`]];
 }

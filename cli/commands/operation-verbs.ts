@@ -64,6 +64,13 @@ export function flag<Value>(flags: string, summary: string, value: Value): Field
   return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };
 }
 
+/** Of a verb that shows a row of definitions. */
+export const waveField = flag(
+  '--wave',
+  'add the row of gateways that the open change has reached',
+  'true' as const,
+);
+
 export function repeated<Value>(
   flags: string,
   summary: string,

@@ -19,7 +19,7 @@ import { sampledIn } from '../explain/sampled.ts';
 import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
-import { type ReadParams, type ReadQuery, stateReads } from './reads.ts';
+import { inWaveOf, type ReadParams, type ReadQuery, stateReads } from './reads.ts';
 import { VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
 import { type HistoryCommit, pastState } from './tables.ts';
@@ -61,7 +61,8 @@ export interface HistoryQueries {
   past(seq: number): PastFacts;
   /** Of the state after the commit. */
   digests(seq: number): Readonly<Record<TableName, string>>;
-  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery): PastRead;
+  /** `addsWave`: to a row of definitions, with that of the wave. */
+  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead;
   /** A decision on the state after the commit. */
   described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision;
   /** Throws CommandError NotFound. */
@@ -130,11 +131,12 @@ export class HistoryReader implements HistoryQueries {
     return this.#versions.digestsAt(seq);
   }
 
-  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery): PastRead {
+  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead {
     const { organisationOf, read } = stateReads[name];
     return this.#at(seq, ({ db }) => {
       const organisation = organisationOf?.(db, params, query);
-      const found = read(db, params, query, (node) => node);
+      const row = read(db, params, query, (node) => node);
+      const found = row && addsWave ? { ...row, ...this.#inWave(seq, name, params, query) } : row;
       const list = Array.isArray(found) ? new ListPage<unknown>(found) : found;
       return {
         organisation,
@@ -249,6 +251,19 @@ export class HistoryReader implements HistoryQueries {
   #at<Result>(seq: number, read: (state: State) => Result, view: StateView = 'base'): Result {
     this.#needKept(seq);
     return this.#snapshot.stateAt(pastState(seq, this.#isOfWave(seq, view)), read);
+  }
+
+  #inWave(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery): object {
+    const { read } = stateReads[name];
+    return this.#at(
+      seq,
+      (state) =>
+        inWaveOf(
+          state,
+          read(state.db, params, query, (node) => node),
+        ),
+      'wave',
+    );
   }
 
   #isOfWave(seq: number, view: StateView): boolean {

@@ -1,6 +1,7 @@
 /** All reads of the state: the view of each, for the present and for the past. */
 import type { NodeResource, ParamsOf, StateReadName } from '../../schemas/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { State } from '../../shared/snapshot/views.ts';
 import { exportFleet } from '../commands/fleet.ts';
 import {
   findNode,
@@ -106,6 +107,12 @@ const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<
   'node-token.get': { read: (db, { id }) => findToken(db, id) },
   'fleet.get': { read: (db) => exportFleet(db) },
 };
+
+export function inWaveOf({ overlaid }: State, row: object | undefined): object {
+  if (overlaid === undefined) return {};
+  const { change, wave, waves } = overlaid;
+  return { inWave: { change, wave, waves, row: row ?? null } };
+}
 
 /** What the path names, as its schema has parsed it. */
 export type ReadParams = Readonly<Record<string, string>>;

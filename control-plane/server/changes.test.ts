@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { runCli } from '../../test/support/run-cli.ts';
 
 let fleet: TestFleet;
 beforeAll(async () => {
@@ -21,6 +22,11 @@ async function call(method: string, path: string, body?: unknown) {
   if (response.ok) checkAnswer(method, path, response.status, answer);
   return { status: response.status, answer };
 }
+
+const cli = async (...argv: string[]): Promise<string> => {
+  const env = { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken };
+  return (await runCli(argv, { env })).out;
+};
 
 const limits = { models: [], concurrency: 1 };
 const withdrawOpen = async () => {
@@ -94,5 +100,37 @@ test('a change whose rows were removed meanwhile does not continue, and says why
   expect(shown).toMatchObject({ impossible: expect.stringContaining('no model echo-8') as string });
   const { status, answer } = await call('POST', `/staged-changes/${staged['id']}/advance`);
   expect([status, JSON.stringify(answer)]).toEqual([409, expect.stringContaining('cannot continue')]);
+  await withdrawOpen();
+});
+
+test('while a change is open, rows and limits of its waves are shown with the others, and which change it is', async () => {
+  await call('POST', '/organisations', { id: 'waved', name: 'Waved', tier: 'Staged' });
+  const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&hold=1h', limits);
+  const change = { change: staged['id'], wave: 1, waves: 4 };
+  const { answer: tier } = await call('GET', '/tiers/Staged?wave=true');
+  expect(tier).toMatchObject({ concurrency: 2, inWave: { ...change, row: { concurrency: 1, models: [] } } });
+  expect((await call('GET', '/tiers/Staged')).answer).not.toHaveProperty('inWave');
+  const { answer: past } = await call('GET', `/tiers/Staged?wave=true&at=${String(staged['position'])}`);
+  expect(past).toEqual(tier);
+  const { answer: use } = await call('GET', '/organisations/waved/limits');
+  expect(use).toMatchObject({
+    concurrency: { limit: 2 },
+    inWave: { ...change, concurrency: 1, tokens: null },
+  });
+  const shown = await cli('tier', 'get', 'Staged', '--wave');
+  expect(shown).toMatch(/^inWave\.row\.concurrency +1$/m);
+  expect(await cli('limits', 'show', '--org', 'waved')).toContain(
+    `no limit requests, 1 in flight, no limit pool tokens: change ${staged['id']} (wave 1 of 4)`,
+  );
+  await withdrawOpen();
+  expect((await call('GET', '/tiers/Staged?wave=true')).answer).not.toHaveProperty('inWave');
+  expect((await call('GET', '/organisations/waved/limits')).answer).not.toHaveProperty('inWave');
+});
+
+test('a row that the change removes has none in its wave', async () => {
+  await call('PUT', '/models/echo-7', { family: 'echo' });
+  await call('DELETE', '/models/echo-7?stage=true&hold=1h');
+  const { answer } = await call('GET', '/models/echo-7?wave=true');
+  expect(answer).toMatchObject({ id: 'echo-7', inWave: { row: null } });
   await withdrawOpen();
 });

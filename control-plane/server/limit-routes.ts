@@ -1,4 +1,5 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
+import { isDeepStrictEqual } from 'node:util';
 import type { AnswerOf, LimitUse, Organisation, QueryOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { dayMs } from '../../schemas/durations.ts';
@@ -6,6 +7,9 @@ import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { pageRows } from '../../schemas/page-rows.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { anonymousTier } from '../../shared/snapshot/effect.ts';
+import type { Release } from '../../shared/snapshot/waves.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -97,7 +101,7 @@ function shown(context: AdminContext, use: Use, nowMs: number): LimitUse {
 function ofOrganisation(context: AdminContext, { id, tier, anchor }: Organisation, nowMs: number): LimitUse {
   const { db } = context.snapshot;
   const { start, endMs } = periodOf(anchor, nowMs);
-  const limits = tier === null ? undefined : findTier(db, tier);
+  const limits = tier === null ? undefined : limitsOf(db, tier);
   const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
   const use: Use = {
     organisation: id,
@@ -106,7 +110,7 @@ function ofOrganisation(context: AdminContext, { id, tier, anchor }: Organisatio
     concurrency: limits?.concurrency ?? null,
     tokens: {
       used: poolTokensOf(context, asker),
-      limit: limits?.monthlyTokens ?? null,
+      limit: limits?.tokens ?? null,
       refillsAt: new Date(endMs).toISOString(),
     },
     subject: id,
@@ -116,24 +120,58 @@ function ofOrganisation(context: AdminContext, { id, tier, anchor }: Organisatio
 }
 
 function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
-  const anonymous = findAnonymous(context.snapshot.db);
-  if (!anonymous)
+  const { db } = context.snapshot;
+  if (!findAnonymous(db))
     throw new CommandError('NotFound', 'visitors are not served', { next: 'headgate tier set anonymous' });
+  const limits = limitsOf(db, anonymousTier);
   const period = new Date(nowMs).toISOString().slice(0, 10);
   const use: Use = {
     organisation: null,
-    tier: 'anonymous',
-    requestsPerMinute: anonymous.total?.requestsPerMinute ?? null,
-    concurrency: anonymous.total?.concurrency ?? null,
+    tier: anonymousTier,
+    requestsPerMinute: limits.requestsPerMinute,
+    concurrency: limits.concurrency,
     tokens: {
       used: context.counters.used(visitorsSubject, period).tokens,
-      limit: anonymous.total?.tokensPerDay ?? null,
+      limit: limits.tokens,
       refillsAt: new Date(Date.parse(period) + dayMs).toISOString(),
     },
     subject: visitorsSubject,
     period,
   };
   return shown(context, use, nowMs);
+}
+
+/** With the limits of gateways that the open change has reached, where it has others. */
+function withWave({ snapshot }: AdminContext, use: LimitUse): LimitUse {
+  const { tier, requests, concurrency, tokens } = use;
+  if (tier === null) return use;
+  const now = { requestsPerMinute: requests.limit, concurrency: concurrency.limit, tokens: tokens.limit };
+  return snapshot.stateAt({ kind: 'present', view: 'wave' }, ({ db, overlaid }) => {
+    if (overlaid === undefined) return use;
+    const limits = limitsOf(db, tier);
+    if (isDeepStrictEqual(limits, now)) return use;
+    const { change, wave, waves } = overlaid;
+    return { ...use, inWave: { change, wave, waves, ...limits } };
+  });
+}
+
+type TierLimits = Omit<NonNullable<LimitUse['inWave']>, keyof Release>;
+
+function limitsOf(db: Database, tier: string): TierLimits {
+  if (tier === anonymousTier) {
+    const {
+      requestsPerMinute = null,
+      concurrency = null,
+      tokensPerDay = null,
+    } = findAnonymous(db)?.total ?? {};
+    return { requestsPerMinute, concurrency, tokens: tokensPerDay };
+  }
+  const { requestsPerMinute, concurrency, monthlyTokens } = findTier(db, tier) ?? {};
+  return {
+    requestsPerMinute: requestsPerMinute ?? null,
+    concurrency: concurrency ?? null,
+    tokens: monthlyTokens ?? null,
+  };
 }
 
 /** The largest part of any limit that is used. */
@@ -176,12 +214,12 @@ export function limitHandlers(context: AdminContext): OperationHandlers<LimitNam
   const { db } = context.snapshot;
   return {
     'limits.list': ({ query }) => ({ ...pageOfUses(context, query), position: context.snapshot.seq }),
-    'limits.visitors': () => ofVisitors(context, Date.now()),
+    'limits.visitors': () => withWave(context, ofVisitors(context, Date.now())),
     'organisation.limits': ({ params: { id }, request }) => {
       authorise(db, actorOf(request), readingRoles, () => id);
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
-      return ofOrganisation(context, organisation, Date.now());
+      return withWave(context, ofOrganisation(context, organisation, Date.now()));
     },
   };
 }

@@ -4,7 +4,7 @@ import { adminOperations, type StateReadName } from '../../schemas/admin.ts';
 import type { OperationRow } from '../../schemas/admin-row.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type ReadParams, stateReads } from '../history/reads.ts';
+import { inWaveOf, type ReadParams, stateReads } from '../history/reads.ts';
 import { ListPage } from '../state/list-page.ts';
 import { type AdminContext, actorOf, foldedUpTo, parseQuery, pastReaderOf } from './context.ts';
 import { addRoute } from './operations.ts';
@@ -22,7 +22,10 @@ async function answer(
   reply: FastifyReply,
 ): Promise<object> {
   const row: OperationRow = adminOperations[name];
-  const { at, min, ...asked } = parseQuery(adminOperations[name].query, request.query);
+  const { at, min, wave, ...asked } = {
+    wave: undefined,
+    ...parseQuery(adminOperations[name].query, request.query),
+  };
   const params = (row.params ? parseQuery(row.params, request.params) : {}) as ReadParams;
   await foldedUpTo(context, min);
   // The present role counts: a former member cannot read past states either.
@@ -30,17 +33,30 @@ async function answer(
     authorise(context.snapshot.db, actorOf(request), row.access, owner);
   if (at === undefined) {
     const { organisationOf, read } = stateReads[name];
-    const { db, seq } = context.snapshot;
+    const { snapshot } = context;
+    const { db, seq } = snapshot;
     const query = { ...asked, nowMs: Date.now() };
     authorised(() => organisationOf?.(db, params, query));
     const found = read(db, params, query, (node) => context.live.with(node));
     if (found === undefined) throw notFound(row);
     if (found instanceof ListPage) return { ...found, position: seq };
-    return Array.isArray(found) ? { items: found, position: seq } : found;
+    if (Array.isArray(found)) return { items: found, position: seq };
+    if (wave !== 'true') return found;
+    const added = snapshot.stateAt({ kind: 'present', view: 'wave' }, (state) =>
+      inWaveOf(
+        state,
+        read(state.db, params, query, (node) => node),
+      ),
+    );
+    return { ...found, ...added };
   }
   const reader = pastReaderOf(request, reply);
   const { seq, nowMs } = await context.past.moment(at, reader);
-  const read = await context.past.ask('read', [seq, name, params, { ...asked, nowMs }], reader);
+  const read = await context.past.ask(
+    'read',
+    [seq, name, params, { ...asked, nowMs }, wave === 'true'],
+    reader,
+  );
   authorised(() => read.organisation);
   if (read.found === undefined) throw notFound(row);
   reply.type('application/json; charset=utf-8').serializer((text: unknown) => String(text));

@@ -64,7 +64,7 @@ function queriesOf(route: Route, own: Belongings): string[] {
     ...{ timeoutSeconds: '0', order: 'desc', type: 'key.created', host: stack, gateway: 'gateway-1' },
     ...{ since: '1h', period: '2026-01-01', outcome: 'served', model: own.model, request: own.request },
     ...{ 'slower-than': '1ms', next: 'x', by: 'key', 'rows-per-second': '5', inParts: 'true' },
-    ...{ stage: 'true', waves: 'one,all', hold: '5m', watch: 'least=1', advanceUnseen: 'true' },
+    ...{ stage: 'true', waves: 'one,all', hold: '5m', watch: 'least=1', advanceUnseen: 'true', wave: 'true' },
   };
   const names = route.query ?? Object.keys(about);
   const single = names.map((name) => [[name, String(known(values, name, route))]] as const);
