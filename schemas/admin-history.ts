@@ -187,6 +187,10 @@ export const historyRows = {
           page: z.string().optional(),
           /** How many findings it stands for, where that is more than one. */
           findings: count.optional(),
+          /** Some of them, in addition to itself. */
+          examples: z
+            .array(z.object({ object: z.string().optional(), text: z.string(), next: z.string() }))
+            .optional(),
         }),
       ),
       ok: count,

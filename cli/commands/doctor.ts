@@ -2,6 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { AnswerOf } from '../../schemas/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
+import { grouped } from '../../schemas/grouped.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
@@ -149,9 +150,20 @@ function linesOf({ checks, ok, warn, fail, position }: Shown, isVerbose: boolean
   ];
 }
 
-function linesOfCheck({ code, level, object, text, next, page }: CheckResult): string[] {
-  const what = object === undefined ? text : `${object}: ${text}`;
-  const first = `  ${signs[level]} ${code}  ${what}`;
+function linesOfCheck(check: CheckResult): string[] {
+  const { code, level, next, page, examples = [], findings = 1 } = check;
+  const first = `  ${signs[level]} ${code}  ${subject(check)}`;
   if (level === 'ok') return [first];
-  return [first, `            next  ${next ?? ''}`, `            more  ${page ?? ''}`];
+  const others = findings - 1 - examples.length;
+  const lines = [
+    ...examples.map((example) => `also  ${subject(example)}`),
+    ...(others > 0 ? [`also  ${grouped(others)} others`] : []),
+    `next  ${next ?? ''}`,
+    `more  ${page ?? ''}`,
+  ];
+  return [first, ...lines.map((line) => `            ${line}`)];
+}
+
+function subject({ object, text }: Pick<CheckResult, 'object' | 'text'>): string {
+  return object === undefined ? text : `${object}: ${text}`;
 }

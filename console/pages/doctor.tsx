@@ -44,30 +44,33 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
     );
   return (
     <ul class="findings" aria-label="Findings">
-      {alike(found).map(([check, ...others]) => (
+      {found.map((check) => (
         <li key={`${check.code} ${check.object ?? ''} ${check.text}`} class={`notice ${tones[check.level]}`}>
           <Finding check={check} />
-          {others.length === 0 ? null : (
-            <details>
-              <summary>{plural(findingsIn(others), 'more finding')} of this kind</summary>
-              <ul>
-                {others.map((other) => (
-                  <li key={`${other.object ?? ''} ${other.text}`}>
-                    <Subject object={other.object} group={other.group} />{' '}
-                    <span class="verbatim">{other.text}</span>
-                  </li>
-                ))}
-              </ul>
-            </details>
-          )}
+          <Others check={check} />
         </li>
       ))}
     </ul>
   );
 }
 
-function findingsIn(checks: readonly Check[]): number {
-  return checks.reduce((sum, { findings = 1 }) => sum + findings, 0);
+/** Of a finding that stands for more than itself. */
+function Others({ check: { findings = 1, examples = [], group } }: { readonly check: Check }) {
+  if (findings === 1) return null;
+  const unnamed = findings - 1 - examples.length;
+  return (
+    <details>
+      <summary>{plural(findings - 1, 'more finding')} of this kind</summary>
+      <ul>
+        {examples.map(({ object, text }) => (
+          <li key={`${object ?? ''} ${text}`}>
+            <Subject object={object} group={group} /> <span class="verbatim">{text}</span>
+          </li>
+        ))}
+        {unnamed === 0 ? null : <li>and {unnamed} others</li>}
+      </ul>
+    </details>
+  );
 }
 
 function Finding({ check: { level, object, text, next, group, code } }: { readonly check: Check }) {
@@ -102,26 +105,8 @@ function Subject({ object, group }: SubjectProps) {
   const model = rest.join('/');
   return (
     <strong>
-      {kind === undefined || object === 'others' ? id : <Name of={{ kind, id: stack ?? id }} />}
+      {kind === undefined ? id : <Name of={{ kind, id: stack ?? id }} />}
       {model === '' ? null : <>/{<Name of={{ kind: 'model', id: model }} />}</>}
     </strong>
-  );
-}
-
-/** Up to so many findings of one kind are shown one by one; of more, the first with the others folded away. */
-const shownAloneMax = 3;
-
-type Alike = readonly [Check, ...Check[]];
-
-function alike(found: readonly Check[]): Alike[] {
-  const kinds = new Map<string, [Check, ...Check[]]>();
-  for (const check of found) {
-    const kind = `${check.level} ${check.code}`;
-    const others = kinds.get(kind);
-    if (others) others.push(check);
-    else kinds.set(kind, [check]);
-  }
-  return [...kinds.values()].flatMap((checks): Alike[] =>
-    checks.length > shownAloneMax ? [checks] : checks.map((check) => [check]),
   );
 }

@@ -117,10 +117,10 @@ function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState)
 function findings(view: Replica): Check[] {
   return diagnose(processFacts(view), ['log', 'control-planes', 'gateways'])
     .checks.filter(({ level }) => level !== 'ok')
-    .map(({ code, level, object = '', text }) => ({
+    .map(({ code, level, object = '', text, findings = 1 }) => ({
       name: code,
       ok: true,
-      detail: `${level} ${object} ${text}`,
+      detail: `${level} ${object} ${text}${findings > 1 ? `; ${findings - 1} more` : ''}`,
     }));
 }
 

@@ -326,11 +326,53 @@ test('each check is made to fail, and has a page under its code; each page has a
   }
 });
 
-test('of many findings of one check the first fifty are shown, and the rest is counted', () => {
-  const many = Array.from({ length: 60 }, (_, n) => ({ ...well.nodes[0], id: `n-${n}`, owner: 'cp-9' }));
-  const { checks, warn, fail } = diagnose({ ...well, nodes: many as Known['nodes'] }, ['nodes']);
-  const own = checks.filter(({ code }) => code === 'HG5003');
-  expect(own).toHaveLength(51);
-  expect(own.at(-1)).toMatchObject({ object: 'others', text: '10 more of this kind', findings: 10 });
-  expect(warn + fail).toBe(60);
+test('many findings of one kind are one, which counts them and has examples; a few are shown one by one', () => {
+  const nodes = (count: number, change: object): DoctorFacts => ({
+    ...well,
+    nodes: Array.from({ length: count }, (_, n) => ({
+      ...node(change).nodes?.[0],
+      id: `n-${n}`,
+    })) as Known['nodes'],
+  });
+  const own = (facts: DoctorFacts, code: string) =>
+    diagnose(facts, ['nodes']).checks.filter((check) => check.code === code);
+  const few = own(nodes(3, { owner: 'cp-9' }), 'HG5003');
+  expect(few.map(({ object, findings }) => [object, findings])).toEqual([
+    ['n-0', undefined],
+    ['n-1', undefined],
+    ['n-2', undefined],
+  ]);
+  const many = nodes(1000, { owner: 'cp-9', overstatedTo: ['gw-1'] });
+  const [one, ...rest] = own(many, 'HG5003');
+  expect(rest).toEqual([]);
+  expect(one).toMatchObject({ object: 'n-0', level: 'fail', findings: 1000 });
+  expect(one?.examples?.map(({ object }) => object)).toEqual(['n-1', 'n-2', 'n-3', 'n-4', 'n-5']);
+  expect(one?.examples?.[0]).toEqual({ object: 'n-1', text: one?.text, next: expect.any(String) });
+  expect(diagnose(many, ['nodes'])).toMatchObject({ fail: 1000, warn: 1000 });
+  const listeners = Array.from({ length: 8 }, (_, n) => ({
+    name: `l-${n}`,
+    isLoopback: true,
+    daysLeft: n % 2 ? 5 : -1,
+  }));
+  const levels = diagnose({ ...well, listeners }, ['console']).checks.filter(({ code }) => code === 'HG8001');
+  expect(levels.map(({ level, findings }) => [level, findings])).toEqual([
+    ['fail', 4],
+    ['warn', 4],
+  ]);
+});
+
+test('what is found of the largest fleet is a bounded text', () => {
+  const ids = Array.from({ length: 10_000 }, (_, n) => `id-${n}`);
+  const { checks, warn, fail } = diagnose({
+    ...well,
+    nodes: ids.slice(0, 1000).map((id) => ({ ...well.nodes[0], id, up: false }) as Known['nodes'][number]),
+    models: {
+      ...well.models,
+      installs: ids.map((id) => ({ place: `stack:${id}`, model: 'm' })),
+      organisations: ids.map((id) => ({ id, tier: null, activeKeys: 1, people: [] })),
+      keys: ids.map((id) => ({ id, organisation: id, expiresInDays: 1, createdBy: 'bob' })),
+    },
+  });
+  expect(warn + fail).toBe(1000 + 10_000 + 10_000 + 10_000 + 10_000);
+  expect(JSON.stringify(checks).length).toBeLessThan(20_000);
 });

@@ -1,5 +1,5 @@
 /** Runs the checks of `doctor` over facts. The CLI, the admin API and `/readyz?verbose` show what it finds. */
-import { type DoctorCheck, type DoctorGroup, doctorGroups } from './check.ts';
+import { type DoctorCheck, type DoctorGroup, doctorGroups, type Finding } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { gatewayChecks, nodeChecks } from './fleet-checks.ts';
 import { logChecks } from './log-checks.ts';
@@ -29,10 +29,12 @@ export interface CheckResult {
   readonly page?: string;
   /** How many findings it stands for, where that is more than one. */
   readonly findings?: number;
+  /** Some of them, without itself. */
+  readonly examples?: Omit<Finding, 'level'>[];
 }
 
 export interface Diagnosis {
-  /** Each finding, and one entry for each check that found nothing. */
+  /** One entry for each check that found nothing, and a few for one that found something, however much it is. */
   readonly checks: readonly CheckResult[];
   /** How many checks are well. */
   readonly ok: number;
@@ -41,8 +43,9 @@ export interface Diagnosis {
   readonly fail: number;
 }
 
-/** Findings of one check at most; the last one counts the rest. */
-const findingsMax = 50;
+/** Findings of one kind that are shown one by one; of more, the first stands for all. */
+const shownAloneMax = 3;
+const examplesMax = 5;
 
 /** Checks whose facts are not known are left out. */
 export function diagnose(facts: DoctorFacts, groups: readonly DoctorGroup[] = doctorGroups): Diagnosis {
@@ -64,10 +67,15 @@ function resultsOf(group: DoctorGroup, { code, well, find }: DoctorCheck, facts:
   if (found === undefined) return [];
   if (found.length === 0) return [{ code, group, level: 'ok', text: well }];
   const page = `docs/errors/${code}.md`;
-  const shown = found.slice(0, findingsMax).map((finding) => ({ code, group, ...finding, page }));
-  const [first] = found;
-  if (found.length <= findingsMax || first === undefined) return shown;
-  const findings = found.length - findingsMax;
-  const rest = { ...first, object: 'others', text: `${findings} more of this kind`, findings };
-  return [...shown, { code, group, ...rest, page }];
+  return (['fail', 'warn'] as const)
+    .flatMap((level) => summedUp(found.filter((finding) => finding.level === level)))
+    .map((finding) => ({ code, group, ...finding, page }));
+}
+
+/** Of findings of one check and level. */
+function summedUp(alike: readonly Finding[]): (Finding & Pick<CheckResult, 'findings' | 'examples'>)[] {
+  const [first, ...others] = alike;
+  if (first === undefined || alike.length <= shownAloneMax) return [...alike];
+  const examples = others.slice(0, examplesMax).map(({ level: _same, ...example }) => example);
+  return [{ ...first, findings: alike.length, examples }];
 }

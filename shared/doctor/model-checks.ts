@@ -6,11 +6,13 @@ const keyWarnDays = 7;
 /** Authors of commits that are no person; so is what has a colon. */
 const noPersons: readonly string[] = ['operator', 'restore', 'checkpoint'];
 
-/** Whether a node of the place, or one that serves for it, has the model loaded. */
-function isLoaded({ nodes = [] }: DoctorFacts, place: string, model: string): boolean {
-  return nodes.some(
-    (node) => node.place === place && node.up && !node.drained && node.models.includes(model),
-  );
+/** A model at a place as one text. */
+const at = (place: string, model: string): string => `${place}/${model}`;
+
+/** What nodes that serve have loaded. */
+function loadedOf({ nodes = [] }: DoctorFacts): Set<string> {
+  const serving = nodes.filter(({ up, drained }) => up && !drained);
+  return new Set(serving.flatMap(({ place, models }) => models.map((model) => at(place, model))));
 }
 
 export const modelChecks: readonly DoctorCheck[] = [
@@ -20,30 +22,29 @@ export const modelChecks: readonly DoctorCheck[] = [
     find: (facts) =>
       facts.nodes === undefined
         ? undefined
-        : of('models', ({ installs }) =>
-            each(
+        : of('models', ({ installs }) => {
+            const loaded = loadedOf(facts);
+            return each(
               installs,
-              ({ place, model }) => !isLoaded(facts, place, model),
+              ({ place, model }) => !loaded.has(at(place, model)),
               'fail',
-              ({ place, model }) => `${place}/${model}`,
+              ({ place, model }) => at(place, model),
               () => 'installed, and no node that serves now has it loaded: requests get 503',
               () => 'load it on a node, undrain one, or uninstall it',
-            ),
-          )(facts),
+            );
+          })(facts),
   },
   {
     code: 'HG6002',
     well: 'what nodes have loaded is installed',
-    find: of('models', ({ installs, catalog }, { nodes = [] }) =>
-      nodes
+    find: of('models', ({ installs, catalog }, { nodes = [] }) => {
+      const installed = new Set(installs.map(({ place, model }) => at(place, model)));
+      const known = new Set(catalog);
+      return nodes
         .filter(({ place, up }) => up && !place.startsWith('organisation:'))
         .flatMap(({ id, place, models }) =>
           models
-            .filter(
-              (model) =>
-                catalog.includes(model) &&
-                !installs.some((install) => install.place === place && install.model === model),
-            )
+            .filter((model) => known.has(model) && !installed.has(at(place, model)))
             .map(
               (model): Finding => ({
                 level: 'warn',
@@ -55,8 +56,8 @@ export const modelChecks: readonly DoctorCheck[] = [
                     : `headgate stack install ${place.slice(6)} ${model}`,
               }),
             ),
-        ),
-    ),
+        );
+    }),
   },
   {
     code: 'HG6003',
