@@ -106,7 +106,8 @@ function waveFrom(text: string, gateways: readonly string[], older: ReadonlySet<
   const names = text === 'one' ? first : text.split('+');
   if (names.length === 0) throw new ReleaseFault('no gateway reports, so there is none for the wave one');
   const unknown = names.find((name) => name === '' || !gateways.includes(name));
-  if (unknown !== undefined) throw new ReleaseFault(`the wave ${text} names ${unknown}, which is no gateway`);
+  if (unknown !== undefined)
+    throw new ReleaseFault(`the wave ${text} names ${unknown}, which is no gateway that reports`);
   const tooOld = names.find((name) => older.has(name));
   if (tooOld !== undefined)
     throw new ReleaseFault(
