@@ -59,7 +59,7 @@ test('a gateway of the wave that is silent, diverged or halted withdraws it', ()
   expect(stepOf({}, { faults })).toEqual({ kind: 'withdraw', reason });
 });
 
-test('a gateway is silent that could be heard for long enough, and reported since the wave began or until then', () => {
+test('a gateway is silent that had time enough to report, and reported last in the wave or just before it', () => {
   const nowMs = Date.now();
   const waveMs = nowMs - 60_000;
   const isSilent = (silentMs: number, { listeningMs = 90_000, isRemembered = false } = {}) =>

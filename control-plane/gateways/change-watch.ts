@@ -67,12 +67,12 @@ export interface StagedWatchOptions extends FleetSeen {
 
 const everyMs = 1000;
 const staleMs = staleSeconds * 1000;
-/** Of all processes together, this one too, reports come many times in so long: without any, it is the topic that is silent. */
-const deafMs = 6000;
+/** All processes together, this one too, report many times in so long: where none does, the topic cannot be read or written. */
+const gapMs = 6000;
 
 /**
  * Whether a gateway has become silent since a wave began. `listeningMs`: for how long reports have come in; one that is only
- * remembered, or that could not be heard, may be about to report.
+ * remembered, or whose reports could not be read, may be about to report.
  */
 export function isSilentSince(
   { report, seenMs, isRemembered }: Seen,
@@ -159,9 +159,9 @@ export class StagedWatch {
   #listen(): void {
     const nowMs = performance.now();
     const { board } = this.#options;
-    const heard = [...board.gateways(), ...board.controlPlanes()].filter((seen) => !seen.isRemembered);
-    const lastMs = Math.max(...heard.map(({ seenMs }) => seenMs));
-    if (nowMs - lastMs > deafMs) this.#listeningSinceMs = nowMs;
+    const reporting = [...board.gateways(), ...board.controlPlanes()].filter((seen) => !seen.isRemembered);
+    const lastMs = Math.max(...reporting.map(({ seenMs }) => seenMs));
+    if (nowMs - lastMs > gapMs) this.#listeningSinceMs = nowMs;
   }
 
   async #write(seen: OpenChange, step: Exclude<ChangeStep, { kind: 'wait' }>): Promise<void> {
