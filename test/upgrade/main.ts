@@ -1,7 +1,7 @@
 /**
  * A rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`): two
  * control planes and two gateways of the build before, replaced one after the other on their data folders. No request may fail, no gateway
- * may diverge or be reported so, no usage may be lost. Exits 1 where a claim is wrong; the last line is one JSON object.
+ * may diverge or be reported so, no usage may be lost. A change in waves is open meanwhile, which the build before does not know. Exits 1 where a claim is wrong; the last line is one JSON object.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -28,6 +28,8 @@ type Process = Started<{ readonly admin: string; readonly api: string; readonly 
 
 /** More commits than there are between two checkpoints, so that each version writes one that the other reads. */
 const checkpoint = { commits: 1008 };
+/** Clients of the load ask for the first; a change takes the other from their plan. */
+const models = ['echo-small', 'echo-large'];
 const running = new Map<string, Process>();
 const load = new Load();
 const digests = new Digests(
@@ -113,6 +115,19 @@ function admin(name: string): DevAdmin {
   return new DevAdmin(running.get(name)?.ready.admin ?? '', token);
 }
 
+/** What docs/operate.md says of a gateway that goes back: nothing is left to be published, and its folder is empty. */
+async function gatewayBack(name: string): Promise<void> {
+  const { ready } = running.get(name) ?? {};
+  load.remove(name);
+  await load.pause();
+  await until(async () => {
+    const text = await (await fetch(`${ready?.metrics}/metrics`)).text();
+    return /^headgate_outbox_rows 0$/m.test(text);
+  }, 60_000);
+  load.resume();
+  await replace('gateway', name, 'old', () => rmSync(join(dir, name), { recursive: true }));
+}
+
 async function usageRequests(plane: string): Promise<number> {
   return Number((await admin(plane).call('GET', '/usage?organisation=acme'))['requests']);
 }
@@ -156,13 +171,74 @@ async function fleetOf(node: SimNode): Promise<void> {
   for (const name of ['cp-1', 'cp-2']) await start('control-plane', name, 'old');
   await admin('cp-1').apply({
     version: 1,
-    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
-    tiers: [{ id: 'Wide', models: '*' }],
-    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
+    models: models.map((id) => ({ id, family: 'echo', weight: 1 })),
+    tiers: [{ id: 'Wide', models }],
+    pool: { models, nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
     organisations: [{ id: 'acme', name: 'Acme', tier: 'Wide' }],
   } as Parameters<DevAdmin['apply']>[0]);
   load.key = (await admin('cp-1').createKey('acme', 'k')).value;
   for (const name of ['gw-1', 'gw-2']) await start('gateway', name, 'old');
+}
+
+/** What each gateway answers who asks for the model that the change takes from the plan. */
+async function answersAre(when: string, wanted: Readonly<Record<string, number>>): Promise<void> {
+  const ask = async (name: string): Promise<number> => {
+    const response = await fetch(`${running.get(name)?.ready.api}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${load.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: models[1], messages: [{ role: 'user', content: 'hi' }] }),
+    });
+    await response.text();
+    if (response.status === 200) load.completed++;
+    return response.status;
+  };
+  const found = async () =>
+    Object.fromEntries(await Promise.all(Object.keys(wanted).map(async (name) => [name, await ask(name)])));
+  const expected = JSON.stringify(wanted);
+  await until(async () => JSON.stringify(await found()) === expected, 20_000).catch(() => undefined);
+  const last = JSON.stringify(await found());
+  check(last === expected, `${when}: the gateways answer ${last}, wanted ${expected}`);
+}
+
+/** A change of a new control plane, which only new gateways know. */
+let change = '';
+async function stageChange(): Promise<void> {
+  await statesAre('one control plane upgraded', 'SYNCED SYNCED');
+  const query = 'stage=true&waves=gw-1,all&hold=1h&watch=least=1000000';
+  const staged = await admin('cp-1').call('PUT', `/tiers/Wide?${query}`, { models: models.slice(0, 1) });
+  change = String(staged['id']);
+  await answersAre('a change is open', { 'gw-1': 403, 'gw-2': 200 });
+  await plansAgree('a change is open');
+}
+
+const advanceChange = () => admin('cp-2').call('POST', `/staged-changes/${change}/advance`);
+
+async function completeChange(): Promise<void> {
+  // The first gateway is of the build before, whose name is in the wave.
+  const { figures } = await admin('cp-2').call('GET', `/staged-changes/${change}`);
+  check(
+    figures?.inside.gateways === 0,
+    `one gateway back: ${figures?.inside.gateways} gateways are in the wave`,
+  );
+  await answersAre('a change is open, and its gateway back', { 'gw-1': 200, 'gw-2': 200 });
+  await advanceChange();
+  await answersAre('the change is advanced', { 'gw-1': 200, 'gw-2': 403 });
+  await advanceChange();
+  await answersAre('the change is completed', { 'gw-1': 403, 'gw-2': 403 });
+}
+
+/** Of both control planes, at one position. */
+async function plansAgree(when: string): Promise<void> {
+  const plans = async () =>
+    Promise.all(
+      ['cp-1', 'cp-2'].map(async (name) => {
+        const { items } = await admin(name).call('GET', '/tiers');
+        return JSON.stringify(items.map(({ id, models: of }) => [id, of]));
+      }),
+    );
+  await until(async () => new Set(await plans()).size === 1, 20_000).catch(() => undefined);
+  const [one, other] = await plans();
+  check(one === other, `${when}: the control planes have the plans ${one} and ${other}`);
 }
 
 /** The statements of docs/operate.md, Back to the build before. */
@@ -180,7 +256,7 @@ function usageOfBefore(name: string): void {
 }
 
 async function run(): Promise<void> {
-  const node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  const node = await startSimNode({ models, tokensPerSecond: 0 });
   try {
     await fleetOf(node);
     for (const name of ['gw-1', 'gw-2']) await until(() => load.isReady(name), 60_000);
@@ -196,24 +272,28 @@ async function run(): Promise<void> {
     // No gateway has the fold of a control plane, where its version was raised.
     await digestsAgree('gateways upgraded', 'cp-1', { comparable: false });
     await replace('control-plane', 'cp-1', 'new');
+    await stageChange();
     await digestsAgree('one control plane upgraded', 'cp-2', checkpoint);
     await replace('control-plane', 'cp-2', 'new');
     await statesAre('all upgraded', 'SYNCED SYNCED');
     await digestsAgree('all upgraded', 'cp-2', checkpoint);
     await usageAgrees('all upgraded');
     await limitsAgree('all upgraded');
-    await replace('gateway', 'gw-1', 'old');
+    await gatewayBack('gw-1');
+    await completeChange();
     await usageAgrees('one gateway back');
     await limitsAgree('one gateway back');
     await digestsAgree('one gateway back', 'cp-1', checkpoint);
-    await replace('gateway', 'gw-2', 'old');
+    await gatewayBack('gw-2');
     await usageAgrees('gateways back');
     await replace('control-plane', 'cp-1', 'old', () => usageOfBefore('cp-1'));
     await digestsAgree('one control plane back', 'cp-1', checkpoint);
+    await plansAgree('one control plane back');
     await replace('control-plane', 'cp-2', 'old', () => usageOfBefore('cp-2'));
     await usageAgrees('all back');
     await limitsAgree('all back');
     await digestsAgree('all back', 'cp-2');
+    await answersAre('all back', { 'gw-1': 403, 'gw-2': 403 });
     check(load.failures.length === 0, `no request of ${load.completed + load.failures.length} failed`);
   } finally {
     await Promise.all([load.stop(), digests.stop()]);
