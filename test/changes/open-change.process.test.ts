@@ -121,9 +121,16 @@ test('an export has the state without the open change; a backup and a snapshot a
   await are(200, 200);
 });
 
-test('a completed change is in force everywhere, and undone as any commit', async () => {
+test('what an open change refused is decided again as it was; a completed one is in force everywhere, and undone', async () => {
   const { id } = await stage(`${take} ${firstWave}`);
   await are(403, 200);
+  const decisions = await headgate('decisions export');
+  const path = join(fleet.dir, 'decisions.jsonl');
+  writeFileSync(path, decisions.out);
+  expect(decisions.out).toContain(`"change":"${id}"`);
+  const again = await headgate(`replay decide --requests ${path} --at-recorded`);
+  expect([again.code, again.out]).toEqual([0, expect.stringMatching(/^[1-9]\d* decisions .* 0 differ$/m)]);
+
   await answered(`change advance ${id}`);
   await are(403, 403);
   const done = await answered<Change & { position: number }>(`change advance ${id}`);

@@ -8,6 +8,7 @@ export const longestFiles: readonly string[] = [
   'test/listeners/taken.process.test.ts',
   'test/listeners/bodies.process.test.ts',
   'test/console/console.browser.test.ts',
+  'test/changes/kills.process.test.ts',
   'test/liveness/agents-and-downloads.process.test.ts',
   'test/operate/secrets.process.test.ts',
   'test/operate/revocation.process.test.ts',
@@ -29,6 +30,7 @@ export const longestFiles: readonly string[] = [
   'test/limits/allowance.process.test.ts',
   'test/limits/fleet-limits.process.test.ts',
   'test/operate/event-loop.process.test.ts',
+  'test/changes/open-change.process.test.ts',
   'test/kafka/faults.kafka.test.ts',
   'test/kafka/three-nodes.kafka.test.ts',
   'test/operate/tls.process.test.ts',
@@ -46,5 +48,7 @@ export const longestFiles: readonly string[] = [
   'test/kafka/isolated-leader.kafka.test.ts',
   'test/limits/bursts.kafka.test.ts',
   'test/listeners/flags.process.test.ts',
+  'test/changes/effect.process.test.ts',
+  'test/changes/waves.process.test.ts',
   'shared/snapshot/snapshot-crash.process.test.ts',
 ];
