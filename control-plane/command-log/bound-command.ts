@@ -19,7 +19,7 @@ import {
   type SigningView,
 } from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
-import { listChanges } from '../state/changes.ts';
+import { findChange } from '../state/changes.ts';
 import { PlannedEvents } from './command-parts.ts';
 
 /** Of one command, in addition to its definition and input. */
@@ -140,7 +140,7 @@ export function bindCommand(
       };
     },
     repeated: (subject) =>
-      (stage && listChanges(db)[0]) ?? definition.show(db, input, subject ?? undefined, now()),
+      (stage && findChange(db, subject ?? '')) ?? definition.show(db, input, subject ?? undefined, now()),
   };
 }
 

@@ -3,6 +3,7 @@
  * events this build could not read, and those the fold skipped. Not part of the digests; bounded and trimmed.
  */
 import type { Commit } from '../../schemas/commit.ts';
+import { fieldsOf } from '../../schemas/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
 
@@ -73,8 +74,8 @@ export class Journal {
   }
 
   command(commit: Commit, recordHash: string): void {
-    const first = commit.events[0]?.data;
-    const subject = typeof first === 'object' && first !== null && 'id' in first ? first.id : null;
+    const first = fieldsOf(commit.events[0]?.data) as { readonly id?: unknown; readonly change?: unknown };
+    const subject = first.id ?? first.change;
     this.#insertCommand.run(
       commit.seq,
       commit.id.toWellFormed(),

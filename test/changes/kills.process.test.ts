@@ -4,7 +4,7 @@
  */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { CommitReader } from '../../control-plane/state/commits.ts';
 import { controlTopic } from '../../schemas/commit.ts';
 import { statusTopic } from '../../schemas/status.ts';
@@ -102,6 +102,7 @@ test(
   'control planes that are killed while the first wave refuses withdraw the change when they are back, once',
   async () => {
     const load = new SteadyLoad(fleet);
+    onTestFinished(() => load.stop());
     const { id } = await fleet.stage('waves=gw-01,all&hold=1h&watch=least=20');
     await until(() => load.total((_, code) => code === 403) > 5);
     await crash();

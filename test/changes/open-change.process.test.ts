@@ -75,6 +75,15 @@ test('what cannot be staged is refused with its reason, and nothing is written',
   expect(await position()).toBe(after);
 });
 
+test('a stage that is repeated answers with its own change, whatever was staged after it', async () => {
+  const once = `${take} --command-id stage-once-only`;
+  const { id } = await stage(once);
+  await answered(`change withdraw ${id}`);
+  const other = await stage(take);
+  expect(await stage(once)).toMatchObject({ id, state: 'withdrawn', repeated: true });
+  await answered(`change withdraw ${other.id}`);
+});
+
 test('a change whose model was removed meanwhile does not continue, says so, and is withdrawn by hand', async () => {
   const { id } = await stage('pool install echo-new');
   expect((await headgate('model delete echo-new --yes')).code).toBe(0);

@@ -2,7 +2,7 @@
  * A change that does harm, under load: it is withdrawn by itself, nobody but the callers of its first wave notices it, and the
  * number of refused requests is bounded by what the first wave was sent until its reports had said so.
  */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { runs, scaledMs } from '../support/budget.ts';
 import { until } from '../support/until.ts';
 import { nameOf, StagedFleet, SteadyLoad } from './staged-fleet.ts';
@@ -18,6 +18,7 @@ test(
   'a change that takes a model from the plan in use is withdrawn by itself, and only its first wave refused',
   async () => {
     const load = new SteadyLoad(fleet);
+    onTestFinished(() => load.stop());
     const all = () => load.total(() => true);
     await until(() => all() > 10 * gateways);
     const before = all();
