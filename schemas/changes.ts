@@ -132,6 +132,10 @@ const side = z.object({
   refusals: z.int(),
   /** InternalErrors. */
   errors: z.int(),
+  /** No node could answer, or the answer ended before its end. */
+  nodeFailures: z.int(),
+  /** What gateways added before a node had the request: 95 of 100 had no more. Absent: no node has had one. */
+  ownP95Ms: z.number().optional(),
 });
 export type ChangeSide = z.infer<typeof side>;
 

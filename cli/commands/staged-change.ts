@@ -12,9 +12,17 @@ function waveText(wave: Change['waves'][number]): string {
   return wave.share === 1 ? 'all gateways' : `${Number((wave.share * 100).toFixed(3))}% of the gateways`;
 }
 
-function sideText(name: string, { gateways, requests, refusals, errors }: ChangeSide): string {
-  const of = gateways === 1 ? '1 gateway' : `${gateways} gateways`;
-  return `  ${name.padEnd(8)} ${of}, ${requests} requests, ${refusals} refused, ${errors} internal errors`;
+function sideText(name: string, side: ChangeSide): string {
+  const { gateways, requests, refusals, errors, nodeFailures, ownP95Ms } = side;
+  const parts = [
+    gateways === 1 ? '1 gateway' : `${gateways} gateways`,
+    `${requests} requests`,
+    `${refusals} refused`,
+    `${errors} internal errors`,
+    `${nodeFailures} failed at nodes`,
+    ...(ownP95Ms === undefined ? [] : [`own time ${ownP95Ms} ms (p95)`]),
+  ];
+  return `  ${name.padEnd(8)} ${parts.join(', ')}`;
 }
 
 export function showChange(session: Session, change: Change & Resource): Promise<void> {

@@ -133,6 +133,12 @@ function FigureTable({ figures }: { readonly figures: Figures }) {
         { name: 'Requests', isNumber: true, cell: ({ requests }) => count(requests) },
         { name: 'Refused', isNumber: true, cell: refusedText },
         { name: 'Internal errors', isNumber: true, cell: ({ errors }) => count(errors) },
+        { name: 'Failed at nodes', isNumber: true, cell: ({ nodeFailures }) => count(nodeFailures) },
+        {
+          name: 'Own time (p95)',
+          isNumber: true,
+          cell: ({ ownP95Ms }) => (ownP95Ms === undefined ? '–' : `${ownP95Ms} ms`),
+        },
       ]}
     />
   );

@@ -1,10 +1,11 @@
 /** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
 import type { Change, ChangeSide } from '../../schemas/changes.ts';
 import { eventDefinitions } from '../../schemas/event-definitions.ts';
-import type { TrafficSums } from '../../schemas/traffic.ts';
+import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/traffic.ts';
 import { waveOf } from '../../shared/snapshot/waves.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';
+import { quantileIn } from './traffic-steps.ts';
 
 /** Where a change is released. */
 export type Released = Pick<Change, 'id' | 'wave' | 'waves'> & {
@@ -23,14 +24,6 @@ export interface ChangeFigures {
   /** Of the gateways inside, in the hour until the wave began. */
   readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
 }
-
-interface Sums {
-  requests: number;
-  refusals: number;
-  errors: number;
-}
-
-const none = (): Sums => ({ requests: 0, refusals: 0, errors: 0 });
 
 /** Of the builds that know changes. */
 const firstFoldVersion = eventDefinitions['change.staged'].foldVersion;
@@ -59,30 +52,36 @@ export function reportingGateways(board: FleetSeen['board']): string[] {
   return [...new Set(reporting.map(({ report }) => report.name))];
 }
 
-function addTo(sums: Sums, { requests, refused = {} }: TrafficSums): void {
-  sums.requests += requests;
-  for (const [type, of] of Object.entries(refused)) {
-    if (type === 'InternalError') sums.errors += of.requests;
-    else sums.refusals += of.requests;
-  }
+function sideOf(
+  gateways: number,
+  { requests, refused = {}, endedEarly = 0, ownTime = [] }: TrafficSums,
+): ChangeSide {
+  const all = Object.values(refused).reduce((sum, of) => sum + of.requests, 0);
+  const errors = refused['InternalError']?.requests ?? 0;
+  const unavailable = refused['InferenceUnavailableError']?.requests ?? 0;
+  const ownP95Ms = quantileIn(ownTime, ownTimeBounds, 0.95);
+  return {
+    ...{ gateways, requests, refusals: all - errors, errors, nodeFailures: unavailable + endedEarly },
+    ...(ownP95Ms !== undefined && { ownP95Ms: Math.round(ownP95Ms * 100) / 100 }),
+  };
 }
 
 /** A report that began before the wave and ended in it says nothing of it, and is counted on no side. */
 export function figuresOf({ board, traffic }: FleetSeen, released: Released, nowMs: number): ChangeFigures {
+  const none = (): TrafficSums => ({ requests: 0 });
   const sums = { inside: none(), outside: none(), before: none() };
   const isInside = insideOf(board, released);
   for (const { gateway, atMs, report, row } of traffic.rows(nowMs)) {
     const isIn = isInside(gateway);
     const isSince = atMs - (report.toMs - report.fromMs) >= released.sinceMs;
-    if (isSince) addTo(isIn ? sums.inside : sums.outside, row);
-    else if (isIn && atMs <= released.sinceMs) addTo(sums.before, row);
+    if (isSince) addTraffic(isIn ? sums.inside : sums.outside, row);
+    else if (isIn && atMs <= released.sinceMs) addTraffic(sums.before, row);
   }
   const names = reportingGateways(board);
   const inside = names.filter(isInside).length;
-  const { requests, refusals } = sums.before;
   return {
-    inside: { gateways: inside, ...sums.inside },
-    outside: { gateways: names.length - inside, ...sums.outside },
-    before: { requests, refusals },
+    inside: sideOf(inside, sums.inside),
+    outside: sideOf(names.length - inside, sums.outside),
+    before: sideOf(inside, sums.before),
   };
 }

@@ -11,8 +11,8 @@ const open = {
   watch: '{"refusals":1,"errors":1,"least":50}',
 } as unknown as OpenChange;
 const well: ChangeFigures = {
-  inside: { gateways: 1, requests: 100, refusals: 1, errors: 0 },
-  outside: { gateways: 3, requests: 300, refusals: 3, errors: 0 },
+  inside: { gateways: 1, requests: 100, refusals: 1, errors: 0, nodeFailures: 0 },
+  outside: { gateways: 3, requests: 300, refusals: 3, errors: 0, nodeFailures: 0 },
   before: { requests: 1000, refusals: 10 },
 };
 const heldMs = 160_000;
@@ -53,6 +53,10 @@ test('too few requests withdraw nothing for their refusals, and an internal erro
   expect(stepOf({ requests: 1, errors: 1 })).toMatchObject({ kind: 'withdraw' });
 });
 
+test('failures of nodes that are no refusals, and the time of the gateway, withdraw nothing: no definition makes them', () => {
+  expect(stepOf({ nodeFailures: 90, ownP95Ms: 900 })).toEqual({ kind: 'advance' });
+});
+
 test('a gateway of the wave that is silent, diverged or halted withdraws it', () => {
   const faults = new Map([['gw-1', 'silent'] as const]);
   const reason = 'gateway gw-1 of the wave is silent';
@@ -90,7 +94,13 @@ test('a change that rows of today make impossible does not continue', () => {
 test('of reports that began before the wave, those of its gateways are what was usual', () => {
   const row = (requests: number, refused: number) => ({
     requests,
-    refused: { PermissionDenied: { status: 403, requests: refused, lastAtMs: 0, lastRequest: '' } },
+    endedEarly: 1,
+    ownTime: [0, requests - 1, 1],
+    refused: {
+      PermissionDenied: { status: 403, requests: refused, lastAtMs: 0, lastRequest: '' },
+      InferenceUnavailableError: { status: 503, requests: 2, lastAtMs: 0, lastRequest: '' },
+      InternalError: { status: 500, requests: 1, lastAtMs: 0, lastRequest: '' },
+    },
   });
   const rows = [
     { gateway: 'gw-1', atMs: 90_000, ms: 10_000, row: row(10, 1) },
@@ -113,8 +123,8 @@ test('of reports that began before the wave, those of its gateways are what was 
     before: { requests: 0 },
   });
   expect(figuresOf(fleetWith(foldVersion), released, 120_000)).toEqual({
-    inside: { gateways: 1, requests: 30, refusals: 3, errors: 0 },
-    outside: { gateways: 1, requests: 40, refusals: 4, errors: 0 },
-    before: { requests: 10, refusals: 1 },
+    inside: { gateways: 1, requests: 30, refusals: 5, errors: 1, nodeFailures: 3, ownP95Ms: 0.99 },
+    outside: { gateways: 1, requests: 40, refusals: 6, errors: 1, nodeFailures: 3, ownP95Ms: 0.99 },
+    before: expect.objectContaining({ requests: 10, refusals: 3 }) as object,
   });
 });
