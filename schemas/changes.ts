@@ -152,6 +152,8 @@ export const changeSchema = z.object({
   figures: z.object({ inside: side, outside: side }).optional(),
   /** What happens next, and when. */
   next: z.string(),
+  /** Why it does not continue by itself, though its hold is over. */
+  stuck: z.string().optional(),
   /** Of a withdrawal. */
   reason: z.string().optional(),
   /** Why it cannot be completed any more. */

@@ -79,10 +79,10 @@ export function withFigures(
     open?.advance_unseen === 0 &&
     nowMs > sinceMs + change.holdSeconds * 1000 &&
     inside.requests < least;
-  const next = waits
-    ? `waits for ${least} requests in its waves, of which there were ${inside.requests}: headgate change advance ${change.id} does not wait`
-    : change.next;
-  return { ...change, figures: { inside, outside }, next };
+  const shown = { ...change, figures: { inside, outside } };
+  if (!waits) return shown;
+  const stuck = `waits for ${least} requests in its waves, of which there were ${inside.requests}`;
+  return { ...shown, stuck, next: `${stuck}: headgate change advance ${change.id} does not wait` };
 }
 
 export function changeHandlers(context: AdminContext): OperationHandlers<'change.list' | 'change.get'> {

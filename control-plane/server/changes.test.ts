@@ -1,8 +1,11 @@
 /** What may be staged and what is refused, with the next step, and nothing written. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
+import { chat } from '../../test/support/api.ts';
+import { scaledMs } from '../../test/support/budget.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { runCli } from '../../test/support/run-cli.ts';
+import { stagingOf } from './change-routes.ts';
 
 let fleet: TestFleet;
 beforeAll(async () => {
@@ -26,6 +29,12 @@ async function call(method: string, path: string, body?: unknown) {
 const cli = async (...argv: string[]): Promise<string> => {
   const env = { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken };
   return (await runCli(argv, { env })).out;
+};
+
+const findings = async () => {
+  const { answer } = await call('GET', '/doctor?only=changes');
+  const found = (answer['checks'] as Record<string, unknown>[]).filter(({ level }) => level !== 'ok');
+  return found.map(({ code, object, text }) => ({ code, object, text }));
 };
 
 const limits = { models: [], concurrency: 1 };
@@ -100,7 +109,41 @@ test('a change whose rows were removed meanwhile does not continue, and says why
   expect(shown).toMatchObject({ impossible: expect.stringContaining('no model echo-8') as string });
   const { status, answer } = await call('POST', `/staged-changes/${staged['id']}/advance`);
   expect([status, JSON.stringify(answer)]).toEqual([409, expect.stringContaining('cannot continue')]);
+  expect(await findings()).toEqual([
+    { code: 'HG9001', object: staged['id'], text: expect.stringContaining('it cannot be completed: ') },
+  ]);
   await withdrawOpen();
+  expect(await findings()).toEqual([]);
+});
+
+test('a change that is withdrawn by itself has its reason in the list and in doctor', async () => {
+  const query = 'stage=true&waves=all&hold=1h&watch=refusals=0,least=1';
+  const { answer: staged } = await call('PUT', `/tiers/Staged?${query}`, limits);
+  const seen = async () => (await call('GET', `/staged-changes/${staged['id']}`)).answer;
+  // Each report has what came since the last one, and one that began before the wave says nothing of it.
+  await expect
+    .poll(
+      async () => {
+        await chat({ port: fleet.port(), key: 'hg_none', model: 'echo-9' });
+        return (await seen())['state'];
+      },
+      { timeout: scaledMs(60_000), interval: 200 },
+    )
+    .toBe('withdrawn');
+  const reason = '100.0% refused in the wave, 0.0% usual';
+  expect(await seen()).toMatchObject({ reason });
+  expect(await findings()).toEqual([
+    { code: 'HG9002', object: staged['id'], text: `it was withdrawn within the last hour: ${reason}` },
+  ]);
+}, 90_000);
+
+test('nothing is staged while a gateway does not follow the log, and the refusal names it', () => {
+  const gateways = [{ report: { name: 'gateway-7', halted: 'the fold halted at commit 9' } }];
+  const board = { gateways: () => gateways } as unknown as Parameters<typeof stagingOf>[0]['board'];
+  expect(() => stagingOf({ board }, { stage: 'true' })).toThrow(
+    'the gateway gateway-7 does not follow the log',
+  );
+  expect(stagingOf({ board }, {})).toBeUndefined();
 });
 
 test('while a change is open, rows and limits of its waves are shown with the others, and which change it is', async () => {

@@ -1,6 +1,6 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
 import { statfs } from 'node:fs/promises';
-import { dayMs } from '../../schemas/durations.ts';
+import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { overweightNext, overweightText } from '../../schemas/overweight.ts';
 import { statusTopic } from '../../schemas/status.ts';
@@ -17,12 +17,15 @@ import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import { askDecision } from '../gateways/ask-decisions.ts';
+import { isInside } from '../gateways/change-figures.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import type { PastReader } from '../history/past.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
 import { findAnonymous, listModels, listOverweight, listTiers } from '../state/catalog.ts';
+import { findOpenChange, openView, withdrawnSince } from '../state/changes.ts';
 import { all } from '../state/statements.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
+import { withFigures } from './change-routes.ts';
 import type { AdminContext } from './context.ts';
 
 interface ReplicaView {
@@ -179,8 +182,27 @@ export async function collectFacts(context: AdminContext, reader: PastReader): P
     models: modelFacts(context, rows, nowMs),
     limits: limitFacts(context),
     listeners: [listener()],
+    changes: changeFacts(context, nowMs),
     now: nowMs,
   };
+}
+
+function changeFacts(context: AdminContext, nowMs: number): DoctorFacts['changes'] {
+  const { db } = context.snapshot;
+  const open = findOpenChange(db);
+  const shown = open && withFigures(context, openView(open));
+  const inside = context.board.gateways().filter(({ report }) => shown && isInside(shown, report.name));
+  const withdrawn = withdrawnSince(db, nowMs - dayMs).map(({ id, reason, closed_at: atMs }) => ({
+    id,
+    hoursAgo: Math.max(0, nowMs - atMs) / hourMs,
+    reason: reason ?? '',
+  }));
+  if (open === undefined || shown === undefined) return { withdrawn };
+  const halted = inside.flatMap(({ report: { name: gateway, halted: reason } }) =>
+    reason === undefined ? [] : [{ gateway, reason }],
+  );
+  const openHours = Math.max(0, nowMs - open.at) / hourMs;
+  return { open: { id: open.id, openHours, stuck: shown.stuck, halted }, withdrawn };
 }
 
 function modelFacts(

@@ -1,5 +1,6 @@
 /** Staged changes as the state has them: the open one, and the last that are over. */
 import type { Change } from '../../schemas/changes.ts';
+import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
@@ -9,6 +10,16 @@ export type OpenChange = RowOf<'change'>;
 
 export function findOpenChange(db: Database): OpenChange | undefined {
   return first<OpenChange>(db, 'SELECT * FROM change');
+}
+
+/** Those that a control plane took back by itself since then. */
+export function withdrawnSince(db: Database, sinceMs: number): RowOf<'closed_change'>[] {
+  return all<RowOf<'closed_change'>>(
+    db,
+    `SELECT * FROM closed_change WHERE state = 'withdrawn' AND closed_at > ? AND closed_by LIKE ? ORDER BY closed_at DESC`,
+    sinceMs,
+    replicaAuthor('%'),
+  );
 }
 
 /** The open one first, then the newest. */
@@ -29,11 +40,12 @@ function commonView(row: OpenChange | RowOf<'closed_change'>) {
   };
 }
 
-function openView(row: OpenChange): Change {
+export function openView(row: OpenChange): Change {
   const { passed_over_reason: impossible } = row;
   const view = { ...commonView(row), state: 'open' as const };
   if (impossible === null) return { ...view, next: nextOf(row, view.waves.length) };
-  return { ...view, impossible, next: `it cannot be completed: headgate change withdraw ${row.id}` };
+  const next = `it cannot be completed: headgate change withdraw ${row.id}`;
+  return { ...view, impossible, stuck: `it cannot be completed: ${impossible}`, next };
 }
 
 /** Where requests suffice; who watches the change says where they do not. */

@@ -10,6 +10,7 @@ export const doctorGroups = [
   'models',
   'limits',
   'console',
+  'changes',
 ] as const;
 export type DoctorGroup = (typeof doctorGroups)[number];
 

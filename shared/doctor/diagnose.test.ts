@@ -63,6 +63,7 @@ const well: Known = {
     ...{ acceptsUnsigned: false, counterDifferences: [], overweight: [] },
   },
   listeners: [{ name: 'admin', isLoopback: false, daysLeft: 60 }],
+  changes: { open: { id: '17', openHours: 1, halted: [] }, withdrawn: [] },
 };
 
 function changed<Name extends keyof Known>(name: Name, change: (part: Known[Name]) => unknown): DoctorFacts {
@@ -79,6 +80,8 @@ const node = (change: object): DoctorFacts => changed('nodes', ([first]) => [{ .
 const models = (change: object): DoctorFacts => changed('models', (part) => ({ ...part, ...change }));
 const limits = (change: object): DoctorFacts => changed('limits', (part) => ({ ...part, ...change }));
 const listener = (change: object): DoctorFacts => changed('listeners', () => [{ name: 'admin', ...change }]);
+const open = (change: object): DoctorFacts =>
+  changed('changes', (part) => ({ ...part, open: { ...part.open, ...change } }));
 
 /** One fault, and the findings that follow from it. */
 const faults: readonly (readonly [DoctorFacts, string])[] = [
@@ -185,6 +188,10 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
   [listener({ isLoopback: true, certificateFault: 'no key' }), 'HG8001 fail admin'],
   [listener({ isLoopback: false }), 'HG8002 warn admin'],
+  [open({ stuck: 'it waits for requests' }), 'HG9001 warn 17'],
+  [open({ openHours: 24 }), 'HG9001 warn 17'],
+  [{ ...well, changes: { withdrawn: [{ id: '9', hoursAgo: 2, reason: 'a' }] } }, 'HG9002 warn 9'],
+  [open({ halted: [{ gateway: 'gw-1', reason: 'the fold halted at commit 9' }] }), 'HG9003 fail gw-1'],
 ];
 
 const found = (facts: DoctorFacts): string =>
@@ -249,6 +256,8 @@ const said: readonly (readonly [DoctorFacts, string, RegExp, RegExp])[] = [
     /check its log/,
   ],
   [gateway({ state: 'LAGGING', lagEvents: 1 }), 'HG4004', /^it is 1 commit behind$/, /^wait/],
+  [open({ stuck: 'it waits for 50 requests' }), 'HG9001', /^it waits for 50/, /change show 17, then/],
+  [open({ openHours: 30.5 }), 'HG9001', /^it has been open for 30 h$/, /advance or withdraw$/],
   [gateway({ sameLog: false }), 'HG4006', /another log/, /HEADGATE_LOG/],
   [
     gateway({ fault: '/log/headgate.control was removed while it was in use' }),

@@ -1,4 +1,5 @@
 /** Runs the checks of `doctor` over facts. The CLI, the admin API and `/readyz?verbose` show what it finds. */
+import { changeChecks } from './change-checks.ts';
 import { type DoctorCheck, type DoctorGroup, doctorGroups, type Finding } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { gatewayChecks, nodeChecks } from './fleet-checks.ts';
@@ -16,6 +17,7 @@ const doctorChecks: Readonly<Record<DoctorGroup, readonly DoctorCheck[]>> = {
   models: modelChecks,
   limits: limitChecks,
   console: consoleChecks,
+  changes: changeChecks,
 };
 
 export interface CheckResult {

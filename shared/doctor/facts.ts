@@ -211,6 +211,22 @@ interface ProbeFacts {
   readonly missing: string;
 }
 
+/** Changes that are released in waves. */
+interface ChangeFacts {
+  readonly open?:
+    | {
+        readonly id: string;
+        readonly openHours: number;
+        /** Why it does not continue by itself, where that is known. */
+        readonly stuck?: string | undefined;
+        /** Gateways of its waves that do not follow the log, and why. */
+        readonly halted: readonly { readonly gateway: string; readonly reason: string }[];
+      }
+    | undefined;
+  /** By a control plane, in the last day. */
+  readonly withdrawn: readonly { readonly id: string; readonly hoursAgo: number; readonly reason: string }[];
+}
+
 export interface DoctorFacts {
   /** ms since 1970; the clock of this process where it is left out. */
   readonly now?: number | undefined;
@@ -223,4 +239,5 @@ export interface DoctorFacts {
   readonly models?: ModelFacts | undefined;
   readonly limits?: LimitFacts | undefined;
   readonly listeners?: readonly ListenerFacts[] | undefined;
+  readonly changes?: ChangeFacts | undefined;
 }
