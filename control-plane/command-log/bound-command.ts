@@ -1,12 +1,12 @@
 /**
- * A command of the admin API with its context bound, as the writer carries it out: it is planned once an attempt, and where it
- * is several commits, what is left of its plan counts as long as nobody else changes the state.
+ * A command of the admin API with its context bound, as the writer carries it out: it is planned once an attempt. A large plan is made
+ * ahead, between the turns of others, and counts as long as nobody changes the state; so does what is left of one of several commits.
  */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/commit.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { composeCommit, type Head } from '../../shared/log/core/chain.ts';
-import { atOnce } from '../../shared/runtime/slices.ts';
+import { atOnce, onOnePosition } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { type Actor, actorName } from '../commands/authorise.ts';
 import { commandHash } from '../commands/command-hash.ts';
@@ -82,6 +82,8 @@ export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
   readonly by: string;
   /** Throws CommandError. Runs first: a refusal must not show what others have sent. */
   authorise?(): void;
+  /** Tries to work out what `plan` will need, in turns that others share; what is refused is refused by `plan`. */
+  planAhead?(): Promise<void>;
   /** Pure over the state at this head; throws CommandError. Called once an attempt. */
   plan(nowMs: number, head: Head): PlannedCommand;
   /** The answer to a repeat, from the id of what the first run created. */
@@ -111,18 +113,28 @@ export function bindCommand(
   const { actor, force, dryRun, used, stage, id, why, via, inParts = false } = request;
   const hash = commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body);
   const by = actorName(actor);
-  let left: { readonly planned: PlannedEvents; readonly seq: number } | undefined;
+  /** On the state at a position. */
+  let known: { readonly planned: () => PlannedEvents; readonly seq: number } | undefined;
+  const contextAt = (nowMs: number): CommandContext => ({
+    ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, stage },
+  });
   return {
     ...request,
     hash,
     by,
     authorise,
+    ...(definition.plansAhead && {
+      planAhead: async () => {
+        if (known?.seq === snapshot.seq) return;
+        const plan = () => settled(planEvents(definition, db, input, contextAt(now())));
+        const found = await onOnePosition(snapshot, 1, plan);
+        known = found && { planned: found.result, seq: found.seq };
+      },
+    }),
     plan: (nowMs, head) => {
-      const mint = randomBytes;
-      const signers = signing?.();
-      const context: CommandContext = { nowMs, actor, mint, signing: signers, force, dryRun, used, stage };
+      const context = contextAt(nowMs);
       const planned =
-        left?.seq === head.seq ? left.planned : atOnce(planEvents(definition, db, input, context));
+        known?.seq === head.seq ? known.planned() : atOnce(planEvents(definition, db, input, context));
       const bare = { head, id, command: hash, at: new Date(nowMs).toISOString(), by, events: [] };
       const empty = composeCommit({ ...bare, ...(why !== undefined && { why }), ...(via && { via }) });
       const part = planned.part(empty.length, inParts);
@@ -135,7 +147,8 @@ export function bindCommand(
         whole: planned.events,
         remaining: part.remaining,
         wrote: (seq) => {
-          left = part.remaining > 0 ? { planned: planned.after(part), seq } : undefined;
+          const rest = planned.after(part);
+          known = part.remaining > 0 ? { planned: () => rest, seq } : undefined;
         },
       };
     },
@@ -146,6 +159,18 @@ export function bindCommand(
 
 function* planEvents(...of: Parameters<typeof planInPieces>): Generator<void, PlannedEvents> {
   return yield* PlannedEvents.of(yield* planInPieces(...of));
+}
+
+/** What it comes to, an error too. */
+function* settled<Result>(work: Generator<void, Result>): Generator<void, () => Result> {
+  try {
+    const result = yield* work;
+    return () => result;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
 }
 
 /** The results of the parts of one command as one. */

@@ -91,6 +91,7 @@ export class CommandGroups {
       const before = this.#waiting;
       try {
         await this.#options.replicator.caughtUp(remainingMs(latest(before)));
+        await this.#planAhead();
         await this.#runGroup();
       } catch (error) {
         // Those that came meanwhile try for themselves.
@@ -99,6 +100,14 @@ export class CommandGroups {
       }
     }
     this.#isRunning = false;
+  }
+
+  /** Whose large plan is of another state than the present one has it made here, while nobody of this replica writes, and is first. */
+  async #planAhead(): Promise<void> {
+    const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
+    if (large === undefined) return;
+    await large.command.planAhead?.();
+    this.#waiting = [large, ...this.#waiting.filter((waiter) => waiter !== large)];
   }
 
   async #runGroup(): Promise<void> {

@@ -14,12 +14,14 @@ import { ChainWriter, known } from '../../test/support/commits.ts';
 import { largeFleet } from '../../test/support/large-fleet.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { operator } from '../commands/authorise.ts';
+import type { CommandDefinition } from '../commands/definition.ts';
 import { exportFleet } from '../commands/fleet.ts';
 import { commandsByName } from '../commands/registry.ts';
 import type { CommandRequest } from './bound-command.ts';
 import { PlannedEvents } from './command-parts.ts';
 import { CommandWriter } from './command-writer.ts';
 
+type DropFirst<List> = List extends [unknown, ...infer Rest] ? Rest : never;
 let folder: string;
 const closing: (() => Promise<void>)[] = [];
 beforeEach(() => {
@@ -43,20 +45,27 @@ function replica(name = 'state') {
     snapshot.close();
   });
   const writer = (partsMs: number) => new CommandWriter({ snapshot, replicator, log, partsMs });
-  const apply = async (
+  const run = async (
+    definition: CommandDefinition,
     fleet: Fleet,
     more: Partial<CommandRequest> & { prune?: boolean } = {},
     partsMs = 0,
   ) => {
     const { prune, ...request } = more;
     const result = await writer(partsMs).run(
-      commandsByName['fleet.apply'],
+      definition,
       { body: { fleet, ...(prune && { prune }) } },
       { id: randomUUID(), actor: operator, inParts: true, ...request },
     );
     return { ...result, changes: (result.answer as { changes: unknown[] }).changes };
   };
-  return { snapshot, topic, apply, export: () => exportFleet(snapshot.db) };
+  const apply = (...of: DropFirst<Parameters<typeof run>>) => run(commandsByName['fleet.apply'], ...of);
+  const write = (event: KnownEvent): void => {
+    const at = new Date().toISOString();
+    const draft = { id: randomUUID(), at, by: 'another', events: [toStored(event)] };
+    topic.add(composeCommit({ ...draft, head: snapshot.head }));
+  };
+  return { snapshot, write, run, apply, export: () => exportFleet(snapshot.db) };
 }
 
 const fleet = largeFleet(3000);
@@ -115,22 +124,92 @@ test('guards and the position are judged on the whole, before the first part', a
 });
 
 test('what others write between two parts is in the state from which the rest is planned', async () => {
-  const { apply, topic, snapshot } = replica();
+  const { apply, write } = replica();
   await apply(fleet);
   const last = fleet.organisations?.at(-1)?.id ?? '';
   const between = known('organisation.set', { id: last, name: 'Theirs', tier: null, anchor: '2026-02-02' });
-  const draft = {
-    id: randomUUID(),
-    at: new Date().toISOString(),
-    by: 'another',
-    events: [toStored(between)],
-  };
-  topic.add(composeCommit({ ...draft, head: snapshot.head }));
+  write(between);
   const rest = await apply(fleet);
   expect(rest.changes).toContainEqual(
     expect.objectContaining({ kind: 'organisation', id: last, action: 'change' }),
   );
   expect(await apply(fleet)).toMatchObject({ status: 'unchanged' });
+});
+
+/** An apply whose decider blocks the event loop for longer than a slice before each of its first pieces. */
+function slow(decidesMax: number, piece: (decided: number) => boolean) {
+  const apply = commandsByName['fleet.apply'];
+  let decided = 0;
+  return {
+    definition: {
+      ...apply,
+      *decide(...of: Parameters<typeof apply.decide>) {
+        decided++;
+        for (let more = true; more; ) {
+          const untilMs = performance.now() + 25;
+          while (performance.now() < untilMs);
+          more = decided <= decidesMax && piece(decided);
+          yield;
+        }
+        const plan = apply.decide(...of);
+        return 'next' in plan ? yield* plan : plan;
+      },
+    } satisfies CommandDefinition,
+    decided: () => decided,
+  };
+}
+
+test('others have their turns while a plan is made, and it is written as it was made', async () => {
+  const { run, snapshot } = replica();
+  let turns = 0;
+  const countTurns = (): boolean => {
+    setImmediate(() => turns++);
+    return turns < 3;
+  };
+  const { definition, decided } = slow(1, countTurns);
+  const one = await run(definition, largeFleet(10));
+  expect(one).toMatchObject({ status: 'done', position: 2 });
+  expect(decided()).toBe(1);
+  expect(turns).toBeGreaterThanOrEqual(3);
+  expect(snapshot.seq).toBe(2);
+});
+
+test('a plan that the state has left is made again, and in one turn where the state moves each time', async () => {
+  const { run, snapshot, write } = replica();
+  const small = largeFleet(10);
+  const id = small.organisations?.[0]?.id ?? '';
+  const seqs = new Map<number, number>();
+  /** Until a commit of another came in its middle. */
+  const isUnmoved = (decides: number): boolean => {
+    if (!seqs.has(decides)) {
+      seqs.set(decides, snapshot.seq);
+      write(known('organisation.set', { id, name: `Theirs ${decides}`, tier: null, anchor: '2026-02-02' }));
+    }
+    return snapshot.seq === seqs.get(decides);
+  };
+  const once = slow(1, isUnmoved);
+  const found = await run(once.definition, small);
+  expect(once.decided()).toBe(2);
+  expect(found.changes).toContainEqual(expect.objectContaining({ action: 'change', id }));
+  seqs.clear();
+  const always = slow(2, isUnmoved);
+  const again = await run(always.definition, small);
+  expect(always.decided()).toBe(3);
+  expect(again.changes).toEqual([expect.objectContaining({ action: 'change', id })]);
+  expect(await run(slow(0, () => false).definition, small)).toMatchObject({ status: 'unchanged' });
+});
+
+test('what a plan refuses is refused by the state at the head, and a repeat is answered before', async () => {
+  const { run, snapshot } = replica();
+  const { definition } = slow(0, () => false);
+  const request = { id: randomUUID() };
+  const small = largeFleet(10);
+  await run(definition, small, request);
+  const unknown = { version: 1 as const, organisations: [{ id: 'new', name: 'New', tier: 'none' }] };
+  await expect(run(definition, unknown)).rejects.toMatchObject({ message: /there is no tier none/ });
+  await expect(run(definition, unknown, request)).rejects.toMatchObject({ type: 'Conflict' });
+  expect(await run(definition, small, request)).toMatchObject({ status: 'repeated', position: 2 });
+  expect(snapshot.seq).toBe(2);
 });
 
 const room = 1000;

@@ -70,7 +70,7 @@ export class CommandWriter {
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
       // As large as it may be, checking it took a turn of the event loop, and so does its hash.
-      if (request.inParts) await nextTurn();
+      if (definition.plansAhead) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);
       const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
@@ -83,13 +83,17 @@ export class CommandWriter {
   /** One commit, or as many of several as are written in a bounded time: each in a turn of its own, so others have theirs. */
   async #inParts(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
     const until = performance.now() + (this.#options.partsMs ?? partsMsDefault);
-    let last = await this.#inTurn(caller, command);
+    const next = async (part: BoundCommand): Promise<CommandResult> => {
+      await part.planAhead?.();
+      return this.#inTurn(caller, part);
+    };
+    let last = await next(command);
     const results = [last];
     while (last.remaining !== undefined && performance.now() < until) {
       // No client can send such an id.
       const id = `${command.id}/${results.length + 1}`;
       try {
-        last = await this.#inTurn(caller, { ...command, id, ifAt: undefined });
+        last = await next({ ...command, id, ifAt: undefined });
       } catch {
         // What is written stays, and is answered: the call that continues with the rest is refused.
         break;

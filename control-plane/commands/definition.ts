@@ -94,6 +94,8 @@ interface Decider<Params, Body> {
     input: CommandInput<Params, Body>,
     context: CommandContext,
   ): CommandPlan | Generator<void, CommandPlan>;
+  /** Its plan has as many pieces as its body has: it is made before the command has its turn. */
+  readonly plansAhead?: boolean;
   /** What the state allows and is rarely meant, of what was set. */
   warnings?(db: Database, input: CommandInput<Params, Body>): readonly string[];
   /** The resource as it is in the state; its ids where it was removed. */
@@ -193,12 +195,9 @@ export function* planInPieces(
 ): Generator<void, CommandPlan> {
   const decided = definition.decide(db, input, context);
   const plan = 'next' in decided ? yield* decided : decided;
-  yield;
-  checkOwners(db, context.actor, plan.events, context.force);
-  yield;
+  yield* checkOwners(db, context.actor, plan.events, context.force);
   if (!context.force) yield* guardRemovals(db, plan.events);
-  yield;
-  checkCardinality(db, plan.events, context.nowMs);
+  yield* checkCardinality(db, plan.events, context.nowMs);
   yield;
   const warnings = guardPeriods(db, plan.events, context);
   if (context.stage) return { events: stagedEvents(db, plan.events, context.stage, context.actor), warnings };

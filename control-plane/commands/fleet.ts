@@ -16,6 +16,7 @@ import { selection } from './tiers.ts';
 
 export const fleetCommands = defineCommands({
   'fleet.apply': {
+    plansAhead: true,
     *decide(db, { body: { fleet, prune } }, { nowMs }) {
       const { steps, changes } = yield* diffFleet(db, fleet, { prune, nowMs });
       return {

@@ -2,9 +2,12 @@ import { expect, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { boundDefaults } from '../../schemas/shapes.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { cardinalityLimits } from './counted-events.ts';
-import { checkCardinality } from './limits.ts';
+import { checkCardinality as cardinality } from './limits.ts';
+
+const checkCardinality = (...of: Parameters<typeof cardinality>) => atOnce(cardinality(...of));
 
 function keys(organisation: string, count: number): KnownEvent[] {
   return Array.from({ length: count }, (_, index) => ({

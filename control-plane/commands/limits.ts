@@ -10,7 +10,11 @@ import { count } from '../state/statements.ts';
 import { type Bound, boundsOf, cardinalityLimits, roomFor } from './counted-events.ts';
 
 /** Throws CommandError Conflict where these events would exceed a limit. Their removals are not subtracted. */
-export function checkCardinality(db: Database, events: readonly KnownEvent[], nowMs: number): void {
+export function* checkCardinality(
+  db: Database,
+  events: readonly KnownEvent[],
+  nowMs: number,
+): Generator<void, void> {
   const added = new Map<string, { bound: Bound; more: number }>();
   for (const event of events) {
     for (const each of boundsOf(db, event, nowMs)) {
@@ -18,9 +22,11 @@ export function checkCardinality(db: Database, events: readonly KnownEvent[], no
       const before = added.get(id);
       added.set(id, { bound: each, more: (before?.more ?? 0) + 1 });
     }
+    yield;
   }
   const limits = { ...cardinalityLimits, ...findBounds(db) };
   for (const { bound: each, more } of added.values()) {
+    yield;
     const max = limits[each.name];
     const there = thereAre(db, each, max - more);
     if (there + more > max)

@@ -24,7 +24,12 @@ function changesOf(events: readonly KnownEvent[]): OwnershipChange[] {
 }
 
 /** Throws CommandError where these events change owners in a way that the actor may not. */
-export function checkOwners(db: Database, actor: Actor, events: readonly KnownEvent[], force = false): void {
+export function* checkOwners(
+  db: Database,
+  actor: Actor,
+  events: readonly KnownEvent[],
+  force = false,
+): Generator<void, void> {
   const changes = changesOf(events);
   if (changes.length === 0) return;
   if (actor.person !== undefined) checkActor(db, actor, changes);
@@ -32,6 +37,7 @@ export function checkOwners(db: Database, actor: Actor, events: readonly KnownEv
     events.flatMap(({ type, data }) => (type === 'organisation.removed' ? data.id : [])),
   );
   for (const [organisation, theirs] of byOrganisation(changes)) {
+    yield;
     if (removed.has(organisation) || !losesLastOwner(db, organisation, theirs)) continue;
     if (actor.person !== undefined)
       throw new CommandError('Forbidden', `the last owner of ${organisation} stays`, {

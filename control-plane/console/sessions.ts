@@ -10,6 +10,7 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { type Actor, actorName, authorise, membershipsOf } from '../commands/authorise.ts';
@@ -190,7 +191,7 @@ export class Sessions {
       const exists = findOrganisation(db, organisation) !== undefined;
       if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
       authorise(db, { person: by }, managingRoles, () => organisation);
-      checkOwners(db, { person: by }, [joined]);
+      atOnce(checkOwners(db, { person: by }, [joined]));
       return [{ type: 'session.ended', data: used }, joined];
     });
   }

@@ -7,7 +7,7 @@ import { type Change, type ReleaseTexts, releaseSchema } from '../../schemas/cha
 import { fieldsOf } from '../../schemas/event-definition.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { nameSchema } from '../../schemas/names.ts';
-import { atOnce, inSlices } from '../../shared/runtime/slices.ts';
+import { atOnce, onOnePosition } from '../../shared/runtime/slices.ts';
 import { type CommandRequest, type CommandResult, EffectMoved } from '../command-log/bound-command.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
@@ -131,14 +131,9 @@ export function planHandlers({ snapshot }: AdminContext): OperationHandlers<'fle
   return {
     'fleet.diff': async ({ body: { fleet, prune } }) => {
       const comparison = () => diffFleet(snapshot.db, fleet, { prune, nowMs: Date.now() });
-      for (let n = 1; n <= comparisonsMax; n++) {
-        const { seq } = snapshot;
-        const found = await inSlices(comparison()).catch((error: unknown) => {
-          if (snapshot.seq === seq) throw error;
-        });
-        if (found && snapshot.seq === seq) return { changes: [...found.changes], position: seq };
-      }
-      return { changes: [...atOnce(comparison()).changes], position: snapshot.seq };
+      const found = await onOnePosition(snapshot, comparisonsMax, comparison);
+      const { result, seq } = found ?? { result: atOnce(comparison()), seq: snapshot.seq };
+      return { changes: [...result.changes], position: seq };
     },
   };
 }

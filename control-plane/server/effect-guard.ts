@@ -8,13 +8,14 @@ import type { Commit } from '../../schemas/commit.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { grouped } from '../../schemas/grouped.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
 import { type Actor, actorName, callerName } from '../commands/authorise.ts';
 import {
   authoriseCommand,
   type CommandContext,
   type CommandDefinition,
   parseInput,
-  planCommand,
+  planInPieces,
 } from '../commands/definition.ts';
 import { effectOfEvent, mayRefuse, mayTurnAnswers, meantBy } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -68,7 +69,7 @@ export class EffectGuard {
 
   /** Throws CommandError GuardRefused. */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
-    const planned = this.#planned(command);
+    const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
     const { events, organisation } = planned;
     const effect = await this.#effect(command.actor, events, organisation).catch(() => undefined);
@@ -89,14 +90,13 @@ export class EffectGuard {
   }
 
   /** Undefined: it will be refused, and by the writer. */
-  #planned({ definition, raw, actor, used }: GuardedCommand) {
+  async #planned({ definition, raw, actor, used }: GuardedCommand) {
     const { db } = this.#context.snapshot;
     try {
       const input = parseInput(definition, raw);
       authoriseCommand(definition, db, input, actor);
-      const { events } = planCommand(definition, db, input, {
-        ...{ nowMs: Date.now(), actor, mint: randomBytes, used },
-      });
+      const context = { nowMs: Date.now(), actor, mint: randomBytes, used };
+      const { events } = await inSlices(planInPieces(definition, db, input, context));
       const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
       return { events, organisation };
     } catch {

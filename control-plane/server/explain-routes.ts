@@ -5,6 +5,7 @@ import { readingRoles } from '../../schemas/admin-row.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest, Explanation } from '../../schemas/explanations.ts';
 import { questionOf, viewOf } from '../../shared/decision/question.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
 import { type Actor, authorise, callerName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../explain/described.ts';
@@ -21,7 +22,6 @@ import { type FoundCounters, pastCounters, presentCounters } from './live-counte
 import type { AskedOf, OperationHandlers } from './operations.ts';
 
 const sinceMsDefault = 3600 * 1000;
-const sliceMs = 10;
 
 /** Of what no key has asked operators alone may read. */
 function organisationOfKey({ snapshot }: AdminContext, key: string | undefined): string | undefined {
@@ -150,18 +150,6 @@ async function matrix(
   const { seq, nowMs } = await past.moment(at, reader);
   const { counters } = pastCounters(context, await past.ask('asker', [seq, { organisation }, nowMs], reader));
   return { ...(await past.ask('matrix', [seq, asked, counters, nowMs], reader)), position: seq };
-}
-
-/** Gives other work a turn now and then. */
-async function inSlices<Result>(steps: Generator<void, Result>): Promise<Result> {
-  let turnMs = performance.now();
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-    if (performance.now() - turnMs < sliceMs) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    turnMs = performance.now();
-  }
 }
 
 async function* exported(

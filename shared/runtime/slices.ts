@@ -26,3 +26,24 @@ export async function inSlices<Result>(work: Generator<void, Result>): Promise<R
     beganMs = performance.now();
   }
 }
+
+/**
+ * The same, on a state that stays at one position until the end: where it moves, the work begins again, so often, and what it threw
+ * does not count. Resolves with undefined where it moved each time.
+ */
+export async function onOnePosition<Result>(
+  of: { readonly seq: number },
+  triesMax: number,
+  work: () => Generator<void, Result>,
+): Promise<{ readonly result: Result; readonly seq: number } | undefined> {
+  for (let n = 1; n <= triesMax; n++) {
+    const { seq } = of;
+    try {
+      const result = await inSlices(work());
+      if (of.seq === seq) return { result, seq };
+    } catch (error) {
+      if (of.seq === seq) throw error;
+    }
+  }
+  return undefined;
+}
