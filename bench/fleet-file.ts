@@ -1,13 +1,16 @@
 /**
  * A fleet file by its number of organisations: `validate`, `diff`, `apply`, `apply` again and `export` on the command line,
  * before a control plane of its own. Of the control plane: the processor time of its main thread, and the longest turn of its
- * event loop, which is how long every other caller waits, on a busy machine too. The clock is that of the command.
- * `--sizes N,N` names other sizes.
+ * event loop, which is how long every other caller waits, on a busy machine too. The clock is that of the command. Then each
+ * read of the table of operations that needs no parameter, on the fleet that is there. `--sizes N,N` names other sizes.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { adminOperations } from '../schemas/admin.ts';
+import { operationNames, routeOf } from '../schemas/admin-routes.ts';
+import type { OperationRow } from '../schemas/admin-row.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import { largeFleet } from '../test/support/large-fleet.ts';
 import { operatorToken, type Plane, ProcessFleet } from '../test/support/process-fleet.ts';
@@ -65,6 +68,28 @@ class Bench {
     };
   }
 
+  /** Of one call of each read that is answered without parameters, in ms. */
+  async reads(): Promise<Record<string, object>> {
+    const figures: Record<string, object> = {};
+    for (const name of operationNames) {
+      const { method, path } = routeOf(name);
+      const { params, mediaType, opens }: OperationRow = adminOperations[name];
+      if (method !== 'GET' || params !== undefined || mediaType !== undefined || opens === 'tail') continue;
+      const { pid, admin } = this.#plane.ready;
+      await this.#longestTurnMs();
+      const threadMs = mainThreadMs(pid);
+      const answer = await fetch(`${admin}/admin/v1${path}`, {
+        headers: { authorization: `Bearer ${operatorToken}` },
+      });
+      const { length } = await answer.text();
+      const longest = Math.round(await this.#longestTurnMs());
+      if (!answer.ok) continue;
+      const thread = Math.round(mainThreadMs(pid) - threadMs);
+      figures[name] = { 'longest turn, ms': longest, 'its thread, ms': thread, bytes: length };
+    }
+    return figures;
+  }
+
   /** `output` takes what it prints. */
   #run(args: readonly string[], output: string): Promise<number> {
     const env = {
@@ -84,7 +109,7 @@ class Bench {
   }
 }
 
-async function figuresOf(organisations: number): Promise<Record<string, Figures>> {
+async function figuresOf(organisations: number): Promise<Record<string, Record<string, object>>> {
   const fleet = new ProcessFleet();
   try {
     const report = join(fleet.dir, 'turns');
@@ -107,17 +132,17 @@ async function figuresOf(organisations: number): Promise<Record<string, Figures>
       'validate, exported': await bench.measure(['validate', '-f', exported], ignored),
       'diff, exported': await bench.measure(['diff', '-f', exported], ignored),
     };
-    return figures;
+    return { files: figures, reads: await bench.reads() };
   } finally {
     await fleet.close();
   }
 }
 
-const bySize: Record<string, Record<string, Figures>> = {};
+const bySize: Record<string, object> = {};
 for (const organisations of sizes) {
   const figures = await figuresOf(organisations);
   console.log(`${organisations.toLocaleString('en')} organisations`);
-  console.table(figures);
+  for (const table of Object.values(figures)) console.table(table);
   bySize[organisations] = figures;
 }
 console.log(JSON.stringify(bySize));

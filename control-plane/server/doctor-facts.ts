@@ -1,5 +1,6 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
 import { statfs } from 'node:fs/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { overweightNext, overweightText } from '../../schemas/overweight.ts';
@@ -17,7 +18,7 @@ import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import { askDecision } from '../gateways/ask-decisions.ts';
-import { isInside } from '../gateways/change-figures.ts';
+import { insideOf } from '../gateways/change-figures.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import type { PastReader } from '../history/past.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
@@ -174,12 +175,17 @@ export async function collectFacts(context: AdminContext, reader: PastReader): P
   const mute = await muteGateways(context);
   const brokers = await context.log.inspect?.().catch(() => undefined);
   const diskFreeBytes = disk && disk.bavail * disk.bsize;
+  // Of the largest fleet, each takes as long as a turn of the event loop may.
+  const nodes = nodeFacts(context, rows?.healthChanges);
+  await nextTurn();
+  const models = modelFacts(context, rows, nowMs);
+  await nextTurn();
   return {
     ...known,
     log: known.log && { ...known.log, history, diskFreeBytes, brokers, refused: refusedRecords(context) },
     gateways: known.gateways?.map((gateway) => ({ ...gateway, isMute: mute.has(gateway.name) })),
-    nodes: nodeFacts(context, rows?.healthChanges),
-    models: modelFacts(context, rows, nowMs),
+    nodes,
+    models,
     limits: limitFacts(context),
     listeners: [listener()],
     changes: changeFacts(context, nowMs),
@@ -191,13 +197,14 @@ function changeFacts(context: AdminContext, nowMs: number): DoctorFacts['changes
   const { db } = context.snapshot;
   const open = findOpenChange(db);
   const shown = open && withFigures(context, openView(open));
-  const inside = context.board.gateways().filter(({ report }) => shown && isInside(shown, report.name));
   const withdrawn = withdrawnSince(db, nowMs - dayMs).map(({ id, reason, closed_at: atMs }) => ({
     id,
     hoursAgo: Math.max(0, nowMs - atMs) / hourMs,
     reason: reason ?? '',
   }));
   if (open === undefined || shown === undefined) return { withdrawn };
+  const isInside = insideOf(context.board, shown);
+  const inside = context.board.gateways().filter(({ report }) => isInside(report.name));
   const halted = inside.flatMap(({ report: { name: gateway, halted: reason } }) =>
     reason === undefined ? [] : [{ gateway, reason }],
   );

@@ -1,12 +1,13 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
 import { isDeepStrictEqual } from 'node:util';
-import type { AnswerOf, LimitUse, Organisation, QueryOf } from '../../schemas/admin.ts';
+import type { AnswerOf, LimitUse, Organisation, QueryOf, Tier } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { pageRows } from '../../schemas/page-rows.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
 import type { Release } from '../../shared/snapshot/waves.ts';
@@ -14,7 +15,7 @@ import { periodOf } from '../../shared/usage/period.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { GaugeUse } from '../gateways/fleet-gauges.ts';
-import { findAnonymous, findTier } from '../state/catalog.ts';
+import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
 import { cursorOf, placeOf } from '../state/list-page.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
@@ -41,15 +42,31 @@ function sumOf(uses: readonly GaugeUse[] | undefined, gateway?: string): number 
   return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
 }
 
+/** What gateways say of the limits of now; undefined: there is none. */
+interface Gauged {
+  readonly ms: number;
+  readonly minuteMs: number;
+  readonly requests: GaugeUse[] | undefined;
+  readonly inFlight: GaugeUse[] | undefined;
+}
+
+function gauged(
+  { gauges }: AdminContext,
+  { subject, requestsPerMinute, concurrency }: Use,
+  nowMs: number,
+): Gauged {
+  const minuteMs = windowStartMs(subject, nowMs);
+  const ofLimit = (limit: number | null, window: number): GaugeUse[] | undefined =>
+    limit === null ? undefined : gauges.uses(subject, window);
+  const requests = ofLimit(requestsPerMinute, minuteMs);
+  return { ms: nowMs, minuteMs, requests, inFlight: ofLimit(concurrency, inFlightWindow) };
+}
+
 /** By gateway, although a gateway may have had several data folders, and several processes in a minute. */
 function gatewaysOf(
   { counters, gauges }: AdminContext,
   { subject, period }: Use,
-  now: {
-    readonly ms: number;
-    readonly requests: GaugeUse[] | undefined;
-    readonly inFlight: GaugeUse[] | undefined;
-  },
+  now: Gauged,
 ): LimitUse['gateways'] {
   const gateways = new Map<string, MutableGateway>();
   const live = gauges.gateways();
@@ -76,13 +93,9 @@ function gatewaysOf(
   return [...gateways.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function shown(context: AdminContext, use: Use, nowMs: number): LimitUse {
-  const { organisation, tier, requestsPerMinute, concurrency, tokens, subject } = use;
-  const minuteMs = windowStartMs(subject, nowMs);
-  const ofLimit = (limit: number | null, window: number): GaugeUse[] | undefined =>
-    limit === null ? undefined : context.gauges.uses(subject, window);
-  const requests = ofLimit(requestsPerMinute, minuteMs);
-  const inFlight = ofLimit(concurrency, inFlightWindow);
+function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
+  const { organisation, tier, requestsPerMinute, concurrency, tokens } = use;
+  const { ms: nowMs, minuteMs, requests, inFlight } = now;
   return {
     organisation,
     tier,
@@ -93,17 +106,21 @@ function shown(context: AdminContext, use: Use, nowMs: number): LimitUse {
     },
     concurrency: { inFlight: sumOf(inFlight), limit: concurrency },
     tokens,
-    gateways: gatewaysOf(context, use, { ms: nowMs, requests, inFlight }),
+    gateways: gatewaysOf(context, use, now),
     position: context.snapshot.seq,
   };
 }
 
-function ofOrganisation(context: AdminContext, { id, tier, anchor }: Organisation, nowMs: number): LimitUse {
+function useOf(
+  context: AdminContext,
+  { id, tier, anchor }: Organisation,
+  limits: TierLimits | undefined,
+  nowMs: number,
+): Use {
   const { db } = context.snapshot;
   const { start, endMs } = periodOf(anchor, nowMs);
-  const limits = tier === null ? undefined : limitsOf(db, tier);
   const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
-  const use: Use = {
+  return {
     organisation: id,
     tier,
     requestsPerMinute: limits?.requestsPerMinute ?? null,
@@ -116,7 +133,6 @@ function ofOrganisation(context: AdminContext, { id, tier, anchor }: Organisatio
     subject: id,
     period: start,
   };
-  return shown(context, use, nowMs);
 }
 
 function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
@@ -138,7 +154,7 @@ function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
     subject: visitorsSubject,
     period,
   };
-  return shown(context, use, nowMs);
+  return shown(context, use, gauged(context, use, nowMs));
 }
 
 /** With the limits of gateways that the open change has reached, where it has others. */
@@ -166,21 +182,21 @@ function limitsOf(db: Database, tier: string): TierLimits {
     } = findAnonymous(db)?.total ?? {};
     return { requestsPerMinute, concurrency, tokens: tokensPerDay };
   }
-  const { requestsPerMinute, concurrency, monthlyTokens } = findTier(db, tier) ?? {};
-  return {
-    requestsPerMinute: requestsPerMinute ?? null,
-    concurrency: concurrency ?? null,
-    tokens: monthlyTokens ?? null,
-  };
+  return limitsIn(findTier(db, tier));
+}
+
+function limitsIn(tier: Tier | undefined): TierLimits {
+  const { requestsPerMinute = null, concurrency = null, monthlyTokens = null } = tier ?? {};
+  return { requestsPerMinute, concurrency, tokens: monthlyTokens };
 }
 
 /** The largest part of any limit that is used. */
-function nearest({ requests, concurrency, tokens }: LimitUse): number {
+function nearest({ requestsPerMinute, concurrency, tokens }: Use, { requests, inFlight }: Gauged): number {
   const part = (used: number | null, limit: number | null): number =>
     used === null || limit === null ? 0 : used / Math.max(limit, 1);
   return Math.max(
-    part(requests.used, requests.limit),
-    part(concurrency.inFlight, concurrency.limit),
+    part(sumOf(requests), requestsPerMinute),
+    part(sumOf(inFlight), concurrency),
     part(tokens.used, tokens.limit),
   );
 }
@@ -188,24 +204,36 @@ function nearest({ requests, concurrency, tokens }: LimitUse): number {
 const byNearest = { name: 'nearest' };
 
 /** Who is nearest first; between two pages an organisation may come nearer, and is then on both or on none. */
-function pageOfUses(
+function* pageOfUses(
   context: AdminContext,
   { limit = pageRows.default, after }: QueryOf<'limits.list'>,
-): Omit<AnswerOf<'limits.list'>, 'position'> {
+): Generator<void, Omit<AnswerOf<'limits.list'>, 'position'>> {
   const nowMs = Date.now();
+  const { db } = context.snapshot;
+  const tiers = new Map(listTiers(db).map((tier) => [tier.id, limitsIn(tier)]));
   const [last = Number.POSITIVE_INFINITY, lastId = ''] =
     after === undefined ? [] : placeOf(after, byNearest, ['organisation']);
-  const all = listOrganisations(context.snapshot.db).map((organisation) => {
-    const use = ofOrganisation(context, organisation, nowMs);
-    return { use, id: organisation.id, part: nearest(use) };
-  });
-  const behind = all
-    .filter(({ id, part }) => part < Number(last) || (part === Number(last) && id > String(lastId)))
-    .sort((a, b) => b.part - a.part || (a.id < b.id ? -1 : 1));
-  const shown = behind.slice(0, limit);
-  const end = behind.length > limit ? shown.at(-1) : undefined;
+  const organisations = listOrganisations(db);
+  const behind: { readonly use: Use; readonly now: Gauged; readonly id: string; readonly part: number }[] =
+    [];
+  for (const organisation of organisations) {
+    yield;
+    const { id, tier } = organisation;
+    const use = useOf(context, organisation, tiers.get(tier ?? ''), nowMs);
+    const now = gauged(context, use, nowMs);
+    const part = nearest(use, now);
+    if (part < Number(last) || (part === Number(last) && id > String(lastId)))
+      behind.push({ use, now, id, part });
+  }
+  behind.sort((a, b) => b.part - a.part || (a.id < b.id ? -1 : 1));
+  const page = behind.slice(0, limit);
+  const end = behind.length > limit ? page.at(-1) : undefined;
   const next = end && cursorOf(byNearest, [end.part, end.id]);
-  return { items: shown.map(({ use }) => use), ...(next !== undefined && { next }), total: all.length };
+  return {
+    items: page.map(({ use, now }) => shown(context, use, now)),
+    ...(next !== undefined && { next }),
+    total: organisations.length,
+  };
 }
 
 type LimitName = 'limits.list' | 'limits.visitors' | 'organisation.limits';
@@ -213,13 +241,19 @@ type LimitName = 'limits.list' | 'limits.visitors' | 'organisation.limits';
 export function limitHandlers(context: AdminContext): OperationHandlers<LimitName> {
   const { db } = context.snapshot;
   return {
-    'limits.list': ({ query }) => ({ ...pageOfUses(context, query), position: context.snapshot.seq }),
+    'limits.list': async ({ query }) => ({
+      ...(await inSlices(pageOfUses(context, query))),
+      position: context.snapshot.seq,
+    }),
     'limits.visitors': () => withWave(context, ofVisitors(context, Date.now())),
     'organisation.limits': ({ params: { id }, request }) => {
       authorise(db, actorOf(request), readingRoles, () => id);
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
-      return withWave(context, ofOrganisation(context, organisation, Date.now()));
+      const nowMs = Date.now();
+      const limits = organisation.tier === null ? undefined : limitsOf(db, organisation.tier);
+      const use = useOf(context, organisation, limits, nowMs);
+      return withWave(context, shown(context, use, gauged(context, use, nowMs)));
     },
   };
 }

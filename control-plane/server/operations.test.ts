@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Fastify from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { ZodObject } from 'zod';
 import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
 import { type OperationName, operationNames, routeOf } from '../../schemas/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin-row.ts';
@@ -94,6 +95,36 @@ test('no two operations have one route, and each path has the parameters of its 
     const { params }: OperationRow = adminOperations[name];
     const named = [...routeOf(name).path.matchAll(/:([a-z]+)/g)].map(([, part]) => part);
     expect([name, ...Object.keys(params?.shape ?? {})]).toEqual([name, ...named]);
+  }
+});
+
+/** Lists that are short whatever the fleet is, and why. */
+const shortLists: Readonly<Partial<Record<OperationName, string>>> = {
+  'gateway.list': 'what runs, and has not been forgotten',
+  'signer.list': 'control planes that may sign',
+  'change.list': 'the open one, and the last that are over',
+};
+
+test('each list is paged: 100 rows without a limit, 1,000 at most, and a place to continue from', async () => {
+  const lists = operationNames.filter((name) => name.endsWith('.list') && !(name in shortLists));
+  expect(lists.length).toBeGreaterThanOrEqual(10);
+  const { id } = await call('POST', '/nodes', {
+    ...{ id: 'paged', url: 'http://127.0.0.1:1', dialect: 'vllm', place: { kind: 'pool' } },
+  });
+  for (const name of lists) {
+    const { answer, query }: OperationRow = adminOperations[name];
+    const next = Object.keys((answer as ZodObject).shape).filter((field) => /^next/.test(field));
+    expect([name, next.length > 0]).toEqual([name, true]);
+    const accepts = (limit: number): boolean => query?.safeParse({ limit }).success === true;
+    expect([name, accepts(1000), accepts(0)]).toEqual([name, true, false]);
+    // Its answers end with a whole commit, so it takes any limit, and answers with what one answer has room for.
+    if (name === 'event.list') continue;
+    expect([name, accepts(1001)]).toEqual([name, false]);
+    const path = routeOf(name).path.replace(':id', String(id));
+    const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}?limit=1001`, {
+      headers: { authorization: `Bearer ${operatorToken}` },
+    });
+    expect([name, response.status]).toEqual([name, 400]);
   }
 });
 
