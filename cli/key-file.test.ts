@@ -1,4 +1,4 @@
-/** `key create --from`: what is sent, what is printed, and how a file that was not finished is continued. */
+/** `key create --from` and `node token create --from`: what is sent, what is printed, and how a file that was not finished is continued. */
 import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -156,4 +156,25 @@ test.each([
   const run = await cli(words);
   expect([run.code, run.out, server.seen.length]).toEqual([2, '', 0]);
   expect(run.err).toContain(why);
+});
+
+test('tokens of the nodes of a file are created in the same way', async () => {
+  server.answer = ({ body }) => {
+    const items = (body as { readonly items: readonly { readonly node: string }[] }).items;
+    return {
+      body: { items: items.map(({ node }, n) => ({ id: `tok-${n}`, node, value: `v-${n}` })), position: 9 },
+    };
+  };
+  writeFileSync(join(folder, 'nodes.csv'), 'node\npool-1\npool-2\n');
+  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
+  const tokens = (...words: string[]) => runCli(['node', 'token', 'create', ...words], { env, cwd: folder });
+  const run = await tokens('--from', 'nodes.csv');
+  expect([run.code, run.out]).toEqual([0, 'id,node,value\ntok-0,pool-1,v-0\ntok-1,pool-2,v-1\n']);
+  expect(server.seen).toMatchObject([
+    { method: 'POST', path: '/tokens', body: { items: [{ node: 'pool-1' }, { node: 'pool-2' }] } },
+  ]);
+  expect(run.err).toContain('tokens created: 2');
+  const refused = [[], ['n1', '--from', 'nodes.csv'], ['n1', '--skip-lines', '2'], ['--from', 'keys.csv']];
+  for (const words of refused) expect([words, (await tokens(...words)).code]).toEqual([words, 2]);
+  expect(server.seen).toHaveLength(1);
 });

@@ -6,6 +6,7 @@ import {
   apiKeySchema,
   commandOutcomeShape,
   createdKeysSchema,
+  createdTokensSchema,
   fleetChangeSchema,
   memberSchema,
   modelSchema,
@@ -23,7 +24,7 @@ import {
 } from './admin-resources.ts';
 import { divisibleQuerySchema, keyRoles, managingRoles, type OperationRows, operation } from './admin-row.ts';
 import { changeSchema } from './changes.ts';
-import { bodySchemas, keysAtOnceMax, pathSchemas } from './commands.ts';
+import { bodySchemas, madeAtOnceMax, pathSchemas } from './commands.ts';
 import { boundsSchema } from './shapes.ts';
 
 export const commandRows = {
@@ -85,7 +86,7 @@ export const commandRows = {
     body: bodySchemas.createKey,
     bodyKind: 'list',
     answer: withSecret(apiKeySchema),
-    many: { max: keysAtOnceMax, answer: createdKeysSchema },
+    many: { max: madeAtOnceMax, answer: createdKeysSchema },
   }),
   'key.revoke': operation(keyRoles, 'Revoke a key; this is final', {
     params: pathSchemas.id,
@@ -142,6 +143,12 @@ export const commandRows = {
     "Create a token for a node's agent; its value is in this answer only",
     { params: pathSchemas.id, answer: withSecret(nodeTokenSchema) },
   ),
+  'token.create': operation('operator', "Create a token for a node's agent, or those of many nodes at once", {
+    body: bodySchemas.createToken,
+    bodyKind: 'list',
+    answer: withSecret(nodeTokenSchema),
+    many: { max: madeAtOnceMax, answer: createdTokensSchema },
+  }),
   'node-token.revoke': operation('operator', "Revoke a token and close its agent's session", {
     params: pathSchemas.id,
     answer: written(nodeTokenSchema),

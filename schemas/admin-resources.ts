@@ -277,6 +277,11 @@ export const createdKeysSchema = z.object({
   ...commandOutcomeShape,
 });
 
+export const createdTokensSchema = z.object({
+  items: z.array(z.object({ id, node: id, value: z.string().optional() })),
+  ...commandOutcomeShape,
+});
+
 export const removed = z.object({ id, ...commandOutcomeShape });
 export const removedMember = z.object({ organisation: id, person: id, ...commandOutcomeShape });
 /** Fingerprints of all signers after the change; absent where there was none. */

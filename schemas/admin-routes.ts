@@ -57,6 +57,7 @@ export const adminRoutes = {
   'node-token.get': 'GET /tokens/:id',
   'node-token.create': 'POST /nodes/:id/tokens',
   'node-token.revoke': 'POST /tokens/:id/revoke',
+  'token.create': 'POST /tokens',
 
   'change.list': 'GET /staged-changes',
   'change.get': 'GET /staged-changes/:id',

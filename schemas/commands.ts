@@ -49,8 +49,8 @@ export const pathSchemas = {
   signer: z.strictObject({ fingerprint: sha256HexSchema }),
 };
 
-/** Keys that one command creates. */
-export const keysAtOnceMax = 1000;
+/** Keys, or tokens, that one command creates. */
+export const madeAtOnceMax = 1000;
 
 export const bodySchemas = {
   createOrganisation: z.strictObject({
@@ -103,6 +103,7 @@ export const bodySchemas = {
     affinity: affinitySchema.optional(),
     added: momentSchema.optional(),
   }),
+  createToken: z.strictObject({ node: idSchema }),
   createKey: z.strictObject({ organisation: idSchema, name: nameSchema, expires: expiryChoiceSchema }),
   createStack: z.strictObject({
     organisation: idSchema,

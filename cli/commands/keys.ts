@@ -153,7 +153,7 @@ function registerCreate(key: Noun): void {
     .action<CreateOptions>(async (session, options) => {
       const { from, skipLines: skip, out } = options;
       const input = checkedKey(options);
-      if (from !== undefined) return createFrom(session, { from, skip, out });
+      if (from !== undefined) return createFrom(session, 'key.create', { from, skip, out });
       if (input) await createOne(session, input, out);
     });
 }

@@ -6,11 +6,11 @@ import type { BodyOf } from '../../schemas/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
-import { derivedId, hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
+import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { CommandError } from '../core/command-error.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 import { type CommandContext, defineCommands } from './definition.ts';
+import { idsFrom, needAll } from './many.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
 /** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
@@ -53,33 +53,6 @@ function organisationOfAll(db: Database, items: readonly NewKey[]): string | und
   return first === undefined || others.length > 0 ? undefined : findOrganisation(db, first)?.id;
 }
 
-/** Throws CommandError NotFound that names each item whose organisation is not there. */
-function needOrganisations(db: Database, items: readonly NewKey[]): void {
-  const there = new Map<string, boolean>();
-  const details = items.flatMap(({ organisation }, index) => {
-    if (!there.has(organisation)) there.set(organisation, findOrganisation(db, organisation) !== undefined);
-    const message = `there is no organisation ${organisation}`;
-    return there.get(organisation) ? [] : [{ path: `items[${index}].organisation`, message }];
-  });
-  const [first] = details;
-  if (first)
-    throw new CommandError('NotFound', `${first.path}: ${first.message}`, {
-      next: 'headgate org list shows what exists',
-      details: details.slice(0, detailsMax),
-    });
-}
-
-const detailsMax = 200;
-
-/**
- * The ids of keys that one command creates: all follow from the first, which is what a repeat of the command is known by. Ids are no
- * secrets, and these are as unlikely to be there already as those that are drawn.
- */
-function idsFrom(first: string, count: number): string[] {
-  const others = Array.from({ length: count - 1 }, (_, index) => derivedId('key', `${first} ${index + 1}`));
-  return [first, ...others];
-}
-
 export const keyCommands = defineCommands({
   'key.create': {
     organisationOf: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
@@ -93,9 +66,15 @@ export const keyCommands = defineCommands({
     many: {
       organisationOf: (db, { body: { items } }) => organisationOfAll(db, items),
       decide: (db, { body: { items } }, context) => {
-        needOrganisations(db, items);
+        needAll(
+          items.map(({ organisation }) => organisation),
+          {
+            ...{ field: 'organisation', what: 'organisation', noun: 'org' },
+            isThere: (id) => findOrganisation(db, id) !== undefined,
+          },
+        );
         const subject = mintId(context.mint, 'key');
-        const ids = idsFrom(subject, items.length);
+        const ids = idsFrom('key', subject, items.length);
         const made = items.map((item, index) => createdKey(item, ids[index] ?? '', context));
         const shown = items.map(({ organisation, name }, index) => ({
           ...{ id: ids[index] ?? '', organisation, name, value: made[index]?.value ?? '' },
@@ -103,7 +82,7 @@ export const keyCommands = defineCommands({
         return { events: made.map(({ event }) => event), subject, secret: { items: shown } };
       },
       show: (_db, { body: { items } }, subject = '') => {
-        const ids = idsFrom(subject, items.length);
+        const ids = idsFrom('key', subject, items.length);
         return {
           items: items.map(({ organisation, name }, index) => ({ id: ids[index], organisation, name })),
         };

@@ -3,15 +3,30 @@
  * A node is registered once; its place and address change only through a fleet file.
  */
 import type { Place } from '../../schemas/names.ts';
-import { hashSecret, mintId, mintNodeToken } from '../../shared/ids/api-key.ts';
+import { hashSecret, mintId, mintNodeToken, type RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findNode, findToken } from '../state/capacity.ts';
-import { defineCommands } from './definition.ts';
+import { type CommandPlan, defineCommands } from './definition.ts';
+import { idsFrom, needAll } from './many.ts';
 import { needFree, needNode, needOrganisation, needStack, needToken } from './preconditions.ts';
 
 function needPlace(db: Database, place: Place): void {
   if (place.kind === 'stack') needStack(db, place.id);
   if (place.kind === 'organisation') needOrganisation(db, place.id);
+}
+
+/** The event that creates a token, and its value. */
+function createdToken(id: string, node: string, mint: RandomSource) {
+  const value = mintNodeToken(mint);
+  const hash = hashSecret(value).toString('hex');
+  return { event: { type: 'node.token_created' as const, data: { id, node, hash } }, value };
+}
+
+function oneToken(db: Database, node: string, mint: RandomSource): CommandPlan {
+  needNode(db, node);
+  const id = mintId(mint, 'tok');
+  const { event, value } = createdToken(id, node, mint);
+  return { events: [event], subject: id, secret: { value } };
 }
 
 export const nodeCommands = defineCommands({
@@ -41,18 +56,32 @@ export const nodeCommands = defineCommands({
     show: (db, { params: { id } }) => findNode(db, id) ?? { id },
   },
   'node-token.create': {
-    decide: (db, { params: { id: node } }, { mint }) => {
-      needNode(db, node);
-      const id = mintId(mint, 'tok');
-      const value = mintNodeToken(mint);
-      const hash = hashSecret(value).toString('hex');
-      return {
-        events: [{ type: 'node.token_created', data: { id, node, hash } }],
-        subject: id,
-        secret: { value },
-      };
-    },
+    decide: (db, { params: { id: node } }, { mint }) => oneToken(db, node, mint),
     show: (db, _input, subject = '') => findToken(db, subject) ?? { id: subject },
+  },
+  'token.create': {
+    decide: (db, { body: { node } }, { mint }) => oneToken(db, node, mint),
+    show: (db, _input, subject = '') => findToken(db, subject) ?? { id: subject },
+    many: {
+      decide: (db, { body: { items } }, { mint }) => {
+        needAll(
+          items.map(({ node }) => node),
+          {
+            ...{ field: 'node', what: 'node', noun: 'node' },
+            isThere: (id) => findNode(db, id) !== undefined,
+          },
+        );
+        const subject = mintId(mint, 'tok');
+        const ids = idsFrom('tok', subject, items.length);
+        const made = items.map(({ node }, index) => createdToken(ids[index] ?? '', node, mint));
+        const shown = made.map(({ event: { data }, value }) => ({ id: data.id, node: data.node, value }));
+        return { events: made.map(({ event }) => event), subject, secret: { items: shown } };
+      },
+      show: (_db, { body: { items } }, subject = '') => {
+        const ids = idsFrom('tok', subject, items.length);
+        return { items: items.map(({ node }, index) => ({ id: ids[index], node })) };
+      },
+    },
   },
   'node-token.revoke': {
     decide: (db, { params: { id } }) =>

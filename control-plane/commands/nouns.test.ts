@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
-import { smallFleet, TestState } from '../../test/support/state.ts';
+import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
+import { findToken } from '../state/capacity.ts';
+import { commandsByName } from './registry.ts';
 
 const stack = 'stk-amber-otter-9k2f';
 const node = { id: 'n-1', place: { kind: 'stack', id: stack }, url: 'http://127.0.0.1:1', dialect: 'vllm' };
@@ -178,6 +180,8 @@ const cases: Case[] = [
   { name: 'node.undrain', params: { id: 'pool-1' }, given: [drained], expected: ['node.undrained'] },
   { name: 'node-token.create', params: { id: 'pool-1' }, expected: ['node.token_created'] },
   { name: 'node-token.create', params: { id: 'nothing' }, expected: 'NotFound' },
+  { name: 'token.create', body: { node: 'pool-1' }, expected: ['node.token_created'] },
+  { name: 'token.create', body: { node: 'nothing' }, expected: 'NotFound' },
   { name: 'node-token.revoke', params: { id: 'tok-1' }, given: [token], expected: ['node.token_revoked'] },
   {
     name: 'node-token.revoke',
@@ -271,6 +275,27 @@ test("a token's value is in the answer once, and the event holds its hash only",
     value: expect.stringMatching(/^ngt_[\w-]{43}$/),
   });
   expect(JSON.stringify(events)).not.toContain(answer['value']);
+});
+
+test('tokens of many nodes are one command: all of them or none, and a repeat has their ids', () => {
+  const state = new TestState().given(smallFleet);
+  const items = Array.from({ length: 3 }, () => ({ node: 'pool-1' }));
+  const { events, answer } = state.when('token.create', { body: { items } });
+  const made = answer['items'] as { readonly id: string; readonly node: string; readonly value: string }[];
+  expect(events.map(({ data }) => (data as { id: string }).id)).toEqual(made.map(({ id }) => id));
+  expect(new Set(made.map(({ value }) => value)).size).toBe(3);
+  for (const { id, value } of made) {
+    expect(value).toMatch(/^ngt_[\w-]{43}$/);
+    expect(JSON.stringify(events)).not.toContain(value);
+    expect(findToken(state.db, id)).toMatchObject({ node: 'pool-1', state: 'active' });
+  }
+  const command = commandsByName['token.create'].many;
+  const again = command?.show(state.db, { params: {}, body: { items } }, made[0]?.id, testNowMs);
+  expect(again).toEqual({ items: made.map(({ id, node: of }) => ({ id, node: of })) });
+  const other = { body: { items: [...items, { node: 'nothing' }] } };
+  expect(() => state.decide('token.create', other)).toThrow(/^items\[3\]\.node: there is no node nothing$/);
+  const tooMany = { body: { items: Array.from({ length: 1001 }, () => ({ node: 'pool-1' })) } };
+  expect(() => state.decide('token.create', tooMany)).toThrow(/body cannot be used/);
 });
 
 test('a node shows its place, its names for models and its health', () => {

@@ -187,6 +187,8 @@ async function callCapacity(): Promise<void> {
     models: { 'elm-7b': 'elm' },
     agent: true,
   });
+  await call('POST', '/tokens', { node: 'elm-1' });
+  await call('POST', '/tokens', { items: [{ node: 'elm-1' }, { node: 'elm-1' }] });
   const { id } = await call('POST', '/nodes/elm-1/tokens');
   await call('POST', '/nodes/elm-1/drain');
   const reads = ['/stacks', '/stacks/stk-elm-tree-1', '/pool', '/nodes', '/nodes/elm-1', '/nodes/pool-1'];
