@@ -5,6 +5,7 @@ export interface Check {
   readonly object?: string;
   readonly text: string;
   readonly next?: string;
+  readonly examples?: readonly { readonly object?: string }[];
 }
 
 export function checksIn(text: string): readonly Check[] {
@@ -13,9 +14,11 @@ export function checksIn(text: string): readonly Check[] {
 
 export const isFault = ({ level }: Check): boolean => level !== 'ok';
 
-/** `CODE level object`, of each that is not well. */
+/** `CODE level object`, of each that is not well, and of the examples of one that stands for many. */
 export function faultsIn(text: string): string[] {
   return checksIn(text)
     .filter(isFault)
-    .map(({ code, level, object }) => [code, level, object].filter(Boolean).join(' '));
+    .flatMap(({ code, level, examples = [], ...first }) =>
+      [first, ...examples].map(({ object }) => [code, level, object].filter(Boolean).join(' ')),
+    );
 }
