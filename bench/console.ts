@@ -1,12 +1,13 @@
 /**
  * The console in Chromium before a large fleet: until 50 gateways are painted, from a move of the time bar until the past is
  * painted, and the memory of a tab after as many events as an hour of tail has; with `--only tail --minutes N` at a steady rate
- * for that long. `--shots FOLDER` takes pictures of each page instead: of the large fleet, with `--of demo` of the demo fleet,
+ * for that long; `--only pages`: what each page costs the browser. `--shots FOLDER` takes pictures of each page instead: of the large fleet, with `--of demo` of the demo fleet,
  * with `--of empty` of a fleet that has nothing.
  */
 import { parseArgs } from 'node:util';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { LargeFleet, size } from './support/console/large-fleet.ts';
+import { pageCosts } from './support/console/page-costs.ts';
 import {
   demoFleet,
   emptyPaths,
@@ -28,7 +29,7 @@ const { values } = parseArgs({
     minutes: { type: 'string' },
   },
 });
-/** `--only paint`, `travel` or `tail`. */
+/** `--only paint`, `travel`, `tail` or `pages`. */
 const isWanted = (part: string): boolean => (values.only ?? part) === part;
 const samples = Number(values.samples);
 /** A page that is not there by then fails the bench, with what it shows instead. */
@@ -171,8 +172,9 @@ async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
   const context = await browser.newContext({ baseURL: fleet.console, viewport });
   const page = await context.newPage();
   await phase('signed in', () => signIn(page, fleet.operatorToken));
-  await phase('the history is written', () => fleet.historyReached());
   const figures: Record<string, object> = {};
+  if (isWanted('pages')) Object.assign(figures, await phase('pages', () => pageCosts(page, largePaths)));
+  await phase('the history is written', () => fleet.historyReached());
   if (isWanted('paint')) {
     const paints = await phase('first paints', () => firstPaints(browser, context, fleet.console));
     figures['gatewaysPaintedFirstMs'] = spread(paints.first);

@@ -6,7 +6,9 @@ export interface FleetReads {
   readonly stacks: readonly Stack[];
   readonly nodes: readonly LiveNodeResource[];
   readonly tiers: readonly Tier[];
+  /** Of many the first ones alone. */
   readonly organisations: readonly Organisation[];
+  readonly organisationsInAll: number;
 }
 
 export interface Hole {
@@ -17,20 +19,39 @@ export interface Hole {
   readonly refused: readonly Pick<Organisation, 'id' | 'name'>[];
 }
 
+export function serves({ up, drained }: LiveNodeResource): boolean {
+  return up && !drained;
+}
+
 function isServed(model: string, nodes: readonly LiveNodeResource[]): boolean {
-  return nodes.some(
-    ({ up, drained, loaded, models }) => up && !drained && loaded.includes(models?.[model] ?? model),
-  );
+  return nodes.some((node) => serves(node) && node.loaded.includes(node.models?.[model] ?? model));
+}
+
+/** Where nodes serve. A key for each place, because a fleet has thousands of stacks. */
+export function nodesByPlace(nodes: readonly LiveNodeResource[]): Map<string, LiveNodeResource[]> {
+  const byPlace = new Map<string, LiveNodeResource[]>();
+  for (const node of nodes) {
+    const place = placeKey(node.place);
+    const known = byPlace.get(place);
+    if (known === undefined) byPlace.set(place, [node]);
+    else known.push(node);
+  }
+  return byPlace;
+}
+
+export function placeKey(place: LiveNodeResource['place']): string {
+  return place.kind === 'pool' ? 'pool' : `${place.kind} ${place.id}`;
 }
 
 export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads): Hole[] {
+  const byPlace = nodesByPlace(nodes);
   const tierOf = new Map(tiers.map((tier) => [tier.id, tier]));
   const nameOf = new Map(organisations.map(({ id, name }) => [id, name]));
   const includes = (organisation: Organisation, model: string): boolean => {
     const models = organisation.tier === null ? [] : (tierOf.get(organisation.tier)?.models ?? []);
     return models === '*' || models.includes(model);
   };
-  const ofPool = nodes.filter(({ place }) => place.kind === 'pool');
+  const ofPool = byPlace.get('pool') ?? [];
   const inPool = pool.models
     .filter((model) => !isServed(model, ofPool))
     .map((model) => ({
@@ -41,7 +62,7 @@ export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads)
       ),
     }));
   const inStacks = stacks.flatMap(({ id, organisation, models }) => {
-    const own = nodes.filter(({ place }) => place.kind === 'stack' && place.id === id);
+    const own = byPlace.get(placeKey({ kind: 'stack', id })) ?? [];
     return models
       .filter((model) => !isServed(model, own))
       .map((model) => ({

@@ -1,55 +1,77 @@
-/** What the fleet does now: requests, refusals, the busiest organisations, and what was changed last. */
+/** What the fleet does now: requests, refusals, who is nearest to a limit, and what was changed last. */
 import type { LimitUse } from '../../schemas/admin.ts';
-import { count, plural } from '../lib/format.ts';
+import { count } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
+import { serves } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { requestsLink } from '../lib/request-filter.ts';
+import { hourOf, useTraffic } from '../lib/traffic.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
 import { Card, Figure, Figures } from '../ui/parts.tsx';
 import { Refusals, useRefusals } from './refusals.tsx';
 
-const everyMs = 3000;
+const everyMs = 5000;
 const shownMax = 6;
+const minuteMs = 60_000;
 
 export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
-  const limits = useRead('limits.list', {}, { everyMs, isWhole: true }).data?.items;
+  const traffic = useTraffic({}).data;
   const refused = useRefusals(undefined)?.refusals.reduce((sum, { requests }) => sum + requests, 0);
-  const serving = nodes.filter(({ up, drained }) => up && !drained).length;
-  const sum = (of: (use: LimitUse) => number | null): string =>
-    limits === undefined ? '…' : count(limits.reduce((all, use) => all + (of(use) ?? 0), 0));
+  const { steps, stepMs } = traffic ? hourOf(traffic) : { steps: [], stepMs: minuteMs };
+  const minute = steps.slice(-minuteMs / stepMs);
+  const requests = minute.reduce((sum, step) => sum + ((step?.requestsPerSecond ?? 0) * stepMs) / 1000, 0);
+  const known = (value: number): string => (traffic === undefined ? '…' : count(Math.round(value)));
   return (
     <Figures>
-      <Figure name="Requests this minute" value={sum(({ requests }) => requests.used)} href="/requests" />
-      <Figure name="In flight" value={sum(({ concurrency }) => concurrency.inFlight)} href="/limits" />
+      <Figure name="Requests in the last minute" value={known(requests)} href="/requests" />
+      <Figure name="In flight" value={known(minute.at(-1)?.inFlight ?? 0)} href="/limits" />
       <Figure
         name="Refused in the last hour"
         value={refused === undefined ? '…' : count(refused)}
         href={requestsLink({ outcome: 'refused', since: '1h' })}
       />
-      <Figure name="Nodes that serve" value={`${count(serving)} of ${count(nodes.length)}`} href="/nodes" />
+      <Figure
+        name="Nodes that serve"
+        value={`${count(nodes.filter(serves).length)} of ${count(nodes.length)}`}
+        href="/nodes"
+      />
     </Figures>
   );
 }
 
+/** The limit of which the largest part is used; undefined where none is. */
+function nearest({ requests, concurrency, tokens }: LimitUse) {
+  const limits = [
+    { what: 'requests of this minute', used: requests.used, limit: requests.limit },
+    { what: 'requests in flight', used: concurrency.inFlight, limit: concurrency.limit },
+    { what: 'the allowance', used: tokens.used, limit: tokens.limit },
+  ];
+  const parts = limits.map(({ what, used, limit }) => ({
+    what,
+    part: (used ?? 0) / Math.max(1, limit ?? Infinity),
+  }));
+  return parts.filter(({ part }) => part > 0).sort((one, other) => other.part - one.part)[0];
+}
+
 export function FleetActivity() {
-  const limits = useRead('limits.list', {}, { everyMs, isWhole: true }).data?.items ?? [];
-  const busiest = limits
-    .filter(({ requests, concurrency }) => (requests.used ?? 0) + (concurrency.inFlight ?? 0) > 0)
-    .sort((a, b) => (b.requests.used ?? 0) - (a.requests.used ?? 0))
-    .slice(0, shownMax);
+  const limits = useRead('limits.list', { limit: shownMax }, { everyMs }).data?.items ?? [];
+  const near = limits.flatMap((use) => {
+    const found = nearest(use);
+    return found === undefined ? [] : [{ id: use.organisation ?? '', ...found }];
+  });
   return (
     <div class="columns">
       <EventsCard title="Newest events" label="Newest events" about={{}} limit={shownMax} more="All events" />
       <div class="stacked">
-        <Card title="Busiest this minute">
-          {busiest.length === 0 ? <p class="muted">No request in this minute.</p> : null}
-          <ul class="rows" aria-label="Busiest organisations">
-            {busiest.map(({ organisation, requests, concurrency }) => (
-              <li key={organisation}>
-                <Name of={{ kind: 'organisation', id: organisation ?? '' }} />
+        <Card title="Nearest to a limit" more={<a href="/limits">All limits</a>}>
+          {near.length === 0 ? <p class="muted">Nothing of any limit is used now.</p> : null}
+          <ul class="rows" aria-label="Organisations nearest to a limit">
+            {near.map(({ id, what, part }) => (
+              <li key={id}>
+                <Name of={{ kind: 'organisation', id }} />
                 <span>
-                  {plural(requests.used ?? 0, 'request')}, {count(concurrency.inFlight ?? 0)} in flight
+                  {count(Math.round(part * 100))} % of {what}
                 </span>
               </li>
             ))}

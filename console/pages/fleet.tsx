@@ -1,17 +1,20 @@
-/** The fleet as a map: a column for the pool and for each organisation, a tile for each node, and what is missing. */
+/** The fleet as a map: a column for the pool and for each organisation, or a row, a tile for each node, and what is missing. */
 import type { ComponentChildren } from 'preact';
-import { useRef } from 'preact/hooks';
+import { useMemo, useRef } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
+import { pageRows } from '../../schemas/page-rows.ts';
 import { route } from '../lib/api.ts';
+import { capacities } from '../lib/capacity.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
-import { type FleetReads, holes } from '../lib/holes.ts';
+import { type FleetReads, type Hole, holes, nodesByPlace, serves } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { type Traffic, useTraffic } from '../lib/traffic.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { FirstRun } from './first-run.tsx';
+import { CapacityTable } from './fleet-capacity.tsx';
 import { FleetActivity, FleetNow } from './fleet-now.tsx';
 import { Installs, LoadedModels, NodeState } from './node-state.tsx';
 import { TrafficCard } from './traffic.tsx';
@@ -21,7 +24,8 @@ export function FleetPage() {
   const stacks = useRead('stack.list', {}, { isWhole: true });
   const nodes = useRead('node.list', {}, { everyMs: 3000, isWhole: true });
   const tiers = useRead('tier.list');
-  const organisations = useRead('organisation.list', {}, { isWhole: true });
+  // What the page says of them by name are a few.
+  const organisations = useRead('organisation.list', { limit: pageRows.max });
   const failure = [pool, stacks, nodes, tiers, organisations].find((read) => read.failure)?.failure;
   const state: FleetReads | undefined =
     pool.data && stacks.data && nodes.data && tiers.data && organisations.data
@@ -31,6 +35,7 @@ export function FleetPage() {
           nodes: nodes.data.items,
           tiers: tiers.data.items,
           organisations: organisations.data.items,
+          organisationsInAll: organisations.data.total ?? organisations.data.items.length,
         }
       : undefined;
   const last = useRef<FleetReads | undefined>(undefined);
@@ -52,8 +57,9 @@ export function FleetPage() {
   );
 }
 
-function summary({ nodes, organisations, stacks }: FleetReads): string {
-  return `${nodes.filter(serves).length} of ${plural(nodes.length, 'node')} serve, for ${plural(organisations.length, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
+function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
+  const serving = `${nodes.filter(serves).length} of ${plural(nodes.length, 'node')} serve`;
+  return `${serving}, for ${plural(organisationsInAll, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
 }
 
 /** Where the steps of an empty fleet were begun on this page, they stay above the map: the last one comes after it has appeared. */
@@ -70,7 +76,11 @@ function FleetBody({ state }: { readonly state: FleetReads }) {
 }
 
 function Filled({ state }: { readonly state: FleetReads }) {
-  const missing = holes(state);
+  const missing = useMemo(
+    () => holes(state),
+    [state.nodes, state.stacks, state.pool, state.tiers, state.organisations],
+  );
+  const isPart = state.organisations.length < state.organisationsInAll;
   const isNow = moment() === undefined;
   return (
     <>
@@ -84,7 +94,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
         <section class="notice bad" aria-label="What is missing">
           <h2>Installed, but no node serves it now</h2>
           <ul class="rows">
-            {missing.map(({ model, where, refused, refused: [first] }) => (
+            {missing.slice(0, missingMax).map(({ model, where, refused, refused: [first] }) => (
               <li key={`${where} ${model}`}>
                 <span>
                   <strong>
@@ -98,66 +108,81 @@ function Filled({ state }: { readonly state: FleetReads }) {
                   <a
                     href={explainLink({ org: first.id, model, ...(where !== 'the pool' && { host: where }) })}
                   >
-                    <State tone="bad">503 for {nameSome(refused.map(({ name }) => name))}</State>
+                    <State tone="bad">
+                      503 for {nameSome(refused.map(({ name }) => name))}
+                      {isPart && where === 'the pool' ? ', and for others' : ''}
+                    </State>
                   </a>
                 )}
               </li>
             ))}
           </ul>
+          {missing.length > missingMax ? (
+            <p>And {count(missing.length - missingMax)} more, of which the map has those of stacks.</p>
+          ) : null}
         </section>
       )}
-      <FleetMap state={state} />
+      <FleetMap state={state} missing={missing} />
       {isNow ? <FleetActivity /> : null}
     </>
   );
 }
 
-function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly state: FleetReads }) {
+interface FleetMapProps {
+  readonly state: FleetReads;
+  readonly missing: readonly Hole[];
+}
+
+/** A column for each organisation with capacity of its own; of more than anybody looks through, a row. */
+function FleetMap({ state, missing }: FleetMapProps) {
   const flows = useTraffic({}).data?.nodes ?? [];
-  const ofPool = nodes.filter(({ place }) => place.kind === 'pool');
-  const withCapacity = organisations.filter(
-    ({ id }) =>
-      stacks.some(({ organisation }) => organisation === id) ||
-      nodes.some(({ place }) => place.kind === 'organisation' && place.id === id),
+  const { pool, stacks, nodes, organisations, organisationsInAll } = state;
+  const places = useMemo(() => nodesByPlace(nodes), [nodes]);
+  const capacity = useMemo(
+    () => capacities({ stacks, places, organisations, missing }),
+    [stacks, places, organisations, missing],
   );
-  const others = organisations.length - withCapacity.length;
+  const ofPool = places.get('pool') ?? [];
+  const others = organisationsInAll - capacity.length;
+  const isTable = capacity.length > columnsMax;
   return (
-    <div class="map">
-      <Column title="Pool" subtitle={plural(pool.models.length, 'model')} isWide={ofPool.length > tilesMax}>
-        <Group nodes={ofPool} flows={flows} />
-        {others === 0 ? null : (
-          <p class="muted">
-            <a href="/orgs">{plural(others, 'organisation')}</a> {others === 1 ? 'uses' : 'use'} the pool
-            only.
-          </p>
-        )}
-      </Column>
-      {withCapacity.map(({ id, name, tier }) => (
+    <>
+      <div class="map">
         <Column
-          key={id}
-          title={name}
-          href={route`/orgs/${id}`}
-          subtitle={tier === null ? 'no plan' : <Name of={{ kind: 'tier', id: tier }} />}
+          title="Pool"
+          subtitle={plural(pool.models.length, 'model')}
+          isWide={isTable || ofPool.length > tilesMax}
         >
-          {stacks
-            .filter(({ organisation }) => organisation === id)
-            .map((stack) => (
+          <Group nodes={ofPool} flows={flows} />
+          {others === 0 ? null : (
+            <p class="muted">
+              <a href="/orgs">{plural(others, 'organisation')}</a> {others === 1 ? 'uses' : 'use'} the pool
+              only.
+            </p>
+          )}
+        </Column>
+        {(isTable ? [] : capacity).map(({ id, name, tier, stacks: own, nodes: ownNodes }) => (
+          <Column
+            key={id}
+            title={name}
+            href={route`/orgs/${id}`}
+            subtitle={tier === null ? 'no plan' : <Name of={{ kind: 'tier', id: tier }} />}
+          >
+            {own.map((stack) => (
               <Group
                 key={stack.id}
                 title={stack.id}
                 href={route`/stacks/${stack.id}`}
-                nodes={nodes.filter(({ place }) => place.kind === 'stack' && place.id === stack.id)}
+                nodes={stack.nodes}
                 flows={flows}
               />
             ))}
-          <Group
-            nodes={nodes.filter(({ place }) => place.kind === 'organisation' && place.id === id)}
-            flows={flows}
-            isOwn
-          />
-        </Column>
-      ))}
-    </div>
+            <Group nodes={ownNodes} flows={flows} isOwn />
+          </Column>
+        ))}
+      </div>
+      {isTable ? <CapacityTable rows={capacity} /> : null}
+    </>
   );
 }
 
@@ -251,10 +276,8 @@ function Flow({ node, flows }: { readonly node: string; readonly flows: Flows })
 
 /** Above so many tiles nobody sees the one that matters. */
 const tilesMax = 24;
-
-function serves({ up, drained }: LiveNodeResource): boolean {
-  return up && !drained;
-}
+const columnsMax = 24;
+const missingMax = 10;
 
 /** Of many nodes only those that do not serve. */
 function tilesOf(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {

@@ -15,6 +15,7 @@ import { Card, Empty, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;
+const nearestMax = 50;
 
 export function LimitsPage() {
   const organisation = organisationInScope();
@@ -42,9 +43,15 @@ export function LimitsPage() {
 
 function AllLimits() {
   return (
-    <Answer of={useRead('limits.list', {}, { everyMs, isWhole: true })}>
-      {({ items }) => (
+    <Answer of={useRead('limits.list', { limit: nearestMax }, { everyMs })}>
+      {({ items, total = items.length }) => (
         <>
+          {total > items.length ? (
+            <p class="muted">
+              The {count(items.length)} nearest to a limit, of {plural(total, 'organisation')}. Type one above
+              to see its own.
+            </p>
+          ) : null}
           <p class="more-links">
             <a href="/limits?visitors">All visitors together</a>
           </p>

@@ -48,7 +48,9 @@ const searchFrom = 8;
 const windowFrom = 100;
 /** Until rows are drawn and measured. */
 const rowHeightGuess = 49;
-const rowsAround = 30;
+/** Above and below what is seen, at least. A table is at most three quarters of the window high. */
+const rowsAroundMin = 20;
+const shareOfWindow = 0.75;
 /** A region that scrolls must be reachable by keyboard. */
 const scrollable = (name: string) => ({ tabIndex: 0, role: 'region', 'aria-label': name }) as const;
 
@@ -163,8 +165,10 @@ export function Rows<Row>(props: TableProps<Row>) {
   const box = useRef<HTMLDivElement>(null);
   const body = useRef<HTMLTableSectionElement>(null);
   const isWindowed = rows.length > windowFrom;
+  const [rowHeight, measure] = useState(rowHeightGuess);
+  const rowsAround = Math.max(rowsAroundMin, Math.ceil((shareOfWindow * innerHeight) / rowHeight));
   const start = isWindowed ? Math.max(0, Math.min(first, rows.length - 1) - rowsAround) : 0;
-  const rowHeight = useRowHeight(body, rows, start);
+  useRowHeight(body, rows, start, rowHeight, measure);
   const shown = isWindowed ? rows.slice(start, start + 3 * rowsAround) : rows;
   const onScroll = (): void => {
     const scrolled = box.current?.scrollTop ?? 0;
@@ -241,13 +245,14 @@ function ignored(event: Event): void {
   event.stopPropagation();
 }
 
-/** The height of the rows that are drawn, measured when they change. */
+/** Measures the height of the rows that are drawn, when they change. */
 function useRowHeight(
   body: { readonly current: HTMLTableSectionElement | null },
   rows: readonly unknown[],
   start: number,
-): number {
-  const [height, setHeight] = useState(rowHeightGuess);
+  height: number,
+  setHeight: (height: number) => void,
+): void {
   useLayoutEffect(() => {
     const drawn = [...(body.current?.rows ?? [])].filter(({ ariaRowIndex }) => ariaRowIndex !== null);
     const [top, bottom] = [drawn[0]?.getBoundingClientRect(), drawn.at(-1)?.getBoundingClientRect()];
@@ -256,7 +261,6 @@ function useRowHeight(
     if (measured > 0 && Math.abs(measured - height) > 0.5) setHeight(measured);
     // Not at each drawing: to measure makes the browser lay all of it out before anything else is done.
   }, [rows, start]);
-  return height;
 }
 
 function cellClass<Row>({ isTitle, isAction, ...column }: TableColumn<Row>): string {

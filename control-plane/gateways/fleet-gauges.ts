@@ -70,9 +70,12 @@ export class FleetGauges {
   /** By process; undefined while the topic cannot be read. `window`: the beginning of the minute, or `inFlightWindow`. */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;
+    const cells = this.#fold.row({ subject, window })?.cells;
+    // Most of many subjects are idle.
+    if (cells === undefined) return [];
     const ages = this.#ages();
     const uses: GaugeUse[] = [];
-    for (const [process, { used }] of this.#fold.row({ subject, window })?.cells ?? []) {
+    for (const [process, { used }] of cells) {
       const isLive = (ages.get(process)?.ageMs ?? liveMs) < liveMs;
       const name = this.#fold.nameOf(process);
       if (name !== undefined && used > 0 && (isLive || window !== inFlightWindow)) uses.push({ name, used });

@@ -176,3 +176,33 @@ test('the choice of organisations has those that the person may see', async () =
     await watched.close();
   }
 });
+
+test('of more organisations with capacity than columns, the fleet has a table, those first of which a model is missing', async () => {
+  const ids = Array.from({ length: 26 }, (_, n) => `team-${n}`);
+  for (const id of ids) {
+    await admin.call('POST', '/organisations', { id, name: `Team ${id.slice(5)}`, tier: 'Platinum' });
+    const made = await admin.call('POST', '/stacks', { organisation: id, surface: 'openai' });
+    if (id === 'team-7') await admin.call('PUT', `/stacks/${made.id}/models/echo-large`, {});
+  }
+  const watched = await openPage();
+  const { page } = watched;
+  const table = page.getByRole('region', { name: 'Capacity by organisation' });
+  const titles = table.locator('tbody tr td.title');
+  await titles.nth(26).waitFor();
+  expect(await titles.first().textContent()).toMatch(/^(Acme|Team 7)$/);
+  const row = table.getByRole('row', { name: /Team 7/ });
+  expect((await row.getByRole('cell').allTextContents()).slice(1)).toEqual([
+    '1',
+    '0 of 0',
+    expect.stringContaining('1'),
+  ]);
+  // No column of its own, but for the pool.
+  expect(await page.locator('.map-column').count()).toBe(1);
+  await watched.expectAccessible('the fleet with a table of organisations');
+  await page.getByLabel('Search this table').fill('team 7');
+  await titles.nth(1).waitFor({ state: 'detached' });
+  await row.getByRole('link', { name: 'Team 7' }).click();
+  await heading(page, 'Team 7').waitFor();
+  watched.expectClean();
+  await watched.close();
+});

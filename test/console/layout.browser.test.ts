@@ -297,7 +297,7 @@ test('explain begins with what was refused, the fleet with what happens, a stack
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page);
     await page.getByRole('list', { name: 'Newest events' }).getByRole('listitem').first().waitFor();
-    await page.getByText('Requests this minute').waitFor();
+    await page.getByText('Requests in the last minute').waitFor();
     await page.getByRole('link', { name: 'Explain', exact: true }).click();
     const refusals = page.getByRole('list', { name: 'Refusals', exact: true });
     await refusals.getByText('Cedar').waitFor();

@@ -1,4 +1,7 @@
-/** A control plane with its console before a large fleet: 50 gateways that report, 500 nodes, 10 000 keys, 100 000 commits. */
+/**
+ * A control plane with its console before a large fleet: 50 gateways that report, 500 nodes, 10 000 keys, 100 000 commits; other
+ * sizes by BENCH_ORGANISATIONS, BENCH_NODES, BENCH_STACKS and BENCH_COMMITS.
+ */
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,10 +15,20 @@ import { StatusMac } from '../../../shared/status/status-mac.ts';
 import { ChainWriter, known, sha256 } from '../../../test/support/commits.ts';
 import { type Started, startProcess } from '../../../test/support/processes.ts';
 
-export const size = { gateways: 50, nodes: 500, keys: 10_000, commits: 100_000, organisations: 100 } as const;
+const {
+  BENCH_ORGANISATIONS = 100,
+  BENCH_NODES = 500,
+  BENCH_STACKS = 0,
+  BENCH_COMMITS = 100_000,
+} = process.env;
+export const size = {
+  ...{ gateways: 50, keys: 10_000, organisations: Number(BENCH_ORGANISATIONS) },
+  ...{ nodes: Number(BENCH_NODES), stacks: Number(BENCH_STACKS), commits: Number(BENCH_COMMITS) },
+} as const;
 const operatorToken = 'operator-token-of-the-bench';
 const gatewayToken = 'gateway-token-of-the-bench';
 const appendedAtOnce = 2000;
+const eventsOfCommit = 1000;
 /** Another replica than the one that runs, and alive by its reports: so the running one takes no node over and writes nothing. */
 const reporter = 'control-2';
 const owner = { owner: reporter, generation: 1 };
@@ -29,6 +42,10 @@ function organisationOf(n: number): string {
   return `org-${n % size.organisations}`;
 }
 
+function stackOf(n: number): string {
+  return `stk-amber-otter-${n}`;
+}
+
 function foundation(): Events {
   return [
     known('tier.set', { id: 'Team', rank: 1, requestsPerMinute: 60, models: '*' }),
@@ -39,11 +56,19 @@ function foundation(): Events {
         ...{ id: organisationOf(n), name: `Organisation ${n}`, tier: 'Team', anchor: '2026-01-01' },
       }),
     ),
+    ...Array.from({ length: size.stacks }, (_, n) =>
+      known('stack.created', { id: stackOf(n), organisation: organisationOf(n), surface: 'openai' }),
+    ),
     ...Array.from({ length: size.nodes }, (_, n) =>
       known('node.registered', {
         ...{ id: `node-${n}`, url: `http://127.0.0.1:${9000 + n}`, dialect: 'vllm', agent: true },
-        place: { kind: 'pool' },
+        // Every second one is of a stack.
+        place: n % 2 === 1 && n < size.stacks ? { kind: 'stack', id: stackOf(n) } : { kind: 'pool' },
       }),
+    ),
+    // The stacks that have a node.
+    ...Array.from({ length: Math.floor(Math.min(size.nodes, size.stacks) / 2) }, (_, n) =>
+      known('stack.model_installed', { stack: stackOf(2 * n + 1), model: 'echo-small' }),
     ),
     ...Array.from({ length: size.nodes }, (_, n) => known('node.joined', { id: `node-${n}`, ...owner })),
   ];
@@ -95,7 +120,9 @@ export class LargeFleet {
     await log.append(writer.open().value);
     let written = 0;
     if (!isEmpty) {
-      await log.append(writer.add(foundation()).value);
+      const events = foundation();
+      for (let at = 0; at < events.length; at += eventsOfCommit)
+        await log.append(writer.add(events.slice(at, at + eventsOfCommit)).value);
       for (; written < size.commits; written += appendedAtOnce) await appendTo(log, writer, written);
     }
     const args = ['control-plane', '--log', url, '--data', join(dir, 'data'), '--name', 'control-1'];

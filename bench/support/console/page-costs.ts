@@ -1,0 +1,35 @@
+/** What a page costs the browser: until it is shown, in scripts, and in elements. */
+import type { Page } from 'playwright-core';
+import { settled } from './pictures.ts';
+
+/** Lists that come after the first answers are there by then. */
+const restMs = 3000;
+
+async function scriptMs(session: Awaited<ReturnType<typeof sessionOf>>): Promise<number> {
+  const { metrics } = await session.send('Performance.getMetrics');
+  return 1000 * (metrics.find(({ name }) => name === 'ScriptDuration')?.value ?? Number.NaN);
+}
+
+const sessionOf = (page: Page) => page.context().newCDPSession(page);
+
+/** By path; each is loaded as from a link of another site. */
+export async function pageCosts(page: Page, paths: readonly string[]): Promise<Record<string, object>> {
+  const session = await sessionOf(page);
+  await session.send('Performance.enable');
+  const costs: Record<string, object> = {};
+  for (const path of paths) {
+    if (path === '/sign-in' || path.includes('at=')) continue;
+    await page.goto('about:blank');
+    const [beganMs, beforeMs] = [performance.now(), await scriptMs(session)];
+    await page.goto(path);
+    await settled(page);
+    const shownMs = Math.round(performance.now() - beganMs);
+    await page.waitForTimeout(restMs);
+    const elements = await page.evaluate<number>(`document.querySelectorAll('*').length`);
+    const scriptingMs = Math.round((await scriptMs(session)) - beforeMs);
+    costs[path] = { shownMs, scriptingMs, elements };
+    console.log(path, costs[path]);
+  }
+  await session.detach();
+  return costs;
+}

@@ -1,0 +1,56 @@
+/** The organisations with capacity of their own, of many a row each; details are on their pages. */
+import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { OwnCapacity } from '../lib/capacity.ts';
+import { count } from '../lib/format.ts';
+import { serves } from '../lib/holes.ts';
+import { Name } from '../ui/name.tsx';
+import { Card, State } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+
+/** Those first of which a model is missing. */
+export function CapacityTable({ rows }: { readonly rows: readonly OwnCapacity[] }) {
+  const sorted = [...rows].sort((one, other) => other.missing - one.missing);
+  return (
+    <Card title="Organisations with capacity of their own" isWide>
+      <Table
+        caption="Capacity by organisation"
+        rows={sorted}
+        columns={columns}
+        keyOf={({ id }) => id}
+        empty={null}
+      />
+    </Card>
+  );
+}
+
+const nodesOf = ({ stacks, nodes }: OwnCapacity): readonly LiveNodeResource[] => [
+  ...stacks.flatMap((stack) => stack.nodes),
+  ...nodes,
+];
+
+const columns: readonly TableColumn<OwnCapacity>[] = [
+  {
+    name: 'Organisation',
+    isTitle: true,
+    value: ({ id, name }) => `${name} ${id}`,
+    cell: ({ id, name }) => <Name of={{ kind: 'organisation', id, name }} />,
+  },
+  {
+    name: 'Stacks',
+    isNumber: true,
+    value: ({ stacks }) => stacks.length,
+    cell: ({ stacks }) => count(stacks.length),
+  },
+  {
+    name: 'Nodes that serve',
+    isNumber: true,
+    value: (row) => nodesOf(row).filter(serves).length,
+    cell: (row) => `${count(nodesOf(row).filter(serves).length)} of ${count(nodesOf(row).length)}`,
+  },
+  {
+    name: 'Models that no node serves',
+    isNumber: true,
+    value: ({ missing }) => missing,
+    cell: ({ missing }) => (missing === 0 ? '–' : <State tone="bad">{count(missing)}</State>),
+  },
+];
