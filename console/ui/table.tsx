@@ -199,7 +199,7 @@ export function Rows<Row>(props: TableProps<Row>) {
           aria-hidden={pages?.isOfOtherMoment}
           onClickCapture={pages?.isOfOtherMoment ? ignored : undefined}
         >
-          {start > 0 ? <Spacer height={start * rowHeight} width={columns.length} /> : null}
+          {start > 0 ? <Spacer height={start * rowHeight} /> : null}
           {shown.map((row, index) => (
             <tr
               key={keyOf(row)}
@@ -209,7 +209,7 @@ export function Rows<Row>(props: TableProps<Row>) {
               <Cells row={row} columns={columns} isFinal={isFinal} />
             </tr>
           ))}
-          {isWindowed && below > 0 ? <Spacer height={below} width={columns.length} /> : null}
+          {isWindowed && below > 0 ? <Spacer height={below} /> : null}
         </tbody>
       </table>
     </div>
@@ -271,10 +271,11 @@ function headingClass({ isNumber, look }: Pick<TableColumn<unknown>, 'isNumber' 
   return [isNumber && 'number', look].filter(Boolean).join(' ');
 }
 
-function Spacer({ height, width }: { readonly height: number; readonly width: number }) {
+/** One cell: over all columns, it would make room for those that are hidden on this window. */
+function Spacer({ height }: { readonly height: number }) {
   return (
     <tr>
-      <td colSpan={width} class="spacer" style={{ height: `${height}px` }} />
+      <td class="spacer" style={{ height: `${height}px` }} />
     </tr>
   );
 }

@@ -205,6 +205,14 @@ const made = (at: number): RequestRow => ({
   ...{ promptTokens: 12, completionTokens: 40, firstTokenMs: 21.5, durationMs: 310, position: 40 },
 });
 
+/** Columns that this window hides have no room in the table, and no time is cut. */
+const columnsAreWhole = `(() => {
+  const table = document.querySelector('.requests table');
+  const shown = [...table.querySelectorAll('th')].filter(({ offsetWidth }) => offsetWidth > 0);
+  const isFull = table.getBoundingClientRect().right - shown.at(-1).getBoundingClientRect().right < 2;
+  return isFull && [...table.querySelectorAll('.row-link')].every((time) => time.scrollWidth <= time.clientWidth);
+})()`;
+
 test('ten thousand rows are as few elements as a screenful, and what is missing is said', async () => {
   await fleet.withPage({}, async (page) => {
     const items = Array.from({ length: 10_000 }, (_, at) => made(at));
@@ -221,10 +229,15 @@ test('ten thousand rows are as few elements as a screenful, and what is missing 
     await page.getByText('Without the requests of gateway-2').waitFor();
     await page.getByText('and 7 more that came faster than they can be shown').waitFor();
     expect(await rows(page).count()).toBeLessThan(150);
+    expect(await page.evaluate(columnsAreWhole)).toBe(true);
     await page.evaluate(`document.querySelector('.requests .table').scrollTo(0, 1e9)`);
     await page.locator(`[title="${made(9999).request}"]`).waitFor();
     expect(await rows(page).count()).toBeLessThan(150);
     await page.getByText('connection lost, it is tried again').waitFor();
+    await page.goto(`/requests?open=${refused}`);
+    await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
+    await page.getByText('10,000 requests').waitFor();
+    expect(await page.evaluate(columnsAreWhole)).toBe(true);
   });
 });
 
