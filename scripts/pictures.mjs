@@ -42,7 +42,16 @@ async function ask(organisation, model, prompt) {
     body: JSON.stringify({ model, stream: true, messages: [{ role: 'user', content: prompt }] }),
   });
   await answer.text();
-  return answer.headers.get('x-request-id');
+  return { request: answer.headers.get('x-request-id'), status: answer.status };
+}
+
+/** Where others of the organisation are in flight, it is refused for that. */
+async function refusedByPlan() {
+  for (;;) {
+    const { request, status } = await ask('cedar', 'echo-large', 'words');
+    if (status === 403) return request;
+    await sleep(200);
+  }
 }
 
 /** A small mix: most are served, some are refused. */
@@ -73,7 +82,7 @@ async function takePictures() {
     await page.locator('.requests tbody tr').nth(15).waitFor();
     await page.getByRole('button', { name: 'Pause' }).click();
     await save(page, 'requests');
-    const refused = await ask('cedar', 'echo-large', 'words');
+    const refused = await refusedByPlan();
     await sleep(1500);
     await page.goto(`/explain?request=${refused}`);
     await heading(page, 'Explain').waitFor();
@@ -94,7 +103,7 @@ async function save(page, name) {
 /** What these commands print, each below its prompt. */
 async function terminalSession() {
   const tail = await run(['requests', 'tail', '-o', 'table'], { lines: linesOfTail });
-  const refused = await ask('cedar', 'echo-large', 'words');
+  const refused = await refusedByPlan();
   await sleep(1500);
   const explained = shortened(await run(['explain', '--request', refused]));
   const created = await run(

@@ -24,6 +24,10 @@ export function count(value: number): string {
   return grouped(Math.round(value * 1000) / 1000);
 }
 
+export function tenths(value: number): string {
+  return count(Math.round(value * 10) / 10);
+}
+
 /** Of an instant the day here; a day of the calendar (`2026-11-23`) is the same everywhere. */
 export function day(text: string | null | undefined): string {
   if (!text) return '–';

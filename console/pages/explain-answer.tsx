@@ -53,7 +53,7 @@ function Verdict({ explanation }: { readonly explanation: Explanation }) {
         )}
         {time === undefined ? null : `${moment(time)}, `}
         state at position {count(at)}
-        {cause === undefined ? null : `, cause: ${cause}`}
+        {cause === undefined || cause === type ? null : `, cause: ${cause}`}
       </p>
     </div>
   );

@@ -3,6 +3,7 @@ import { type Asked, askedIn, commandOf, isComplete } from '../lib/explain.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
+import { useOrganisations } from '../ui/organisation-choice.tsx';
 import { PageHeader } from '../ui/parts.tsx';
 import { ExplainForm } from './explain-form.tsx';
 import { Matrix } from './explain-matrix.tsx';
@@ -11,6 +12,8 @@ import { LatestRefusals } from './latest-refusals.tsx';
 import { Refusals } from './refusals.tsx';
 
 export function ExplainPage() {
+  // Their names are in what was refused.
+  useOrganisations();
   const asked = useAsked();
   return (
     <>

@@ -6,12 +6,13 @@ import { pageRows } from '../../schemas/page-rows.ts';
 import { route } from '../lib/api.ts';
 import { capacities } from '../lib/capacity.ts';
 import { explainLink } from '../lib/explain.ts';
-import { count, nameSome, plural } from '../lib/format.ts';
+import { count, nameSome, plural, tenths } from '../lib/format.ts';
 import { type FleetReads, type Hole, holes, nodesByPlace, serves } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { type Traffic, useTraffic } from '../lib/traffic.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
+import { useOrganisations } from '../ui/organisation-choice.tsx';
 import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { FirstRun } from './first-run.tsx';
 import { CapacityTable } from './fleet-capacity.tsx';
@@ -20,6 +21,8 @@ import { Installs, LoadedModels, NodeState } from './node-state.tsx';
 import { TrafficCard } from './traffic.tsx';
 
 export function FleetPage() {
+  // Their names are in what happens now.
+  useOrganisations();
   const pool = useRead('pool.get');
   const stacks = useRead('stack.list', {}, { isWhole: true });
   const nodes = useRead('node.list', {}, { everyMs: 3000, isWhole: true });
@@ -265,7 +268,7 @@ function Flow({ node, flows }: { readonly node: string; readonly flows: Flows })
   return (
     <div class="flow">
       <span>
-        {count(requestsPerSecond)} requests/s, {count(Math.round(tokensPerSecond))} tokens/s
+        {tenths(requestsPerSecond)} requests/s, {count(Math.round(tokensPerSecond))} tokens/s
       </span>
       <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
         <rect width={(100 * requestsPerSecond) / most} height="4" />

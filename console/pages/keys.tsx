@@ -94,6 +94,8 @@ function NoKeys({
 
 /** The active ones, where all are here to be counted. */
 function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState): string {
+  const { text, state } = pageQuery(newestFirst);
+  if (text !== undefined || state !== undefined) return `${plural(total, 'key')} found`;
   if (!isFirst || next !== undefined) return plural(total, 'key');
   return plural(items.filter(({ state }) => state === 'active').length, 'active key');
 }

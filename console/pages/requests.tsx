@@ -62,7 +62,12 @@ export function RequestsPage() {
               <Loading />
             )
           ) : (
-            <List followed={followed} open={open} onTop={setAtTop} />
+            <List
+              followed={followed}
+              open={open}
+              onTop={setAtTop}
+              isFiltered={Object.keys(filter).some((name) => isOperator() || name !== 'organisation')}
+            />
           )}
         </div>
         {open === undefined ? null : <Opened key={open} request={open} />}
@@ -115,22 +120,37 @@ function Missing({ followed: { rows } }: { readonly followed: Followed }) {
   );
 }
 
+function NoRequests({ isFiltered }: { readonly isFiltered: boolean }) {
+  const kept = 'A request appears here when it has ended. Gateways keep a day, within bounds.';
+  if (isFiltered)
+    return (
+      <Empty title="No request matches">
+        <p>{kept}</p>
+        <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
+      </Empty>
+    );
+  return (
+    <Empty title="There are no requests yet">
+      <p>{kept}</p>
+      <p>
+        Make a key among the <a href="/keys">API keys</a>; the page of a <a href="/stacks">stack</a> has a
+        line that calls it.
+      </p>
+    </Empty>
+  );
+}
+
 interface ListProps {
+  readonly isFiltered: boolean;
   readonly followed: Followed;
   readonly open: string | undefined;
   readonly onTop: (isTop: boolean) => void;
 }
 
-function List({ followed, open, onTop }: ListProps) {
+function List({ followed, open, onTop, isFiltered }: ListProps) {
   const { rows, isReadingEarlier, readEarlier } = followed;
   const items = rows?.items ?? [];
-  if (items.length === 0)
-    return (
-      <Empty title="No request matches">
-        <p>A request appears here when it has ended. Gateways keep a day, within bounds.</p>
-        <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
-      </Empty>
-    );
+  if (items.length === 0) return <NoRequests isFiltered={isFiltered} />;
   const oldest = items.at(-1);
   const hasDays = oldest !== undefined && !isToday(oldest.at);
   return (

@@ -1,5 +1,5 @@
 /** What happens to requests: the last hour in small plots, of the fleet or of one organisation, stack, gateway or node. */
-import { clock, count, nameSome } from '../lib/format.ts';
+import { clock, count, nameSome, tenths } from '../lib/format.ts';
 import {
   type Hour,
   hourOf,
@@ -16,7 +16,6 @@ import { moment } from '../lib/travel.ts';
 import { Card, Failure } from '../ui/parts.tsx';
 import { Plot, Plots } from '../ui/plot.tsx';
 
-const tenths = (value: number): string => count(Math.round(value * 10) / 10);
 const milliseconds = (value: number): string =>
   value < 10
     ? `${tenths(value)} ms`
@@ -42,7 +41,7 @@ export function TrafficCard({ of, more }: { readonly of: TrafficOf; readonly mor
 }
 
 function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOfNode: boolean }) {
-  const { since, unanswered, partial, steps } = traffic;
+  const { since, until, unanswered, partial, steps } = traffic;
   return (
     <>
       <p class="muted">
@@ -51,7 +50,7 @@ function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOf
         {partial ? ' There were more models than gateways report apart.' : ''}
       </p>
       {steps.length === 0 ? (
-        <p class="traffic-none">No request in this hour.</p>
+        <p class="traffic-none">No request in the hour until {clock(until)}.</p>
       ) : (
         <HourPlots hour={hourOf(traffic)} isOfNode={isOfNode} />
       )}

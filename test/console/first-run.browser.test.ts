@@ -30,6 +30,11 @@ test('the four steps of an empty fleet tick one after another, and the last one 
     await button(page, 'Sign in').click();
     const steps = page.getByRole('listitem').filter({ has: page.locator('code') });
     await until(async () => (await steps.count()) === 4);
+    await page.goto('/requests');
+    await page.getByText('There are no requests yet').waitFor();
+    await page.getByRole('main').getByRole('link', { name: 'API keys' }).waitFor();
+    await page.goto('/fleet');
+    await until(async () => (await steps.count()) === 4);
 
     const bin = join(fleet.dir, 'bin');
     mkdirSync(bin);
