@@ -37,6 +37,8 @@ export interface ClientOptions {
   readonly inParts?: boolean | undefined;
   /** A command is not sent: its call rejects with EffectFound. */
   readonly effect?: boolean | undefined;
+  /** Called before an operation is; where it rejects, nothing is sent. */
+  readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
   /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
   readonly commandId?: string | undefined;
   /** Aborts the call in flight. */
@@ -119,7 +121,7 @@ export class AdminClient {
     input: object = {},
     timeoutMs?: number,
   ): Promise<AnswerOf<Name>> {
-    return this.#answer(this.#callOf(name, input, timeoutMs));
+    return this.#announced(name, input, timeoutMs);
   }
 
   /** Runs an operation for many items at once: all of them, or none. `commandId`: to repeat it by. */
@@ -134,7 +136,13 @@ export class AdminClient {
 
   /** The same where what the input has is not known before it is run. */
   send(name: OperationName, input: object): Promise<Resource> {
-    return this.#answer(this.#callOf(name, input));
+    return this.#announced(name, input);
+  }
+
+  async #announced<Answer>(name: OperationName, input: object, timeoutMs?: number): Promise<Answer> {
+    const call = this.#callOf(name, input, timeoutMs);
+    await this.#options.announce?.(name, input);
+    return this.#answer(call);
   }
 
   /** All items of a list, read page after page. */

@@ -191,7 +191,7 @@ test.each(destructive)('%s: on a terminal the name is to be typed', async (line,
   const right = await cli(line.split(' '), { typed: `${name}\n` });
   expect(right).toMatchObject({ code: 0 });
   expect(right.err).toContain(`type ${name} to `);
-  expect(server.seen.map(({ path }) => path === '/effect')).toEqual([true, false]);
+  expect(server.seen.at(-1)?.path).not.toBe('/effect');
 });
 
 test.each(destructive)('%s --dry-run destroys nothing and so asks nothing', async (line) => {

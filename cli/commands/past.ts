@@ -1,7 +1,6 @@
 /** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import type { AnswerOf } from '../../schemas/admin.ts';
-import { noteEffect } from '../terminal/confirm.ts';
 import { Exit } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
@@ -37,7 +36,7 @@ export async function undo(session: Session, _options: unknown, text: string): P
     await session.out.lines(lines, inverse, of);
     if (commands.some(removesOwner))
       session.note('DELETE of an organisation or a stack removes what was added to it since, too');
-    await noteEffect(session, { name: 'commit.undo', input: { position: of } });
+    await session.noteEffect('commit.undo', { position: of }, 'all');
     session.note(`nothing was changed; run it: headgate undo ${of} --yes`);
     return;
   }

@@ -1,5 +1,8 @@
 /** The effect of a command as lines: a sentence for each part, and a table of who would be answered otherwise. */
+import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
+import { requestOf } from '../../admin-client/call-path.ts';
+import type { OperationName } from '../../schemas/admin-routes.ts';
 import { hourMs } from '../../schemas/durations.ts';
 import { type Effect, effectSchema } from '../../schemas/effect.ts';
 import { grouped } from '../../schemas/grouped.ts';
@@ -61,6 +64,8 @@ function sentence(differ: number, of: number, what: string, refused: number): st
   return `${grouped(differ)} of ${grouped(of)} ${what} would be answered otherwise${part}`;
 }
 
+const combinations = 'combinations of organisation, host and model';
+
 /** At most these rows of a table; JSON has all. */
 const rowsMax = 20;
 
@@ -90,7 +95,7 @@ function recordedLines(out: Renderer, recorded: Recorded): Line[] {
 function effectLines(out: Renderer, { recorded, static: all, limits }: Effect): Line[] {
   return [
     ...(recorded === undefined ? [] : recordedLines(out, recorded)),
-    sentence(all.differ, all.combinations, 'combinations of organisation, host and model', all.refused),
+    sentence(all.differ, all.combinations, combinations, all.refused),
     ...table(out, all.groups, answers),
     ...(limits.length > 0 ? ['', 'Limits that would be lower:', ...out.table(limits, ofLimits)] : []),
   ];
@@ -101,10 +106,35 @@ function hasEffect({ recorded, static: all, limits }: Effect): boolean {
   return all.differ > 0 || limits.length > 0 || (recorded?.differ ?? 0) > 0;
 }
 
-/** The same among the hints of a confirmation, without colour; nothing where no answer would change. */
-export function effectTexts(out: Renderer, answer: unknown): string[] {
+/** Of requests where some were decided again, otherwise of combinations. */
+function effectSentence({ recorded, static: all, limits }: Effect): string {
+  const lower = limits.length === 1 ? '1 limit would be lower' : `${limits.length} limits would be lower`;
+  const isOfRequests = recorded !== undefined && recorded.differ > 0;
+  const { differ, refused } = isOfRequests ? recorded : all;
+  const of = isOfRequests ? recorded.asked : all.combinations;
+  const what = isOfRequests ? whatWasRecorded(recorded) : combinations;
+  const silent = recorded?.gatewaysSilent.length
+    ? `; not known: requests of ${recorded.gatewaysSilent.join(', ')}`
+    : '';
+  return `${differ === 0 ? lower : sentence(differ, of, what, refused)}${silent} (--effect shows which)`;
+}
+
+/** For how long a command waits for its effect: gateways have five seconds for what they recorded. */
+const timeoutMs = 8000;
+
+/** Of a command that is about to be sent, without colour; nothing where no answer would change. */
+export async function effectNotes(
+  { api, out }: { readonly api: AdminClient; readonly out: Renderer },
+  { name, input }: { readonly name: OperationName; readonly input: object },
+  what: 'all' | 'a sentence',
+): Promise<string[]> {
+  const { method, path, rest } = requestOf(name, input);
+  if (method === 'GET') return [];
+  const body = Object.keys(rest).length > 0 && { body: rest };
+  const answer = await api.run('effect.get', { method, path, ...body }, timeoutMs);
   const effect = effectSchema.parse(answer);
   if (!hasEffect(effect)) return [];
+  if (what === 'a sentence') return [effectSentence(effect)];
   return effectLines(out, effect).map((line) =>
     typeof line === 'string'
       ? line

@@ -9,8 +9,11 @@ import {
   EffectFound,
   type StageOptions,
 } from '../../admin-client/admin-client.ts';
+import { AdminError } from '../../admin-client/admin-error.ts';
+import type { OperationName } from '../../schemas/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
-import { Exit, toCliError, usageError } from './errors.ts';
+import { isTurning } from '../../schemas/turned-answers.ts';
+import { Exit, interrupted, toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
@@ -54,6 +57,7 @@ export class Session {
   readonly signal: AbortSignal;
   readonly out: Renderer;
   #client: Promise<AdminClient> | undefined;
+  #isEffectNoted = false;
 
   constructor(io: Io, globals: Globals, signal: AbortSignal) {
     this.io = io;
@@ -76,7 +80,7 @@ export class Session {
   /** Of a command that may be several commits, for the first call or for those that continue it. */
   apiInParts(call: 'first' | 'next'): Promise<AdminClient> {
     // What names a position or an id is about the first call alone.
-    const own = call === 'next' && { ifAt: undefined, commandId: undefined };
+    const own = call === 'next' && { ifAt: undefined, commandId: undefined, announce: undefined };
     return this.#connect({ inParts: true, ...own });
   }
 
@@ -93,6 +97,7 @@ export class Session {
           effect: this.globals.effect,
           stage: stageOf(this.globals),
           commandId: this.globals.commandId,
+          announce: (name, input) => this.#announce(name, input),
           signal: this.signal,
           ...other,
         }),
@@ -102,6 +107,29 @@ export class Session {
   /** It is asked what a command would do. */
   get writesNothing(): boolean {
     return this.globals.dryRun === true || this.globals.effect === true;
+  }
+
+  /** Who sits at a terminal sees what a command changes before it is sent, also where nothing is to be confirmed. */
+  async #announce(name: OperationName, input: object): Promise<void> {
+    const { io, globals } = this;
+    const isWatched = io.stdin.isTTY && io.stderr.isTTY && !globals.yes && !globals.quiet;
+    if (isWatched && !this.writesNothing && !this.#isEffectNoted)
+      await this.noteEffect(name, input, 'a sentence');
+  }
+
+  /** Notes which answers a command would turn, if any. Nothing is refused for want of it. */
+  async noteEffect(name: OperationName, input: object, what: 'all' | 'a sentence'): Promise<void> {
+    if (!isTurning(name)) return;
+    this.#isEffectNoted = true;
+    const { effectNotes } = await import('./effect-lines.ts');
+    const asked = { api: await this.api(), out: this.out };
+    const found = effectNotes(asked, { name, input }, what).catch((error: unknown) => {
+      if (this.signal.aborted) throw interrupted();
+      // The command that follows is refused in the same way.
+      if (what === 'a sentence' && error instanceof AdminError && (error.status ?? 500) < 500) return [];
+      return [`its effect is not known: ${error instanceof Error ? error.message : String(error)}`];
+    });
+    for (const text of await found) this.note(text);
   }
 
   /** A hint or progress on stderr; nothing with --quiet. */

@@ -2,6 +2,7 @@
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import { type OperationName, partsOf, routeOf } from '../../schemas/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
+import type { TurningName } from '../../schemas/turned-answers.ts';
 import { minPosition, signedOut } from './session.ts';
 
 export class ApiFailure extends Error {
@@ -30,8 +31,17 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/** An operation of the admin API. Rejects with ApiFailure. */
-export function call<Name extends OperationName>(
+/** An operation of the admin API that turns no answer of requests; the others are given where it is shown which. Rejects with ApiFailure. */
+export function call<Name extends Exclude<OperationName, TurningName>>(
+  name: Name,
+  input: InputOf<Name>,
+  options: Omit<CallOptions, 'body'> = {},
+): Promise<AnswerOf<Name>> {
+  return callShown(name, input, options);
+}
+
+/** Any operation: only of the part that shows what a command would change. Rejects with ApiFailure. */
+export function callShown<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
   options: Omit<CallOptions, 'body'> = {},

@@ -1,12 +1,13 @@
 /** Which API a stack speaks, and settings to paste into programs. */
 import { useState } from 'preact/hooks';
 import type { Stack } from '../../schemas/admin.ts';
-import { call, withQuery } from '../lib/api.ts';
+import { callShown, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
 import { chatModelOf, reranks } from '../lib/model-kinds.ts';
 import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { useWork } from '../ui/dialog.tsx';
+import { EffectOf } from '../ui/effect.tsx';
 import { Name } from '../ui/name.tsx';
 import { Card, Copy, Failure, State } from '../ui/parts.tsx';
 
@@ -61,7 +62,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
   const submit = (event: Event): void => {
     event.preventDefault();
     run(async () => {
-      await call('stack.set-surface', { id: stack.id, surface: chosen });
+      await callShown('stack.set-surface', { id: stack.id, surface: chosen });
     });
   };
   return (
@@ -89,6 +90,9 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
             their settings at the same time. <Callers stack={stack} />
           </p>
         )}
+        {isAllowed && chosen !== stack.surface ? (
+          <EffectOf name="stack.set-surface" input={{ id: stack.id, surface: chosen }} />
+        ) : null}
         {failure ? <Failure failure={failure} /> : null}
         {isAllowed ? (
           <div class="dialog-actions">

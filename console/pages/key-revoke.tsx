@@ -3,8 +3,8 @@ import { useEffect, useState } from 'preact/hooks';
 import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
-import { Dialog, FormDialog } from '../ui/dialog.tsx';
-import { EffectOf } from '../ui/effect.tsx';
+import { Dialog } from '../ui/dialog.tsx';
+import { CommandDialog } from '../ui/effect.tsx';
 import { Button, State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
@@ -18,18 +18,15 @@ export function RevokeKey({ subject, use, onClose }: RevokeProps) {
   const { id, name } = subject;
   const [position, setPosition] = useState<number | undefined>();
   if (position !== undefined) return <RevocationProgress name={name} position={position} onClose={onClose} />;
-  const revoke = async (): Promise<void> => {
-    setPosition((await call('key.revoke', { id })).position);
-  };
   return (
-    <FormDialog
+    <CommandDialog
       title={`Revoke ${name}`}
       action="Revoke key"
-      isDanger
-      name={name}
+      typed={name}
       cli={`headgate key revoke ${id} --wait`}
-      work={revoke}
+      command={{ name: 'key.revoke', input: { id } }}
       onClose={onClose}
+      onDone={(answer) => setPosition(answer.position)}
     >
       <p>
         Every program that uses this key is refused from now on. This is final: a revoked key never works
@@ -40,8 +37,7 @@ export function RevokeKey({ subject, use, onClose }: RevokeProps) {
           ? `It was last used ${ago(use.lastUsedAt)}, and completed ${plural(use.requestsOfDay, 'request')} in 24 hours.`
           : 'No request was completed with it so far.'}
       </p>
-      <EffectOf name="key.revoke" input={{ id }} />
-    </FormDialog>
+    </CommandDialog>
   );
 }
 

@@ -1,8 +1,6 @@
 /** Parts of pages about nodes: the state as one word, where it serves, what it has loaded and is loading, and how it is drained. */
 import type { LiveNodeResource } from '../../schemas/admin.ts';
-import { call } from '../lib/api.ts';
-import { Confirm } from '../ui/dialog.tsx';
-import { EffectOf } from '../ui/effect.tsx';
+import { CommandDialog } from '../ui/effect.tsx';
 import { Name, Names } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';
 
@@ -72,20 +70,18 @@ export function DrainDialog({
   readonly onClose: () => void;
 }) {
   return (
-    <Confirm
+    <CommandDialog
       title={`${drained ? 'Undrain' : 'Drain'} ${id}`}
       action={drained ? 'Undrain' : 'Drain'}
+      command={{ name: drained ? 'node.undrain' : 'node.drain', input: { id } }}
       onClose={onClose}
-      work={async () => {
-        await call(drained ? 'node.undrain' : 'node.drain', { id });
-      }}
+      onDone={onClose}
     >
       <p>
         {drained
           ? 'It gets requests again, as soon as it is up.'
           : 'It gets no new requests; those in flight finish. A model that no other node has loaded is refused with 503.'}
       </p>
-      <EffectOf name={drained ? 'node.undrain' : 'node.drain'} input={{ id }} />
-    </Confirm>
+    </CommandDialog>
   );
 }

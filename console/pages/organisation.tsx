@@ -9,7 +9,7 @@ import { usePath, useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Confirm } from '../ui/dialog.tsx';
-import { EffectOf } from '../ui/effect.tsx';
+import { CommandDialog } from '../ui/effect.tsx';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { LimitFacts } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
@@ -66,22 +66,20 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
     <>
       <Button onClick={() => setAsking(true)}>{suspended ? 'Resume' : 'Suspend'}</Button>
       {isAsking ? (
-        <Confirm
+        <CommandDialog
           title={`${suspended ? 'Resume' : 'Suspend'} ${name}`}
           action={suspended ? 'Resume' : 'Suspend'}
-          {...(!suspended && { name: id })}
+          {...(!suspended && { typed: id })}
+          command={{ name: 'organisation.update', input: { id, suspended: !suspended } }}
           onClose={() => setAsking(false)}
-          work={async () => {
-            await call('organisation.update', { id, suspended: !suspended });
-          }}
+          onDone={() => setAsking(false)}
         >
           <p>
             {suspended
               ? 'Its keys are accepted again.'
               : 'All its requests are refused until it is resumed. Nothing is removed.'}
           </p>
-          <EffectOf name="organisation.update" input={{ id, suspended: !suspended }} />
-        </Confirm>
+        </CommandDialog>
       ) : null}
     </>
   );

@@ -1,20 +1,41 @@
-/** What a command would change, in the dialog that asks for it: a sentence, and who would be answered otherwise. */
+/** A command with what it would change: a sentence, and who would be answered otherwise. The one way to give those that turn answers. */
 import { useEffect, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import { type OperationName, partsOf, routeOf } from '../../schemas/admin-routes.ts';
-import { call } from '../lib/api.ts';
+import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
+import type { TurningName } from '../../schemas/turned-answers.ts';
+import { call, callShown } from '../lib/api.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
+import { FormDialog, type FormDialogProps } from './dialog.tsx';
 
 type Effect = AnswerOf<'effect.get'>;
 type Recorded = NonNullable<Effect['recorded']>;
 type Group = Effect['static']['groups'][number];
 
-export interface EffectProps<Name extends OperationName> {
+export interface CommandProps<Name extends TurningName> {
   readonly name: Name;
   readonly input: InputOf<Name>;
 }
 
-export function EffectOf<Name extends OperationName>({ name, input }: EffectProps<Name>) {
+interface CommandDialogProps<Name extends TurningName> extends Omit<FormDialogProps, 'work' | 'name'> {
+  readonly command: CommandProps<Name>;
+  /** Must be typed first. */
+  readonly typed?: string;
+  readonly onDone: (answer: AnswerOf<Name>) => void;
+}
+
+/** Asks, with what the command would change, and gives it. */
+export function CommandDialog<Name extends TurningName>(props: CommandDialogProps<Name>) {
+  const { command, typed, onDone, children, ...dialog } = props;
+  const give = async (): Promise<void> => onDone(await callShown(command.name, command.input));
+  return (
+    <FormDialog {...dialog} isDanger {...(typed !== undefined && { name: typed })} work={give}>
+      {children}
+      <EffectOf {...command} />
+    </FormDialog>
+  );
+}
+
+export function EffectOf<Name extends TurningName>({ name, input }: CommandProps<Name>) {
   const [found, setFound] = useState<Effect | string | undefined>();
   const { path, rest } = partsOf(name, input);
   const asked = JSON.stringify({ method: routeOf(name).method, path, body: rest });
@@ -35,22 +56,20 @@ export function EffectOf<Name extends OperationName>({ name, input }: EffectProp
         {recorded === undefined ? null : `${recordedSentence(recorded)} `}
         {sentence(all)}
       </p>
-      {recorded === undefined || recorded.groups.length === 0 ? null : (
-        <RecordedGroups groups={recorded.groups} />
-      )}
-      {all.groups.length === 0 ? null : (
-        <details>
-          <summary>Who is answered otherwise</summary>
-          <ul>
-            {all.groups.slice(0, shownMax).map((group) => (
-              <li key={JSON.stringify(group)}>{groupText(group)}</li>
-            ))}
-          </ul>
-          {all.groups.length > shownMax ? (
-            <p>and {count(all.groups.length - shownMax)} more: headgate … --effect</p>
-          ) : null}
-        </details>
-      )}
+      <Groups
+        title="Requests of the last hour"
+        counted="Requests"
+        rows={(recorded?.groups ?? []).map(({ organisation = 'visitors', requests, ...group }) => ({
+          ...group,
+          who: organisation,
+          number: requests,
+        }))}
+      />
+      <Groups
+        title="Who is answered otherwise"
+        counted="Combinations"
+        rows={all.groups.map((group) => ({ ...group, who: whoOf(group), number: group.count }))}
+      />
       {limits.length === 0 ? null : <p>{plural(limits.length, 'limit')} would be lower.</p>}
     </div>
   );
@@ -58,15 +77,29 @@ export function EffectOf<Name extends OperationName>({ name, input }: EffectProp
 
 const shownMax = 20;
 
-/** Which requests of the last hour. */
-function RecordedGroups({ groups }: Pick<Recorded, 'groups'>) {
+interface Row extends Pick<Group, 'host' | 'from' | 'to'> {
+  readonly who: string;
+  readonly model?: string | undefined;
+  readonly operation?: string | undefined;
+  readonly number: number;
+}
+
+interface GroupsProps {
+  readonly title: string;
+  /** What the numbers are of. */
+  readonly counted: string;
+  readonly rows: readonly Row[];
+}
+
+function Groups({ title, counted, rows }: GroupsProps) {
+  if (rows.length === 0) return null;
   return (
     <details>
-      <summary>Requests of the last hour</summary>
+      <summary>{title}</summary>
       <table>
         <thead>
           <tr>
-            {['Organisation', 'Host', 'Model', 'Now', 'Then', 'Requests'].map((heading) => (
+            {['Organisation', 'Host', 'Model', 'Now', 'Then', counted].map((heading) => (
               <th key={heading} scope="col">
                 {heading}
               </th>
@@ -74,20 +107,27 @@ function RecordedGroups({ groups }: Pick<Recorded, 'groups'>) {
           </tr>
         </thead>
         <tbody>
-          {groups.slice(0, shownMax).map(({ organisation, host, model, from, to, requests, examples }) => (
-            <tr key={examples[0]}>
-              <td>{organisation ?? 'visitors'}</td>
-              <td>{host}</td>
-              <td>{model ?? '–'}</td>
-              <td>{from}</td>
-              <td>{to}</td>
-              <td>{count(requests)}</td>
+          {rows.slice(0, shownMax).map((row) => (
+            <tr key={JSON.stringify(row)}>
+              <td>{row.who}</td>
+              <td>{row.host}</td>
+              <td>{modelText(row)}</td>
+              <td>{row.from}</td>
+              <td>{row.to}</td>
+              <td>{count(row.number)}</td>
             </tr>
           ))}
         </tbody>
       </table>
+      {rows.length > shownMax ? (
+        <p>and {count(rows.length - shownMax)} more: headgate … --effect -o json</p>
+      ) : null}
     </details>
   );
+}
+
+function modelText({ model = '–', operation }: Row): string {
+  return operation === undefined ? model : `${model} (${operation})`;
 }
 
 function refusedPart(differ: number, refused: number): string {
@@ -105,8 +145,6 @@ function sentence({ combinations, differ, refused }: Effect['static']): string {
   return `${count(differ)} of ${plural(combinations, 'combination')} of organisation, host and model would be answered otherwise${refusedPart(differ, refused)}.`;
 }
 
-function groupText({ organisation, host, model, operation, from, to, examples, count: of }: Group): string {
-  const who = organisation ?? (of > examples.length ? `${count(of)} organisations` : nameSome(examples));
-  const what = operation === undefined ? model : `${model} (${operation})`;
-  return `${who}, ${what} at ${host === 'shared' ? 'the shared host' : host}: ${from} → ${to}`;
+function whoOf({ organisation, examples, count: of }: Group): string {
+  return organisation ?? (of > examples.length ? `${count(of)} organisations` : nameSome(examples));
 }

@@ -1,0 +1,133 @@
+/** On a terminal a command says what it changes before it is sent: each one that can turn an answer, and no script sees it. */
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { routeOf } from '../schemas/admin-routes.ts';
+import { hourMs } from '../schemas/durations.ts';
+import { isTurning, type TurningName, turnsAnswers } from '../schemas/turned-answers.ts';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
+
+const fleetFile = join(mkdtempSync(join(tmpdir(), 'headgate-test-')), 'fleet.yaml');
+writeFileSync(fleetFile, 'version: 1\n');
+
+/** A line for each command; where it asks for confirmation, what is to be typed. */
+const lines: Readonly<Record<TurningName, readonly [line: string, typed?: string]>> = {
+  'organisation.update': ['org suspend acme'],
+  'organisation.delete': ['org delete acme', 'acme'],
+  'tier.set': ['tier set Pro --models m1'],
+  'tier.delete': ['tier delete Pro', 'Pro'],
+  'anonymous.set': ['tier set anonymous --models m1'],
+  'model.set': ['model set m1 --family f'],
+  'model.delete': ['model delete m1', 'm1'],
+  'key.revoke': ['key revoke key-1', 'key-1'],
+  'stack.delete': ['stack delete stk-a-b-1', 'stk-a-b-1'],
+  'stack.set-surface': ['stack surface stk-a-b-1 anthropic'],
+  'stack.install': ['stack install stk-a-b-1 m1'],
+  'stack.uninstall': ['stack uninstall stk-a-b-1 m1'],
+  'pool.install': ['pool install m1'],
+  'pool.uninstall': ['pool uninstall m1'],
+  'node.register': ['node register n1 --place pool --url http://127.0.0.1:1 --dialect vllm'],
+  'node.delete': ['node remove n1', 'n1'],
+  'node.drain': ['node drain n1'],
+  'node.undrain': ['node undrain n1'],
+  'usage.adjust': ['usage adjust --org acme --tokens -500 --why failed'],
+  'fleet.apply': [`apply -f ${fleetFile}`],
+  'commit.undo': ['undo 7'],
+};
+const commands = Object.entries(lines).map(([name, [line, typed]]) => ({ name, line, typed }));
+
+const effect = {
+  position: 3,
+  recorded: {
+    ...{
+      since: new Date(Date.now() - hourMs).toISOString(),
+      decided: 300,
+      asked: 1204,
+      differ: 310,
+      refused: 310,
+    },
+    ...{ lost: [], gatewaysSilent: ['gw-2'], groups: [] },
+  },
+  static: { combinations: 13, differ: 2, refused: 1, groups: [] },
+  limits: [],
+};
+const said = '310 of 1,204 requests of the last hour would be answered otherwise, all of them refused';
+
+let server: AdminServer;
+beforeAll(async () => {
+  server = await startAdminServer();
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  server.seen.length = 0;
+  const other = { id: 'acme', position: 3, changes: [], commands: [], events: [], by: 'ana' };
+  server.answer = ({ path }) => ({ body: path === '/effect' ? effect : other });
+});
+
+const cli = (line: string, options: CliOptions = {}): Promise<CliRun> =>
+  runCli(line.split(' '), { ...options, env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+/** Paths that were written to. */
+const written = () => server.seen.filter(({ method }) => method !== 'GET').map(({ path }) => path);
+
+test.each(commands)(
+  '$line: says on a terminal which answers it changes, before it is sent',
+  async (command) => {
+    const { name, line, typed = '' } = command;
+    const run = await cli(line, { typed: `${typed}\n` });
+    expect(run.code).toBe(0);
+    expect(run.err.split(said)).toHaveLength(2);
+    expect(run.err).toContain('gw-2');
+    expect(run.out).not.toContain('answered otherwise');
+    const [asked, sent] = server.seen.filter(({ method }) => method !== 'GET');
+    expect(asked).toMatchObject({ path: '/effect', body: { method: routeOf(name as TurningName).method } });
+    const { path: of } = (asked?.body ?? {}) as { path?: string };
+    expect(of).toMatch(new RegExp(`^${routeOf(name as TurningName).path.replace(/:\w+/g, '[^/]+')}$`));
+    // Without --yes it only shows what it would do.
+    if (name !== 'commit.undo') expect(sent?.path).toBe(of);
+  },
+);
+
+test.each(commands)('$line: asks for no effect where nobody watches', async ({ line }) => {
+  await cli(`${line} --yes`);
+  await cli(`${line} --yes`, { typed: '\n' });
+  expect(written().length).toBeGreaterThan(0);
+  expect(written()).not.toContain('/effect');
+});
+
+test('a command that turns no answer asks for no effect, and one that is quiet neither', async () => {
+  await cli('member set acme ana --role owner', { typed: '\n' });
+  await cli('member remove acme ana', { typed: 'ana\n' });
+  await cli('pool uninstall m1 --quiet', { typed: '\n' });
+  await cli('pool uninstall m1 --dry-run', { typed: '\n' });
+  expect(written()).not.toContain('/effect');
+  expect(written()).toHaveLength(4);
+});
+
+test('a command is sent where its effect is not known; a refusal of the command is said once', async () => {
+  server.answer = ({ path }) =>
+    path === '/effect' ? errorAnswer(503, 'Busy') : { body: { id: 'pool', position: 3 } };
+  const sent = await cli('pool uninstall m1', { typed: '\n' });
+  expect([sent.code, sent.err]).toEqual([0, expect.stringContaining('its effect is not known: Busy it is')]);
+  server.answer = () => errorAnswer(404, 'NotFound');
+  const refused = await cli('pool uninstall m1', { typed: '\n' });
+  expect([refused.code, refused.err.split('NotFound it is').length]).toEqual([3, 2]);
+});
+
+test('what changes no answer says nothing, and lower limits are said', async () => {
+  const none = { combinations: 13, differ: 0, refused: 0, groups: [] };
+  const answer = { position: 3, static: none, limits: [] as object[] };
+  server.answer = ({ path }) => ({ body: path === '/effect' ? answer : { id: 'pool', position: 3 } });
+  expect((await cli('pool uninstall m1', { typed: '\n' })).err).toBe('');
+  answer.limits = [{ organisations: 2, what: 'concurrency', from: 9, to: 1 }];
+  expect((await cli('tier set Pro --models m1', { typed: '\n' })).err).toBe(
+    '1 limit would be lower (--effect shows which)\n',
+  );
+});
+
+test('the table names what it says', () => {
+  const turning = Object.entries(turnsAnswers).flatMap(([name, turns]) => (turns ? [name] : []));
+  expect(turning.every(isTurning)).toBe(true);
+  expect(Object.keys(lines).sort()).toEqual(turning.sort());
+});

@@ -1,0 +1,17 @@
+/** A command that can turn answers is given where the console shows which: `call` does not take it, and what does shows it. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+test('what gives a command that can turn answers shows its effect', () => {
+  const giving = readdirSync('console', { recursive: true, encoding: 'utf8' })
+    .filter((path) => /\.tsx?$/.test(path) && path !== 'lib/api.ts')
+    .map((path) => ({ path, text: readFileSync(`console/${path}`, 'utf8') }))
+    .filter(({ text }) => text.includes('callShown('));
+  expect(giving.map(({ path }) => path).sort()).toEqual(['pages/credentials-settings.tsx', 'ui/effect.tsx']);
+  for (const { path, text } of giving) {
+    const name = /callShown\('([^']+)/.exec(text)?.[1];
+    const shown = name === undefined ? '<EffectOf {...command} />' : `<EffectOf name="${name}"`;
+    expect(text.split('callShown(')).toHaveLength(2);
+    expect(text.includes(shown), path).toBe(true);
+  }
+});
