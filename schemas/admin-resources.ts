@@ -238,7 +238,7 @@ export const commandOutcomeShape = {
   position,
   /** Nothing was to be changed. */
   unchanged: z.literal(true).optional(),
-  /** What is allowed and rarely meant, of what the command set. */
+  /** What is allowed and rarely meant, of what the command set, and what was not known when it was written. */
   warnings: z.array(z.string()).optional(),
   /** The resource is shown as it would be; nothing was written. */
   dryRun: z.literal(true).optional(),

@@ -112,11 +112,18 @@ async function runGuarded(
     try {
       const holds = (events: readonly KnownEvent[]): boolean =>
         tries === effectTriesMax || guard.holds(checked, events);
-      return await context.writer.run(definition, raw, { ...request, holds });
+      return withWarning(await context.writer.run(definition, raw, { ...request, holds }), checked?.unknown);
     } catch (error) {
       if (!(error instanceof EffectMoved)) throw error;
     }
   }
+}
+
+/** Of what was written although the guard could not judge it by all requests. */
+function withWarning(result: CommandResult, text: string | undefined): CommandResult {
+  if (text === undefined || result.status !== 'done') return result;
+  const { warnings = [] } = result.answer as { readonly warnings?: readonly string[] };
+  return { ...result, answer: { ...result.answer, warnings: [...warnings, text] } };
 }
 
 export function addCommands(app: FastifyInstance, context: AdminContext): void {

@@ -12,7 +12,10 @@ import { EffectGuard } from './effect-guard.ts';
 type Recorded = { asked: number; refused: number; lost: string[] };
 
 /** A guard whose history answers with this, and how often gateways and history were asked. */
-function guardOf(recorded: Recorded | undefined, { harmless = false, requests = 1000 } = {}) {
+function guardOf(
+  recorded: Recorded | undefined,
+  { harmless = false, requests = 1000, texts = ['{}'], silent = [] as string[] } = {},
+) {
   const state = new TestState().given(smallFleet);
   let note: (commits: readonly object[]) => void = () => undefined;
   const asked = { gateways: 0, history: [] as { events: readonly KnownEvent[] }[] };
@@ -27,7 +30,7 @@ function guardOf(recorded: Recorded | undefined, { harmless = false, requests = 
     requestTurns: {
       run: () => {
         asked.gateways++;
-        return Promise.resolve({ texts: [], sinceMs: 0, silent: [] });
+        return Promise.resolve({ texts, sinceMs: 0, silent });
       },
     },
     past: {
@@ -80,12 +83,32 @@ test('a command that can refuse nobody asks nobody; one that refuses no combinat
   expect([two.asked.gateways, two.asked.history.length]).toEqual([0, 1]);
 });
 
+test('what a command is meant to refuse is not judged with the rest of it', async () => {
+  const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] });
+  await check('organisation.update', { id: 'acme' }, { suspended: true, tier: null });
+  expect(asked.history).toEqual(
+    Array(2).fill(expect.objectContaining({ meant: { organisations: ['acme'], keys: [] } })),
+  );
+});
+
 test('gateways are asked once for commands in a row; where the history does not answer, nothing is refused', async () => {
   const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] });
   await check(...uninstall);
   await check(...uninstall);
   expect(asked.gateways).toBe(1);
   await expect(guardOf(undefined).check(...uninstall)).resolves.toMatchObject({ position: 1 });
+});
+
+test('what it could not judge by is said: gateways that are silent, all of them, or the history', async () => {
+  const found = { asked: 1000, refused: 1, lost: [] };
+  const unknownOf = async (...of: Parameters<typeof guardOf>) =>
+    (await guardOf(...of).check(...uninstall))?.unknown;
+  const start = 'whom of the last hour it refuses is not known';
+  expect(await unknownOf(found)).toBe(undefined);
+  expect(await unknownOf(found, { silent: ['gw-2'] })).toBe(`${start} of gw-2, which did not answer`);
+  expect(await unknownOf(found, { texts: [] })).toBe(`${start}: no gateway has said what it recorded`);
+  expect(await unknownOf(undefined)).toBe(`${start}: the history does not answer`);
+  expect(await unknownOf(found, { harmless: true, silent: ['gw-2'] })).toBe(undefined);
 });
 
 test('in a quiet hour it is not needed', () => {

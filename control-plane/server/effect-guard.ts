@@ -28,8 +28,8 @@ const requestsMin = 100;
 const shareMax = 0.01;
 /** A sample of the last hour is good for so long: many commands in a row ask the gateways once. */
 const sampleMs = 30_000;
-/** A command waits for its effect no longer. */
-const timeoutMs = 6_000;
+/** A command waits for its effect no longer: gateways have five seconds for what they recorded, the rest is for the history. */
+const timeoutMs = 10_000;
 const listedMax = 10;
 
 interface GuardedCommand {
@@ -43,6 +43,13 @@ interface GuardedCommand {
 export interface CheckedEffect {
   readonly events: string;
   readonly position: number;
+  /** What the guard could not judge by. */
+  readonly unknown?: string | undefined;
+}
+
+interface JudgedEffect {
+  readonly effect: Effect;
+  readonly unknown?: string | undefined;
 }
 
 export class EffectGuard {
@@ -72,10 +79,11 @@ export class EffectGuard {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
     const { events, organisation } = planned;
-    const effect = await this.#effect(command.actor, events, organisation).catch(() => undefined);
-    if (effect?.recorded !== undefined) refuseFor(effect.recorded);
-    const position = effect?.position ?? this.#context.snapshot.seq;
-    return { events: textOf(events), position };
+    const found = await this.#effect(command.actor, events, organisation).catch(notJudged);
+    const recorded = found.effect?.recorded;
+    if (recorded !== undefined) refuseFor(recorded);
+    const position = found.effect?.position ?? this.#context.snapshot.seq;
+    return { events: textOf(events), position, unknown: found.unknown };
   }
 
   /** Whether these events were checked, on a state that answers as the present one. */
@@ -105,18 +113,22 @@ export class EffectGuard {
   }
 
   /** The gateways are asked where combinations, limits or counters say that requests might be refused. */
-  async #effect(actor: Actor, events: readonly KnownEvent[], organisation: string | undefined) {
+  async #effect(
+    actor: Actor,
+    events: readonly KnownEvent[],
+    organisation: string | undefined,
+  ): Promise<JudgedEffect> {
     const context = this.#context;
     const reader = { caller: callerName(actor), client: AbortSignal.timeout(timeoutMs) };
     const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
     const asked = { position: context.snapshot.seq, reader };
     const first = await askEffect(context, question, asked, undefined);
     const isHarmless = first.static.refused === 0 && first.limits.length === 0;
-    if (isHarmless && !events.some(({ type }) => effectOfEvent(type) === 'counts')) return first;
+    if (isHarmless && !events.some(({ type }) => effectOfEvent(type) === 'counts')) return { effect: first };
     const sample = await (organisation === undefined
       ? this.#recent(actor)
       : recordedSample(context, organisation, { actor, reader }));
-    return askEffect(context, question, asked, sample);
+    return { effect: await askEffect(context, question, asked, sample), unknown: unknownIn(sample) };
   }
 
   #recent(actor: Actor): Promise<RecordedSample> {
@@ -132,6 +144,23 @@ export class EffectGuard {
     }
     return this.#sample.found;
   }
+}
+
+const unknownStart = 'whom of the last hour it refuses is not known';
+
+/** Nothing is refused for want of the history, but it is said. */
+function notJudged(error: unknown): Partial<JudgedEffect> {
+  const reason = error instanceof CommandError ? error.message : 'the history does not answer';
+  return { unknown: `${unknownStart}: ${reason}` };
+}
+
+/** Undefined: all gateways have said what they recorded. */
+function unknownIn({ texts, silent }: RecordedSample): string | undefined {
+  if (texts.length === 0) return `${unknownStart}: no gateway has said what it recorded`;
+  if (silent.length === 0) return undefined;
+  const names = silent.slice(0, listedMax).join(', ');
+  const more = silent.length > listedMax ? ` and ${silent.length - listedMax} more` : '';
+  return `${unknownStart} of ${names}${more}, which did not answer`;
 }
 
 /** Throws CommandError GuardRefused. */

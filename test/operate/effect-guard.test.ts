@@ -13,31 +13,35 @@ let keys: string[] = [];
 
 beforeAll(async () => {
   fleet = await startFleet({ fleet: specFleet });
-  keys = [];
-  for (const organisation of organisations) {
-    const key = (await fleet.key(organisation)).value;
-    keys.push(key);
-    for (let n = 0; n < requests; n++)
-      expect((await chat({ port: fleet.port(), host: '127.0.0.1', key, model: 'echo-small' })).status).toBe(
-        200,
-      );
-  }
-  await until(async () => (await counted()) >= 2 * requests, 60_000);
+  keys = await asked(fleet);
 }, 240_000);
 afterAll(() => fleet.close());
 
-/** As gateways have reported. */
-async function counted(): Promise<number> {
-  const { steps } = (await fleet.admin.call('GET', '/traffic')) as {
-    steps: { requestsPerSecond: number }[];
-  };
+/** Waits until the gateways have reported what is asked here with a key of each organisation. */
+async function asked(of: TestFleet): Promise<string[]> {
+  const made: string[] = [];
+  for (const organisation of organisations) {
+    const key = (await of.key(organisation)).value;
+    made.push(key);
+    for (let n = 0; n < requests; n++)
+      expect((await chat({ port: of.port(), host: '127.0.0.1', key, model: 'echo-small' })).status).toBe(200);
+  }
+  await until(async () => (await counted(of)) >= 2 * requests, 60_000);
+  return made;
+}
+
+async function counted({ admin }: TestFleet): Promise<number> {
+  const { steps } = (await admin.call('GET', '/traffic')) as { steps: { requestsPerSecond: number }[] };
   return Math.round(steps.reduce((sum, { requestsPerSecond }) => sum + 10 * requestsPerSecond, 0));
 }
 
-const cli = (...argv: string[]): Promise<CliRun> =>
-  runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
+const cliOf =
+  ({ controlPlane: { admin } }: TestFleet) =>
+  (...argv: string[]): Promise<CliRun> =>
+    runCli(argv, { env: { HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken } });
 
 test('Effect: what would refuse the requests of an organisation is refused with their numbers, and written with --force', async () => {
+  const cli = cliOf(fleet);
   const position = await fleet.admin.position();
   const run = await cli('org', 'set', 'cedar', '--no-tier', '-o', 'json');
   expect(run.err + run.out).toContain(
@@ -52,3 +56,20 @@ test('Effect: what would refuse the requests of an organisation is refused with 
   expect((await cli('org', 'suspend', 'acme', '--yes')).code, 'it is meant').toBe(0);
   expect((await cli('org', 'set', 'cedar', '--no-tier', '--force')).code).toBe(0);
 });
+
+test('Effect: where no gateway answers, a command is carried out, and says what was not known', async () => {
+  const silent = await startFleet({ fleet: specFleet });
+  try {
+    await asked(silent);
+    await silent.gateways[0]?.close();
+    const run = await cliOf(silent)('org', 'set', 'cedar', '--no-tier');
+    expect([run.code, run.err]).toEqual([
+      0,
+      expect.stringMatching(/^warning: whom of the last hour it refuses is not known/),
+    ]);
+    const effect = await cliOf(silent)('org', 'set', 'acme', '--no-tier', '--effect');
+    expect(effect.out).toMatch(/combinations of organisation, host and model would be answered otherwise/);
+  } finally {
+    await silent.close();
+  }
+}, 240_000);
