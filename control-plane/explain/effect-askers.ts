@@ -81,7 +81,8 @@ type ServedByPlace = ReturnType<typeof servedByPlace>;
 
 function sharedAskers(db: Database, served: ServedByPlace, pool: Models): EffectAsker[] {
   const loadedOf = loadedByPlace(db);
-  return all<RowOf<'organisation'>>(db, 'SELECT * FROM organisation ORDER BY id').map((row): EffectAsker => {
+  const sql = 'SELECT id, tier, suspended FROM organisation ORDER BY id';
+  return all<Pick<RowOf<'organisation'>, 'id' | 'tier' | 'suspended'>>(db, sql).map((row): EffectAsker => {
     const key = `organisation:${row.id}`;
     const [own = [], loaded = []] = [served.get(key), loadedOf.get(key)];
     const asker = { organisation: row.id, host: sharedHost };

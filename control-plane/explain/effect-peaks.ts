@@ -1,8 +1,8 @@
 /** What the last hour used of limits at most: requests of a minute as gateways counted them, the rest as recorded decisions saw it. */
-import type { DecisionRecord, SeenLimit } from '../../schemas/decisions.ts';
+import type { SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Peaks } from './effect-limits.ts';
-import type { SampledDecision } from './sampled.ts';
+import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 /** `counted`: requests of a minute, by organisation. */
 export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly SampledDecision[]): Peaks {
@@ -22,7 +22,7 @@ export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly 
 type Used = readonly [subject: string, what: string, used: number];
 
 /** With the request itself. */
-function usedBy({ organisation, visitor, promptTokens, maxTokens = 0, counters }: DecisionRecord): Used[] {
+function usedBy({ organisation, visitor, promptTokens, maxTokens = 0, counters }: SampledRecord): Used[] {
   const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
   const subject = visitor === undefined ? organisation : visitorsSubject;
   if (subject === undefined) return [];

@@ -2,14 +2,13 @@
  * Recorded requests, decided again on the state before and after a change. Each stands for so many requests: all numbers but those
  * of decisions are of requests.
  */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Effect, RecordedGroup } from '../../schemas/effect.ts';
 import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from '../../shared/decision/effect.ts';
-import { questionOf } from '../../shared/decision/question.ts';
+import { type Question, questionOf } from '../../shared/decision/question.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
 import { sharedHost } from './effect-askers.ts';
 import { groupBy } from './group-by.ts';
-import type { SampledDecision } from './sampled.ts';
+import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 /** Groups of an answer, and examples of a group. */
 export const groupsMax = 200;
@@ -19,6 +18,7 @@ export type FoundRecorded = Omit<NonNullable<Effect['recorded']>, 'since' | 'gat
 
 /** As it is answered on the state before. */
 interface Redecided extends SampledDecision {
+  readonly question: Question;
   readonly from: AnswerLabel;
 }
 
@@ -42,19 +42,24 @@ export function notMeant(
 export function recordedAnswers(before: Answers, records: readonly SampledDecision[]): Redecided[] {
   return records
     .filter(({ record }) => isDecidedByRules(record))
-    .map((each) => ({ ...each, from: before.of(questionOf(each.record)) }))
+    .map(({ record, requests }) => {
+      const question = questionOf(record);
+      return { record, requests, question, from: before.of(question) };
+    })
     .filter(({ from }) => isServed(from));
 }
 
 /** No change of rules turns another. */
-function isDecidedByRules({ stage }: DecisionRecord): boolean {
+function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
 export function recordedEffect(after: Answers, served: readonly Redecided[]): FoundRecorded {
-  const turned = served
-    .map((each): Turned => ({ ...each, to: after.of(questionOf(each.record)) }))
-    .filter(({ from, to }) => from !== to);
+  const turned: Turned[] = [];
+  for (const each of served) {
+    const to = after.of(each.question);
+    if (to !== each.from) turned.push({ ...each, to });
+  }
   const byKind = groupBy(turned, ({ record, from, to }) => {
     const { organisation, stack, model, operation } = record;
     return JSON.stringify([organisation, stack, model, operation, from, to]);

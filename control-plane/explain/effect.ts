@@ -73,12 +73,15 @@ type Askers = ReadonlyMap<string, EffectAsker>;
 function classesOf(was: Askers, will: Askers, organisation: string | undefined): AskerClass[] {
   const all = [...new Map([...will, ...was]).values()];
   const asked = organisation === undefined ? all : all.filter((asker) => asker.organisation === organisation);
-  const rulesOn = (askers: Askers, asker: Pick<EffectAsker, 'organisation' | 'host'>): string | null =>
-    askers.get(askerId(asker))?.rules ?? null;
+  // Rules are texts of JSON, so no two lists of them are one text.
+  const rulesOf = (asker: Pick<EffectAsker, 'organisation' | 'host'>): string => {
+    const id = askerId(asker);
+    return `${was.get(id)?.rules ?? ''}\n${will.get(id)?.rules ?? ''}`;
+  };
   const classes = groupBy(asked, (asker) => {
-    const shared = { organisation: asker.organisation, host: sharedHost };
-    const rules = [asker, shared].flatMap((each) => [rulesOn(was, each), rulesOn(will, each)]);
-    return JSON.stringify([asker.host === sharedHost, asker.organisation === undefined, ...rules]);
+    const { organisation, host } = asker;
+    if (host !== sharedHost) return `${rulesOf(asker)}\n${rulesOf({ organisation, host: sharedHost })}`;
+    return organisation === undefined ? `visitors\n${rulesOf(asker)}` : rulesOf(asker);
   });
   return [...classes.values()].map((askers) => {
     const id = askerId(askers[0]);

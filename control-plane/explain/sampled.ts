@@ -1,9 +1,21 @@
 /** The lines of a sample of recorded decisions, read where they are decided again. */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { z } from 'zod';
+import { decisionRecordSchema } from '../../schemas/decisions.ts';
 import { gatewaySampledSchema, sampledMax } from '../../schemas/gateway-requests.ts';
+import { askedFields } from '../../shared/decision/question.ts';
 
+/** What is not read is not checked: a sample has very many lines. */
+const recordSchema = decisionRecordSchema.pick({
+  ...askedFields,
+  req: true,
+  organisation: true,
+  stage: true,
+});
+const lineSchema = gatewaySampledSchema.extend({ decision: recordSchema });
+
+export type SampledRecord = z.output<typeof recordSchema>;
 export interface SampledDecision {
-  readonly record: DecisionRecord;
+  readonly record: SampledRecord;
   /** So many requests it stands for. */
   readonly requests: number;
 }
@@ -14,7 +26,7 @@ export function sampledIn(texts: readonly string[], organisation: string | undef
   for (const text of texts)
     for (const line of text.split('\n')) {
       if (line === '' || found.length >= sampledMax) continue;
-      const { success, data } = gatewaySampledSchema.safeParse(JSON.parse(line));
+      const { success, data } = lineSchema.safeParse(JSON.parse(line));
       if (!success || (organisation !== undefined && data.decision.organisation !== organisation)) continue;
       found.push({ record: data.decision, requests: data.requests });
     }

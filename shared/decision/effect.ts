@@ -3,6 +3,7 @@
  * composition of decisions that serving has. Pure: the two states and the questions are given.
  */
 import type { Database } from '../runtime/sqlite.ts';
+import { cachedLookup } from '../snapshot/cached-lookup.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import type { Verdict } from './admission.ts';
 import { type Question, verdictWith } from './question.ts';
@@ -48,12 +49,12 @@ export function isRefusedAfter({
   return isServed(from) && !isServed(to);
 }
 
-/** Decides many questions on one state. */
+/** Decides many questions on one state, which must not change meanwhile: what questions ask of it is asked once. */
 export class Answers {
   readonly #lookup: Lookup;
 
   constructor(db: Database) {
-    this.#lookup = createLookup(db);
+    this.#lookup = cachedLookup(createLookup(db));
   }
 
   of(question: Question): AnswerLabel {

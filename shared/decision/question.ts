@@ -58,11 +58,17 @@ interface Asked
 }
 
 export function factsOf(asked: Asked): AdmissionFacts {
-  const { operation, host, stack, model = unknownModel, credential, ...rest } = asked;
+  const { operation, host, stack, model = unknownModel, credential } = asked;
+  // Each by its name: to spread what is left costs as much as a decision.
+  const { promptTokens, promptTokensLeast, maxTokens, visitor, network } = asked;
   const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
   return {
-    ...rest,
+    promptTokens,
+    promptTokensLeast,
+    maxTokens,
+    visitor,
+    network,
     method,
     path: path.replace('{model}', () => encodeURIComponent(model)),
     model,
@@ -80,8 +86,16 @@ export function viewOf({ gateway, position, change }: DecisionRecord, at: number
   return change === undefined ? 'base' : 'wave';
 }
 
+/** What a question is made of; the rest of a record is about its answer. */
+export const askedFields = {
+  ...{ at: true, host: true, stack: true, operation: true, key: true, header: true, fault: true },
+  ...{ carried: true, visitor: true, model: true, promptTokens: true, promptTokensLeast: true },
+  ...{ maxTokens: true, counters: true, fenced: true, outboxFull: true },
+} as const satisfies Partial<Record<keyof DecisionRecord, true>>;
+export type AskedRecord = Pick<DecisionRecord, keyof typeof askedFields>;
+
 /** The facts of a recorded decision; what its gateway knew of the headers is in it, and no more. */
-export function questionOf(record: DecisionRecord): Question {
+export function questionOf(record: AskedRecord): Question {
   const { key, header = 'authorization', fault = 'missing', carried = false } = record;
   const { operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens } = record;
   const isOneKey = key !== undefined && fault !== 'two different keys';
