@@ -17,6 +17,7 @@ import {
   servingFleet,
   stacks,
 } from '../../test/support/serving-fleet.ts';
+import type { MeantRefusals } from '../commands/event-effects.ts';
 import { effectOn } from './effect.ts';
 import { type SampledDecision, sampledIn } from './sampled.ts';
 
@@ -67,7 +68,7 @@ function randomSample(random: Random): SampledDecision[] {
 let differing = 0;
 afterAll(() => expect(differing).toBeGreaterThan(100));
 
-test.each([...changingTypes, 'key.revoked' as const, 'mixed' as const])(
+test.each([...changingTypes, 'key.revoked' as const, 'usage.adjusted' as const, 'mixed' as const])(
   'recorded requests that a random %s turns are those that differ when each is decided by itself',
   (type) => {
     for (let seed = 1; seed <= runs({ fast: 3, full: 15 }); seed++) {
@@ -108,6 +109,10 @@ test.each([...changingTypes, 'key.revoked' as const, 'mixed' as const])(
       expect(found, `seed ${seed}`).toMatchObject({
         ...{ decided: each.length, asked: sum(each), differ: sum(turned) },
         refused: sum(turned.filter(({ to }) => !isServed(to))),
+        lost: organisations.filter((organisation) => {
+          const own = each.filter(({ record }) => record.organisation === organisation);
+          return own.length > 0 && own.every(({ to }) => !isServed(to));
+        }),
       });
       for (const { organisation, host, model, operation = 'chat', from, to, requests } of found?.groups ??
         []) {
@@ -126,6 +131,21 @@ test.each([...changingTypes, 'key.revoked' as const, 'mixed' as const])(
     }
   },
 );
+
+test('requests of organisations and keys that are meant to be refused are none of those asked', () => {
+  const random = seededRandom(7);
+  const before = snapshotOf([...servingFleet(random), keys]);
+  const records = randomSample(random);
+  const events = [known('organisation.suspended', { id: 'org-1', suspended: true })];
+  const foundOf = (meant?: MeantRefusals) =>
+    effectOn(before, { events, by: 'operator', nowMs, records, meant }).recorded;
+  const all = foundOf();
+  const [lost] = all?.lost ?? [];
+  expect(lost).toBe('org-1');
+  const rest = { asked: (all?.asked ?? 0) - (all?.refused ?? 0), refused: 0, lost: [] };
+  expect(foundOf({ organisations: ['org-1'], keys: [] })).toMatchObject(rest);
+  expect(foundOf({ organisations: [], keys: ['key-org-1'] })).toMatchObject(rest);
+});
 
 test('what cannot be read of a sample is left out, and what is not of the organisation', () => {
   const [one] = randomSample(seededRandom(1));
