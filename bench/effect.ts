@@ -1,17 +1,18 @@
 /**
  * What the effect of a command costs the thread of the history: a plan loses a model, and each organisation, host and model is
- * decided before and after, and so is a sample of recorded decisions. Processor time. `--keys N` sets the size of the state,
- * `--decisions N` that of the sample.
+ * decided before and after, and so is a sample of recorded decisions. Processor time, of all and of the longest step, for which
+ * others wait. `--keys N` sets the size of the state, `--decisions N` that of the sample.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { effectOn } from '../control-plane/explain/effect.ts';
+import { effectOn, effectSteps } from '../control-plane/explain/effect.ts';
 import { sampledIn } from '../control-plane/explain/sampled.ts';
 import { openHistory } from '../control-plane/history/history-file.ts';
 import type { DecisionRecord } from '../schemas/decisions.ts';
 import type { GatewaySampled } from '../schemas/gateway-requests.ts';
+import { atOnce } from '../shared/runtime/slices.ts';
 import { ChainWriter, known, sha256 } from '../test/support/commits.ts';
 
 const { values } = parseArgs({
@@ -97,19 +98,33 @@ function processorMs(work: () => unknown): number {
 }
 
 const staticMs = processorMs(() => effectOn(snapshot, asked));
-const parseMs = processorMs(() => sampledIn(texts, undefined));
-const bothMs = processorMs(() => {
-  const { recorded } = effectOn(snapshot, { ...asked, records: sampledIn(texts, undefined) });
-  const turned = recorded?.groups.reduce((sum, { requests }) => sum + requests, 0);
-  if (recorded?.decided !== decisions || turned === 0) throw new Error('the sample was not decided');
-});
+const parseMs = processorMs(() => atOnce(sampledIn(texts, undefined)));
+let bothMs = 0;
+let longestStepMs = 0;
+/** Runs it to its end, and measures each step. */
+function stepped<Result>(work: Generator<void, Result>): Result {
+  for (;;) {
+    let step: IteratorResult<void, Result> | undefined;
+    const stepMs = processorMs(() => {
+      step = work.next();
+    });
+    bothMs += stepMs;
+    longestStepMs = Math.max(longestStepMs, stepMs);
+    if (step?.done) return step.value;
+  }
+}
+const { recorded } = stepped(
+  effectSteps(snapshot, { ...asked, records: stepped(sampledIn(texts, undefined)) }),
+);
+const turned = recorded?.groups.reduce((sum, { requests }) => sum + requests, 0);
+if (recorded?.decided !== decisions || turned === 0) throw new Error('the sample was not decided');
 const megabytes = texts.reduce((sum, { length }) => sum + length, 0) / 1e6;
 process.stdout.write(
   [
     `static, ${organisations} organisations × ${models.length} models   ${staticMs.toFixed(0)} ms`,
     `to read ${decisions} decisions (${megabytes.toFixed(1)} MB)   ${parseMs.toFixed(0)} ms`,
-    `the whole effect, ${keyCount} keys   ${bothMs.toFixed(0)} ms`,
-    JSON.stringify({ staticMs, parseMs, bothMs, megabytes }),
+    `the whole effect, ${keyCount} keys   ${bothMs.toFixed(0)} ms, its longest step ${longestStepMs.toFixed(0)} ms`,
+    JSON.stringify({ staticMs, parseMs, bothMs, longestStepMs, megabytes }),
     '',
   ].join('\n'),
 );

@@ -4,6 +4,7 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { answerLabel, isServed } from '../../shared/decision/effect.ts';
 import { decideWith, questionOf } from '../../shared/decision/question.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -152,6 +153,6 @@ test('what cannot be read of a sample is left out, and what is not of the organi
   const record = { ...one?.record, organisation: 'org-1' };
   const lineOf = (more: object) => `${JSON.stringify({ requests: 2, decision: { ...record, ...more } })}\n`;
   const texts = [lineOf({}) + lineOf({ at: 'yesterday' }), lineOf({ organisation: 'org-2' })];
-  expect(sampledIn(texts, undefined)).toHaveLength(2);
-  expect(sampledIn(texts, 'org-2').map((each) => each.record.organisation)).toEqual(['org-2']);
+  expect(atOnce(sampledIn(texts, undefined))).toHaveLength(2);
+  expect(atOnce(sampledIn(texts, 'org-2')).map((each) => each.record.organisation)).toEqual(['org-2']);
 });

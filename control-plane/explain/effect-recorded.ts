@@ -17,12 +17,12 @@ export const examplesMax = 5;
 export type FoundRecorded = Omit<NonNullable<Effect['recorded']>, 'since' | 'gatewaysSilent'>;
 
 /** As it is answered on the state before. */
-interface Redecided extends SampledDecision {
+export interface Redecided extends SampledDecision {
   readonly question: Question;
   readonly from: AnswerLabel;
 }
 
-interface Turned extends Redecided {
+export interface TurnedRecord extends Redecided {
   readonly to: AnswerLabel;
 }
 
@@ -39,14 +39,41 @@ export function notMeant(
 }
 
 /** Those that are served on this state: what the last hour served and is refused by now, no change refuses. */
-export function recordedAnswers(before: Answers, records: readonly SampledDecision[]): Redecided[] {
-  return records
-    .filter(({ record }) => isDecidedByRules(record))
-    .map(({ record, requests }) => {
-      const question = questionOf(record);
-      return { record, requests, question, from: before.of(question) };
-    })
-    .filter(({ from }) => isServed(from));
+export function* recordedAnswers(
+  before: Answers,
+  records: readonly SampledDecision[],
+): Generator<void, Redecided[]> {
+  const found: Redecided[] = [];
+  for (const [at, { record, requests }] of records.entries()) {
+    if (at % pieceMin === 0) yield;
+    if (!isDecidedByRules(record)) continue;
+    const question = questionOf(record);
+    const from = before.of(question);
+    if (isServed(from)) found.push({ record, requests, question, from });
+  }
+  return found;
+}
+
+/** As many are decided in one turn at least, which takes far less than a caller notices. */
+const pieceMin = 500;
+/** The state after is made again for each piece: that may take so long in all. */
+const remadeMsMax = 300;
+
+/** In pieces, each of which is for one state after the events, which takes so long to make. */
+export function* piecesOf(served: readonly Redecided[], madeMs: number): Iterable<readonly Redecided[]> {
+  const piecesMax = Math.max(1, Math.floor(remadeMsMax / Math.max(1, madeMs)));
+  const size = Math.max(pieceMin, Math.ceil(served.length / piecesMax));
+  for (let from = 0; from < served.length; from += size) yield served.slice(from, from + size);
+}
+
+/** Those that are answered otherwise on the state after. */
+export function turnedOf(after: Answers, served: readonly Redecided[]): TurnedRecord[] {
+  const turned: TurnedRecord[] = [];
+  for (const each of served) {
+    const to = after.of(each.question);
+    if (to !== each.from) turned.push({ ...each, to });
+  }
+  return turned;
 }
 
 /** No change of rules turns another. */
@@ -54,12 +81,7 @@ function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
-export function recordedEffect(after: Answers, served: readonly Redecided[]): FoundRecorded {
-  const turned: Turned[] = [];
-  for (const each of served) {
-    const to = after.of(each.question);
-    if (to !== each.from) turned.push({ ...each, to });
-  }
+export function recordedEffect(served: readonly Redecided[], turned: readonly TurnedRecord[]): FoundRecorded {
   const byKind = groupBy(turned, ({ record, from, to }) => {
     const { organisation, stack, model, operation } = record;
     return JSON.stringify([organisation, stack, model, operation, from, to]);
@@ -77,7 +99,7 @@ export function recordedEffect(after: Answers, served: readonly Redecided[]): Fo
 }
 
 /** Organisations of which some request was served before, and none after. */
-function lostBy(served: readonly Redecided[], turned: readonly Turned[]): string[] {
+function lostBy(served: readonly Redecided[], turned: readonly TurnedRecord[]): string[] {
   const countOf = (of: readonly SampledDecision[]): ReadonlyMap<string, number> =>
     new Map(
       [...groupBy(of, ({ record }) => record.organisation ?? '')].map(([name, own]) => [name, own.length]),
@@ -93,7 +115,7 @@ function requestsOf(of: readonly SampledDecision[]): number {
   return Math.round(of.reduce((sum, { requests }) => sum + requests, 0));
 }
 
-function recordedGroup(of: readonly [Turned, ...Turned[]]): RecordedGroup {
+function recordedGroup(of: readonly [TurnedRecord, ...TurnedRecord[]]): RecordedGroup {
   const [{ record, from, to }] = of;
   const { organisation, stack, model, operation } = record;
   return {

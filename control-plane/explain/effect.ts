@@ -14,6 +14,7 @@ import {
   isServed,
 } from '../../shared/decision/effect.ts';
 import { factsOf, type Question } from '../../shared/decision/question.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { EventContext } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -27,8 +28,11 @@ import {
   type FoundRecorded,
   groupsMax,
   notMeant,
+  piecesOf,
   recordedAnswers,
   recordedEffect,
+  type TurnedRecord,
+  turnedOf,
 } from './effect-recorded.ts';
 import { groupBy } from './group-by.ts';
 import type { SampledDecision } from './sampled.ts';
@@ -126,23 +130,36 @@ interface Compared {
   readonly recorded?: FoundRecorded;
 }
 
-function compare(snapshot: Snapshot, question: EffectQuestion): Compared {
-  const { events, by, nowMs, records, organisation, busiest = new Map() } = question;
+type Previewed = <Result>(read: (db: Database) => Result) => Result;
+
+/** Reads the state after the events; throws CommandError Conflict where one of them does not fit. */
+function previewOf(snapshot: Snapshot, { events, by, nowMs }: EffectQuestion): Previewed {
   const context: EventContext = { seq: snapshot.seq + 1, atMs: nowMs, by };
-  const previewed = <Result>(read: (db: Database) => Result): Result =>
+  return (read) =>
     snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }, passedOver) => {
       if (passedOver.length === 0) return read(db);
       throw new CommandError('Conflict', `the state has changed: ${passedOver[0]}`, { next: 'ask again' });
     });
+}
+
+/** The state must be the same after each step. */
+function* compare(snapshot: Snapshot, question: EffectQuestion): Generator<void, Compared> {
+  const { nowMs, records, organisation, busiest = new Map() } = question;
+  const previewed = previewOf(snapshot, question);
   const was = askersOn(snapshot.db);
+  yield;
   const wasLimits = limitsOn(snapshot.db);
   // The state before is read again after this: an asker or a model may be new.
   const will = previewed(askersOn);
+  yield;
   const asked = classesOf(was, will, organisation).flatMap((each) => [...combinationsOf(each)]);
+  yield;
   const before = new Answers(snapshot.db);
   const from = asked.map((each) => before.of(questionFor(each, nowMs)));
   const peaks = peaksOf(busiest, records ?? []);
-  const recorded = records && recordedAnswers(before, notMeant(records, question.meant));
+  yield;
+  const recorded = records && (yield* recordedOn(previewed, before, notMeant(records, question.meant)));
+  yield;
   return previewed((db) => {
     const after = new Answers(db);
     const answered = asked
@@ -152,9 +169,26 @@ function compare(snapshot: Snapshot, question: EffectQuestion): Compared {
       turned: answered.filter((each) => each.from !== each.to),
       combinations: countOf(answered),
       limits: lowered(wasLimits, limitsOn(db), { peaks, only: organisation }),
-      ...(recorded && { recorded: recordedEffect(after, recorded) }),
+      ...(recorded && { recorded }),
     };
   });
+}
+
+function* recordedOn(
+  previewed: Previewed,
+  before: Answers,
+  records: readonly SampledDecision[],
+): Generator<void, FoundRecorded> {
+  const served = yield* recordedAnswers(before, records);
+  const beganMs = performance.now();
+  previewed(() => undefined);
+  const madeMs = performance.now() - beganMs;
+  const turned: TurnedRecord[] = [];
+  for (const piece of piecesOf(served, madeMs)) {
+    yield;
+    turned.push(...previewed((db) => turnedOf(new Answers(db), piece)));
+  }
+  return recordedEffect(served, turned);
 }
 
 function countOf(of: readonly Combination[]): number {
@@ -163,13 +197,18 @@ function countOf(of: readonly Combination[]): number {
 
 /** Each combination that is served before or after, and is answered otherwise after. */
 export function turnedAnswers(snapshot: Snapshot, asked: EffectQuestion): readonly Turned[] {
-  return compare(snapshot, asked).turned;
+  return atOnce(compare(snapshot, asked)).turned;
 }
 
-/** Throws CommandError Conflict where the events do not fit the state any more. */
-export function effectOn(snapshot: Snapshot, asked: EffectQuestion): FoundEffect {
-  const { turned, combinations, limits, recorded } = compare(snapshot, asked);
+/** In steps between which others have their turn. Throws CommandError Conflict where the events do not fit the state any more. */
+export function* effectSteps(snapshot: Snapshot, asked: EffectQuestion): Generator<void, FoundEffect> {
+  const { turned, combinations, limits, recorded } = yield* compare(snapshot, asked);
   return { static: staticEffect(turned, combinations), limits: [...limits], ...(recorded && { recorded }) };
+}
+
+/** The same in one go. */
+export function effectOn(snapshot: Snapshot, asked: EffectQuestion): FoundEffect {
+  return atOnce(effectSteps(snapshot, asked));
 }
 
 function staticEffect(turned: readonly Turned[], combinations: number): FoundEffect['static'] {

@@ -20,15 +20,20 @@ export interface SampledDecision {
   readonly requests: number;
 }
 
-/** Of one organisation, or of all; what cannot be read is left out. */
-export function sampledIn(texts: readonly string[], organisation: string | undefined): SampledDecision[] {
+/** Of one organisation, or of all, text after text; what cannot be read is left out. */
+export function* sampledIn(
+  texts: readonly string[],
+  organisation: string | undefined,
+): Generator<void, SampledDecision[]> {
   const found: SampledDecision[] = [];
-  for (const text of texts)
+  for (const text of texts) {
     for (const line of text.split('\n')) {
       if (line === '' || found.length >= sampledMax) continue;
       const { success, data } = lineSchema.safeParse(JSON.parse(line));
       if (!success || (organisation !== undefined && data.decision.organisation !== organisation)) continue;
       found.push({ record: data.decision, requests: data.requests });
     }
+    yield;
+  }
   return found;
 }

@@ -5,13 +5,14 @@
 import type { LogText } from '../../schemas/log-events.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
 import { mapSqliteError } from '../../shared/runtime/sqlite.ts';
 import { readLogId, WrongPosition } from '../../shared/snapshot/log-identity.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { HistorySpoiled, historyBytes, openHistory, removeHistory } from './history-file.ts';
-import { type HistoryQueries, HistoryReader } from './queries.ts';
+import { type HistoryQueries, HistoryReader, type SteppedQueries } from './queries.ts';
 import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
@@ -72,8 +73,9 @@ export class History implements HistoryAccess {
   ): Promise<ReturnType<HistoryQueries[Name]>> {
     const { reader, fail } = await this.#ready(Number(args[0]), client);
     try {
-      const query = reader[name] as (...given: readonly unknown[]) => ReturnType<HistoryQueries[Name]>;
-      return query.apply(reader, args);
+      const query = reader[name] as SteppedQueries[Name];
+      const found = query.apply(reader, args);
+      return isStepped(found) ? await inSlices(found) : found;
     } catch (error) {
       const known = mapSqliteError(error, this.#settings.path);
       if (!isSpoiled(known)) throw known;
@@ -186,6 +188,10 @@ async function inSteps(steps: Generator<void>, signal: AbortSignal): Promise<voi
     if (steps.next().done) return;
     await sleep(pauseFactor * (performance.now() - beganMs), signal);
   }
+}
+
+function isStepped<Answer>(found: Answer | Generator<void, Answer>): found is Generator<void, Answer> {
+  return typeof found === 'object' && found !== null && Symbol.iterator in found && 'next' in found;
 }
 
 function isSpoiled(error: unknown): error is Error {

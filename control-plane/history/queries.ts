@@ -1,4 +1,4 @@
-/** The questions that the history answers, each in one go. The first argument of each is the commit that must be folded. */
+/** The questions that the history answers. The first argument of each is the commit that must be folded. */
 import type { AdminResponse, StateReadName } from '../../schemas/admin.ts';
 import type { RowChange } from '../../schemas/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
@@ -12,7 +12,7 @@ import { overlaidIn, type StateView } from '../../shared/snapshot/waves.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../explain/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../explain/described.ts';
-import { type EffectQuestion, effectOn, type FoundEffect } from '../explain/effect.ts';
+import { type EffectQuestion, effectSteps, type FoundEffect } from '../explain/effect.ts';
 import { type Asker, askerOn } from '../explain/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/matrix.ts';
 import { sampledIn } from '../explain/sampled.ts';
@@ -87,8 +87,15 @@ export interface HistoryQueries {
   timeline(head: number, asked: TimelineQuestion): Timeline;
 }
 
+/** The same, where an answer may take steps between which others have their turn. */
+export type SteppedQueries = {
+  readonly [Name in keyof HistoryQueries]: (
+    ...args: Parameters<HistoryQueries[Name]>
+  ) => ReturnType<HistoryQueries[Name]> | Generator<void, ReturnType<HistoryQueries[Name]>>;
+};
+
 /** Reads one history, on the thread that folds it. */
-export class HistoryReader implements HistoryQueries {
+export class HistoryReader implements SteppedQueries {
   readonly facts: () => HistoryFacts;
   readonly #snapshot: Snapshot;
   readonly #versions: VersionReader;
@@ -164,13 +171,22 @@ export class HistoryReader implements HistoryQueries {
     });
   }
 
-  effect(
+  *effect(
     _seq: number,
     asked: Omit<EffectQuestion, 'records'>,
     sample: readonly string[] | undefined,
-  ): FoundEffect & { readonly position: number } {
-    const records = sample && sampledIn(sample, asked.organisation);
-    return { position: this.#snapshot.seq, ...effectOn(this.#snapshot, { ...asked, records }) };
+  ): Generator<void, ReturnType<HistoryQueries['effect']>> {
+    const records = sample && (yield* sampledIn(sample, asked.organisation));
+    for (let tries = 1; ; tries++) {
+      const { seq } = this.#snapshot;
+      const steps = effectSteps(this.#snapshot, { ...asked, records });
+      while (this.#snapshot.seq === seq) {
+        const { done, value } = steps.next();
+        if (done) return { position: seq, ...value };
+        // Where the state moves on each time, it is worked out in one go.
+        if (tries < effectTriesMax) yield;
+      }
+    }
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {
@@ -286,6 +302,8 @@ function isBefore(begin: number): CommandError {
     next: keepMore,
   });
 }
+
+const effectTriesMax = 3;
 
 /** Of one commit: an organisation may go with all its keys. */
 const changesMax = 20_000;
