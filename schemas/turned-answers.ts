@@ -33,6 +33,7 @@ export const turnsAnswers = {
   'node.undrain': true,
   'node-token.create': false,
   'node-token.revoke': false,
+  'token.create': false,
   'signer.add': false,
   'signer.remove': false,
   'usage.adjust': true,
