@@ -138,7 +138,7 @@ type Applied = AnswerOf<'fleet.apply'>;
  */
 async function applyInParts(session: Session, body: InputOf<'fleet.apply'>): Promise<Applied> {
   const first = await (await session.apiInParts('first')).run('fleet.apply', body);
-  if (session.writesNothing) return first;
+  if (session.writesNothing || isStaged(first)) return first;
   const api = await session.apiInParts('next');
   const changes = [...first.changes];
   const warnings = new Set(first.warnings);

@@ -75,6 +75,28 @@ test('what cannot be staged is refused with its reason, and nothing is written',
   expect(await position()).toBe(after);
 });
 
+test('a fleet file is staged as a whole, and its waves are printed, also where it would not be written', async () => {
+  const exported = (await headgate('export')).out;
+  const path = join(fleet.dir, 'fleet.yaml');
+  writeFileSync(path, exported.replace(/( +)- echo-large\n/, ''));
+  const apply = `apply -f ${path} --stage --waves gw-01,all --hold 1h`;
+  const before = await position();
+  const would = await headgate(`${apply} --dry-run`);
+  expect([would.code, would.out, would.err]).toEqual([
+    ...[0, expect.stringMatching(/^change \d+ would be open: wave 1 of 2\n {2}\* wave 1: gw-01\n/)],
+    '',
+  ]);
+  expect(await position()).toBe(before);
+  const run = await headgate(apply);
+  expect([run.code, run.out]).toEqual([0, expect.stringMatching(/^change \d+ open: wave 1 of 2\n/)]);
+  await are(403, 200);
+  const id = /\d+/.exec(run.out)?.[0];
+  expect(await answered(`change withdraw ${id}`)).toMatchObject({ state: 'withdrawn' });
+  expect(await answered(`${apply} --atomic`)).toMatchObject({ state: 'open', position: await position() });
+  await answered(`change withdraw ${await position()}`);
+  await are(200, 200);
+});
+
 test('a stage that is repeated answers with its own change, whatever was staged after it', async () => {
   const once = `${take} --command-id stage-once-only`;
   const { id } = await stage(once);
