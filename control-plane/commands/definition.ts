@@ -200,7 +200,9 @@ export function* planInPieces(
   yield* checkCardinality(db, plan.events, context.nowMs);
   yield;
   const warnings = guardPeriods(db, plan.events, context);
-  if (context.stage) return { events: stagedEvents(db, plan.events, context.stage, context.actor), warnings };
+  const { stage, actor } = context;
+  if (stage && plan.events.length > 0)
+    return { events: stagedEvents(db, plan.events, stage, actor), warnings };
   checkOpenChange(db, plan.events);
   return { ...plan, warnings };
 }
@@ -210,10 +212,10 @@ export function commandAnswer(
   definition: CommandDefinition,
   db: Database,
   input: CommandInput,
-  { subject, extra, secret, warnings: forced = [] }: CommandPlan,
+  { events, subject, extra, secret, warnings: forced = [] }: CommandPlan,
   { nowMs, dryRun, stage }: CommandContext,
 ): object {
-  const staged = stage && listChanges(db)[0];
+  const staged = stage && events.length > 0 && listChanges(db)[0];
   if (staged) return staged;
   const warnings = [...forced, ...(definition.warnings?.(db, input) ?? [])];
   return {

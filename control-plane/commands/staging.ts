@@ -22,7 +22,6 @@ export function stagedEvents(
 ): KnownEvent[] {
   if (actor.person !== undefined)
     throw new CommandError('Forbidden', 'only operators may stage a change of the fleet');
-  if (events.length === 0) return [];
   const open = findOpenChange(db);
   if (open) throw alreadyOpen(open);
   const immediate = events.find(({ type }) => !isStagedType(type));

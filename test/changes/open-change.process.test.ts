@@ -95,6 +95,15 @@ test('a fleet file is staged as a whole, and its waves are printed, also where i
   expect(await answered(`${apply} --atomic`)).toMatchObject({ state: 'open', position: await position() });
   await answered(`change withdraw ${await position()}`);
   await are(200, 200);
+
+  const after = await position();
+  writeFileSync(path, exported);
+  for (const line of [apply, 'tier set Wide --models echo-small,echo-large --stage'])
+    expect([line, await headgate(line)]).toEqual([
+      line,
+      expect.objectContaining({ code: 0, out: expect.stringMatching(/unchanged/) }),
+    ]);
+  expect(await position()).toBe(after);
 });
 
 test('a stage that is repeated answers with its own change, whatever was staged after it', async () => {
