@@ -5,10 +5,10 @@ import { completion, type GatewayProcess, type Plane, ProcessFleet } from '../su
 import { until } from '../support/until.ts';
 
 export const models = ['echo-small', 'echo-large'];
-export const organisation = 'acme';
+const organisation = 'acme';
 
 /** A plan in use has both models of the pool. */
-export function stagedFleet(nodeUrl: string): Fleet {
+function stagedFleet(nodeUrl: string): Fleet {
   return {
     version: 1,
     models: models.map((id) => ({ id, family: 'echo', weight: 1 })),
