@@ -47,6 +47,8 @@ export const gatewayMembers = {
   }),
   /** Why it does not follow the log now. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
+  /** The newest event that its build could not read and may do without: its commit, its type and why. */
+  passedOver: text(300, { heading: 'PASSED-OVER', term: 'Passed over', tone: () => 'warn' }),
   /** The open change that has reached it. */
   change: text(64, { heading: 'CHANGE', term: 'Change' }),
   /** Where it keeps its decisions: address of its metrics listener, where they can be asked for. */

@@ -73,7 +73,7 @@ export interface GatewayState {
 
 interface LateReport {
   /** All but those of the snapshot, as they are now. */
-  members?: () => Omit<GatewayMembers, 'stalePolicy' | 'halted' | 'change'>;
+  members?: () => Omit<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
   /** What is counted of the requests. */
   traffic?: TrafficSource;
 }
@@ -207,6 +207,7 @@ function reportOf(
     ...late.members?.(),
     stalePolicy: whenStale,
     halted: reason,
+    passedOver: snapshot.passedOver?.slice(0, 300),
     change: supervisor.lookup.overlaid()?.change,
   };
   return {

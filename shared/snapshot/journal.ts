@@ -42,12 +42,19 @@ export interface CommandRow {
   readonly record: string;
 }
 
+interface UnreadRow {
+  readonly seq: number;
+  readonly type: string;
+  readonly outcome: 'unknown' | 'malformed';
+}
+
 export class Journal {
   readonly #insertCommand: Statement;
   readonly #trimCommands: Statement;
   readonly #trimRemoved: Statement;
   readonly #insertUnread: Statement;
   readonly #trimUnread: Statement;
+  readonly #newestUnread: Statement<[], UnreadRow>;
   readonly #insertAnomaly: Statement;
   readonly #trimAnomalies: Statement;
   readonly #bySeq: Statement<[number], CommandRow>;
@@ -65,6 +72,9 @@ export class Journal {
       'INSERT OR REPLACE INTO unread_event (seq, idx, type, v, outcome, data) VALUES (?, ?, ?, ?, ?, ?)',
     );
     this.#trimUnread = db.prepare('DELETE FROM unread_event WHERE seq <= ?');
+    this.#newestUnread = db.prepare<[], UnreadRow>(
+      'SELECT seq, type, outcome FROM unread_event ORDER BY seq DESC, idx DESC LIMIT 1',
+    );
     this.#insertAnomaly = db.prepare(
       'INSERT OR REPLACE INTO anomaly (seq, idx, type, reason) VALUES (?, ?, ?, ?)',
     );
@@ -102,6 +112,11 @@ export class Journal {
     const type = stored.type.slice(0, 200).toWellFormed();
     this.#insertUnread.run(seq, index, type, Math.min(stored.v, 2 ** 31), outcome, textOf(stored.data));
     this.#trimUnread.run(seq - unreadKept);
+  }
+
+  /** The last one of those that are kept. */
+  newestUnread(): UnreadRow | undefined {
+    return this.#newestUnread.get();
   }
 
   recordSkipped(seq: number, index: number, type: string, reason: string): void {

@@ -189,6 +189,15 @@ export class Snapshot implements State {
     }
   }
 
+  /** The newest event that this build could not read and did without. */
+  get passedOver(): string | undefined {
+    const unread = this.#journal.newestUnread();
+    if (unread === undefined) return undefined;
+    const { seq, type, outcome } = unread;
+    const why = outcome === 'unknown' ? 'is not known to this build' : 'is not as this build reads it';
+    return `commit ${seq}: event type ${printable(type)} ${why}`;
+  }
+
   /** One digest a table, 32 hex digits each. */
   digests(): Record<TableName, string> {
     return Object.fromEntries(tableNames.map((name) => [name, hex128(this.#tables[name].sum)])) as Record<
