@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
-import { runs } from '../../test/support/budget.ts';
+import { runs, scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, randomEvent } from '../../test/support/commits.ts';
 import { type Random, seededRandom } from '../../test/support/random.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
@@ -122,54 +122,58 @@ function isRevocation(records: readonly LogRecord[], at: number): boolean {
 const histories = runs({ fast: 4, full: 60 });
 const commits = 60;
 
-test('every fold of a log with changes has one state at one position, and base rows are as without changes', () => {
-  const seen = { open: 0, overlay: 0, inside: 0, outside: 0, impossible: 0, revoked: 0 };
-  for (let seed = 1; seed <= histories; seed++) {
-    const [records, asOlder] = logsOf(historyWithChanges(seed, commits));
-    const [byOne, older] = [memorySnapshot(), memorySnapshot()];
-    const path = join(folder, `${seed}.db`);
-    let fromFile = openOrRebuild(path).snapshot;
-    let copied = memorySnapshot();
-    for (const [at, record] of records.entries()) {
-      byOne.apply([record]);
-      fromFile.apply([record]);
-      copied.apply([record]);
-      older.apply(asOlder.slice(at, at + 1));
-      if (at % 13 === seed % 13) {
-        fromFile.close();
-        fromFile = openOrRebuild(path).snapshot;
+test(
+  'every fold of a log with changes has one state at one position, and base rows are as without changes',
+  () => {
+    const seen = { open: 0, overlay: 0, inside: 0, outside: 0, impossible: 0, revoked: 0 };
+    for (let seed = 1; seed <= histories; seed++) {
+      const [records, asOlder] = logsOf(historyWithChanges(seed, commits));
+      const [byOne, older] = [memorySnapshot(), memorySnapshot()];
+      const path = join(folder, `${seed}.db`);
+      let fromFile = openOrRebuild(path).snapshot;
+      let copied = memorySnapshot();
+      for (const [at, record] of records.entries()) {
+        byOne.apply([record]);
+        fromFile.apply([record]);
+        copied.apply([record]);
+        older.apply(asOlder.slice(at, at + 1));
+        if (at % 13 === seed % 13) {
+          fromFile.close();
+          fromFile = openOrRebuild(path).snapshot;
+        }
+        if (at % 17 === seed % 17) {
+          copied.close();
+          copied = copyOf(fromFile, `${path}.copy`);
+        }
+        for (const gateway of [fromFile, copied])
+          expect(gateway.digests(), `seed ${seed}, position ${byOne.seq}`).toEqual(byOne.digests());
+        expect(baseDigests(older), `seed ${seed}, position ${byOne.seq}`).toEqual(baseDigests(byOne));
+        const change = openChange(byOne);
+        if (change === undefined) continue;
+        seen.open++;
+        seen.overlay += Number(byOne.db.prepare('SELECT count(*) FROM overlay').pluck().get());
+        if (change.passed_over > 0) {
+          seen.impossible++;
+          continue;
+        }
+        seen.revoked += isRevocation(records, at) ? 1 : 0;
+        const [base, folded] = [definitionsIn(older), foldedRows(older, eventsOf(change))];
+        for (const [each, gateway] of [byOne, fromFile, copied].entries()) {
+          const [isInside, rows] = effectiveRows(gateway, `gw-${each + 1}`);
+          seen[isInside ? 'inside' : 'outside']++;
+          expect(rows, `seed ${seed}, position ${byOne.seq}`).toEqual(isInside ? folded : base);
+        }
       }
-      if (at % 17 === seed % 17) {
-        copied.close();
-        copied = copyOf(fromFile, `${path}.copy`);
-      }
-      for (const gateway of [fromFile, copied])
-        expect(gateway.digests(), `seed ${seed}, position ${byOne.seq}`).toEqual(byOne.digests());
-      expect(baseDigests(older), `seed ${seed}, position ${byOne.seq}`).toEqual(baseDigests(byOne));
-      const change = openChange(byOne);
-      if (change === undefined) continue;
-      seen.open++;
-      seen.overlay += Number(byOne.db.prepare('SELECT count(*) FROM overlay').pluck().get());
-      if (change.passed_over > 0) {
-        seen.impossible++;
-        continue;
-      }
-      seen.revoked += isRevocation(records, at) ? 1 : 0;
-      const [base, folded] = [definitionsIn(older), foldedRows(older, eventsOf(change))];
-      for (const [each, gateway] of [byOne, fromFile, copied].entries()) {
-        const [isInside, rows] = effectiveRows(gateway, `gw-${each + 1}`);
-        seen[isInside ? 'inside' : 'outside']++;
-        expect(rows, `seed ${seed}, position ${byOne.seq}`).toEqual(isInside ? folded : base);
-      }
+      const atOnce = memorySnapshot();
+      atOnce.apply(records);
+      expect(atOnce.digests()).toEqual(byOne.digests());
+      expect(verify(atOnce.db).differing).toEqual([]);
+      for (const each of [byOne, older, atOnce, fromFile, copied]) each.close();
     }
-    const atOnce = memorySnapshot();
-    atOnce.apply(records);
-    expect(atOnce.digests()).toEqual(byOne.digests());
-    expect(verify(atOnce.db).differing).toEqual([]);
-    for (const each of [byOne, older, atOnce, fromFile, copied]) each.close();
-  }
-  for (const count of Object.values(seen)) expect(count).toBeGreaterThan(0);
-});
+    for (const count of Object.values(seen)) expect(count).toBeGreaterThan(0);
+  },
+  scaledMs(900_000),
+);
 
 test('no event that can be staged writes a row that has no overlay', () => {
   const allowed: ReadonlySet<string> = new Set(overlaidTables);
