@@ -1,8 +1,7 @@
 /** What the fleet does now: requests, refusals, who is nearest to a limit, and what was changed last. */
 import type { LimitUse } from '../../schemas/admin.ts';
 import { count } from '../lib/format.ts';
-import type { FleetReads } from '../lib/holes.ts';
-import { serves } from '../lib/holes.ts';
+import { type FleetReads, serves } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { requestsLink } from '../lib/request-filter.ts';
 import { hourOf, useTraffic } from '../lib/traffic.ts';

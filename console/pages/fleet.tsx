@@ -121,7 +121,9 @@ function Filled({ state }: { readonly state: FleetReads }) {
             ))}
           </ul>
           {missing.length > missingMax ? (
-            <p>And {count(missing.length - missingMax)} more, of which the map has those of stacks.</p>
+            <p>
+              And {count(missing.length - missingMax)} more: see <a href="/doctor">Doctor</a>.
+            </p>
           ) : null}
         </section>
       )}

@@ -48,8 +48,8 @@ function AllLimits() {
         <>
           {total > items.length ? (
             <p class="muted">
-              The {count(items.length)} nearest to a limit, of {plural(total, 'organisation')}. Type one above
-              to see its own.
+              The {count(items.length)} nearest to a limit, of {plural(total, 'organisation')}. Choose one
+              above to see its own.
             </p>
           ) : null}
           <p class="more-links">
