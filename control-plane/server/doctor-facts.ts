@@ -1,6 +1,5 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
 import { statfs } from 'node:fs/promises';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { overweightNext, overweightText } from '../../schemas/overweight.ts';
@@ -175,17 +174,12 @@ export async function collectFacts(context: AdminContext, reader: PastReader): P
   const mute = await muteGateways(context);
   const brokers = await context.log.inspect?.().catch(() => undefined);
   const diskFreeBytes = disk && disk.bavail * disk.bsize;
-  // Of the largest fleet, each takes as long as a turn of the event loop may.
-  const nodes = nodeFacts(context, rows?.healthChanges);
-  await nextTurn();
-  const models = modelFacts(context, rows, nowMs);
-  await nextTurn();
   return {
     ...known,
     log: known.log && { ...known.log, history, diskFreeBytes, brokers, refused: refusedRecords(context) },
     gateways: known.gateways?.map((gateway) => ({ ...gateway, isMute: mute.has(gateway.name) })),
-    nodes,
-    models,
+    nodes: nodeFacts(context, rows?.healthChanges),
+    models: modelFacts(context, rows, nowMs),
     limits: limitFacts(context),
     listeners: [listener()],
     changes: changeFacts(context, nowMs),
