@@ -50,6 +50,7 @@ import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
 import { openMeter } from './usage/open-meter.ts';
+import { type EndedGateway, publishEnded } from './usage/publish-ended.ts';
 
 export interface GatewaySettings {
   readonly logUrl: string;
@@ -100,6 +101,8 @@ export interface GatewaySettings {
   readonly logger: Logger;
   /** For the lines of requests; `logger` unless it is given. */
   readonly accessLog?: AccessLog;
+  /** Gateways that ended for good: what they left is published. */
+  readonly ended?: readonly EndedGateway[] | undefined;
 }
 
 export interface RunningGateway {
@@ -109,6 +112,8 @@ export interface RunningGateway {
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
   /** Address of the page for visitors. */
   readonly play: string | undefined;
+  /** What `/readyz` answers from. */
+  checks(): readonly Check[];
   /** Drains, then closes. */
   close(): Promise<void>;
 }
@@ -145,15 +150,15 @@ async function serve(
   const { gateway, telemetry, inFlight, clockAheadMs } = await compose(settings, state, observers, closers);
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
+  const checks = (): readonly Check[] => [
+    ...state.checks(),
+    ...[clockCheck(clockAheadMs()), usageCheck(gateway.meter.isFull), files.check()],
+    drainCheck(draining.value),
+  ];
   const health = await startHealthServer({
     host: settings.metricsBind ?? loopback,
     port: settings.metricsPort,
-    ...{ certificate: settings.certificate, connections },
-    checks: () => [
-      ...state.checks(),
-      ...[clockCheck(clockAheadMs()), usageCheck(gateway.meter.isFull), files.check()],
-      drainCheck(draining.value),
-    ],
+    ...{ certificate: settings.certificate, connections, checks },
     metrics: registry,
     route: decisionRoute(journal, { token: settings.gatewayToken, incarnation: state.incarnation }),
   });
@@ -169,11 +174,13 @@ async function serve(
   const listeners = await listen(settings, gateway, connections, closers);
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
   const play = listeners.find(({ name }) => name === 'play')?.listener.url;
+  const ended = publishEnded(settings.ended ?? [], settings);
+  closers.add(() => ended.stop());
   logger.info({ api, play, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
   return {
     api,
     metrics: health.url,
-    play,
+    ...{ play, checks },
     stacks: listeners.flatMap(({ stack, listener }) =>
       stack === undefined ? [] : [{ stack, url: `${listener.url}/v1` }],
     ),

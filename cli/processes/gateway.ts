@@ -5,6 +5,8 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { requiredSecret, SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
+import { answerParent, workerNumber } from '../../shared/runtime/worker-processes.ts';
+import { checkWorkers, othersIn, startWorkers, workerOf, workersMax } from './gateway-workers.ts';
 import {
   addOptions,
   connectionLimitsOf,
@@ -14,6 +16,7 @@ import {
   type OptionsOf,
   option,
   parseAdvertised,
+  parseCount,
   parsePort,
   parseUrls,
   portOption,
@@ -54,6 +57,12 @@ function corsOrigins(value: string, before: readonly string[] = []): string[] {
 /** Not in capitals, and without the port that goes without saying. */
 function isSameOrigin(origin: string): boolean {
   return URL.canParse(origin) && new URL(origin).origin === origin;
+}
+
+function parseWorkers(text: string): number {
+  const count = parseCount(text);
+  if (count >= 1 && count <= workersMax) return count;
+  throw new InvalidArgumentError(`It must be 1 to ${workersMax}.`);
 }
 
 /** One in so many; 0 for none. */
@@ -125,6 +134,9 @@ export const gatewayOptions = {
     { choices: ['on', 'off'], default: 'on' },
   ),
   ...shared('nodeCredentials', 'tlsCert', 'tlsKey', 'readyFile'),
+  workers: option('--workers <n>', 'processes that serve these ports, each a gateway NAME/1, NAME/2, …', {
+    ...{ parse: parseWorkers, default: 1 },
+  }),
 };
 type Options = OptionsOf<typeof gatewayOptions>;
 
@@ -147,7 +159,18 @@ function operatorTokenHere(): string | undefined {
   }
 }
 
-async function run(options: Options): Promise<void> {
+async function runWorkers(options: Options): Promise<void> {
+  checkWorkers(options);
+  const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
+  closeWithParent(() => process.exit(0));
+  const ready = await runProcess('gateway', options, (context) => startWorkers(options, context));
+  process.send?.(ready);
+}
+
+async function run(all: Options): Promise<void> {
+  const number = workerNumber();
+  if (all.workers > 1 && number === undefined) return runWorkers(all);
+  const options = number === undefined ? all : workerOf(all, number);
   // On one core, helper threads of the collector only take turns with the thread that waits for them.
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
@@ -157,7 +180,8 @@ async function run(options: Options): Promise<void> {
   const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
   const lower = (name: string): string => name.trim().toLowerCase();
   closeWithParent(() => process.exit(0));
-  const ready = await runProcess('gateway', options, async ({ logger, certificate }) => {
+  const kind = number === undefined ? 'gateway' : `gateway/${number}`;
+  const ready = await runProcess(kind, options, async ({ logger, certificate }) => {
     const gateway = await startGateway({
       logUrl: options.log,
       dataDir: options.data,
@@ -196,9 +220,11 @@ async function run(options: Options): Promise<void> {
       drainTimeoutSeconds: options.drainTimeout,
       certificate,
       logger,
-      accessLog: createAccessLog(logger, 'gateway'),
+      accessLog: createAccessLog(logger, kind),
+      ended: number === undefined || number === 1 ? othersIn(all) : [],
     });
     const { api, metrics, stacks, play } = gateway;
+    if (number !== undefined) answerParent(() => gateway.checks());
     return {
       ready: { api, metrics, stacks, ...(play !== undefined && { play }) },
       name: options.name,

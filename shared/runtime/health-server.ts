@@ -26,7 +26,7 @@ export interface HealthServer {
 }
 
 export interface HealthOptions extends ListenAddress {
-  readonly checks: () => readonly Check[];
+  readonly checks: () => readonly Check[] | Promise<readonly Check[]>;
   readonly metrics: Registry;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
@@ -55,7 +55,11 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
     },
   );
   server.setTimeout(idleTimeoutMs);
-  const address = await listen(server, options, { bind: '--metrics-bind', port: '--metrics-port' });
+  const address = await listen(
+    server,
+    { ...options, exclusive: true },
+    { bind: '--metrics-bind', port: '--metrics-port' },
+  );
   return {
     url: urlOf(address, certificate !== undefined),
     close: () =>
@@ -111,7 +115,7 @@ async function answer(
   if (path === '/livez') {
     response.writeHead(200, text).end('ok\n');
   } else if (path === '/readyz') {
-    const checks = options.checks();
+    const checks = await options.checks();
     const isForReads = hasWord(query, 'reads');
     const ready = checks.every(({ ok, countsForReads = true }) => ok || (isForReads && !countsForReads));
     const lines = checks.map(

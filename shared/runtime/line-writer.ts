@@ -47,7 +47,7 @@ export class LineWriter {
     const room = this.#waiting.length - this.#waitingBytes;
     // A unit of UTF-16 takes three bytes of UTF-8 at most.
     if (lines.length * 3 > room && Buffer.byteLength(lines) > room) {
-      this.#dropped++;
+      this.#dropped += lines.split('\n').length - 1;
       return;
     }
     this.#waitingBytes += this.#waiting.write(lines, this.#waitingBytes);

@@ -193,9 +193,9 @@ test('docs/metrics.md lists the metrics of both planes, and no other', async () 
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
   const listed = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string);
   const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
-  // Metrics of TLS need a certificate, those of agents and simulated nodes their processes: see test/operate/tls.
+  // Metrics of TLS need a certificate, those of agents and simulated nodes their processes: see test/operate/tls, and workers.
   const elsewhere =
-    /^headgate_(?:tls|trace|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
+    /^headgate_(?:tls|trace|workers?|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
   const expected = [...real].filter((name) => own.test(name));
   expect(listed.filter((name) => !elsewhere.test(name)).sort()).toEqual(expected.sort());
 });
