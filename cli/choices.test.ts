@@ -28,7 +28,7 @@ function leaves(command: Command): Command[] {
   const isLeaf = command.commands.length === 0 || command.registeredArguments.length > 0;
   return [...(isLeaf ? [command] : []), ...command.commands.flatMap(leaves)];
 }
-const program = buildProgram(processIo(), registerProcesses);
+const program = await buildProgram(processIo(), registerProcesses);
 const processes = new Set(['dev', 'control-plane', 'gateway', 'node-agent', 'sim-node', 'help']);
 const admin = leaves(program).filter((command) => !processes.has(wordsOf(command).join(' ')));
 

@@ -4,7 +4,6 @@
  */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
-import { registerAdminCommands } from './admin.ts';
 import { Exit, type ExitCode, errorText, exitCodes, toCliError, usageError } from './terminal/errors.ts';
 import { type Io, processIo } from './terminal/io.ts';
 import { commandId, moment, position } from './terminal/options.ts';
@@ -21,7 +20,7 @@ export async function main(
   extras: (program: Command) => void = () => undefined,
   io: Io = processIo(),
 ): Promise<ExitCode> {
-  const program = buildProgram(io, extras);
+  const program = await buildProgram(io, extras, argv);
   try {
     await program.parseAsync(normaliseWaitFlag(argv), { from: 'user' });
     return 0;
@@ -38,12 +37,34 @@ export async function main(
   }
 }
 
-/** All commands: what help, the reference page and tests are made from. */
-export function buildProgram(io: Io, extras: (program: Command) => void = () => undefined): Command {
+/** All commands: what help, the reference page and tests are made from. Of a command line that starts a process, the processes. */
+export async function buildProgram(
+  io: Io,
+  extras: (program: Command) => void = () => undefined,
+  argv: readonly string[] = [],
+): Promise<Command> {
   const program = emptyProgram(io);
   extras(program);
-  registerAdminCommands(program, io);
+  // A process would hold the admin commands and their schemas, some ten megabytes, as long as it runs.
+  if (!startsProcess(program, argv)) {
+    const { registerAdminCommands } = await import('./admin.ts');
+    registerAdminCommands(program, io);
+  }
   return program;
+}
+
+/** Whether this is the name of a process and nothing but options: a verb, help or a mistake needs all commands. */
+function startsProcess(program: Command, [name, ...words]: readonly string[]): boolean {
+  const command = program.commands.find((known) => known.name() === name);
+  if (command === undefined || command.options.every(({ envVar }) => envVar === undefined)) return false;
+  const options = [...command.options, ...program.options];
+  for (let at = 0; at < words.length; at++) {
+    const word = words[at] ?? '';
+    const option = options.find(({ long, short }) => word === long || word === short);
+    if (option === undefined && !/^--[^=]+=/.test(word)) return false;
+    if (option?.required) at++;
+  }
+  return true;
 }
 
 function emptyProgram(io: Io): Command {

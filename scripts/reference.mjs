@@ -5,4 +5,4 @@ import { referenceOf } from '../dist/cli/reference.js';
 import { buildProgram } from '../dist/cli/run.js';
 import { processIo } from '../dist/cli/terminal/io.js';
 
-writeFileSync('docs/cli.md', referenceOf(buildProgram(processIo(), registerProcesses)));
+writeFileSync('docs/cli.md', referenceOf(await buildProgram(processIo(), registerProcesses)));

@@ -26,7 +26,7 @@ const pages = [
   'CONTRIBUTING.md',
   ...filesIn('docs', /\.md$/).filter((path) => path !== 'docs/specification.md'),
 ];
-const program = buildProgram(processIo(), registerProcesses);
+const program = await buildProgram(processIo(), registerProcesses);
 const all = everyCommand(program);
 function everyCommand(command: Command): Command[] {
   return [command, ...command.commands.flatMap(everyCommand)];
