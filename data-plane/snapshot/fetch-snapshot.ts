@@ -11,7 +11,7 @@ import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type Dispatcher, request } from 'undici';
+import type { Dispatcher } from 'undici';
 import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -147,6 +147,8 @@ async function askUntilFree(
   const { clock = systemClock, headMsMax = waits.snapshotHead.ms } = options;
   const { silentMsMax = waits.snapshotPiece.ms, wholeMsMax = waits.snapshotWhole.ms } = options;
   const until = clock.now() + busyMsMax;
+  // Loaded on use: a start from the state on disk needs it not.
+  const { request } = await import('undici');
   for (;;) {
     const answer = await request(`${base}${adminPrefix}${routeOf('snapshot.get').path}`, {
       headers,

@@ -5,7 +5,6 @@
  * that the reader set, and what it sends after the reader has had enough.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { errors } from 'undici';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
@@ -246,7 +245,7 @@ export class NodeCall implements WireCall, Timed {
   #explain(error: Error): Error {
     if (error instanceof WireFault) return new CallFailure('lost', error.message);
     // It has no code, and it holds the bytes that could not be read.
-    if (error instanceof errors.HTTPParserError)
+    if (error.name === 'HTTPParserError')
       return new CallFailure('lost', "the node's answer is not legal HTTP");
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
     if (code === undefined) return error;

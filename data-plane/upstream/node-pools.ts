@@ -4,12 +4,11 @@
  * by the tiers. Connections are kept alive, carry one request at a time, and follow no redirect.
  * Nodes are untrusted: the head of an answer and the bytes of all answers held at once are bounded here.
  */
-import { Pool } from 'undici';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { HttpEngine } from '../http/api-listener.ts';
-import { nodeConnector } from './node-connector.ts';
+import { undiciPool } from './node-connector.ts';
 import type { Wires } from './node-wire.ts';
 import { OwnWires } from './own-wires.ts';
 
@@ -37,7 +36,6 @@ export interface Upstream {
 
 /** Bytes of all unstreamed answers held at once, at most. */
 const answersBytesMax = 512 * 1024 * 1024;
-const headBytesMax = 16 * 1024;
 /** Engines built on uvicorn close an idle connection after 5 s; it must be closed here before. */
 const keepAliveMs = 4000;
 /** A credential changed on disk takes effect within this. */
@@ -115,18 +113,8 @@ export class NodePools {
   #connect(origin: string): Wires {
     const onOutOfFiles = (): void => this.#options.onOutOfFiles?.();
     if (this.#options.http === 'own') return new OwnWires(origin, { keepAliveMs, onOutOfFiles });
-    return new Pool(origin, {
-      // Each call keeps this wait itself; here it clears away what a call left behind.
-      connect: nodeConnector(2 * this.connectMs, onOutOfFiles),
-      pipelining: 1,
-      keepAliveTimeout: keepAliveMs,
-      // What a node hints in its own header is not taken for more.
-      keepAliveMaxTimeout: keepAliveMs,
-      maxHeaderSize: headBytesMax,
-      // Waits are kept by the ticker, which knows what counts as progress.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
+    // Each call keeps this wait itself; here it clears away what a call left behind.
+    return undiciPool(origin, { connectMs: 2 * this.connectMs, keepAliveMs, onOutOfFiles });
   }
 
   #closeUnused(): void {
