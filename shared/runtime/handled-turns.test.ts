@@ -2,9 +2,11 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { RawPeer } from '../../test/support/raw-peer.ts';
+import { until } from '../../test/support/until.ts';
 import { Connections } from './connections.ts';
+import { boundTurns } from './handled-turns.ts';
 import { createHttpServer } from './http-server.ts';
 import { pipelinedMax } from './pipelining.ts';
 
@@ -42,4 +44,25 @@ test('requests that take long leave the turn to a caller from another address af
   for (const peer of [...hostile, other]) peer.close();
   server.close();
   server.closeAllConnections();
+});
+
+test('requests that wait begin although the system had the thread wait longer than a turn', async () => {
+  const begun: number[] = [];
+  const handle = boundTurns<number>(
+    (request) => begun.push(request),
+    () => '127.0.0.1',
+    1,
+  );
+  for (const request of [1, 2, 3]) handle(request);
+  let aheadMs = 0;
+  const now = performance.now.bind(performance);
+  const late = vi.spyOn(performance, 'now').mockImplementation(() => {
+    aheadMs += 20;
+    return now() + aheadMs;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  late.mockRestore();
+  handle(4);
+  await until(() => begun.length === 4);
+  expect(begun).toEqual([1, 2, 3, 4]);
 });

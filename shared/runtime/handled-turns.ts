@@ -39,7 +39,8 @@ export function boundTurns<Request>(
       waiting.shift();
       handle(request);
     }
-    if (handled > 0) plan();
+    // Also where the time was over before the first one: the system had this thread wait, and nothing else would plan a turn.
+    if (handled > 0 || waiting.size > 0) plan();
   };
   const isOver = (): boolean => {
     const nowMs = performance.now();
