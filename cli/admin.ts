@@ -14,6 +14,7 @@ import { registerFleet } from './commands/fleet.ts';
 import { gateways } from './commands/gateways.ts';
 import { keys } from './commands/keys.ts';
 import { limits } from './commands/limits.ts';
+import { registerLog } from './commands/log.ts';
 import { nodes, registerTokens } from './commands/nodes.ts';
 import { addNoun, type NounRow } from './commands/operation-verbs.ts';
 import { registerReplay } from './commands/replay.ts';
@@ -46,6 +47,7 @@ const families: readonly Family[] = [
   all(signers),
   registerSnapshots,
   registerBackups,
+  registerLog,
   all(usage, limits),
   registerReplay,
   registerExplain,

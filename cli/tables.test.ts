@@ -207,6 +207,7 @@ const others = [
   'backup',
   'backup verify',
   'backup restore',
+  'log archive',
   'usage adjust',
   'usage export',
   'replay decide',

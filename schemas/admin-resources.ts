@@ -174,6 +174,8 @@ export const replicaStatusSchema = z.object({
   digests: z.record(z.string(), z.string()),
   foldVersion: z.int(),
   replica: z.string(),
+  /** All that reported, with the position that each has folded. */
+  controlPlanes: z.array(z.object({ name: z.string(), applied: position })).optional(),
   skipped: count,
   /** Fingerprints of those whose signatures count. */
   signers: z.array(z.string()),

@@ -57,22 +57,43 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number, former);
     checkUsage(dir, former?.data ?? [], data);
     const { log, segment } = await copyLog(session, url, dir, number, former);
-    const manifest: Manifest = {
-      format: 1,
-      headgate: version(),
-      createdAt: new Date().toISOString(),
-      number,
-      log,
-      segments: [...(former?.segments ?? []), ...(segment ? [segment] : [])],
-      data,
-    };
+    const segments = [...(former?.segments ?? []), ...(segment ? [segment] : [])];
     if (session.signal.aborted) throw interrupted();
-    writeManifest(dir, manifest);
-    removeOthers(dir, manifest);
+    const manifest = writeNext(dir, { number, log, segments, data });
     await show(session, folder, manifest, former);
   } finally {
     lock.release();
   }
+}
+
+/**
+ * The commits alone, up to a position: the archive of a log that is cut there. Nothing where the folder has them already. Later
+ * backups into it continue, because the log keeps the commit at that position.
+ */
+export async function archiveTo(
+  session: Session,
+  { url, folder, to }: { readonly url: string; readonly folder: string; readonly to: number },
+): Promise<void> {
+  const dir = resolve(session.io.cwd, folder);
+  const lock = lockBackup(dir, folder);
+  try {
+    const former = readManifest(dir);
+    if (former !== undefined && former.log.position >= to) return;
+    const number = (former?.number ?? 0) + 1;
+    const { log, segment } = await copyLog(session, url, dir, number, former, to);
+    const segments = [...(former?.segments ?? []), ...(segment ? [segment] : [])];
+    writeNext(dir, { number, log, segments, data: former?.data ?? [] });
+  } finally {
+    lock.release();
+  }
+}
+
+function writeNext(dir: string, rest: Pick<Manifest, 'number' | 'log' | 'segments' | 'data'>): Manifest {
+  const createdAt = new Date().toISOString();
+  const manifest: Manifest = { format: 1, headgate: version(), createdAt, ...rest };
+  writeManifest(dir, manifest);
+  removeOthers(dir, manifest);
+  return manifest;
 }
 
 function dataFolderOf(session: Session, { data, usage }: BackupOptions): string | undefined {
@@ -162,10 +183,11 @@ async function copyLog(
   dir: string,
   number: number,
   former: Manifest | undefined,
+  to = Number.POSITIVE_INFINITY,
 ): Promise<CopiedLog> {
   const log = await openLog(url, { topic: controlTopic }, { mustExist: true });
   try {
-    const commits = new NewCommits(session, log, former);
+    const commits = new NewCommits(session, log, former, to);
     const file = `log-${numbered(number)}.jsonl.gz`;
     const written = await writeSegment(dir, file, commits.read());
     const { head, offset } = commits;
@@ -195,10 +217,13 @@ class NewCommits {
   readonly #session: Session;
   readonly #log: ControlLog;
   readonly #former: Manifest['log'] | undefined;
+  /** The last position wanted. */
+  readonly #to: number;
 
-  constructor(session: Session, log: ControlLog, former: Manifest | undefined) {
+  constructor(session: Session, log: ControlLog, former: Manifest | undefined, to: number) {
     this.#session = session;
     this.#log = log;
+    this.#to = to;
     this.#former = former?.log;
     if (this.#former === undefined) return;
     const { id, position, hash, signers, offset } = this.#former;
@@ -208,6 +233,8 @@ class NewCommits {
 
   async *read(): AsyncIterable<LogRecord> {
     const end = await this.#log.end();
+    const beginning = await this.#log.beginning?.();
+    if (beginning !== undefined && this.head.seq < beginning.seq) throw beginsLater(beginning.seq);
     let isJoined = this.#former === undefined;
     if (isJoined && end === 0) return;
     if (end <= this.offset) throw this.#otherLog();
@@ -215,7 +242,7 @@ class NewCommits {
       if (this.#session.signal.aborted) throw interrupted();
       yield* this.#accepted(isJoined ? records : this.#afterLast(records));
       isJoined ||= records.length > 0;
-      if (nextOffset >= end) break;
+      if (nextOffset >= end || this.head.seq >= this.#to) break;
     }
     if (!isJoined) throw this.#otherLog();
   }
@@ -224,6 +251,7 @@ class NewCommits {
     for (const [index, judgement] of judgeBatch(this.head, records).entries()) {
       const record = records[index];
       if (!record || !('accepted' in judgement)) continue;
+      if (judgement.head.seq > this.#to) return;
       this.head = judgement.head;
       this.offset = record.offset;
       yield record;
@@ -254,6 +282,16 @@ class NewCommits {
       next: 'keep this backup, and back up into a new folder',
     });
   }
+}
+
+/** What this folder needs was archived. */
+function beginsLater(begin: number): CliError {
+  return new CliError(`the log begins at position ${begin}: earlier commits are in its archive`, {
+    type: 'Conflict',
+    exitCode: 6,
+    why: 'a backup has all commits of a log; nothing was changed',
+    next: 'copy the folder of the archive, and back up into the copy',
+  });
 }
 
 /** Of what backups write, finished or not. */

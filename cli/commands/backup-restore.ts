@@ -218,7 +218,7 @@ async function* recordsOf(dir: string, { segments }: Manifest): AsyncIterable<Lo
 
 /** The end of the chain of what the log holds now. */
 async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
-  let head = emptyHead();
+  let head: Head = (await log.beginning?.()) ?? emptyHead();
   const isEmpty = (await log.end()) === 0;
   for await (const records of batchesToEnd(log, { recordsMax: 500 })) {
     const last = judgeBatch(head, records).findLast((judgement) => 'accepted' in judgement);

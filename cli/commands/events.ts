@@ -21,8 +21,14 @@ async function listEvents(session: Session, options: EventQuery): Promise<void> 
     throw usageError(`--from ${from} is later than --to ${to}`, 'headgate help events list');
   const found = await allEvents(await session.api(), options);
   await session.out.list(found, eventView);
-  const { historyFrom, historyNext: next } = found;
+  const { historyFrom, historyNext: next, archivedBefore } = found;
   if (historyFrom === undefined) return;
+  if (archivedBefore !== undefined) {
+    session.note(
+      `archived: positions before ${cellText(archivedBefore)} are in the archive; ${cellText(next)}`,
+    );
+    return;
+  }
   const where = `searched from position ${cellText(historyFrom)} on; what was before is in the log alone`;
   session.note(next === undefined ? where : `${where}; to search it, ${cellText(next)}`);
 }

@@ -9,13 +9,12 @@ import { decideWith, questionOf, viewOf } from '../../shared/decision/question.t
 import { type Difference, differenceFrom } from '../../shared/decision/recorded-difference.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
-import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { lines, recordOf } from './exported-log.ts';
-import { logUrlOf, recordsOfLog } from './recorded-log.ts';
+import { logUrlOf, openRecordedLog, recordsOfLog, startingState } from './recorded-log.ts';
 
 export interface ReplayDecideOptions {
   readonly requests?: string;
@@ -35,14 +34,18 @@ export async function replayDecide(
 ): Promise<void> {
   const at = positionOf(session.globals.at);
   if (at !== undefined && atRecorded) throw usageError('give either --at-recorded or --at');
-  const records = await readRecords(resolve(session.io.cwd, requests));
-  const byPosition = groupedBy(records, at);
+  const recorded = await readRecords(resolve(session.io.cwd, requests));
+  const byPosition = groupedBy(recorded, at);
   const counts: Counts = { decided: 0, differ: 0, outside: 0 };
-  const snapshot = memorySnapshot();
+  const log = logUrlOf(session) === undefined ? undefined : await openRecordedLog(session);
+  const state = await startingState(log);
+  const { snapshot } = state;
   const lookup = createLookup(snapshot.db);
   try {
+    // The log itself where its address is known, else as the control plane exports it.
+    const records = log ? recordsOfLog(log) : recordsOfControlPlane(session);
     const positions = [...byPosition.keys()].filter((position) => position > 0).sort((a, b) => a - b);
-    for await (const position of foldedTo(session, snapshot, positions)) {
+    for await (const position of foldedTo(session, snapshot, positions, records)) {
       for (const record of byPosition.get(position) ?? []) {
         const kind = { kind: 'present', view: viewOf(record, position) } as const;
         const decided = snapshot.stateAt(kind, () => decideWith(lookup, questionOf(record)));
@@ -51,7 +54,8 @@ export async function replayDecide(
       byPosition.delete(position);
     }
   } finally {
-    snapshot.close();
+    state.release();
+    await log?.close();
   }
   if (at !== undefined && byPosition.has(at))
     throw new CliError(`the log has no position ${at}`, {
@@ -112,10 +116,12 @@ async function* foldedTo(
   session: Session,
   snapshot: Snapshot,
   positions: readonly number[],
+  records: AsyncIterable<readonly LogRecord[]>,
 ): AsyncIterable<number> {
   const wanted = new Set(positions);
   const last = positions.at(-1) ?? 0;
-  for await (const batch of logOf(session)) {
+  if (wanted.has(snapshot.seq)) yield snapshot.seq;
+  for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
     for (const part of endingAt(wanted, batch)) {
       const before = snapshot.seq;
@@ -135,11 +141,6 @@ function* endingAt(wanted: ReadonlySet<number>, batch: readonly LogRecord[]): It
     start = index + 1;
   }
   if (start < batch.length) yield batch.slice(start);
-}
-
-/** The log itself where its address is known, else as the control plane exports it. */
-function logOf(session: Session): AsyncIterable<readonly LogRecord[]> {
-  return logUrlOf(session) === undefined ? recordsOfControlPlane(session) : recordsOfLog(session);
 }
 
 async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly LogRecord[]> {

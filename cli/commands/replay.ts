@@ -4,18 +4,26 @@
  */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
-import { recordsOfLog } from './recorded-log.ts';
+import {
+  archivedBefore,
+  openRecordedLog,
+  recordsBehind,
+  recordsOfLog,
+  type StartingState,
+  startingState,
+} from './recorded-log.ts';
 import type { ReplayDecideOptions } from './replay-decide.ts';
 
 interface Options {
   readonly fromLog?: boolean;
+  readonly archive?: string;
   readonly to?: number;
   readonly verify?: boolean;
 }
@@ -26,9 +34,14 @@ export function registerReplay(program: Command, io: Io): void {
   const replay = verb(program, io, 'replay [file]', 'replay a log in memory and print its digests', [
     'headgate replay log.jsonl --verify',
     'headgate replay --from-log --to 1000',
+    'headgate replay --from-log --archive /archive/headgate --verify',
   ]);
   replay
     .option('--from-log', 'read the control log itself: HEADGATE_LOG, or the log of the context file')
+    .option(
+      '--archive <folder>',
+      'before the log, or alone: the commits that headgate log archive took from it',
+    )
     .option('--to <position>', 'stop at this position', position)
     .option('--verify', 'verify the digests against the rows')
     .command.helpGroup(groups.past);
@@ -50,38 +63,71 @@ function registerDecide(replay: Command, io: Io): void {
 }
 
 async function run(session: Session, options: Options, file: string | undefined): Promise<void> {
-  if ((file === undefined) === (options.fromLog !== true))
+  const given = [file, options.fromLog].filter((source) => source !== undefined).length;
+  if (given > 1 || (given === 0 && options.archive === undefined))
     throw usageError('give either a file or --from-log', 'headgate replay --help');
-  const { memorySnapshot } = await import('../../shared/snapshot/open-snapshot.ts');
-  const { verify } = await import('../../shared/snapshot/verify.ts');
-  const snapshot = memorySnapshot();
+  const log = options.fromLog ? await openRecordedLog(session) : undefined;
   try {
-    const records = file === undefined ? recordsOfLog(session) : recordsOfFile(resolve(session.io.cwd, file));
-    await foldAll(session, snapshot, records, options.to);
-    if (snapshot.seq === 0) throw noLog();
-    const { log, seq, skipped, halt, divergedAt } = snapshot;
-    const differing = options.verify ? verify(snapshot.db).differing : [];
-    const resource = {
-      log,
-      position: seq,
-      digest: snapshot.digest(),
-      digests: snapshot.digests(),
-      skipped,
-      ...(options.verify && { verified: differing.length === 0 && divergedAt === null, differing }),
-      ...(divergedAt !== null && { divergedAt }),
-      ...(halt && { halted: `at position ${halt.seq}: ${halt.reason}` }),
-    };
-    await session.out.resource(resource, { name: () => log });
-    if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
-    if (options.to !== undefined && seq < options.to)
-      throw new CliError(`the log ends at position ${seq}, before ${options.to}`, {
+    const records = log ? recordsOfLog(log) : file && recordsOfFile(resolve(session.io.cwd, file));
+    await replay(session, options, log, records || undefined);
+  } finally {
+    await log?.close();
+  }
+}
+
+async function replay(
+  session: Session,
+  { archive, to, verify: isVerified }: Options,
+  log: ControlLog | undefined,
+  given: AsyncIterable<readonly LogRecord[]> | undefined,
+): Promise<void> {
+  const state = await startingState(archive === undefined ? log : undefined);
+  const { snapshot, begin } = state;
+  try {
+    if (to !== undefined && to < begin) throw archivedBefore(begin);
+    if (begin > 0)
+      session.note(
+        `proven from position ${begin} on, where the log begins; earlier commits are in its archive`,
+      );
+    const records = archive === undefined ? given : recordsBehind(resolve(session.io.cwd, archive), given);
+    const first = (await foldAll(session, snapshot, records ?? none(), to)) ?? 0;
+    if (snapshot.seq === 0) throw first > 1 ? archivedBefore(first) : noLog();
+    await show(session, state, isVerified === true);
+    if (to !== undefined && snapshot.seq < to)
+      throw new CliError(`the log ends at position ${snapshot.seq}, before ${to}`, {
         type: 'NotFound',
         exitCode: 3,
       });
   } finally {
-    snapshot.close();
+    state.release();
   }
 }
+
+/** Throws an Exit where it is not as it must be. */
+async function show(
+  session: Session,
+  { snapshot, begin }: StartingState,
+  isVerified: boolean,
+): Promise<void> {
+  const { verify } = await import('../../shared/snapshot/verify.ts');
+  const { log, seq, skipped, halt, divergedAt } = snapshot;
+  const differing = isVerified ? verify(snapshot.db).differing : [];
+  const resource = {
+    log,
+    position: seq,
+    ...(begin > 0 && { provenFrom: begin }),
+    digest: snapshot.digest(),
+    digests: snapshot.digests(),
+    skipped,
+    ...(isVerified && { verified: differing.length === 0 && divergedAt === null, differing }),
+    ...(divergedAt !== null && { divergedAt }),
+    ...(halt && { halted: `at position ${halt.seq}: ${halt.reason}` }),
+  };
+  await session.out.resource(resource, { name: () => log });
+  if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
+}
+
+async function* none(): AsyncIterable<never> {}
 
 function noLog(): CliError {
   return new CliError('the input contains no record of a control log', {
@@ -91,26 +137,29 @@ function noLog(): CliError {
   });
 }
 
-/** Folds records until the end, `to`, or a halt. */
+/** Folds records until the end, `to`, or a halt. Returns the position of the first commit among them. */
 async function foldAll(
   session: Session,
   snapshot: Snapshot,
   records: AsyncIterable<readonly LogRecord[]>,
   to: number | undefined,
-): Promise<void> {
+): Promise<number | undefined> {
   const { parseCommit } = await import('../../schemas/commit.ts');
   let reportedMs = performance.now();
+  let first: number | undefined;
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
+    first ??= batch[0] && parseCommit(batch[0].value)?.seq;
     // A record after `to` cannot be the next one yet, so omitting it changes nothing before it.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
-    if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return;
+    if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return first;
     if (performance.now() - reportedMs > 5000) {
       session.note(`position ${snapshot.seq}`);
       reportedMs = performance.now();
     }
   }
+  return first;
 }
 
 async function* recordsOfFile(path: string): AsyncIterable<readonly LogRecord[]> {

@@ -251,7 +251,7 @@ export class HistoryReader implements SteppedQueries {
     const isTime = 'timeMs' in from;
     const fromMs = isTime ? from.timeMs : this.past(Math.max(from.position, begin)).atMs;
     const isCut = begin > 1 && (isTime ? fromMs < this.past(begin).atMs : from.position < begin);
-    if (toMs < fromMs && isCut) throw isBefore(begin);
+    if (toMs < fromMs && isCut) throw new BeforeHistory(begin);
     if (toMs < fromMs) throw new CommandError('InvalidCommand', 'to is before from');
     const found = timeline(this.#snapshot.db, { fromMs, toMs, count: buckets, begin });
     return { fromMs, buckets: found, ...(isCut && { begin }) };
@@ -261,7 +261,7 @@ export class HistoryReader implements SteppedQueries {
   #needKept(seq: number): void {
     const begin = this.#begin();
     if (seq >= begin || begin === 1) return;
-    throw isBefore(begin);
+    throw new BeforeHistory(begin);
   }
 
   #at<Result>(seq: number, read: (state: State) => Result, view: StateView = 'base'): Result {
@@ -297,10 +297,14 @@ export class HistoryReader implements SteppedQueries {
   }
 }
 
-function isBefore(begin: number): CommandError {
-  return new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
-    next: keepMore,
-  });
+/** The past that is asked for was cut. */
+export class BeforeHistory extends CommandError {
+  readonly begin: number;
+
+  constructor(begin: number) {
+    super('NotFound', `the history of this control plane begins at position ${begin}`, { next: keepMore });
+    this.begin = begin;
+  }
 }
 
 const effectTriesMax = 3;

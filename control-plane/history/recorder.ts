@@ -36,9 +36,7 @@ export class HistoryRecorder implements FoldObserver {
       TableName,
       VersionTable
     >;
-    this.#insertCommit = db.prepare(`INSERT INTO history_commit
-      (seq, at, clock_ms, author, why, command, kind, events, signers)
-      VALUES (@seq, @at, @clock_ms, @author, @why, @command, @kind, @events, @signers)`);
+    this.#insertCommit = db.prepare(insertCommitSql);
     this.#insertSubject = db.prepare(
       'INSERT OR IGNORE INTO subject (kind, id, seq, idx) VALUES (?, ?, ?, ?)',
     );
@@ -81,7 +79,7 @@ export class HistoryRecorder implements FoldObserver {
       this.#subjects[index]?.addEvent(stored.type, stored.data);
     }
     for (const [index, subjects] of this.#subjects.entries()) this.#writeSubjects(seq, index, subjects);
-    const row = this.#rowOf(commit);
+    const row = historyCommitOf(commit, this.#clockMs, signersSetIn(commit));
     this.#clockMs = row.clock_ms;
     this.#insertCommit.run(row);
     if (seq % commitsPerSpan === 0) this.#insertSpan.run(seq, JSON.stringify(digests()));
@@ -113,22 +111,27 @@ export class HistoryRecorder implements FoldObserver {
     for (const stack of subjects.of('stack')) subjects.add('organisation', this.#ownerOfStack.get(stack));
     for (const [kind, id] of subjects.all()) this.#insertSubject.run(kind, id, seq, index);
   }
-
-  #rowOf(commit: Commit): HistoryCommit {
-    const { seq, at, by, why, id, events } = commit;
-    return {
-      seq,
-      at: at.toWellFormed(),
-      clock_ms: Math.max(this.#clockMs, contextOf(commit).atMs),
-      author: by.toWellFormed(),
-      why: why?.toWellFormed() ?? null,
-      command: id.toWellFormed(),
-      kind: /^[a-z]+/.exec(events[0]?.type ?? '')?.[0] ?? 'other',
-      events: textOf(events),
-      signers: signersSetIn(commit),
-    };
-  }
 }
+
+/** `clockMs`: the latest time of the commits before it. */
+export function historyCommitOf(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
+  const { seq, at, by, why, id, events } = commit;
+  return {
+    seq,
+    at: at.toWellFormed(),
+    clock_ms: Math.max(clockMs, contextOf(commit).atMs),
+    author: by.toWellFormed(),
+    why: why?.toWellFormed() ?? null,
+    command: id.toWellFormed(),
+    kind: /^[a-z]+/.exec(events[0]?.type ?? '')?.[0] ?? 'other',
+    events: textOf(events),
+    signers,
+  };
+}
+
+export const insertCommitSql = `INSERT INTO history_commit
+  (seq, at, clock_ms, author, why, command, kind, events, signers)
+  VALUES (@seq, @at, @clock_ms, @author, @why, @command, @kind, @events, @signers)`;
 
 /** As the accept rule reads them (shared/log/core/chain.ts), of a commit that it has accepted. */
 function signersSetIn({ seq, events }: Commit): string | null {

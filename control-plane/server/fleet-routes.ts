@@ -68,6 +68,9 @@ export function fleetHandlers(context: AdminContext): OperationHandlers<FleetNam
         digests: { ...digests },
         foldVersion,
         replica: context.replica,
+        controlPlanes: context.board
+          .controlPlanes()
+          .map(({ report: { name, applied } }) => ({ name, applied })),
         skipped: snapshot.skipped,
         ...signingStatus(state.head.signers, context),
         ...(snapshot.halt && { halted: snapshot.halt.reason }),

@@ -4,6 +4,7 @@
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
 import {
   checkIdentity,
   readGenesis,
@@ -11,7 +12,7 @@ import {
   WrongPosition,
   wholeFrom,
 } from '../../shared/snapshot/log-identity.ts';
-import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
+import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface OpenedState {
@@ -25,10 +26,11 @@ const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 /** Rejects with the errors of the log, and with an Error that names the next step where this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<OpenedState> {
   const genesis = await readGenesis(log).catch(refuse);
-  let opened = openOrRebuild(path);
+  const beginning = await log.beginning?.();
+  let opened = await openAtBeginning(path, log, beginning);
   if (genesis && succeeds(genesis, opened.snapshot)) {
     opened.snapshot.close();
-    opened = openOrRebuild(path, genesis.log);
+    opened = await openAtBeginning(path, log, beginning, genesis.log);
   }
   const { snapshot, rebuiltBecause } = opened;
   if (rebuiltBecause !== undefined) logger.warn({ because: rebuiltBecause }, rebuiltMessage);

@@ -16,12 +16,10 @@ import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { type Clock, systemClock } from '../../shared/runtime/retry.ts';
-import type { Database } from '../../shared/runtime/sqlite.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
-import type { TableName } from '../../shared/snapshot/tables.ts';
-import { verifySteps } from '../../shared/snapshot/verify.ts';
+import { verifyInTurns } from '../../shared/snapshot/verify.ts';
 import { snapshotIntervals } from './intervals.ts';
 
 export interface FetchOptions {
@@ -56,9 +54,6 @@ const attemptsPerControlPlane = 2;
 /** A control plane sends few snapshots at a time; how long to retry while others are before this one. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
-/** Of the check on arrival. */
-const rowsPerStep = 50;
-const turnMsMax = 5;
 
 /** Throws an Error that names the next step where a snapshot would come over a connection on which anybody could change it. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
@@ -243,17 +238,5 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     });
   } finally {
     snapshot.close();
-  }
-}
-
-/** The tables that differ. A gateway that rebuilds its snapshot serves meanwhile, so requests get their turns. */
-async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
-  const steps = verifySteps(db, rowsPerStep);
-  for (let beganMs = performance.now(); ; ) {
-    const step = steps.next();
-    if (step.done) return step.value.differing;
-    if (performance.now() - beganMs < turnMsMax) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    beganMs = performance.now();
   }
 }

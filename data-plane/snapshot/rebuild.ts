@@ -1,5 +1,5 @@
 /**
- * Rebuilds a snapshot next to the one in use, from a control plane's copy or from the log's first record. It replaces the
+ * Rebuilds a snapshot next to the one in use, from a control plane's copy or from the beginning of the log. It replaces the
  * one in use once it contains all that the log contains and is not older; until then the one in use is not touched.
  */
 import { renameSync, rmSync } from 'node:fs';
@@ -7,6 +7,7 @@ import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-l
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
+import { openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
 import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
@@ -45,7 +46,8 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
   const genesis = await readGenesis(log).catch(nullIfUnavailable);
   const logId = genesis?.log ?? options.logId ?? undefined;
   const fetched = await fetchSnapshot({ ...options, path: next, logId });
-  const { snapshot } = openOrRebuild(next, logId);
+  const beginning = await log.beginning?.().catch(nullIfUnavailable);
+  const { snapshot, isFromBeginning } = await openAtBeginning(next, log, beginning ?? undefined, logId);
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
@@ -59,7 +61,7 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
       throw new Error(
         `the log was read to position ${snapshot.seq}, before ${servedSeq} that was in force here`,
       );
-    if (snapshot.divergedAt !== null) overrideCheckpoint(snapshot, fetched, logger);
+    if (snapshot.divergedAt !== null) overrideCheckpoint(snapshot, fetched || isFromBeginning, logger);
     return { snapshot, freshness: replicator.freshness };
   } catch (error) {
     await replicator.stop();
@@ -75,9 +77,9 @@ function nullIfUnavailable(error: unknown): null {
   throw error;
 }
 
-/** A state that this build folded from the first record overrides a checkpoint; a fetched one does not. */
-function overrideCheckpoint(snapshot: Snapshot, fetched: boolean, logger: Logger): void {
-  if (fetched) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
+/** A state that this build folded from the first record overrides a checkpoint; one that another made does not. */
+function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger): void {
+  if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
     { checkpoint: snapshot.divergedAt },
     'a checkpoint differs from a replay of the log; its writer is wrong, or of another build',

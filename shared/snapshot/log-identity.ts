@@ -37,8 +37,13 @@ export async function readLogId(log: ControlLog): Promise<string | null> {
   return (await readGenesis(log))?.log ?? null;
 }
 
-/** The first valid record. null where the log has none yet. */
+/** The first valid record, also where it was archived. null where the log has none yet. */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
+  const [archived] = (await log.beginning?.())?.trust ?? [];
+  if (archived !== undefined) {
+    const judgement = judge(emptyHead(), archived);
+    if ('accepted' in judgement) return genesisIn(judgement.accepted, archived);
+  }
   let seen = 0;
   for await (const records of batchesToEnd(log, { recordsMax: 100 })) {
     for (const record of records) {

@@ -18,6 +18,7 @@ import { Waiters } from '../../runtime/waiters.ts';
 import {
   AppendUnknown,
   type LogBatch,
+  type LogBeginning,
   type LogRecord,
   LogReplaced,
   LogTruncated,
@@ -26,6 +27,7 @@ import {
   type TimedLog,
   type TopicAddress,
 } from '../core/control-log.ts';
+import { readBeginning } from './beginning-files.ts';
 import { CommitUnclear, EmbeddedFile, type NewRecord } from './embedded-file.ts';
 import { FileWatch } from './file-watch.ts';
 
@@ -165,11 +167,15 @@ class EmbeddedLog implements TimedLog {
     return this.#ask(() => this.#file.offsetAt(atMs));
   }
 
+  beginning(): Promise<LogBeginning | undefined> {
+    return this.#ask(() => readBeginning(this.#path, (offset) => this.#file.recordAt(offset)));
+  }
+
   get writeFault(): string | undefined {
     return writeFaults.get(this.#settings.folder);
   }
 
-  #ask(question: () => number): Promise<number> {
+  #ask<Answer>(question: () => Answer): Promise<Answer> {
     const ask = () => {
       if (this.#closed) throw closedError(this.#path);
       this.#file.checkInPlace();
@@ -273,7 +279,7 @@ class EmbeddedLog implements TimedLog {
 }
 
 /** Retries while another process holds the lock of the file, up to a deadline. */
-async function untilUnlocked<Result>(
+export async function untilUnlocked<Result>(
   operation: () => Result,
   path: string,
   deadlineMs: number,
