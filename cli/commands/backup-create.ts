@@ -12,7 +12,7 @@ import {
   rmSync,
   statSync,
 } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
@@ -22,7 +22,7 @@ import { version } from '../../shared/runtime/version.ts';
 import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
-import { checkFile, completedRequests, copyDatabase, writeSegment } from './backup-files.ts';
+import { checkFile, completedRequests, copyDatabase, syncFolder, writeSegment } from './backup-files.ts';
 import { type Manifest, readManifest, writeManifest } from './backup-manifest.ts';
 import { logUrlOf } from './recorded-log.ts';
 
@@ -78,11 +78,15 @@ export async function archiveTo(
   const lock = lockBackup(dir, folder);
   try {
     const former = readManifest(dir);
-    if (former !== undefined && former.log.position >= to) return;
-    const number = (former?.number ?? 0) + 1;
-    const { log, segment } = await copyLog(session, url, dir, number, former, to);
-    const segments = [...(former?.segments ?? []), ...(segment ? [segment] : [])];
-    writeNext(dir, { number, log, segments, data: former?.data ?? [] });
+    if ((former?.log.position ?? 0) < to) {
+      const number = (former?.number ?? 0) + 1;
+      const { log, segment } = await copyLog(session, url, dir, number, former, to);
+      const segments = [...(former?.segments ?? []), ...(segment ? [segment] : [])];
+      writeNext(dir, { number, log, segments, data: former?.data ?? [] });
+    }
+    // What is then removed from the log must not be lost with the machine.
+    await syncFolder(dir);
+    await syncFolder(dirname(dir));
   } finally {
     lock.release();
   }

@@ -1,4 +1,5 @@
 /** A log that is cut at a checkpoint: who may not be behind, what is kept, and what those have who read it later. */
+import { generateKeyPairSync } from 'node:crypto';
 import {
   cpSync,
   existsSync,
@@ -12,18 +13,24 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
-import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { type ControlPlane, type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import { toStored } from '../../schemas/events.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
-import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import type { LogBeginning, LogRecord } from '../../shared/log/core/control-log.ts';
+import { fingerprintOf, loadSigner } from '../../shared/log/core/signing.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
-import { openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
+import { copyBeginning, openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { openStatusLog } from '../../shared/status/status-log.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
 import { ChainWriter, fleetHistory, known } from '../support/commits.ts';
 import { gatewayAlone, operatorToken, planeSettings } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
+import { publish, reportOf } from '../support/status-reports.ts';
+import { until } from '../support/until.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'headgate-archive-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -58,10 +65,11 @@ function write(...added: readonly LogRecord[]): void {
 }
 
 /** With the digests of what is before it. */
-function checkpoint(): void {
+function checkpoint(at?: string): void {
   const snapshot = memorySnapshot();
   snapshot.apply(records);
-  write(writer.add([known('checkpoint', { foldVersion, digests: snapshot.digests() })]));
+  const event = known('checkpoint', { foldVersion, digests: snapshot.digests() });
+  write(writer.addStored([toStored(event)], 'control-plane', at));
   snapshot.close();
 }
 
@@ -71,8 +79,12 @@ async function append(added: readonly LogRecord[]): Promise<void> {
   await log.close();
 }
 
-async function startPlane(name = 'control-plane-1'): Promise<ControlPlane> {
-  const plane = await startControlPlane({ ...planeSettings(dir, url), name, dataDir: join(dir, name) });
+async function startPlane(
+  name = 'control-plane-1',
+  more: Partial<ControlPlaneSettings> = {},
+): Promise<ControlPlane> {
+  const settings = { ...planeSettings(dir, url), name, dataDir: join(dir, name), ...more };
+  const plane = await startControlPlane(settings);
   closing.push(() => plane.close());
   return plane;
 }
@@ -200,7 +212,24 @@ test('backups continue in a copy of the archive, and a new folder is refused', a
   expect(JSON.parse(verified.out).position).toBeGreaterThanOrEqual(seq);
 });
 
-test('nothing is cut while a reader is behind, at no checkpoint, at a young one, or on Kafka', async () => {
+test('nothing is cut while a reader is behind, and it is named', async () => {
+  const plane = await startBoth();
+  const status = await openStatusLog(url);
+  const report = reportOf({ name: 'gateway-behind', log: 'log-of-the-test', applied: cut - 1 });
+  await publish(status, report, new StatusMac(operatorToken));
+  await status.close();
+  await until(async () => (await cli('gateway get gateway-behind', plane)).code === 0);
+  const run = await cli(archive, plane);
+  expect([run.code, run.err]).toEqual([
+    6,
+    expect.stringContaining(`gateway gateway-behind is at position ${cut - 1}`),
+  ]);
+  expect(readdirSync(dir)).not.toContain('archive');
+});
+
+test('nothing is cut at no checkpoint, at one of the last month, or on Kafka', async () => {
+  checkpoint(new Date(Date.now() - 30 * 86_400_000).toISOString());
+  await append(records.slice(-1));
   const plane = await startBoth();
   const status = await cli('log archive --before 10 --to archive --yes', plane);
   expect([status.code, status.err]).toEqual([6, expect.stringContaining('no checkpoint up to position 10')]);
@@ -209,8 +238,52 @@ test('nothing is cut while a reader is behind, at no checkpoint, at a young one,
     env: { HEADGATE_LOG: 'kafka://localhost:9092' },
   });
   expect([kafka.code, kafka.err]).toEqual([2, expect.stringContaining('a log on Kafka cannot be cut')]);
+  await archived(plane);
+  const again = await cli(`log archive --before ${records.length} --to archive -o json --yes`, plane);
+  // The younger checkpoint is passed over.
+  expect(JSON.parse(again.out)).toMatchObject({ begin: cut });
+  const [first] = await positionsInLog();
+  expect(first?.value.equals(records[cut - 1]?.value as Buffer)).toBe(true);
+});
+
+test('a dry run says where the log would be cut, and writes nothing', async () => {
+  const plane = await startBoth();
+  const run = await cli(`log archive --before ${cut + 20} --to archive --dry-run -o json`, plane);
+  expect(JSON.parse(run.out)).toEqual({ begin: cut, folder: 'archive', dryRun: true });
   expect(readdirSync(dir)).not.toContain('archive');
   expect((await positionsInLog()).length).toBeGreaterThanOrEqual(records.length);
+});
+
+test('on a signed log a late reader trusts who began it, and nobody else', async () => {
+  rmSync(join(dir, 'log'), { recursive: true });
+  const { privateKey } = generateKeyPairSync('ed25519');
+  const keyFile = join(dir, 'signing.pem');
+  writeFileSync(keyFile, privateKey.export({ type: 'pkcs8', format: 'pem' }), { mode: 0o600 });
+  const signer = loadSigner(keyFile);
+  writer = new ChainWriter({ log: 'log-of-the-test', signer });
+  records = [];
+  write(writer.open(), ...fleetHistory(7, 60).map((events) => writer.add(events)));
+  checkpoint();
+  write(...fleetHistory(8, 30).map((events) => writer.add(events)));
+  await append(records);
+  const signed = { signingKeyFile: keyFile };
+  const plane = await startPlane('control-plane-1', signed);
+  await archived(plane);
+  const trusting = { ...signed, trustedSigners: [fingerprintOf(signer.publicKey)] };
+  await expect(startPlane('control-plane-2', trusting)).resolves.toBeDefined();
+  const other = { ...signed, trustedSigners: ['0'.repeat(64)] };
+  await expect(startPlane('control-plane-3', other)).rejects.toThrow('no signer of --trust-signer');
+  // Who may sign is what the records of the beginning say.
+  const log = await openLog(url, topic);
+  const beginning = (await log.beginning?.()) as LogBeginning;
+  const forged = { ...beginning, signers: [] };
+  const path = join(dir, 'forged.db');
+  await expect(copyBeginning(path, log, forged)).rejects.toThrow('its signers do not follow');
+  const [genesis] = beginning.trust;
+  const unsigned = { ...beginning, trust: [{ ...(genesis as LogRecord), signature: null }] };
+  await expect(copyBeginning(path, log, unsigned)).rejects.toThrow('its signers do not follow');
+  await expect(copyBeginning(path, log, beginning)).resolves.toBeUndefined();
+  await log.close();
 });
 
 test('a state that was left behind the cut begins again where the log begins', async () => {
