@@ -168,6 +168,8 @@ export class EmbeddedFile {
   /** Gives the pages of removed records back to the disk; takes as long as what is left is large. */
   compact(): void {
     this.#try(() => this.#db.exec('VACUUM'));
+    // The file gets shorter only once its journal is in it; who reads meanwhile is not waited for.
+    this.#try(() => this.#db.pragma('wal_checkpoint(PASSIVE)'));
   }
 
   /** Undefined where there is none. */
