@@ -139,7 +139,7 @@ test('a log is cut at a checkpoint, and later readers have the same state', asyn
   await archived(plane);
   const left = await positionsInLog();
   expect(left[0]?.value.equals(records[cut - 1]?.value as Buffer)).toBe(true);
-  // Commands go on, and a second replica and a second gateway begin behind the cut.
+  // Commands continue, and a second replica and a second gateway begin behind the cut.
   const made = await admin?.call('POST', '/organisations', { id: 'late', name: 'Late' });
   expect(made).toBeDefined();
   const second = await startPlane('control-plane-2');
