@@ -24,10 +24,10 @@ class LongestFirst extends BaseSequencer {
 }
 
 /**
- * Projects that mostly wait, for processes, brokers and pages: their files run side by side, after the unit tests, one
+ * Projects that mostly wait, for processes, brokers and pages: their files run side by side, after the unit tests, two
  * more at a time than a usual machine has cores. Ports are free ones and folders temporary.
  */
-const waiting = { maxWorkers: 3, sequence: { groupOrder: 1 } };
+const waiting = { maxWorkers: 4, sequence: { groupOrder: 1 } };
 
 /** Tests that start processes. */
 const setupFiles = ['test/support/leaks.ts'];
@@ -48,7 +48,7 @@ export default defineConfig({
           name: 'unit',
           // No test leaves anything behind in its modules, so files share workers and what they imported.
           isolate: false,
-          maxWorkers: 2,
+          maxWorkers: 3,
           include: ['**/*.test.ts'],
           exclude: [
             ...shared.exclude,
@@ -64,7 +64,7 @@ export default defineConfig({
           setupFiles,
           include: ['test/smoke/*.process.test.ts'],
           testTimeout: scaledMs(60_000),
-          maxWorkers: 2,
+          maxWorkers: 3,
         },
       },
       {
@@ -75,7 +75,7 @@ export default defineConfig({
           include: ['test/smoke/*.kafka.test.ts'],
           globalSetup: 'test/kafka/shared-broker.ts',
           testTimeout: scaledMs(120_000),
-          maxWorkers: 2,
+          maxWorkers: 3,
         },
       },
       // Real processes of the built service, killed and restarted.
