@@ -173,7 +173,7 @@ export const commandRows = {
   'change.advance': operation(
     'operator',
     'Continue with the next wave of a staged change; after the last, complete it',
-    { params: pathSchemas.id, answer: written(changeSchema) },
+    { params: pathSchemas.id, body: bodySchemas.advanceChange, answer: written(changeSchema) },
   ),
   'change.withdraw': operation('operator', 'Take a staged change back from the gateways that have it', {
     params: pathSchemas.id,

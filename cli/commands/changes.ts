@@ -1,7 +1,8 @@
 /** `headgate change`: a change that is released in waves, how far it is, and how it ends. */
 import type { Change } from '../../schemas/changes.ts';
+import { count } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';
-import { list, type NounRow, run, text, write } from './operation-verbs.ts';
+import { list, type NounRow, parsed, run, text, write } from './operation-verbs.ts';
 import { showChange } from './staged-change.ts';
 
 const changeView: View<Change> = {
@@ -35,8 +36,9 @@ export const changes: NounRow = {
       verb: [
         'advance <change>',
         'continue with its next wave; after the last, complete it',
-        'headgate change advance 17',
+        'headgate change advance 17 --in-wave 1',
       ],
+      options: { wave: parsed('--in-wave <n>', 'only where it is in this wave', count) },
       done: 'advanced',
     }),
     write('change.withdraw', {

@@ -167,10 +167,10 @@ function StepDialog({ change: { id, wave, waves }, step, onClose }: StepDialogPr
     <Confirm
       title={`${action} change ${id}`}
       action={action}
-      cli={`headgate change ${step} ${shellWord(id)}`}
+      cli={`headgate change ${step} ${shellWord(id)}${step === 'advance' ? ` --in-wave ${wave}` : ''}`}
       onClose={onClose}
       work={async () => {
-        await (step === 'advance' ? call('change.advance', { id }) : call('change.withdraw', { id }));
+        await (step === 'advance' ? call('change.advance', { id, wave }) : call('change.withdraw', { id }));
       }}
     >
       <p>{texts[step]}</p>

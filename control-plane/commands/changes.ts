@@ -25,8 +25,12 @@ export function advancing(open: OpenChange): KnownEvent[] {
 
 export const changeCommands = defineCommands({
   'change.advance': {
-    decide: (db, { params: { id } }) => {
+    decide: (db, { params: { id }, body: { wave } }) => {
       const open = needOpen(db, id);
+      if (wave !== undefined && wave !== open.wave)
+        throw new CommandError('Conflict', `the change ${id} is in wave ${open.wave}, not in wave ${wave}`, {
+          next: `headgate change show ${id}`,
+        });
       if (open.passed_over_reason !== null)
         throw new CommandError('Conflict', `the change ${id} cannot continue: ${open.passed_over_reason}`, {
           next: `headgate change withdraw ${id}`,
