@@ -113,7 +113,7 @@ export const bodySchemas = {
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
   /** Only where it is in this wave: the watch may have continued it since the caller looked. */
-  advanceChange: z.strictObject({ wave: z.int().min(1).optional() }),
+  advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,

@@ -38,7 +38,7 @@ export const changes: NounRow = {
         'continue with its next wave; after the last, complete it',
         'headgate change advance 17 --in-wave 1',
       ],
-      options: { wave: parsed('--in-wave <n>', 'only where it is in this wave', count) },
+      options: { inWave: parsed('--in-wave <n>', 'only where it is in this wave', count) },
       done: 'advanced',
     }),
     write('change.withdraw', {

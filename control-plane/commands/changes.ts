@@ -25,10 +25,10 @@ export function advancing(open: OpenChange): KnownEvent[] {
 
 export const changeCommands = defineCommands({
   'change.advance': {
-    decide: (db, { params: { id }, body: { wave } }) => {
+    decide: (db, { params: { id }, body: { inWave } }) => {
       const open = needOpen(db, id);
-      if (wave !== undefined && wave !== open.wave)
-        throw new CommandError('Conflict', `the change ${id} is in wave ${open.wave}, not in wave ${wave}`, {
+      if (inWave !== undefined && inWave !== open.wave)
+        throw new CommandError('Conflict', `the change ${id} is in wave ${open.wave}, not in wave ${inWave}`, {
           next: `headgate change show ${id}`,
         });
       if (open.passed_over_reason !== null)

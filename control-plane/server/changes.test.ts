@@ -88,12 +88,12 @@ test('while a change is open, another one and a command that writes its rows are
 
 test('a change that is completed is in force, and undone as any commit', async () => {
   const { answer: staged } = await call('PUT', '/tiers/Staged?stage=true&waves=all&hold=1h', limits);
-  const late = await call('POST', `/staged-changes/${staged['id']}/advance`, { wave: 2 });
+  const late = await call('POST', `/staged-changes/${staged['id']}/advance`, { inWave: 2 });
   expect([late.status, JSON.stringify(late.answer)]).toEqual([
     409,
     expect.stringContaining('is in wave 1, not in wave 2'),
   ]);
-  const { answer } = await call('POST', `/staged-changes/${staged['id']}/advance`, { wave: 1 });
+  const { answer } = await call('POST', `/staged-changes/${staged['id']}/advance`, { inWave: 1 });
   expect(answer).toMatchObject({ state: 'completed', wave: 1 });
   expect((await call('GET', '/tiers/Staged')).answer).toMatchObject({ concurrency: 1 });
   const again = await call('POST', `/staged-changes/${staged['id']}/withdraw`, {});

@@ -114,6 +114,7 @@ function bodiesOf(route: Route, own: Belongings): object[] {
     ...{ agent: true, place: { kind: 'organisation', id: organisation }, fleet: { version: 1 }, model },
     ...{ host: stack, path: '/v1/chat/completions', promptTokens: 1, maxTokens: 1 },
     ...{ at: String(positions[1]), diff: String(positions[2]), node, person, reason: 'crawl' },
+    ...{ wave: true, inWave: 1 },
   };
   const names = route.body ?? [];
   const asked = names.filter((name) => Object.hasOwn(subjects, name));
