@@ -46,7 +46,7 @@ export interface Diagnosis {
 }
 
 /** Findings of one kind that are shown one by one; of more, the first stands for all. */
-const shownAloneMax = 3;
+const shownAloneMax = 20;
 const examplesMax = 5;
 
 /** Checks whose facts are not known are left out. */
