@@ -26,27 +26,44 @@ interface CommandDialogProps<Name extends TurningName> extends Omit<FormDialogPr
 /** Asks, with what the command would change, and gives it. */
 export function CommandDialog<Name extends TurningName>(props: CommandDialogProps<Name>) {
   const { command, typed, onDone, children, ...dialog } = props;
-  const give = async (): Promise<void> => onDone(await callShown(command.name, command.input));
+  const [isGiven, setGiven] = useState(false);
+  const give = async (): Promise<void> => {
+    setGiven(true);
+    try {
+      onDone(await callShown(command.name, command.input));
+    } catch (error) {
+      setGiven(false);
+      throw error;
+    }
+  };
   return (
     <FormDialog {...dialog} isDanger {...(typed !== undefined && { name: typed })} work={give}>
       {children}
-      <EffectOf {...command} />
+      <EffectOf {...command} isGiven={isGiven} />
     </FormDialog>
   );
 }
 
-export function EffectOf<Name extends TurningName>({ name, input }: CommandProps<Name>) {
+interface EffectProps<Name extends TurningName> extends CommandProps<Name> {
+  /** It is under way: what it would change is not asked any more, because the answer would be about the state after it. */
+  readonly isGiven?: boolean;
+}
+
+export function EffectOf<Name extends TurningName>({ name, input, isGiven = false }: EffectProps<Name>) {
   const [found, setFound] = useState<Effect | string | undefined>();
   const { path, rest } = partsOf(name, input);
   const asked = JSON.stringify({ method: routeOf(name).method, path, body: rest });
   useEffect(() => {
+    if (isGiven) return;
     const closed = new AbortController();
     call('effect.get', JSON.parse(asked) as InputOf<'effect.get'>, { signal: closed.signal }).then(
       setFound,
-      (error: unknown) => setFound(error instanceof Error ? error.message : String(error)),
+      (error: unknown) => {
+        if (!closed.signal.aborted) setFound(error instanceof Error ? error.message : String(error));
+      },
     );
     return () => closed.abort();
-  }, [asked]);
+  }, [asked, isGiven]);
   if (found === undefined) return <p role="status">What it would change is being worked out…</p>;
   if (typeof found === 'string') return <p role="status">What it would change is not known: {found}</p>;
   const { recorded, static: all, limits } = found;
