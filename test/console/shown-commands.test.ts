@@ -10,7 +10,7 @@ test('what gives a command that can turn answers shows its effect', () => {
   expect(giving.map(({ path }) => path).sort()).toEqual(['pages/credentials-settings.tsx', 'ui/effect.tsx']);
   for (const { path, text } of giving) {
     const name = /callShown\('([^']+)/.exec(text)?.[1];
-    const shown = name === undefined ? '<EffectOf {...command} />' : `<EffectOf name="${name}"`;
+    const shown = name === undefined ? '<EffectOf {...command} ' : `<EffectOf name="${name}"`;
     expect(text.split('callShown(')).toHaveLength(2);
     expect(text.includes(shown), path).toBe(true);
   }

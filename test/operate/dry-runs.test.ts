@@ -121,7 +121,7 @@ const refused: Readonly<Record<string, number>> = {
   'diff --from 18000 --to 10m': 3,
   // No change is released in it.
   'change show 17': 3,
-  'change advance 17': 3,
+  'change advance 17 --in-wave 1': 3,
   'change withdraw 17': 3,
   'explain --request req_…': 3,
   'gateway verify': 2,
