@@ -129,7 +129,7 @@ async function perform(action: Action): Promise<void> {
   }
 }
 
-/** One change of the state, which is in force before the next request. */
+/** One change of the state, which is in force before the next request. Most of them would refuse much of what was asked so far. */
 async function change(which: number, of: number): Promise<void> {
   const { fleet, drained, installs, adjusted } = traffic;
   const { client } = fleet;
@@ -137,14 +137,14 @@ async function change(which: number, of: number): Promise<void> {
     async () => {
       const node = ['pool-1', 'acme-1', 'otter-1'][of % 3] ?? '';
       const isDrained = drained.has(node);
-      await client.call('POST', `/nodes/${node}/${isDrained ? 'undrain' : 'drain'}`);
+      await client.call('POST', `/nodes/${node}/${isDrained ? 'undrain' : 'drain'}?force=true`);
       if (isDrained) drained.delete(node);
       else drained.add(node);
     },
     async () => {
       const models = installs.get(stacks.otter) ?? new Set();
       const has = models.has('echo-large');
-      await client.call(has ? 'DELETE' : 'PUT', `/stacks/${stacks.otter}/models/echo-large`);
+      await client.call(has ? 'DELETE' : 'PUT', `/stacks/${stacks.otter}/models/echo-large?force=true`);
       if (has) models.delete('echo-large');
       else models.add('echo-large');
     },
@@ -163,11 +163,11 @@ async function change(which: number, of: number): Promise<void> {
     },
     async () => {
       traffic.isPaused = !traffic.isPaused;
-      await client.call('PATCH', '/organisations/paused', { suspended: traffic.isPaused });
+      await client.call('PATCH', '/organisations/paused?force=true', { suspended: traffic.isPaused });
     },
     async () => {
       traffic.freeTurns = traffic.freeTurns === 1 ? 1_000_000 : 1;
-      await client.call('PUT', '/anonymous', { freeTurns: traffic.freeTurns, ...visitorLimits });
+      await client.call('PUT', '/anonymous?force=true', { freeTurns: traffic.freeTurns, ...visitorLimits });
     },
   ];
   await changes[which % changes.length]?.();
@@ -273,7 +273,7 @@ async function usedUp(): Promise<void> {
 
 async function adjust(tokens: number): Promise<void> {
   const { adjusted, fleet } = traffic;
-  await fleet.client.call('POST', '/organisations/month/usage-adjustments?why=test', { tokens });
+  await fleet.client.call('POST', '/organisations/month/usage-adjustments?why=test&force=true', { tokens });
   adjusted.set('month', (adjusted.get('month') ?? 0) + tokens);
   await fleet.settle();
 }
