@@ -170,7 +170,9 @@ function StepDialog({ change: { id, wave, waves }, step, onClose }: StepDialogPr
       cli={`headgate change ${step} ${shellWord(id)}${step === 'advance' ? ` --in-wave ${wave}` : ''}`}
       onClose={onClose}
       work={async () => {
-        await (step === 'advance' ? call('change.advance', { id, inWave: wave }) : call('change.withdraw', { id }));
+        await (step === 'advance'
+          ? call('change.advance', { id, inWave: wave })
+          : call('change.withdraw', { id }));
       }}
     >
       <p>{texts[step]}</p>

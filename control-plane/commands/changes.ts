@@ -28,9 +28,13 @@ export const changeCommands = defineCommands({
     decide: (db, { params: { id }, body: { inWave } }) => {
       const open = needOpen(db, id);
       if (inWave !== undefined && inWave !== open.wave)
-        throw new CommandError('Conflict', `the change ${id} is in wave ${open.wave}, not in wave ${inWave}`, {
-          next: `headgate change show ${id}`,
-        });
+        throw new CommandError(
+          'Conflict',
+          `the change ${id} is in wave ${open.wave}, not in wave ${inWave}`,
+          {
+            next: `headgate change show ${id}`,
+          },
+        );
       if (open.passed_over_reason !== null)
         throw new CommandError('Conflict', `the change ${id} cannot continue: ${open.passed_over_reason}`, {
           next: `headgate change withdraw ${id}`,
