@@ -157,7 +157,6 @@ export const logEvents = {
   'usage.rows_wrong': ['error', 'usage rows differ from the rows they repeat, or are not counted'],
   'usage.lost': ['error', 'rows of usage could be written to no file and are lost'],
   'usage.unwritable': ['error', 'usage could not be written'],
-  'usage.visitors_not_removed': ['warn', 'old visitors could not be removed'],
   'usage.worker_ended': ['fatal', 'usage can no longer be kept: this gateway ends'],
   'usage.worker_not_closed': [
     'error',

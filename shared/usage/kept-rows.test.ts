@@ -1,5 +1,5 @@
 /** Completed requests in the files of their days: what is moved when, what is read, and what a process leaves that ends in between. */
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -211,12 +211,10 @@ test('a row of a file that was changed, and one that is gone, are found by its d
 });
 
 /** As the build before wrote it. */
-function asFormat6(): void {
+function asFormat4(): void {
+  const page = readFileSync(new URL('../../docs/operate.md', import.meta.url), 'utf8');
   const db = openDatabase(path, { durability: 'normal' });
-  db.exec(`DROP TABLE kept; DROP TABLE day; DROP TABLE hour_sum;
-    CREATE TABLE key_hour (key TEXT NOT NULL, hour INTEGER NOT NULL, requests INTEGER NOT NULL, PRIMARY KEY (key, hour)) STRICT, WITHOUT ROWID;
-    CREATE TABLE key_count (one INTEGER NOT NULL, before INTEGER NOT NULL, PRIMARY KEY (one)) STRICT;
-    PRAGMA user_version = 6`);
+  db.exec(/^```sql\n(.*?)^```$/ms.exec(page)?.[1] ?? '');
   db.close();
 }
 
@@ -225,7 +223,7 @@ test('rows that an earlier build kept are taken over, however often it is ended 
   for (let group = 0; group < 30; group++)
     fold(earlier, ...upTo((group + 1) * 100, group * 100 + 1).map((n) => row(n)));
   close(earlier);
-  asFormat6();
+  asFormat4();
   const first = openStore();
   expect([first.knowsAllKeyUses, checkUsage(path)]).toEqual([false, []]);
   fold(first, ...upTo(3050, 3001).map((n) => row(n)));
@@ -258,7 +256,7 @@ test('it says how far the rows of an earlier build are, and gives the room in us
       ),
     );
   close(earlier);
-  asFormat6();
+  asFormat4();
   const before = statSync(path).size;
   const store = openStore();
   const moving = mover(store);

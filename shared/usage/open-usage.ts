@@ -3,7 +3,7 @@
  * The log need not be reachable at the opening: the fold continues from the position in the file.
  */
 import { join } from 'node:path';
-import { usageKeepDaysDefault, usageKeepSeconds, usageTopic } from '../../schemas/usage.ts';
+import { usageKeepDaysDefault, usageTopic } from '../../schemas/usage.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
@@ -16,28 +16,12 @@ import {
   type AppliedUsage,
   openUsageStore,
   type UsageReader,
-  type UsageStore,
   type UsageStoreOptions,
 } from './usage-store.ts';
 
 const usageFileName = 'usage.db';
-/** How often visitors are removed whose last turn is older than the log's retention; a returning one starts from zero. */
-const removeIntervalMs = 10 * 60_000;
 /** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
 const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
-
-function removeOld(store: UsageStore, logger: LineLogger): void {
-  try {
-    store.removeVisitors(Date.now() - usageKeepSeconds * 1000);
-  } catch (error) {
-    logger.warn({ err: error }, 'old visitors could not be removed');
-  }
-}
-
-/** The totals of a data folder. Throws the errors of shared/runtime/sqlite.ts. */
-function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): UsageStore {
-  return openUsageStore(join(dataDir, usageFileName), options);
-}
 
 export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'partitions'> {
   readonly logUrl: string;
@@ -66,9 +50,10 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
   const address = usageLogAt(logUrl);
   const { partitions } = address;
   const mac = new RecordMac(usageTopic, ...tokens);
-  const file = new UsageFile(join(dataDir, usageFileName), logger);
+  const path = join(dataDir, usageFileName);
+  const file = new UsageFile(path, logger);
   const onUnreadable = file.noteUnreadable.bind(file);
-  const store = openUsageStoreIn(dataDir, { ...storeOptions, onUnreadable, partitions, mac });
+  const store = openUsageStore(path, { ...storeOptions, onUnreadable, partitions, mac });
   const alarms = new RateLimitedLine((rows) =>
     logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
   );
@@ -93,16 +78,14 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
   replicator.start();
-  const timer = setInterval(() => removeOld(store, logger), removeIntervalMs).unref();
   const mover = new RowMover({
-    ...{ rows: store.rows, path: join(dataDir, usageFileName), logger },
+    ...{ rows: store.rows, path, logger },
     keepDays: usageKeepDays ?? usageKeepDaysDefault,
   });
   mover.start();
   file.start();
   const close = async () => {
     await Promise.all([file.close(), mover.close()]);
-    clearInterval(timer);
     alarms.close();
     await replicator.stop();
     store.close();

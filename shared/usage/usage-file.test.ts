@@ -35,7 +35,7 @@ function usageFile(): string {
     value: Buffer.from(JSON.stringify(values)),
     signature: null,
   });
-  store.begin(0, 0);
+  store.begin(0);
   store.apply(0, [record(0, rows), record(1, [row(62)])]);
   store.close();
   return path;

@@ -1,8 +1,7 @@
 /**
  * Where the fold is in each partition of the usage log, and which of its records count: those with a MAC of the gateway
- * token. Gateways of earlier builds sign none, so what they wrote before the upgrade of a file still counts, and later
- * records only where that is accepted. The position continues behind a record that was refused, and the file keeps where
- * the first one is: it is read again by the next process, which may have the token that was missing.
+ * token, and others where that is accepted. The position continues behind a record that was refused, and the file keeps
+ * where the first one is: it is read again by the next process, which may have the token that was missing.
  */
 import type { LogRecord } from '../log/core/control-log.ts';
 import {
@@ -25,24 +24,16 @@ export interface PartitionState {
   readonly nextOffset: number;
   /** The log no longer has its first records. */
   readonly trimmed: boolean;
-  /** Records without a MAC count before this offset; null: before the end of the log when it is next read. */
-  readonly unsignedUntil: number | null;
   /** Offset of the first record that was refused. */
   readonly refusedFrom: number | null;
 }
 
-/** Offsets of another log mean nothing here, so no record counts because of its offset. */
-export const beginning: PartitionState = {
-  nextOffset: 0,
-  trimmed: false,
-  unsignedUntil: 0,
-  refusedFrom: null,
-};
+export const beginning: PartitionState = { nextOffset: 0, trimmed: false, refusedFrom: null };
 
-/** Before a process reads a partition, whose log now ends there. */
-export function begun(state: PartitionState, end: number): PartitionState {
+/** Before a process reads a partition. */
+export function begun(state: PartitionState): PartitionState {
   const nextOffset = Math.min(state.nextOffset, state.refusedFrom ?? state.nextOffset);
-  return { ...state, nextOffset, unsignedUntil: state.unsignedUntil ?? end, refusedFrom: null };
+  return { ...state, nextOffset, refusedFrom: null };
 }
 
 /** After a record. */
@@ -51,11 +42,10 @@ export function after(
   { offset }: LogRecord,
   refusal: MacRefusal | undefined,
 ): PartitionState {
-  const { nextOffset, trimmed, unsignedUntil, refusedFrom } = state;
+  const { nextOffset, trimmed, refusedFrom } = state;
   return {
     nextOffset: offset + 1,
     trimmed: trimmed || offset > nextOffset,
-    unsignedUntil,
     refusedFrom: refusedFrom ?? (refusal === undefined ? null : offset),
   };
 }
@@ -71,11 +61,8 @@ export class UsagePartitions {
     this.#options = options;
     for (const { partition, next_offset, trimmed } of sql.positions.iterate())
       this.#states.set(partition, { ...beginning, nextOffset: next_offset, trimmed: trimmed === 1 });
-    for (const { partition, unsigned_until, refused_from } of sql.authenticity.iterate())
-      this.#states.set(partition, {
-        ...this.get(partition),
-        ...{ unsignedUntil: unsigned_until, refusedFrom: refused_from },
-      });
+    for (const { partition, refused_from: refusedFrom } of sql.authenticity.iterate())
+      this.#states.set(partition, { ...this.get(partition), refusedFrom });
   }
 
   get(partition: number): PartitionState {
@@ -86,20 +73,18 @@ export class UsagePartitions {
     return [...this.#refused.values()];
   }
 
-  refusalOf({ unsignedUntil }: PartitionState, record: LogRecord): MacRefusal | undefined {
+  refusalOf(record: LogRecord): MacRefusal | undefined {
     const { mac, acceptUnsigned } = this.#options;
     const refusal = macRefusalOf(record, mac);
-    if (refusal !== 'unsigned') return refusal;
-    return acceptUnsigned || record.offset < (unsignedUntil ?? 0) ? undefined : refusal;
+    return refusal === 'unsigned' && acceptUnsigned ? undefined : refusal;
   }
 
   /** In the caller's transaction; `set` it once that has succeeded. */
   write(partition: number, state: PartitionState): void {
-    const { nextOffset, trimmed, unsignedUntil, refusedFrom } = state;
-    const known = this.get(partition);
+    const { nextOffset, trimmed, refusedFrom } = state;
     this.#sql.setPosition.run(partition, nextOffset, trimmed ? 1 : 0);
-    if (unsignedUntil !== known.unsignedUntil || refusedFrom !== known.refusedFrom)
-      this.#sql.setAuthenticity.run(partition, unsignedUntil, refusedFrom);
+    if (refusedFrom !== this.get(partition).refusedFrom)
+      this.#sql.setAuthenticity.run(partition, refusedFrom);
   }
 
   set(partition: number, state: PartitionState): void {

@@ -69,7 +69,7 @@ export class UsageReplicator {
       log,
       begin: async () => {
         const end = await log.end();
-        store.begin(partition, end);
+        store.begin(partition);
         // An idle log yields no batch that would show that it is reachable.
         if (end <= store.nextOffset(partition)) follower.setReachable();
         return store.nextOffset(partition);

@@ -15,10 +15,6 @@ interface Sum {
   completionTokens: number;
   requests: number;
 }
-interface Turns {
-  turns: number;
-  lastAtMs: number;
-}
 
 export interface KeepOptions {
   /** Keeps every row for export, sums by hour and the uses of keys, in addition to the totals. */
@@ -84,7 +80,6 @@ export class UsageState implements FoldState {
   readonly #options: KeepOptions;
   readonly #marks = new Map<string, RowHashes>();
   readonly #sums = new Map<string, Sum>();
-  readonly #turns = new Map<string, Turns>();
   readonly #hourSums = new HourSums();
   readonly #keyUses = new KeyUses();
   /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
@@ -148,8 +143,7 @@ export class UsageState implements FoldState {
 
   count(row: UsageRow): void {
     this.applied.push(row);
-    const { organisation, period, visitor } = row;
-    if (visitor !== undefined) this.#addTurn(visitor, Date.parse(row.at));
+    const { organisation, period } = row;
     this.#addTokens({ ...row, ...ownerOf(row) });
     if (!this.#options.keepRows) return;
     this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
@@ -165,8 +159,6 @@ export class UsageState implements FoldState {
       const { organisation, period, draw, model } = row;
       this.#sql.addTotal.run(organisation, period, draw, model, promptTokens, completionTokens, requests);
     }
-    for (const [visitor, { turns, lastAtMs }] of this.#turns)
-      this.#sql.addTurns.run(visitor, turns, lastAtMs);
     writeHourSums(this.#sql, this.#hourSums.all());
     writeKeyUses(this.#sql, this.#keyUses.all());
   }
@@ -178,12 +170,5 @@ export class UsageState implements FoldState {
     sum.completionTokens += row.completionTokens;
     sum.requests++;
     this.#sums.set(key, sum);
-  }
-
-  #addTurn(visitor: string, atMs: number): void {
-    const turns = this.#turns.get(visitor) ?? { turns: 0, lastAtMs: 0 };
-    turns.turns++;
-    turns.lastAtMs = Math.max(turns.lastAtMs, atMs);
-    this.#turns.set(visitor, turns);
   }
 }

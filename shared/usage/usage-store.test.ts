@@ -129,15 +129,6 @@ test('all visitors together are summed by UTC day, apart from what control plane
   expect(usage.poolTotals().map(({ organisation }) => organisation)).toEqual(['acme']);
 });
 
-test("Limits 4: a visitor's turns are counted by visitor, and forgotten after long absence", () => {
-  const usage = store();
-  usage.apply(0, records(0, [row(a, 1, turn), row(a, 2, turn), row(a, 3, { ...turn, visitor: 'v2' })]));
-  expect([usage.freeTurns('v1'), usage.freeTurns('v2'), usage.freeTurns('v3')]).toEqual([2, 1, 0]);
-  expect(usage.removeVisitors(Date.parse('2026-11-21T10:00:00.000Z'))).toBe(0);
-  expect(usage.removeVisitors(Date.parse('2026-11-21T10:00:00.001Z'))).toBe(2);
-  expect(usage.freeTurns('v1')).toBe(0);
-});
-
 test('a repeated row counts once, and one that differs from the last is an alarm', () => {
   const usage = store();
   const applied = usage.apply(0, records(0, [row(a, 1), row(a, 2)], [row(a, 1), row(a, 2)], [row(a, 2)]));
@@ -253,7 +244,7 @@ test('what was refused is read again at the next start, and counts once its writ
   const log = rows.map((record, index) => signed(index === 1 || index === 3 ? undefined : mac, record));
   const read = (more: UsageStoreOptions) => {
     const usage = store({ acceptUnsigned: false, mac, ...more }, path);
-    usage.begin(0, log.length);
+    usage.begin(0);
     const from = usage.nextOffset(0);
     if (from < log.length) usage.apply(0, log.slice(from));
     return [from, usage.poolTokens('acme', period), usage.parkedRows];
@@ -425,12 +416,10 @@ test.each<[claim: string, spoil: (path: string) => void]>([
       db.close();
     },
   ],
-])('%s is quarantined where it can be rebuilt, and refused where it is primary', (_claim, spoil) => {
+])('%s is refused, as it is primary data', (_claim, spoil) => {
   const path = join(folder(), 'usage.db');
   spoil(path);
   expect(() => openUsageStore(path)).toThrow(path);
-  const usage = store({ rebuild: true }, path);
-  expect(usage.nextOffset(0)).toBe(0);
 });
 
 /** Rows of two incarnations, each on any of three partitions, each at least once, in any order. */
@@ -456,7 +445,7 @@ const interleaving = fc
 
 function answers(usage: UsageStore): unknown {
   const marks = [usage.highWater(a), usage.highWater(b), usage.parkedRows];
-  return [usage.totals('acme', period), usage.poolTokens('acme', period), usage.freeTurns('v1'), marks];
+  return [usage.totals('acme', period), usage.poolTokens('acme', period), marks];
 }
 
 test('any interleaving of rows, repeats and partitions gives the same totals', () => {
@@ -511,8 +500,8 @@ test('a copy of signed rows in another partition takes nothing from a reader tha
     records(from, ...values).map((record) => ({ ...record, signature: mac.of(record.value) }));
   const own = usagePartitionOf(a, 12);
   const other = (own + 1) % 12;
-  usage.begin(other, 10);
-  usage.begin(own, 2);
+  usage.begin(other);
+  usage.begin(own);
   // The partition of the copy has lost its first records, so that any number may be the first of an incarnation.
   expect(usage.apply(other, signed(9, [row(a, 3)])).consumed).toBe(1);
   usage.apply(own, signed(0, [row(a, 1), row(a, 2)], [row(a, 3)]));
@@ -520,7 +509,7 @@ test('a copy of signed rows in another partition takes nothing from a reader tha
   expect(usage.counts).toMatchObject({ applied: 3, repeated: 0, junk: 1 });
 });
 
-test('a damaged file that is not rebuilt is refused with what to do next', () => {
+test('a damaged file is refused with what to do next', () => {
   const path = join(mkdtempSync(join(tmpdir(), 'headgate-usage-')), 'usage.db');
   try {
     writeFileSync(path, 'x'.repeat(8192));

@@ -1,9 +1,8 @@
 /**
  * `usage.db`: the usage log folded into totals. Position, marks and totals change in one transaction, so that reading a
- * record again changes nothing. On a gateway the file is derived and may be rebuilt from the log; on a control plane it is
- * primary data, because it has periods that the log no longer has.
+ * record again changes nothing. The file is primary data, because it has periods that the log no longer has.
  */
-import { existsSync, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
@@ -14,10 +13,8 @@ import {
   type Database,
   DatabaseCorrupt,
   mapSqliteError,
-  OtherFormat,
   openDatabase,
 } from '../runtime/sqlite.ts';
-import { quarantineFile } from '../snapshot/open-snapshot.ts';
 import { dayFolderOf } from './day-files.ts';
 import { type KeptRequest, KeptRows } from './kept-rows.ts';
 import { firstHourOfDay, type KeyUse, keyUseOf } from './key-use.ts';
@@ -37,13 +34,10 @@ import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from 
 /** Rows of one incarnation that may be parked. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
-const visitorsRemovedAtOnceMax = 1_000;
 /** Bytes of `usage.db` that may stay without use at a start. */
 const emptyBytesMax = 8 * 1024 * 1024;
 
 export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
-  /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
-  readonly rebuild?: boolean;
   readonly parkedMax?: number;
   /** Of the log. Rows count in the partition of their incarnation alone: a copy elsewhere could be read before the rows before them. */
   readonly partitions?: number;
@@ -82,10 +76,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   try {
     return new UsageStore(openUsageDatabase(path), path, options);
   } catch (error) {
-    const mayRebuild = error instanceof DatabaseCorrupt || error instanceof OtherFormat;
-    if (!mayRebuild || !options.rebuild || !existsSync(path)) throw withNextStep(error);
-    quarantineFile(path);
-    return new UsageStore(openUsageDatabase(path), path, options);
+    throw withNextStep(error);
   }
 }
 
@@ -159,11 +150,11 @@ export class UsageStore {
     return this.#partitions.refused;
   }
 
-  /** Must be called before records of a partition are folded, with the end of its log; what comes after the first call changes nothing. */
-  begin(partition: number, end: number): void {
+  /** Must be called before records of a partition are folded; what comes after the first call changes nothing. */
+  begin(partition: number): void {
     if (this.#begun.has(partition)) return;
     this.#begun.add(partition);
-    this.#setPartition(partition, begun(this.#partitions.get(partition), end));
+    this.#setPartition(partition, begun(this.#partitions.get(partition)));
   }
 
   /** Offset at which reading a partition continues. */
@@ -198,7 +189,7 @@ export class UsageStore {
     let consumed = 0;
     this.#transaction(() => {
       for (const record of records) {
-        const refusal = this.#partitions.refusalOf(at, record);
+        const refusal = this.#partitions.refusalOf(record);
         at = after(at, record, refusal);
         const into = { partition, state, counts, gapped };
         if (refusal === undefined) this.#fold(record, at.trimmed, into);
@@ -256,15 +247,6 @@ export class UsageStore {
   /** Pool tokens of every organisation and period. */
   poolTotals(): PoolTotal[] {
     return this.#sql.poolTotals.all();
-  }
-
-  freeTurns(visitor: string): number {
-    return this.#sql.freeTurns.get(visitor)?.turns ?? 0;
-  }
-
-  /** Removes visitors whose latest turn is older, at most a thousand at a time. Returns how many. */
-  removeVisitors(beforeMs: number): number {
-    return this.#sql.removeVisitors.run(beforeMs, visitorsRemovedAtOnceMax).changes;
   }
 
   /** Of the keys of an organisation, or of all, that completed a request. */

@@ -21,11 +21,10 @@ const columns = {
     n: integer(), // number of the last row applied
     hash: orNull(text()), // of the last rows up to that one, 8 hexadecimal digits of the SHA-256 of each; NULL where it was given up
   },
-  // Which records without a MAC of the gateway token count, and from where on they did not.
   authenticity: {
     partition: integer(),
-    unsigned_until: orNull(integer()), // those before this offset count; NULL: before the end of the log at the next start
-    refused_from: orNull(integer()), // the first that did not count; NULL: none
+    unsigned_until: orNull(integer()), // 0. Earlier builds counted records before it without a MAC
+    refused_from: orNull(integer()), // the first record without a valid MAC, which did not count; NULL: none
   },
   parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
   total: {
@@ -37,11 +36,8 @@ const columns = {
     completion_tokens: integer(),
     requests: integer(),
   },
-  visitor: {
-    id: text(),
-    turns: integer(),
-    last_at: integer(), // completion of the latest turn, ms since 1970
-  },
+  // Filled by earlier builds. Gateways count the turns of visitors.
+  visitor: { id: text(), turns: integer(), last_at: integer() },
 } as const;
 
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
@@ -53,14 +49,13 @@ export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'reques
 
 /** What the tables of version 4 had in addition: which totals the counters of the gateways lacked. */
 const upgradeFrom4 = 'DROP TABLE named; DROP TABLE unresolved;';
-/** What version 6 had in addition: the requests of keys by hour, and which rows were not counted in them. */
-const upgradeFrom6 = 'DROP TABLE key_hour; DROP TABLE key_count;';
 /** Made after `request`: rows that are there already are in no sum by hour yet. */
 const addedIn7 = hourSumSql + keptSql;
 
 export const usageFormat = {
   version: 7,
-  upgrades: { 4: upgradeFrom4 + keyUseSql + addedIn7, 5: keyUseSql + addedIn7, 6: upgradeFrom6 + addedIn7 },
+  upgrades: { 4: upgradeFrom4 + keyUseSql + addedIn7 },
+  added: 'DELETE FROM visitor;',
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
@@ -86,8 +81,8 @@ export function prepareUsage(db: Database) {
       'INSERT OR REPLACE INTO position (partition, next_offset, trimmed) VALUES (?, ?, ?)',
     ),
     authenticity: prepare<[], RowOf<'authenticity'>>('SELECT * FROM authenticity'),
-    setAuthenticity: prepare<[number, number | null, number | null]>(
-      'INSERT OR REPLACE INTO authenticity (partition, unsigned_until, refused_from) VALUES (?, ?, ?)',
+    setAuthenticity: prepare<[number, number | null]>(
+      'INSERT OR REPLACE INTO authenticity (partition, unsigned_until, refused_from) VALUES (?, 0, ?)',
     ),
     mark: prepare<[string], Pick<RowOf<'incarnation'>, 'n' | 'hash'>>(
       'SELECT n, hash FROM incarnation WHERE id = ?',
@@ -113,10 +108,6 @@ export function prepareUsage(db: Database) {
          completion_tokens = completion_tokens + excluded.completion_tokens,
          requests = requests + excluded.requests`,
     ),
-    addTurns: prepare<[string, number, number]>(
-      `INSERT INTO visitor (id, turns, last_at) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET
-         turns = turns + excluded.turns, last_at = max(last_at, excluded.last_at)`,
-    ),
     addRequest: prepare<[string | null, string | null, string]>(
       'INSERT INTO request (organisation, period, body) VALUES (?, ?, ?)',
     ),
@@ -135,10 +126,6 @@ export function prepareUsage(db: Database) {
     poolTotals: prepare<[], PoolTotal>(
       `SELECT organisation, period, sum(prompt_tokens + completion_tokens) AS tokens, sum(requests) AS requests
        FROM total WHERE draw = 'pool' AND organisation <> '${visitorsSubject}' GROUP BY organisation, period`,
-    ),
-    freeTurns: prepare<[string], Pick<RowOf<'visitor'>, 'turns'>>('SELECT turns FROM visitor WHERE id = ?'),
-    removeVisitors: prepare<[number, number]>(
-      'DELETE FROM visitor WHERE id IN (SELECT id FROM visitor WHERE last_at < ? LIMIT ?)',
     ),
   };
 }
