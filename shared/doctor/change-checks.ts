@@ -1,5 +1,5 @@
 /** Checks of changes that are released in waves. */
-import { type DoctorCheck, each, of } from './check.ts';
+import { check, type DoctorCheck } from './check.ts';
 import { nextOfHalted } from './halted.ts';
 
 /** Longer than releases take; the alert for one has the same bound. */
@@ -9,47 +9,32 @@ const hoursText = (hours: number): string =>
   hours < 1 ? 'within the last hour' : `${Math.floor(hours)} h ago`;
 
 export const changeChecks: readonly DoctorCheck[] = [
-  {
+  check({
     code: 'HG9001',
     well: 'no change stands still',
-    find: of('changes', ({ open }) =>
-      each(
-        open ? [open] : [],
-        ({ stuck, openHours }) => stuck !== undefined || openHours >= openHoursMax,
-        'warn',
-        ({ id }) => id,
-        ({ stuck, openHours }) => stuck ?? `it has been open for ${Math.floor(openHours)} h`,
-        ({ id }) => `headgate change show ${id}, then headgate change advance or withdraw`,
-      ),
-    ),
-  },
-  {
+    of: ({ changes }) => changes && (changes.open ? [changes.open] : []),
+    level: 'warn',
+    wrong: ({ stuck, openHours }) => stuck !== undefined || openHours >= openHoursMax,
+    text: ({ stuck, openHours }) => stuck ?? `it has been open for ${Math.floor(openHours)} h`,
+    next: ({ id }) => `headgate change show ${id}, then headgate change advance or withdraw`,
+  }),
+  check({
     code: 'HG9002',
     well: 'no change was withdrawn by itself in the last day',
-    find: of('changes', ({ withdrawn }) =>
-      each(
-        withdrawn,
-        () => true,
-        'warn',
-        ({ id }) => id,
-        ({ reason, hoursAgo }) => `it was withdrawn ${hoursText(hoursAgo)}: ${reason}`,
-        ({ id }) =>
-          `headgate events show ${id} has what it would have changed; correct it and stage it again`,
-      ),
-    ),
-  },
-  {
+    of: ({ changes }) => changes?.withdrawn,
+    level: 'warn',
+    text: ({ reason, hoursAgo }) => `it was withdrawn ${hoursText(hoursAgo)}: ${reason}`,
+    next: ({ id }) =>
+      `headgate events show ${id} has what it would have changed; correct it and stage it again`,
+  }),
+  check({
     code: 'HG9003',
     well: 'gateways in the wave of a change follow the log',
-    find: of('changes', ({ open }) =>
-      each(
-        open?.halted ?? [],
-        () => true,
-        'fail',
-        ({ gateway }) => gateway,
-        ({ reason }) => `it is in the wave of the change ${open?.id} and does not follow the log: ${reason}`,
-        ({ reason }) => nextOfHalted(reason),
-      ),
-    ),
-  },
+    of: ({ changes }) => changes && (changes.open?.halted ?? []),
+    level: 'fail',
+    object: ({ gateway }) => gateway,
+    text: ({ reason }, { changes }) =>
+      `it is in the wave of the change ${changes?.open?.id} and does not follow the log: ${reason}`,
+    next: ({ reason }) => nextOfHalted(reason),
+  }),
 ];

@@ -1,4 +1,5 @@
 /** One check of `doctor`: a stable code, and what it finds in the facts. */
+import { member } from '../runtime/member.ts';
 import type { DoctorFacts } from './facts.ts';
 
 export const doctorGroups = [
@@ -33,82 +34,89 @@ export interface DoctorCheck {
   readonly find: Find;
 }
 
-/** Applies a function to what is known of a part of the facts. */
-export function of<Name extends keyof DoctorFacts>(
-  name: Name,
-  find: (facts: NonNullable<DoctorFacts[Name]>, all: DoctorFacts) => readonly Finding[],
-): Find {
-  return (facts) => {
-    const known = facts[name];
-    return known === undefined ? undefined : find(known as NonNullable<DoctorFacts[Name]>, facts);
-  };
+/** The same for all items, or by what one of them and all facts say. */
+type Said<Item, Value> = Value | ((item: Item, facts: DoctorFacts) => Value);
+
+interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {
+  /** What it looks at; undefined: that is not known. */
+  of(facts: DoctorFacts): readonly Item[] | undefined;
+  readonly level: Said<Item, Finding['level']>;
+  /** Absent: each item is a finding. */
+  wrong?(item: Item, facts: DoctorFacts): boolean;
+  /** What a finding is about; absent: the item itself where it is a text, else its name or its id, where it has one. */
+  object?(item: Item): string | undefined;
+  readonly text: Said<Item, string>;
+  readonly next: Said<Item, string>;
 }
 
-type Text<Item> = (item: Item) => string;
+/** A check that has a finding for each item that is wrong. */
+export function check<Item>({ code, well, of, wrong, object = nameOf, ...row }: Row<Item>): DoctorCheck {
+  const find: Find = (facts) => {
+    const findingOf = (item: Item): Finding => {
+      const said = <Value extends string>(value: Said<Item, Value>): Value =>
+        typeof value === 'function' ? value(item, facts) : value;
+      const name = object(item);
+      return {
+        level: said(row.level),
+        ...(name !== undefined && { object: name }),
+        ...{ text: said(row.text), next: said(row.next) },
+      };
+    };
+    const wrongOnes = (items: readonly Item[]) =>
+      wrong === undefined ? items : items.filter((item) => wrong(item, facts));
+    const items = of(facts);
+    return items && wrongOnes(items).map(findingOf);
+  };
+  return { code, well, find };
+}
 
-interface Clock {
-  readonly name: string;
-  readonly clockAheadSeconds?: number | undefined;
+function nameOf(item: unknown): string | undefined {
+  const name = typeof item === 'string' ? item : (member(item, 'name') ?? member(item, 'id'));
+  return typeof name === 'string' ? name : undefined;
+}
+
+/** One item, where it is known. */
+export function only<Item>(item: Item | undefined): readonly Item[] | undefined {
+  return item === undefined ? undefined : [item];
 }
 
 /** Reports take a moment, so less than this is no difference of clocks. */
 const clockWarnSeconds = 30;
 
-/** A finding for each process whose clock differs from that of this replica. */
-export function wrongClocks(processes: readonly Clock[]): Finding[] {
-  return each(
-    processes,
-    ({ clockAheadSeconds: ahead = 0 }) => Math.abs(ahead) > clockWarnSeconds,
-    'warn',
-    ({ name }) => name,
-    ({ clockAheadSeconds: ahead = 0 }) =>
-      `its clock is ${Math.round(Math.abs(ahead))} s ${ahead > 0 ? 'ahead of' : 'behind'} that of this replica`,
-    () => 'synchronise the clocks of both machines, for example with chrony',
-  );
+interface Clock {
+  readonly clockAheadSeconds?: number | undefined;
 }
+
+/** Of processes whose clock differs from that of this replica. */
+export const wrongClock = {
+  level: 'warn',
+  wrong: ({ clockAheadSeconds: ahead = 0 }: Clock) => Math.abs(ahead) > clockWarnSeconds,
+  text: ({ clockAheadSeconds: ahead = 0 }: Clock) =>
+    `its clock is ${Math.round(Math.abs(ahead))} s ${ahead > 0 ? 'ahead of' : 'behind'} that of this replica`,
+  next: 'synchronise the clocks of both machines, for example with chrony',
+} as const;
 
 const certificateWarnDays = 21;
 
-/** A finding for each listener or process whose certificate ends soon. */
-export function endingCertificates(
-  owners: readonly {
-    readonly name: string;
-    readonly daysLeft?: number | undefined;
-    readonly certificateFault?: string | undefined;
-  }[],
-): Finding[] {
-  return owners.flatMap(
-    ({ name, daysLeft = Number.POSITIVE_INFINITY, certificateFault: fault }): Finding[] => {
-      if (fault !== undefined) {
-        const next = 'give it a certificate and its key, both PEM';
-        return [{ level: 'fail', object: name, text: `it cannot be used: ${fault}`, next }];
-      }
-      if (daysLeft >= certificateWarnDays) return [];
-      const text =
-        daysLeft < 0
-          ? 'its certificate has expired'
-          : `its certificate expires in ${Math.floor(daysLeft)} days`;
-      const next = 'renew the file of the certificate: it is read again within a minute';
-      return [{ level: daysLeft < 0 ? 'fail' : 'warn', object: name, text, next }];
-    },
-  );
+interface Certified {
+  readonly daysLeft?: number | undefined;
+  readonly certificateFault?: string | undefined;
 }
 
-/** A finding for each item that the condition selects. */
-export function each<Item>(
-  items: readonly Item[],
-  selects: (item: Item) => boolean,
-  level: Finding['level'],
-  object: Text<Item>,
-  text: Text<Item>,
-  next: Text<Item>,
-): Finding[] {
-  return items
-    .filter(selects)
-    .map((item) => ({ level, object: object(item), text: text(item), next: next(item) }));
-}
-
-/** One finding where the condition holds. */
-export function when(isWrong: boolean, level: Finding['level'], text: string, next: string): Finding[] {
-  return isWrong ? [{ level, text, next }] : [];
-}
+/** Of listeners or processes whose certificate ends soon, or cannot be used. */
+export const endingCertificate = {
+  level: ({ daysLeft = 0, certificateFault: fault }: Certified) =>
+    fault !== undefined || daysLeft < 0 ? 'fail' : 'warn',
+  wrong: ({ daysLeft = Number.POSITIVE_INFINITY, certificateFault: fault }: Certified) =>
+    fault !== undefined || daysLeft < certificateWarnDays,
+  text: ({ daysLeft = 0, certificateFault: fault }: Certified) => {
+    if (fault !== undefined) return `it cannot be used: ${fault}`;
+    return daysLeft < 0
+      ? 'its certificate has expired'
+      : `its certificate expires in ${Math.floor(daysLeft)} days`;
+  },
+  next: ({ certificateFault: fault }: Certified) =>
+    fault !== undefined
+      ? 'give it a certificate and its key, both PEM'
+      : 'renew the file of the certificate: it is read again within a minute',
+} as const;

@@ -1,7 +1,8 @@
 /** Checks of gateways and nodes. */
-import { type DoctorCheck, each, endingCertificates, type Finding, of, wrongClocks } from './check.ts';
+import { check, type DoctorCheck, endingCertificate, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
+import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 
 /** A gateway that fences accepts no key once its proof is so old. */
 const fencesSeconds = 45;
@@ -31,290 +32,194 @@ function silentNext({ name }: Gateway, log: DoctorFacts['log']): string {
 }
 
 export const gatewayChecks: readonly DoctorCheck[] = [
-  {
+  check({
     code: 'HG4001',
     well: 'gateways report',
-    find: of('gateways', (gateways) =>
-      gateways.length > 0
-        ? []
-        : [
-            {
-              level: 'warn',
-              text: 'no gateway has reported: nobody is served',
-              next: 'start one: headgate gateway',
-            },
-          ],
-    ),
-  },
-  {
+    of: ({ gateways }) => only(gateways),
+    level: 'warn',
+    wrong: (gateways) => gateways.length === 0,
+    text: 'no gateway has reported: nobody is served',
+    next: 'start one: headgate gateway',
+  }),
+  check({
     code: 'HG4002',
     well: 'no gateway is stale',
-    find: of('gateways', (gateways, { log }) =>
-      each(
-        gateways,
-        ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
-        'fail',
-        ({ name }) => name,
-        silentText,
-        (gateway) => silentNext(gateway, log),
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'fail',
+    wrong: ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
+    text: silentText,
+    next: (gateway, { log }) => silentNext(gateway, log),
+  }),
+  check({
     code: 'HG4003',
     well: 'no silent gateway serves without proof',
-    find: of('gateways', (gateways, { log }) =>
-      each(
-        gateways,
-        ({ state, stalePolicy }) => state === 'STALE' && stalePolicy === 'serve',
-        'fail',
-        ({ name }) => name,
-        (gateway) =>
-          `${silentText(gateway)}; if it runs, it accepts keys that were revoked since (--when-stale=serve)`,
-        (gateway) => silentNext(gateway, log),
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'fail',
+    wrong: ({ state, stalePolicy }) => state === 'STALE' && stalePolicy === 'serve',
+    text: (gateway) =>
+      `${silentText(gateway)}; if it runs, it accepts keys that were revoked since (--when-stale=serve)`,
+    next: (gateway, { log }) => silentNext(gateway, log),
+  }),
+  check({
     code: 'HG4004',
     well: 'gateways are at the end of the log',
-    find: of('gateways', (gateways) =>
-      each(
-        gateways,
-        ({ state, lagEvents }) => state === 'LAGGING' && lagEvents > 0,
-        'warn',
-        ({ name }) => name,
-        ({ lagEvents }) => `it is ${lagEvents} ${lagEvents === 1 ? 'commit' : 'commits'} behind`,
-        () => 'wait; if it stays behind, check its CPU and its log',
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'warn',
+    wrong: ({ state, lagEvents }) => state === 'LAGGING' && lagEvents > 0,
+    text: ({ lagEvents }) => `it is ${lagEvents} ${lagEvents === 1 ? 'commit' : 'commits'} behind`,
+    next: 'wait; if it stays behind, check its CPU and its log',
+  }),
+  check({
     code: 'HG4005',
     well: 'gateways have the digests of this replica',
-    find: of('gateways', (gateways) =>
-      each(
-        gateways,
-        ({ state, sameLog }) => state === 'DIVERGED' && sameLog,
-        'fail',
-        ({ name }) => name,
-        () => 'its rows differ from those of this replica: it accepts no key from them',
-        () => 'it rebuilds its state itself; headgate gateway verify names the tables',
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'fail',
+    wrong: ({ state, sameLog }) => state === 'DIVERGED' && sameLog,
+    text: 'its rows differ from those of this replica: it accepts no key from them',
+    next: 'it rebuilds its state itself; headgate gateway verify names the tables',
+  }),
+  check({
     code: 'HG4006',
     well: 'gateways accept the log',
-    find: of('gateways', (gateways) =>
-      each(
-        gateways,
-        ({ fault, sameLog }) => fault !== undefined || !sameLog,
-        'fail',
-        ({ name }) => name,
-        ({ fault }) =>
-          fault === undefined ? 'it follows another log' : `it does not follow the log: ${fault}`,
-        ({ fault }) => nextOfHalted(fault),
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'fail',
+    wrong: ({ fault, sameLog }) => fault !== undefined || !sameLog,
+    text: ({ fault }) =>
+      fault === undefined ? 'it follows another log' : `it does not follow the log: ${fault}`,
+    next: ({ fault }) => nextOfHalted(fault),
+  }),
+  check({
     code: 'HG4007',
     well: 'each gateway has a name of its own',
-    find: of('gateways', (gateways) =>
-      each(
-        [...new Map(gateways.map((gateway) => [gateway.name, gateway])).values()],
-        ({ processes }) => processes > 1,
-        'fail',
-        ({ name }) => name,
-        ({ processes }) => `${processes} processes report under this name`,
-        () => 'start each gateway with a --name of its own',
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) =>
+      gateways && [...new Map(gateways.map((gateway) => [gateway.name, gateway])).values()],
+    level: 'fail',
+    wrong: ({ processes }) => processes > 1,
+    text: ({ processes }) => `${processes} processes report under this name`,
+    next: 'start each gateway with a --name of its own',
+  }),
+  check({
     code: 'HG4008',
     well: 'gateways have the fold of this replica',
-    find: of('gateways', (gateways, { controlPlanes }) => {
-      const own = controlPlanes?.find(({ isSelf }) => isSelf)?.foldVersion;
-      return each(
-        gateways,
-        ({ foldVersion }) => own !== undefined && foldVersion !== own,
-        'warn',
-        ({ name }) => name,
-        ({ foldVersion }) => `it has fold version ${foldVersion}, this replica ${own}`,
-        () => 'finish the upgrade; new kinds of events wait for it',
-      );
-    }),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'warn',
+    wrong: hasOtherFold,
+    text: otherFoldText,
+    next: 'finish the upgrade; new kinds of events wait for it',
+  }),
+  check({
     code: 'HG4009',
     well: 'gateways have a margin of freshness',
-    find: of('gateways', (gateways) =>
-      each(
-        gateways,
-        ({ state, freshSeconds }) => state !== 'STALE' && (freshSeconds ?? 0) > freshWarnSeconds,
-        'warn',
-        ({ name }) => name,
-        ({ freshSeconds, stalePolicy }) => {
-          const age = freshSeconds ?? 0;
-          return `its last proof is ${Math.round(age)} s old; ${afterwards(age, stalePolicy)}`;
-        },
-        () => 'check its log: that it is reached, and how long it takes',
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'warn',
+    wrong: ({ state, freshSeconds }) => state !== 'STALE' && (freshSeconds ?? 0) > freshWarnSeconds,
+    text: ({ freshSeconds, stalePolicy }) => {
+      const age = freshSeconds ?? 0;
+      return `its last proof is ${Math.round(age)} s old; ${afterwards(age, stalePolicy)}`;
+    },
+    next: 'check its log: that it is reached, and how long it takes',
+  }),
+  check({
     code: 'HG4010',
     well: 'a foreign stack and a missing one answer with the same bytes',
-    find: of('probe', ({ gateway, foreign, missing }) =>
-      foreign === missing
-        ? []
-        : [
-            {
-              level: 'fail',
-              object: gateway,
-              text: 'a stack of another organisation can be distinguished from one that is not there',
-              next: 'check what is between clients and the gateway; report it if nothing is',
-            },
-          ],
-    ),
-  },
-  {
+    of: ({ probe }) => only(probe),
+    level: 'fail',
+    wrong: ({ foreign, missing }) => foreign !== missing,
+    object: ({ gateway }) => gateway,
+    text: 'a stack of another organisation can be distinguished from one that is not there',
+    next: 'check what is between clients and the gateway; report it if nothing is',
+  }),
+  check({
     code: 'HG4011',
     well: 'clocks of gateways agree with that of this replica',
-    find: of('gateways', wrongClocks),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    ...wrongClock,
+  }),
+  check({
     code: 'HG4012',
     well: 'certificates of gateways are valid for weeks',
-    find: of('gateways', endingCertificates),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    ...endingCertificate,
+  }),
+  check({
     code: 'HG4013',
     well: 'gateways can be asked for their decisions',
-    find: of('gateways', (gateways) =>
-      each(
-        gateways,
-        ({ isMute = false }) => isMute,
-        'warn',
-        ({ name }) => name,
-        () => 'its metrics listener cannot be reached from this replica: explain does not find its requests',
-        () =>
-          'give it a --metrics-bind and --advertise by which control planes reach it, and the same gateway token and build',
-      ),
-    ),
-  },
-  {
+    of: ({ gateways }) => gateways,
+    level: 'warn',
+    wrong: ({ isMute = false }) => isMute,
+    text: 'its metrics listener cannot be reached from this replica: explain does not find its requests',
+    next: 'give it a --metrics-bind and --advertise by which control planes reach it, and the same gateway token and build',
+  }),
+  check({
     code: 'HG4014',
     well: 'gateways have file descriptors left',
-    find: of('gateways', (gateways) =>
-      each(
-        gateways,
-        ({ isOutOfFiles = false }) => isOutOfFiles,
-        'fail',
-        ({ name }) => name,
-        () => 'it has no file descriptor left for connections to nodes, and refuses requests',
-        () => 'raise its ulimit -n (LimitNOFILE of the service), or lower its --max-connections',
-      ),
-    ),
-  },
+    of: ({ gateways }) => gateways,
+    level: 'fail',
+    wrong: ({ isOutOfFiles = false }) => isOutOfFiles,
+    text: 'it has no file descriptor left for connections to nodes, and refuses requests',
+    next: 'raise its ulimit -n (LimitNOFILE of the service), or lower its --max-connections',
+  }),
 ];
 
 const flapping = 6;
 
 export const nodeChecks: readonly DoctorCheck[] = [
-  {
+  check({
     code: 'HG5001',
     well: 'all nodes are up',
-    find: of('nodes', (nodes) =>
-      each(
-        nodes,
-        ({ up, drained }) => !up && !drained,
-        'fail',
-        ({ id }) => id,
-        ({ reason }) => `the node is down${reason === undefined ? '' : `: ${reason}`}`,
-        ({ id }) => `start its engine; headgate node get ${id}`,
-      ),
-    ),
-  },
-  {
+    of: ({ nodes }) => nodes,
+    level: 'fail',
+    wrong: ({ up, drained }) => !up && !drained,
+    text: ({ reason }) => `the node is down${reason === undefined ? '' : `: ${reason}`}`,
+    next: ({ id }) => `start its engine; headgate node get ${id}`,
+  }),
+  check({
     code: 'HG5002',
     well: 'no node flaps',
-    find: of('nodes', (nodes) =>
-      each(
-        nodes,
-        ({ changesLastHour = 0 }) => changesLastHour >= flapping,
-        'warn',
-        ({ id }) => id,
-        ({ changesLastHour }) => `its health changed ${changesLastHour} times in the last hour`,
-        ({ id }) => `headgate events list --newest --node ${id}`,
-      ),
-    ),
-  },
-  {
+    of: ({ nodes }) => nodes,
+    level: 'warn',
+    wrong: ({ changesLastHour = 0 }) => changesLastHour >= flapping,
+    text: ({ changesLastHour }) => `its health changed ${changesLastHour} times in the last hour`,
+    next: ({ id }) => `headgate events list --newest --node ${id}`,
+  }),
+  check({
     code: 'HG5003',
     well: 'each node has a replica that watches it',
-    find: of('nodes', (nodes, { controlPlanes }) =>
-      each(
-        nodes,
-        ({ owner }) =>
-          controlPlanes !== undefined &&
-          !controlPlanes.some(
-            ({ name, silentSeconds }) => name === owner && silentSeconds <= silentWarnSeconds,
-          ),
-        'fail',
-        ({ id }) => id,
-        ({ owner }) =>
-          owner === undefined ? 'no replica watches it' : `the replica ${owner}, which watches it, is silent`,
-        () => 'another replica takes it over within seconds; if none does, see its log',
-      ),
-    ),
-  },
-  {
+    of: ({ nodes }) => nodes,
+    level: 'fail',
+    wrong: ({ owner }, { controlPlanes }) =>
+      controlPlanes !== undefined &&
+      !controlPlanes.some(({ name, silentSeconds }) => name === owner && silentSeconds <= silentWarnSeconds),
+    text: ({ owner }) =>
+      owner === undefined ? 'no replica watches it' : `the replica ${owner}, which watches it, is silent`,
+    next: 'another replica takes it over within seconds; if none does, see its log',
+  }),
+  check({
     code: 'HG5004',
     well: 'agents have loaded what they were asked to',
-    find: of('nodes', (nodes) =>
-      nodes.flatMap(({ id, failedLoads }) =>
-        failedLoads.map(
-          ({ model, reason }): Finding => ({
-            level: 'fail',
-            object: id,
-            text: `it could not load ${model}${reason === undefined ? '' : `: ${reason}`}`,
-            next: `headgate node get ${id}, then the log of its engine`,
-          }),
-        ),
-      ),
-    ),
-  },
-  {
+    of: ({ nodes }) => nodes?.flatMap(({ id, failedLoads }) => failedLoads.map((load) => ({ id, ...load }))),
+    level: 'fail',
+    text: ({ model, reason }) => `it could not load ${model}${reason === undefined ? '' : `: ${reason}`}`,
+    next: ({ id }) => `headgate node get ${id}, then the log of its engine`,
+  }),
+  check({
     code: 'HG5005',
     well: 'nodes report no more tokens than requests can use',
-    find: of('nodes', (nodes) =>
-      each(
-        nodes,
-        ({ overstatedTo = [] }) => overstatedTo.length > 0,
-        'warn',
-        ({ id }) => id,
-        ({ overstatedTo = [] }) =>
-          `it reported more tokens than a request can use (${overstatedTo.join(', ')}); less was billed`,
-        ({ id }) => `see who runs ${id} and which engine it is; headgate node drain ${id}`,
-      ),
-    ),
-  },
-  {
+    of: ({ nodes }) => nodes,
+    level: 'warn',
+    wrong: ({ overstatedTo = [] }) => overstatedTo.length > 0,
+    text: ({ overstatedTo = [] }) =>
+      `it reported more tokens than a request can use (${overstatedTo.join(', ')}); less was billed`,
+    next: ({ id }) => `see who runs ${id} and which engine it is; headgate node drain ${id}`,
+  }),
+  check({
     code: 'HG5006',
     well: 'the log takes what nodes report',
-    find: of('nodes', (nodes) =>
-      each(
-        nodes,
-        ({ withheld }) => withheld === true,
-        'warn',
-        ({ id }) => id,
-        () => 'it reported more than the log takes of one node a day: changes of its models are withheld',
-        ({ id }) =>
-          `headgate events list --newest --node ${id}; if its agent is not to be trusted, revoke its token`,
-      ),
-    ),
-  },
+    of: ({ nodes }) => nodes,
+    level: 'warn',
+    wrong: ({ withheld }) => withheld === true,
+    text: 'it reported more than the log takes of one node a day: changes of its models are withheld',
+    next: ({ id }) =>
+      `headgate events list --newest --node ${id}; if its agent is not to be trusted, revoke its token`,
+  }),
 ];

@@ -1,5 +1,6 @@
 /** Checks of the machine and the control planes. */
-import { type DoctorCheck, each, of, when, wrongClocks } from './check.ts';
+import { check, type DoctorCheck, only, wrongClock } from './check.ts';
+import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 
 const gigabyte = 1024 ** 3;
@@ -11,131 +12,100 @@ const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '202
 export const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
 
 export const machineChecks: readonly DoctorCheck[] = [
-  {
+  check({
     code: 'HG1001',
     well: 'the version of Node is supported',
-    find: of('machine', ({ node }) => {
+    of: ({ machine }) => only(machine),
+    level: 'fail',
+    wrong: ({ node }) => {
       const [major = 0, minor = 0, patch = 0] = node.split('.').map(Number);
-      const isOld = major < 20 || (major === 20 && (minor < 18 || (minor === 18 && patch < 1)));
-      return when(isOld, 'fail', `Node ${node} is too old`, 'install Node 22 or 24');
-    }),
-  },
-  {
+      return major < 20 || (major === 20 && (minor < 18 || (minor === 18 && patch < 1)));
+    },
+    text: ({ node }) => `Node ${node} is too old`,
+    next: 'install Node 22 or 24',
+  }),
+  check({
     code: 'HG1002',
     well: 'the SQLite module loads',
-    find: of('machine', ({ sqliteFault }) =>
-      when(sqliteFault !== undefined, 'fail', `SQLite cannot be used: ${sqliteFault}`, 'run npm ci again'),
-    ),
-  },
-  {
+    of: ({ machine }) => only(machine),
+    level: 'fail',
+    wrong: ({ sqliteFault }) => sqliteFault !== undefined,
+    text: ({ sqliteFault }) => `SQLite cannot be used: ${sqliteFault}`,
+    next: 'run npm ci again',
+  }),
+  check({
     code: 'HG1003',
     well: 'the disk has room',
-    find: of('machine', ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) =>
-      when(
-        free < diskWarn,
-        free < diskFail ? 'fail' : 'warn',
-        `the disk of this machine has ${gigabytes(free)} left`,
-        'free some disk space, or move the data folder',
-      ),
-    ),
-  },
-  {
+    of: ({ machine }) => only(machine),
+    level: ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) => (free < diskFail ? 'fail' : 'warn'),
+    wrong: ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) => free < diskWarn,
+    text: ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) =>
+      `the disk of this machine has ${gigabytes(free)} left`,
+    next: 'free some disk space, or move the data folder',
+  }),
+  check({
     code: 'HG1004',
     well: 'enough files may be open',
-    find: of('machine', ({ openFilesMax: max = Number.POSITIVE_INFINITY }) =>
-      when(
-        max < openFilesMin,
-        'warn',
-        `a process may open ${max} files, which limits its connections`,
-        `raise it with ulimit -n ${openFilesMin * 4}, or LimitNOFILE of the service`,
-      ),
-    ),
-  },
-  {
+    of: ({ machine }) => only(machine),
+    level: 'warn',
+    wrong: ({ openFilesMax: max = Number.POSITIVE_INFINITY }) => max < openFilesMin,
+    text: ({ openFilesMax: max = Number.POSITIVE_INFINITY }) =>
+      `a process may open ${max} files, which limits its connections`,
+    next: () => `raise it with ulimit -n ${openFilesMin * 4}, or LimitNOFILE of the service`,
+  }),
+  check({
     code: 'HG1005',
     well: 'secrets are readable by their owner only',
-    find: of('machine', ({ readableSecrets = [] }) =>
-      each(
-        readableSecrets,
-        () => true,
-        'fail',
-        (path) => path,
-        () => 'others on this machine can read this secret',
-        (path) => `chmod 600 ${path}`,
-      ),
-    ),
-  },
-  {
+    of: ({ machine }) => machine && (machine.readableSecrets ?? []),
+    level: 'fail',
+    text: 'others on this machine can read this secret',
+    next: (path) => `chmod 600 ${path}`,
+  }),
+  check({
     code: 'HG1006',
     well: 'data folders can be written',
-    find: of('machine', ({ unwritable = [] }) =>
-      each(
-        unwritable,
-        () => true,
-        'fail',
-        (path) => path,
-        () => 'this folder cannot be written, or not be made',
-        (path) => `chown it to the user of the process: ${path}`,
-      ),
-    ),
-  },
-  {
+    of: ({ machine }) => machine && (machine.unwritable ?? []),
+    level: 'fail',
+    text: 'this folder cannot be written, or not be made',
+    next: (path) => `chown it to the user of the process: ${path}`,
+  }),
+  check({
     code: 'HG1007',
     well: 'the release of Node is maintained',
-    find: of('machine', ({ node }, { now = Date.now() }) => {
-      const major = Number(node.split('.', 1)[0]);
+    of: ({ machine }) => machine && [Number(machine.node.split('.', 1)[0])],
+    level: 'warn',
+    wrong: (major, { now = Date.now() }) => {
       const end = endOfLife[major];
-      return when(
-        major >= 20 && end !== undefined && now > Date.parse(end) + graceMs,
-        'warn',
-        `Node ${major} is maintained no longer since ${end}`,
-        'install Node 24',
-      );
-    }),
-  },
-  {
+      return major >= 20 && end !== undefined && now > Date.parse(end) + graceMs;
+    },
+    text: (major) => `Node ${major} is maintained no longer since ${endOfLife[major]}`,
+    next: 'install Node 24',
+  }),
+  check({
     code: 'HG1008',
     well: 'ports are free',
-    find: ({ machine }) =>
-      machine?.takenPorts &&
-      each(
-        machine.takenPorts,
-        () => true,
-        'warn',
-        (port) => String(port),
-        () => 'another process listens on this port',
-        () =>
-          'end that process, or give another port with --port, --metrics-port, --console-port or --play-port',
-      ),
-  },
-  {
+    of: ({ machine }) => machine?.takenPorts,
+    level: 'warn',
+    object: String,
+    text: 'another process listens on this port',
+    next: 'end that process, or give another port with --port, --metrics-port, --console-port or --play-port',
+  }),
+  check({
     code: 'HG1009',
     well: 'files of the data folder are within their bounds',
-    find: of('machine', ({ overgrown = [] }) =>
-      each(
-        overgrown,
-        () => true,
-        'warn',
-        ({ name }) => name,
-        ({ bytes }) => `this file has ${gigabytes(bytes)}, more than it needs`,
-        () => 'look for another program that has it open, and restart the process',
-      ),
-    ),
-  },
-  {
+    of: ({ machine }) => machine && (machine.overgrown ?? []),
+    level: 'warn',
+    text: ({ bytes }) => `this file has ${gigabytes(bytes)}, more than it needs`,
+    next: 'look for another program that has it open, and restart the process',
+  }),
+  check({
     code: 'HG1010',
     well: 'the data folder is closed to others',
-    find: of('machine', ({ openToOthers = [] }) =>
-      each(
-        openToOthers,
-        () => true,
-        'warn',
-        (path) => path,
-        () => 'others on this machine have access to what it holds',
-        (path) => `chmod go-rwx ${path}; a process does so at its start with what it owns`,
-      ),
-    ),
-  },
+    of: ({ machine }) => machine && (machine.openToOthers ?? []),
+    level: 'warn',
+    text: 'others on this machine have access to what it holds',
+    next: (path) => `chmod go-rwx ${path}; a process does so at its start with what it owns`,
+  }),
 ];
 
 /** A year in which an old release is no finding: quiet when well. */
@@ -143,81 +113,73 @@ const graceMs = 365 * 86_400_000;
 
 const silentWarnSeconds = 10;
 
+interface Folds {
+  readonly foldVersion: number;
+}
+
+function ownFold({ controlPlanes }: DoctorFacts): number | undefined {
+  return controlPlanes?.find(({ isSelf }) => isSelf)?.foldVersion;
+}
+
+export function hasOtherFold({ foldVersion }: Folds, facts: DoctorFacts): boolean {
+  const own = ownFold(facts);
+  return own !== undefined && foldVersion !== own;
+}
+
+export function otherFoldText({ foldVersion }: Folds, facts: DoctorFacts): string {
+  return `it has fold version ${foldVersion}, this replica ${ownFold(facts)}`;
+}
+
 export const controlPlaneChecks: readonly DoctorCheck[] = [
-  {
+  check({
     code: 'HG3001',
     well: 'all control planes report',
-    find: of('controlPlanes', (planes) =>
-      each(
-        planes,
-        ({ silentSeconds }) => silentSeconds > silentWarnSeconds,
-        'warn',
-        ({ name }) => name,
-        ({ silentSeconds }) => `this replica has not reported for ${Math.round(silentSeconds)} s`,
-        () => 'start it again; ten minutes after its last report it is left out',
-      ),
-    ),
-  },
-  {
+    of: ({ controlPlanes }) => controlPlanes,
+    level: 'warn',
+    wrong: ({ silentSeconds }) => silentSeconds > silentWarnSeconds,
+    text: ({ silentSeconds }) => `this replica has not reported for ${Math.round(silentSeconds)} s`,
+    next: 'start it again; ten minutes after its last report it is left out',
+  }),
+  check({
     code: 'HG3002',
     well: 'control planes have equal digests at equal positions',
-    find: of('controlPlanes', (planes) =>
-      each(
-        planes,
-        ({ isDiverged }) => isDiverged,
-        'fail',
-        ({ name }) => name,
-        ({ position }) => `at position ${position} its digest is not that of this replica`,
-        () => 'stop it, delete its state.db and start it again',
-      ),
-    ),
-  },
-  {
+    of: ({ controlPlanes }) => controlPlanes,
+    level: 'fail',
+    wrong: ({ isDiverged }) => isDiverged,
+    text: ({ position }) => `at position ${position} its digest is not that of this replica`,
+    next: 'stop it, delete its state.db and start it again',
+  }),
+  check({
     code: 'HG3003',
     well: 'control planes have one version of the fold',
-    find: of('controlPlanes', (planes) => {
-      const own = planes.find(({ isSelf }) => isSelf)?.foldVersion;
-      return each(
-        planes,
-        ({ foldVersion }) => own !== undefined && foldVersion !== own,
-        'warn',
-        ({ name }) => name,
-        ({ foldVersion }) => `it has fold version ${foldVersion}, this replica ${own}`,
-        () => 'finish the upgrade: digests of different versions are not compared',
-      );
-    }),
-  },
-  {
+    of: ({ controlPlanes }) => controlPlanes,
+    level: 'warn',
+    wrong: hasOtherFold,
+    text: otherFoldText,
+    next: 'finish the upgrade: digests of different versions are not compared',
+  }),
+  check({
     code: 'HG3004',
     well: 'control planes follow one log',
-    find: of('controlPlanes', (planes) =>
-      each(
-        planes,
-        ({ sameLog }) => !sameLog,
-        'fail',
-        ({ name }) => name,
-        () => 'it follows another log than this replica',
-        () => 'give all replicas the same HEADGATE_LOG',
-      ),
-    ),
-  },
-  {
+    of: ({ controlPlanes }) => controlPlanes,
+    level: 'fail',
+    wrong: ({ sameLog }) => !sameLog,
+    text: 'it follows another log than this replica',
+    next: 'give all replicas the same HEADGATE_LOG',
+  }),
+  check({
     code: 'HG3005',
     well: 'control planes follow the log',
-    find: of('controlPlanes', (planes) =>
-      each(
-        planes,
-        ({ fault, isSelf }) => fault !== undefined && !isSelf,
-        'fail',
-        ({ name }) => name,
-        ({ fault }) => `it does not follow the log: ${fault}`,
-        ({ fault }) => nextOfHalted(fault),
-      ),
-    ),
-  },
-  {
+    of: ({ controlPlanes }) => controlPlanes,
+    level: 'fail',
+    wrong: ({ fault, isSelf }) => fault !== undefined && !isSelf,
+    text: ({ fault }) => `it does not follow the log: ${fault}`,
+    next: ({ fault }) => nextOfHalted(fault),
+  }),
+  check({
     code: 'HG3006',
     well: 'clocks of control planes agree',
-    find: of('controlPlanes', wrongClocks),
-  },
+    of: ({ controlPlanes }) => controlPlanes,
+    ...wrongClock,
+  }),
 ];
