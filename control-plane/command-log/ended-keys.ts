@@ -10,10 +10,10 @@ import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all } from '../../shared/runtime/statements.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { keyEndSql } from '../../shared/snapshot/tables.ts';
-import { all } from '../state/statements.ts';
 import type { CommandWriter } from './command-writer.ts';
 
 const forgetAfterMsDefault = 90 * dayMs;

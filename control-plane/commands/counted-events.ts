@@ -6,10 +6,10 @@ import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all, first } from '../../shared/runtime/statements.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { dayOfMs } from '../../shared/snapshot/key-counts.ts';
 import { keyEndSql } from '../../shared/snapshot/tables.ts';
-import { all, first } from '../state/statements.ts';
 
 /** How many there may be. */
 export const cardinalityLimits = {

@@ -4,9 +4,9 @@
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { count } from '../../shared/runtime/statements.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findBounds } from '../state/catalog.ts';
-import { count } from '../state/statements.ts';
 import { type Bound, boundsOf, cardinalityLimits, roomFor } from './counted-events.ts';
 
 /** Throws CommandError Conflict where these events would exceed a limit. Their removals are not subtracted. */

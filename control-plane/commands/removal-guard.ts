@@ -5,8 +5,8 @@
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { count } from '../../shared/runtime/statements.ts';
 import { CommandError } from '../core/command-error.ts';
-import { count } from '../state/statements.ts';
 import { type ResourceKind, removalsOf, resourceTotals } from './counted-events.ts';
 
 const removedMin = 10;

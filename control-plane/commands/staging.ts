@@ -2,11 +2,11 @@
 import type { ReleasePlan } from '../../schemas/changes.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { first } from '../../shared/runtime/statements.ts';
 import { isStagedType } from '../../shared/snapshot/effects-changes.ts';
 import { eventsOf, foldOver, rowsWritten, tablesOf } from '../../shared/snapshot/overlay.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findChange, findOpenChange, type OpenChange } from '../state/changes.ts';
-import { first } from '../state/statements.ts';
 import type { Actor } from './authorise.ts';
 
 export interface Staging extends ReleasePlan {

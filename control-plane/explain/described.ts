@@ -11,13 +11,13 @@ import type { Read, Step, StepFacts, StepName, StepResult } from '../../shared/d
 import { type Described, describeStep, type StepText } from '../../shared/decision/step-texts.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { first } from '../../shared/runtime/statements.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
 import { openSlot } from '../../shared/snapshot/effects-changes.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { State } from '../../shared/snapshot/views.ts';
 import { type Overlaid, overlaidAt } from '../../shared/snapshot/waves.ts';
-import { first } from '../state/statements.ts';
 import { nodesAt } from './places.ts';
 
 export interface DescribedStep {

@@ -4,9 +4,9 @@
  */
 import type { OperationKind } from '../../schemas/operations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all } from '../../shared/runtime/statements.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import { all } from '../state/statements.ts';
 import { groupBy } from './group-by.ts';
 
 export interface EffectAsker {

@@ -5,10 +5,10 @@
 import type { LoweredLimit } from '../../schemas/effect.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all } from '../../shared/runtime/statements.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { findAnonymous } from '../state/catalog.ts';
-import { all } from '../state/statements.ts';
 
 /** Columns of a tier, by the names of its fields. */
 const columns = {

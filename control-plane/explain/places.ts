@@ -2,9 +2,9 @@
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { NodeReport } from '../../shared/decision/step-texts.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all } from '../../shared/runtime/statements.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import { all } from '../state/statements.ts';
 
 /** Those that have the model loaded come first. */
 export function nodesAt(db: Database, place: PlaceKey, model: string): NodeReport[] {

@@ -3,25 +3,16 @@
  * The hash of a token is never returned; its value was never stored.
  */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin.ts';
-import { nodeStateSchema, nodeTokenStates, type PlaceKey } from '../../schemas/names.ts';
+import { nodeStateSchema, nodeTokenStates } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all, columnOf, first, moment, present } from '../../shared/runtime/statements.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
+import { modelsOfStack, nodeIdsAt, nodeOf } from '../../shared/snapshot/effects-capacity.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
-import { all, first, moment, present } from './statements.ts';
-
-function nodeIdsAt(db: Database, place: PlaceKey): string[] {
-  const rows = all<{ id: string }>(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
-  return rows.map(({ id }) => id);
-}
-
-function stackModels(db: Database, stack: string): string[] {
-  const sql = 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model';
-  return all<{ model: string }>(db, sql, stack).map(({ model }) => model);
-}
 
 function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): Stack {
-  return { id, organisation, surface, models: stackModels(db, id), nodes: nodeIdsAt(db, `stack:${id}`) };
+  return { id, organisation, surface, models: modelsOfStack(db, id), nodes: nodeIdsAt(db, `stack:${id}`) };
 }
 
 /** Of one organisation, or of all where none is given. */
@@ -53,34 +44,21 @@ export function findStack(db: Database, id: string): Stack | undefined {
 }
 
 export function findPool(db: Database): Pool {
-  const models = all<{ model: string }>(db, 'SELECT model FROM pool_model ORDER BY model');
-  return { models: models.map(({ model }) => model), nodes: nodeIdsAt(db, 'pool') };
-}
-
-/** A place as the state stores it: `pool`, `stack:<id>`, `organisation:<id>`. */
-function toPlace(key: PlaceKey): NodeResource['place'] {
-  const [kind, id = ''] = key.split(':', 2);
-  return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
+  return {
+    models: columnOf(db, 'SELECT model FROM pool_model ORDER BY model'),
+    nodes: nodeIdsAt(db, 'pool'),
+  };
 }
 
 function toNode(row: RowOf<'node'>): NodeResource {
-  const { id, url, dialect, generation } = row;
   const rerankModels = row.up === 1 ? parseColumn(row.rerank_models) : [];
   return {
-    id,
-    place: toPlace(row.place),
-    url,
-    dialect,
-    ...present({
-      credential: row.credential,
-      models: row.models === null ? null : parseColumn(row.models),
-    }),
-    agent: row.agent === 1,
+    ...nodeOf(row),
     drained: row.drained === 1,
     up: row.up === 1,
     loaded: row.up === 1 ? [...parseColumn(row.loaded)] : [],
     ...(rerankModels.length > 0 && { rerankModels: [...rerankModels] }),
-    generation,
+    generation: row.generation,
     ...present({ owner: row.owner, reason: row.reason, changedAt: moment(row.changed_at) }),
   };
 }

@@ -2,9 +2,9 @@
 import type { Change } from '../../schemas/changes.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all, first, moment } from '../../shared/runtime/statements.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import { all, first, moment } from './statements.ts';
 
 export type OpenChange = RowOf<'change'>;
 

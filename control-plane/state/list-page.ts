@@ -5,9 +5,9 @@
 import { z } from 'zod';
 import { pageRows } from '../../schemas/page-rows.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all, count, first } from '../../shared/runtime/statements.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
-import { all, count, first } from './statements.ts';
 
 export interface PageQuery {
   /** Whose rows alone are listed. */

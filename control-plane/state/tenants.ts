@@ -5,9 +5,9 @@
 import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
 import { keyStateSchema } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all, first, limitOf, moment, present } from '../../shared/runtime/statements.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
-import { all, first, limitOf, moment, present } from './statements.ts';
 
 /** A row with a hash: a key that was created, not the revocation of an unknown one. */
 type KeyRow = Required<{

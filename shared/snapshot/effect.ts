@@ -3,6 +3,7 @@ import type { CommandName, InputOf } from '../../schemas/admin.ts';
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import type { EventData } from '../../schemas/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
+import { first } from '../runtime/statements.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import { type MarkOf, type RowOf, type TableName, tableSpecs } from './tables.ts';
@@ -105,26 +106,9 @@ export function rowsOf<Table extends TableName, Data>(
     },
     at: (db, ...values) => {
       const where = key.map((column) => `${column} = ?`).join(' AND ');
-      const row = db.prepare<SqlValue[], RowOf<Table>>(`${select} WHERE ${where}`).get(...values);
+      const row = first<RowOf<Table>>(db, `${select} WHERE ${where}`, ...values);
       return row && data(row, db);
     },
-  };
-}
-
-/** The one column of all rows of a select. */
-export function columnOf(db: Database, sql: string, ...values: SqlValue[]): string[] {
-  return db
-    .prepare<SqlValue[], string>(sql)
-    .pluck()
-    .all(...values);
-}
-
-/** A copy without the members that are null. */
-export function present<Fields extends Record<string, unknown>>(
-  fields: Fields,
-): { [Name in keyof Fields]?: NonNullable<Fields[Name]> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null)) as {
-    [Name in keyof Fields]?: NonNullable<Fields[Name]>;
   };
 }
 

@@ -1,13 +1,13 @@
 /** What events of stacks, the pool and nodes do to the state, and to the routes that follow from nodes. */
 import { type Place, type PlaceKey, placeKey } from '../../schemas/names.ts';
+import type { Database } from '../runtime/sqlite.ts';
+import { columnOf, present } from '../runtime/statements.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import {
-  columnOf,
   type EventEffects,
   type EventSkipReason,
   type Inverse,
   inverse,
-  present,
   removeAll,
   rowsOf,
   undo,
@@ -48,17 +48,28 @@ function placeOf(key: PlaceKey): Place {
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
 }
 
+export function modelsOfStack(db: Database, stack: string): string[] {
+  return columnOf(db, 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model', stack);
+}
+
+export function nodeIdsAt(db: Database, place: PlaceKey): string[] {
+  return columnOf(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
+}
+
 const stacks = rowsOf('stack', ({ id, organisation, surface }) => ({ id, organisation, surface }), {
   at: 'created_at',
 });
 const stackModels = rowsOf('stack_model', ({ stack, model }) => ({ stack, model }));
 const poolModels = rowsOf('pool_model', ({ model }) => ({ model }));
-/** Nodes as they were registered. */
-const nodes = rowsOf('node', ({ id, place, url, dialect, credential, models, agent }) => ({
-  ...{ id, place: placeOf(place), url, dialect },
-  ...present({ credential, models: models === null ? null : parseColumn(models) }),
-  agent: agent === 1,
-}));
+/** A node as it was registered. */
+export function nodeOf({ id, place, url, dialect, credential, models, agent }: RowOf<'node'>) {
+  return {
+    ...{ id, place: placeOf(place), url, dialect },
+    ...present({ credential, models: models === null ? null : parseColumn(models) }),
+    agent: agent === 1,
+  };
+}
+const nodes = rowsOf('node', nodeOf);
 const drains = rowsOf('node', ({ id, drained }) => (drained === 1 ? { id } : undefined));
 const createdTokens = rowsOf(
   'node_token',
@@ -107,9 +118,7 @@ export const capacityEffects = {
     inverse: inverse(
       (db, { id }) => {
         const stack = stacks.at(db, id);
-        const models = columnOf(db, 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model', id);
-        const nodeIds = columnOf(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', `stack:${id}`);
-        return stack && { ...stack, models, nodeIds };
+        return stack && { ...stack, models: modelsOfStack(db, id), nodeIds: nodeIdsAt(db, `stack:${id}`) };
       },
       (_was, { id }) => undo('stack.delete', { id }),
     ),

@@ -2,8 +2,9 @@
 
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { present } from '../runtime/statements.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
-import { type EventContext, type EventEffects, inverse, present, rowsOf, undo } from './effect.ts';
+import { type EventContext, type EventEffects, inverse, rowsOf, undo } from './effect.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 

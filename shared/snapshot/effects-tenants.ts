@@ -1,13 +1,12 @@
 /** What events of tiers, visitors, members' bounds, models, organisations, members, keys and usage adjustments do to the state. */
 import type { Database } from '../runtime/sqlite.ts';
+import { columnOf, moment, present } from '../runtime/statements.ts';
 import {
   anonymousTier,
-  columnOf,
   type EventEffects,
   type Inverse,
   inverse,
   momentOf,
-  present,
   removeAll,
   rowsOf,
   undo,
@@ -45,13 +44,22 @@ function limitsOf(row: RowOf<'tier'>) {
   });
 }
 
-const tiers = rowsOf('tier', (row, db) => {
+/** Of a tier: only the visitors' limits have no rank. */
+export interface TierRow extends RowOf<'tier'> {
+  readonly rank: number;
+}
+
+export function tierOf(db: Database, row: TierRow) {
   const { id, rank, monthly_tokens: monthlyTokens } = row;
-  if (id === anonymousTier || rank === null) return undefined;
   return { id, rank, ...limitsOf(row), ...present({ monthlyTokens }), models: modelsOf(db, id) };
+}
+
+export const tiers = rowsOf('tier', (row, db) => {
+  const { id, rank } = row;
+  return id === anonymousTier || rank === null ? undefined : tierOf(db, { ...row, rank });
 });
 
-const visitors = rowsOf('tier', (row, db) => {
+export const visitors = rowsOf('tier', (row, db) => {
   const { id, free_turns: freeTurns, network_factor: networkFactor } = row;
   if (id !== anonymousTier || freeTurns === null) return undefined;
   const total = present({
@@ -68,7 +76,7 @@ const visitors = rowsOf('tier', (row, db) => {
   };
 });
 
-const bounds = rowsOf('bounds', (row) =>
+export const bounds = rowsOf('bounds', (row) =>
   present({
     activeKeysPerOrganisation: row.active_keys_per_organisation,
     keysPerOrganisation: row.keys_per_organisation,
@@ -77,9 +85,10 @@ const bounds = rowsOf('bounds', (row) =>
   }),
 );
 
-const models = rowsOf('model', ({ id, family, added, weight, affinity }) => ({
-  ...{ id, family, added: momentOf(added), weight, affinity },
-}));
+export function modelOf({ id, family, added, weight, affinity }: RowOf<'model'>) {
+  return { id, family, added: moment(added) ?? '', weight, affinity };
+}
+export const models = rowsOf('model', modelOf);
 
 const organisations = rowsOf('organisation', ({ id, name, tier, anchor }) => ({ id, name, tier, anchor }));
 const suspensions = rowsOf('organisation', ({ id, suspended }) =>

@@ -2,8 +2,8 @@
  * Prepared reads over the database of a snapshot, made once a database and statement.
  * State at a past position is another database, so nothing here is held for longer than its database lives.
  */
-import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
-import type { SqlValue } from '../../shared/runtime/table-columns.ts';
+import type { Database, Statement } from './sqlite.ts';
+import type { SqlValue } from './table-columns.ts';
 
 const caches = new WeakMap<Database, Map<string, Statement>>();
 
@@ -22,6 +22,15 @@ export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[
 
 export function first<Row>(db: Database, sql: string, ...values: SqlValue[]): Row | undefined {
   return prepared<Row>(db, sql).get(...values);
+}
+
+/** The one column of all rows of a select. */
+export function columnOf<Value extends SqlValue = string>(
+  db: Database,
+  sql: string,
+  ...values: SqlValue[]
+): Value[] {
+  return all<Record<string, Value>>(db, sql, ...values).flatMap((row) => Object.values(row));
 }
 
 /** The one number of a `SELECT count(*)`. */
