@@ -1,6 +1,6 @@
 /**
- * What each event adds to the state and removes from it: limits.ts bounds what is added, removal-guard.ts what is removed. An
- * event that counts as neither says so; what is forgotten does not compile.
+ * What each event can do to the answers of requests, which event-effects.ts asks, and what it adds to the state and removes
+ * from it: limits.ts bounds what is added, removal-guard.ts what is removed. What is forgotten does not compile.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
@@ -73,13 +73,19 @@ export type ResourceKind = keyof typeof resourceTotals;
 
 type Removal = readonly [kind: ResourceKind, id: string];
 
+/**
+ * `nothing`: no request is answered otherwise. `serves`: some that were refused are served, or it follows from what nodes do.
+ * `refuses`: some that were served may be refused. `counts`: the same, by counters alone, which are empty where combinations are
+ * decided. `meant`: it refuses those whom it names, which is what it is for.
+ */
+export type EventEffect = 'nothing' | 'serves' | 'refuses' | 'counts' | 'meant';
+
 interface Counted<Data> {
+  readonly answers: EventEffect;
   /** The bounds against which it counts; none where it only changes what is there. */
   adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
   removes?(db: Database, data: Data): readonly Removal[];
 }
-
-const neither = {};
 
 function bound(name: Bound['name'], sql: string, of = '', ...values: SqlValue[]): Bound {
   return { name, of, sql, values: of === '' ? values : [of, ...values] };
@@ -144,27 +150,31 @@ function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
   return { name, of: organisation, sql, values, exact };
 }
 
-const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>> } = {
-  'log.created': neither,
-  'log.signers_set': neither,
+export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>> } = {
+  'log.created': { answers: 'nothing' },
+  'log.signers_set': { answers: 'nothing' },
   'tier.set': {
+    answers: 'refuses',
     adds: (db, { id }) =>
       ifNew(db, 'tier', id, [bound('tiers', 'SELECT count(*) FROM tier WHERE rank IS NOT NULL')]),
   },
-  'tier.removed': { removes: (_db, { id }) => [['tier', id]] },
-  'anonymous.set': neither,
-  'bounds.set': neither,
+  'tier.removed': { answers: 'refuses', removes: (_db, { id }) => [['tier', id]] },
+  'anonymous.set': { answers: 'refuses' },
+  'bounds.set': { answers: 'nothing' },
   'model.set': {
+    answers: 'counts',
     adds: (db, { id }) => ifNew(db, 'model', id, [bound('models', 'SELECT count(*) FROM model')]),
   },
-  'model.removed': { removes: (_db, { id }) => [['model', id]] },
+  'model.removed': { answers: 'refuses', removes: (_db, { id }) => [['model', id]] },
   'organisation.set': {
+    answers: 'refuses',
     adds: (db, { id }) =>
       ifNew(db, 'organisation', id, [bound('organisations', 'SELECT count(*) FROM organisation')]),
   },
-  'organisation.suspended': neither,
-  'organisation.removed': { removes: (db, { id }) => removedOrganisation(db, id) },
+  'organisation.suspended': { answers: 'meant' },
+  'organisation.removed': { answers: 'meant', removes: (db, { id }) => removedOrganisation(db, id) },
   'member.set': {
+    answers: 'nothing',
     adds: (db, { organisation, person }) => {
       const there = 'SELECT 1 FROM member WHERE organisation = ? AND person = ?';
       if (first(db, there, organisation, person) !== undefined) return [];
@@ -172,52 +182,66 @@ const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>
       return [bound('membersPerOrganisation', sql, organisation)];
     },
   },
-  'member.removed': { removes: (_db, { organisation, person }) => [['member', `${organisation}/${person}`]] },
+  'member.removed': {
+    answers: 'nothing',
+    removes: (_db, { organisation, person }) => [['member', `${organisation}/${person}`]],
+  },
   'key.created': {
+    answers: 'nothing',
     adds: (_db, { organisation }, nowMs) => [
       activeKeys('keys', nowMs),
       activeKeys('activeKeysPerOrganisation', nowMs, organisation),
       bound('keysPerOrganisation', keysOnDays, organisation),
     ],
   },
-  'key.revoked': { removes: (_db, { id }) => [['key', id]] },
+  'key.revoked': { answers: 'meant', removes: (_db, { id }) => [['key', id]] },
   // It had ended before.
-  'key.forgotten': neither,
-  'usage.adjusted': neither,
+  'key.forgotten': { answers: 'nothing' },
+  'usage.adjusted': { answers: 'counts' },
   'stack.created': {
+    answers: 'nothing',
     adds: (_db, { organisation }) => [
       bound('stacks', 'SELECT count(*) FROM stack'),
       bound('stacksPerOrganisation', 'SELECT count(*) FROM stack WHERE organisation = ?', organisation),
     ],
   },
-  'stack.surface_set': neither,
-  'stack.removed': { removes: (db, { id }) => removedStack(db, id) },
-  'stack.model_installed': neither,
-  'stack.model_uninstalled': { removes: (_db, { stack, model }) => [['install', `${stack}/${model}`]] },
-  'pool.model_installed': neither,
-  'pool.model_uninstalled': { removes: (_db, { model }) => [['install', `pool/${model}`]] },
+  'stack.surface_set': { answers: 'refuses' },
+  'stack.removed': { answers: 'refuses', removes: (db, { id }) => removedStack(db, id) },
+  'stack.model_installed': { answers: 'serves' },
+  'stack.model_uninstalled': {
+    answers: 'refuses',
+    removes: (_db, { stack, model }) => [['install', `${stack}/${model}`]],
+  },
+  'pool.model_installed': { answers: 'serves' },
+  'pool.model_uninstalled': {
+    answers: 'refuses',
+    removes: (_db, { model }) => [['install', `pool/${model}`]],
+  },
   'node.registered': {
+    answers: 'refuses',
     adds: (db, { id }) => ifNew(db, 'node', id, [bound('nodes', 'SELECT count(*) FROM node')]),
   },
-  'node.drained': neither,
-  'node.undrained': neither,
-  'node.removed': { removes: (_db, { id }) => [['node', id]] },
+  'node.drained': { answers: 'refuses' },
+  'node.undrained': { answers: 'serves' },
+  'node.removed': { answers: 'refuses', removes: (_db, { id }) => [['node', id]] },
   'node.token_created': {
+    answers: 'nothing',
     adds: (_db, { node }) => {
       const sql = 'SELECT count(*) FROM node_token WHERE node = ? AND revoked_at IS NULL';
       return [bound('tokensPerNode', sql, node)];
     },
   },
-  'node.token_revoked': { removes: (_db, { id }) => [['token', id]] },
-  'node.joined': neither,
-  'node.health_changed': neither,
-  'session.ended': neither,
-  checkpoint: neither,
-  no_op: neither,
-  'change.staged': neither,
-  'change.advanced': neither,
-  'change.withdrawn': neither,
-  'change.completed': neither,
+  'node.token_revoked': { answers: 'nothing', removes: (_db, { id }) => [['token', id]] },
+  'node.joined': { answers: 'serves' },
+  'node.health_changed': { answers: 'serves' },
+  'session.ended': { answers: 'nothing' },
+  checkpoint: { answers: 'nothing' },
+  no_op: { answers: 'nothing' },
+  // What it refuses is watched, or is decided by the events that follow its end.
+  'change.staged': { answers: 'nothing' },
+  'change.advanced': { answers: 'serves' },
+  'change.withdrawn': { answers: 'serves' },
+  'change.completed': { answers: 'serves' },
 };
 
 export function boundsOf(db: Database, { type, data }: KnownEvent, nowMs: number): readonly Bound[] {
