@@ -340,8 +340,7 @@ test.each(Object.entries(stalls))(
 
 test('docs/operate.md has every wait with its deadline', () => {
   const page = readFileSync(new URL('../../docs/operate.md', import.meta.url), 'utf8');
-  const rows = Object.values(waits).map(
-    ({ peer, awaited, from, ms, end }) => `| ${peer} | ${awaited} | ${from} | ${ms / 1000} s | ${end} |`,
-  );
-  expect(page.split('\n').filter((line) => rows.includes(line))).toEqual(rows);
+  const table = /^## Waits of a gateway$.*?(?=^## )/ms.exec(page)?.[0] ?? '';
+  const times = [...table.matchAll(/ \| ([\d.]+) s \|/g)].map(([, seconds]) => Number(seconds) * 1000);
+  expect(times).toEqual(Object.values(waits).map(({ ms }) => ms));
 });
