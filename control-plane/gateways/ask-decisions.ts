@@ -58,26 +58,31 @@ export function sourcesOf(sources: DecisionSources, name: string | undefined): S
 export async function askDecision(
   sources: DecisionSources,
   id: string,
-  client?: AbortSignal,
+  client = new AbortController().signal,
 ): Promise<{ readonly decision?: DecisionRecord; readonly unanswered: string[] }> {
-  const { askTimeoutMs: timeoutMs = timeoutMsDefault } = sources;
-  const deadline = AbortSignal.timeout(timeoutMs);
-  const signal = client ? AbortSignal.any([client, deadline]) : deadline;
-  const unanswered: string[] = [];
-  const from = { dispatcher: sources.gatewayAgent };
-  const found = await Promise.all(
-    sourcesOf(sources, undefined).map(async (source) => {
-      try {
-        for await (const lines of ask(source, `/decisions/${id}`, { ...from, signal }))
-          return decisionRecordSchema.parse(JSON.parse(lines));
-      } catch {
-        unanswered.push(source.name);
-      }
-      return undefined;
-    }),
-  );
-  const decision = found.find((each) => each !== undefined);
-  return { ...(decision !== undefined && { decision }), unanswered };
+  const way = wayUntil(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
+  const { answers, silent } = await askAll(sourcesOf(sources, undefined), async (source) => {
+    for await (const lines of ask(source, `/decisions/${id}`, way))
+      return decisionRecordSchema.parse(JSON.parse(lines));
+    return undefined;
+  });
+  const decision = answers.find((each) => each !== undefined);
+  return { ...(decision !== undefined && { decision }), unanswered: silent };
+}
+
+/** What each of them answers, and the names of those that did not. Never rejects. */
+export async function askAll<Answer>(
+  found: readonly Source[],
+  answerOf: (source: Source) => Promise<Answer>,
+): Promise<{ readonly answers: Answer[]; readonly silent: string[] }> {
+  const answered = await Promise.allSettled(found.map(answerOf));
+  return {
+    answers: answered.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : [])),
+    silent: found
+      .filter((_source, at) => answered[at]?.status === 'rejected')
+      .map(({ name }) => name)
+      .sort(),
+  };
 }
 
 /** Lines of decisions since a time, gateway after gateway; returns the names of those that did not answer whole. */
@@ -87,12 +92,11 @@ export async function* decisionLines(
   gateway: string | undefined,
 ): AsyncGenerator<string, string[]> {
   const unanswered: string[] = [];
+  const path = `/decisions?since=${Math.floor(sinceMs)}`;
   for (const source of sourcesOf(sources, gateway)) {
     try {
-      yield* linesFrom(source, sinceMs, {
-        dispatcher: sources.gatewayAgent,
-        signal: AbortSignal.timeout(wholeTimeoutMs),
-      });
+      const signal = AbortSignal.timeout(wholeTimeoutMs);
+      yield* askWhileHeard(source, path, { dispatcher: sources.gatewayAgent, signal }, idleTimeoutMs);
     } catch {
       unanswered.push(source.name);
     }
@@ -105,13 +109,27 @@ export interface Way {
   readonly signal: AbortSignal;
 }
 
-/** Whole lines of one gateway. Throws where it does not answer to the end. */
-async function* linesFrom(source: Source, sinceMs: number, way: Way): AsyncIterable<string> {
+/** The time that there is for an answer of all gateways. */
+export function wayUntil(
+  { gatewayAgent: dispatcher }: DecisionSources,
+  client: AbortSignal,
+  timeoutMs: number,
+): Way {
+  return { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(timeoutMs)]) };
+}
+
+/** Whole lines of one gateway, which must not be silent for longer. Throws where it does not answer to the end. */
+export async function* askWhileHeard(
+  source: Source,
+  path: string,
+  way: Way,
+  idleMs: number,
+): AsyncGenerator<string, void> {
   const idle = new AbortController();
-  const timer = setTimeout(() => idle.abort(), idleTimeoutMs);
+  const timer = setTimeout(() => idle.abort(), idleMs);
   try {
     const signal = AbortSignal.any([idle.signal, way.signal]);
-    for await (const lines of ask(source, `/decisions?since=${Math.floor(sinceMs)}`, { ...way, signal })) {
+    for await (const lines of ask(source, path, { ...way, signal })) {
       timer.refresh();
       yield lines;
     }

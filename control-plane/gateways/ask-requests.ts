@@ -13,7 +13,16 @@ import {
   gatewayStatsEndSchema,
 } from '../../schemas/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import { ask, type DecisionSources, type Source, sourcesOf, type Way } from './ask-decisions.ts';
+import {
+  ask,
+  askAll,
+  askWhileHeard,
+  type DecisionSources,
+  type Source,
+  sourcesOf,
+  type Way,
+  wayUntil,
+} from './ask-decisions.ts';
 
 /** Fields of a query, as a gateway reads them. */
 export type GatewayFilter = Readonly<Record<string, string | number | undefined>>;
@@ -57,9 +66,8 @@ export function pathOf(path: string, fields: GatewayFilter): string {
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
-/** The lines of an answer. */
-async function* linesOf(source: Source, path: string, way: Way): AsyncGenerator<unknown, void> {
-  for await (const text of ask(source, path, way))
+async function* linesOf(answer: AsyncIterable<string>): AsyncGenerator<unknown, void> {
+  for await (const text of answer)
     for (const line of text.split('\n')) if (line !== '') yield JSON.parse(line);
 }
 
@@ -101,7 +109,7 @@ class GatewayPages {
     this.#position = this.#before;
     const fields = { ...filter, before: this.#before, limit };
     let end: z.infer<typeof gatewayPageEndSchema> | undefined;
-    for await (const line of linesOf(this.source, pathOf('/requests', fields), way)) {
+    for await (const line of linesOf(ask(this.source, pathOf('/requests', fields), way))) {
       if (end !== undefined) throw new Error('it answers more after the end of a page');
       const row = gatewayRowSchema.safeParse(line).data;
       if (row === undefined) end = gatewayPageEndSchema.parse(line);
@@ -158,8 +166,7 @@ class FleetPages {
   async fill(client: AbortSignal): Promise<boolean> {
     const empty = this.#pages.filter(({ isEmpty }) => isEmpty);
     if (empty.length === 0) return false;
-    const { askTimeoutMs = answerTimeoutMs, gatewayAgent: dispatcher } = this.#sources;
-    const way = { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(askTimeoutMs)]) };
+    const way = wayUntil(this.#sources, client, this.#sources.askTimeoutMs ?? answerTimeoutMs);
     const { filter, limit } = this.#asked;
     await Promise.all(
       empty.map((page) =>
@@ -224,27 +231,18 @@ export async function requestSums(
   client: AbortSignal,
 ): Promise<{ readonly stats: readonly GatewayStat[]; readonly silent: string[]; readonly partial: boolean }> {
   const found = askedSources(sources, asked);
-  const silent = new Set(unknownIn(found, asked));
-  const signal = AbortSignal.any([client, AbortSignal.timeout(statsTimeoutMs)]);
-  const way = { dispatcher: sources.gatewayAgent, signal };
+  const way = wayUntil(sources, client, statsTimeoutMs);
   let partial = false;
-  const answers = await Promise.all(
-    found.map(async (source) => {
-      const own: GatewayStat[] = [];
-      try {
-        for await (const line of linesOf(source, pathOf('/requests/stats', asked.filter), way)) {
-          const read = statsLineSchema.parse(line);
-          if ('partial' in read) partial ||= read.partial;
-          else if (own.push(read) > statsLinesMax) throw new Error('it has more groups than it may');
-        }
-        return own;
-      } catch {
-        silent.add(source.name);
-        return [];
-      }
-    }),
-  );
-  return { stats: answers.flat(), silent: [...silent].sort(), partial };
+  const { answers, silent } = await askAll(found, async (source) => {
+    const own: GatewayStat[] = [];
+    for await (const line of linesOf(ask(source, pathOf('/requests/stats', asked.filter), way))) {
+      const read = statsLineSchema.parse(line);
+      if ('partial' in read) partial ||= read.partial;
+      else if (own.push(read) > statsLinesMax) throw new Error('it has more groups than it may');
+    }
+    return own;
+  });
+  return { stats: answers.flat(), silent: [...silent, ...unknownIn(found, asked)], partial };
 }
 
 export interface FollowedRequests extends AskedRequests {
@@ -321,24 +319,17 @@ class LiveGateways {
 
   /** Never rejects; afterwards the gateway is asked again. */
   async #follow(source: Source, gateways: number): Promise<void> {
-    const idle = new AbortController();
-    const timer = setTimeout(() => idle.abort(), idleMs);
-    const way = {
-      dispatcher: this.#sources.gatewayAgent,
-      signal: AbortSignal.any([this.#signal, idle.signal]),
-    };
+    const way = { dispatcher: this.#sources.gatewayAgent, signal: this.#signal };
     const { filter, rowsPerSecond: all } = this.#asked;
     const rowsPerSecond = all === undefined ? undefined : Math.ceil((all * sharesOfGateway) / gateways);
     try {
-      for await (const line of linesOf(source, pathOf('/requests/live', { ...filter, rowsPerSecond }), way)) {
-        timer.refresh();
+      const path = pathOf('/requests/live', { ...filter, rowsPerSecond });
+      for await (const line of linesOf(askWhileHeard(source, path, way, idleMs))) {
         this.#answers.set(source.name, true);
         this.#add(source.name, line);
       }
     } catch {
       // What it does not answer is said by its name.
-    } finally {
-      clearTimeout(timer);
     }
     this.#answers.set(source.name, false);
     await sleep(againMs, this.#signal);

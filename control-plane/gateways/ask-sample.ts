@@ -4,7 +4,7 @@
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { gatewaySampleEndSchema, sampledMax } from '../../schemas/gateway-requests.ts';
-import { ask, type DecisionSources, type Source, type Way } from './ask-decisions.ts';
+import { ask, askAll, type DecisionSources, type Source, type Way, wayUntil } from './ask-decisions.ts';
 import { askedSources, pathOf } from './ask-requests.ts';
 
 export interface RecordedSample {
@@ -31,21 +31,13 @@ export async function askSample(
   const sampled = Math.max(1, Math.floor(sampledMax / Math.max(1, found.length)));
   const sinceMs = Date.now() - hourMs;
   const path = pathOf('/requests/sample', { organisation, sinceMs, sampled });
-  const { askTimeoutMs = timeoutMsDefault, gatewayAgent: dispatcher } = sources;
-  const way = { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(askTimeoutMs)]) };
-  const silent: string[] = [];
-  const answers = await Promise.all(
-    found.map((source) =>
-      sampleOf(source, { path, way, charactersMax: (sampled + 1) * charactersPerLineMax }).catch(() => {
-        silent.push(source.name);
-        return { texts: [], sinceMs };
-      }),
-    ),
-  );
+  const way = wayUntil(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
+  const charactersMax = (sampled + 1) * charactersPerLineMax;
+  const { answers, silent } = await askAll(found, (source) => sampleOf(source, { path, way, charactersMax }));
   return {
     texts: answers.flatMap(({ texts }) => texts),
     sinceMs: Math.max(sinceMs, ...answers.map((answer) => answer.sinceMs)),
-    silent: silent.sort(),
+    silent,
   };
 }
 

@@ -144,14 +144,14 @@ const gatewaysAskedMax = 100;
 const noRequest = 'none';
 
 /** Those that report, keep decisions and answer no question for one. */
-async function muteGateways(context: AdminContext): Promise<Set<string>> {
+async function muteGateways(context: AdminContext, client: AbortSignal): Promise<Set<string>> {
   const asked = context.board
     .gateways()
     .filter(({ seenMs }) => performance.now() - seenMs < reportedSeconds * 1000)
     .filter(({ report: { metrics, stopped } }) => metrics !== undefined && stopped !== true)
     .slice(0, gatewaysAskedMax);
   const sources = { ...context, askTimeoutMs: undefined, board: { gateways: () => asked } };
-  const { unanswered } = await askDecision(sources, noRequest);
+  const { unanswered } = await askDecision(sources, noRequest, client);
   return new Set(unanswered);
 }
 
@@ -171,7 +171,7 @@ export async function collectFacts(context: AdminContext, reader: PastReader): P
   const rows = hasHistory
     ? await past.ask('doctorRows', [0, nowMs], reader).catch(() => undefined)
     : undefined;
-  const mute = await muteGateways(context);
+  const mute = await muteGateways(context, reader.client);
   const brokers = await context.log.inspect?.().catch(() => undefined);
   const diskFreeBytes = disk && disk.bavail * disk.bsize;
   return {
