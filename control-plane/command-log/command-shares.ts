@@ -5,7 +5,7 @@
  * and are bounded by nothing but their own queue.
  */
 import type { Bounds } from '../../schemas/shapes.ts';
-import { type Actor, actorName } from '../commands/authorise.ts';
+import { type Actor, actorName, callerName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { CallerQueue, type QueueCaller } from '../state/caller-queue.ts';
 import { groupMax } from './command-group.ts';
@@ -32,7 +32,7 @@ export class CommandShares {
   /** Counts a command of a person, whatever becomes of it. Throws CommandError TooManyRequests beyond their share of a minute. */
   countPerson(actor: Actor, { commandsPerPersonPerMinute: max }: Bounds): void {
     if (actor.person === undefined) return;
-    this.#count(`person ${personName(actor)}`, max, `${actor.person} may give ${max} commands a minute`);
+    this.#count(`person ${callerName(actor)}`, max, `${actor.person} may give ${max} commands a minute`);
   }
 
   /** The same for the organisation that a person's command concerns; to be called once the person may give it. */
@@ -78,7 +78,7 @@ export const theReplica: QueueCaller = { caller: 'the replica', isFirst: true };
 /** `organisation`: which the command concerns, where a person gives it. */
 export function commandCaller(actor: Actor, organisation: string | undefined): QueueCaller {
   if (actor.person === undefined) return { caller: actorName(actor), isFirst: true };
-  return { caller: personName(actor), organisation };
+  return { caller: callerName(actor), organisation };
 }
 
 /**
@@ -91,9 +91,4 @@ export function sessionCaller({ person, operator, within }: Actor, id: string): 
     caller: id,
     organisation: within === undefined ? `sessions of ${person}` : `sessions in ${within}`,
   };
-}
-
-/** Who signs in by a link of an organisation may be anybody, so they take nothing of the person elsewhere. */
-function personName({ person, within }: Actor): string {
-  return [within, person].join(' ');
 }

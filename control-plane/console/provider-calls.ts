@@ -3,6 +3,8 @@
  * address: behind a proxy all people have one. And counted before the call, so that many at once are no more than one after
  * the other. One address has half of the calls that run at once, so that it cannot keep all others out.
  */
+import { Tally } from '../../shared/runtime/tally.ts';
+
 const usesMax = 3;
 const runningMax = 20;
 const runningPerAddressMax = runningMax / 2;
@@ -17,8 +19,7 @@ export class ProviderCalls {
   readonly #rememberMs: number;
   readonly #uses = new Map<string, Uses>();
   /** Calls that run, by address. */
-  readonly #runningOf = new Map<string, number>();
-  #running = 0;
+  readonly #running = new Tally();
 
   constructor(rememberSeconds: number) {
     this.#rememberMs = rememberSeconds * 1000;
@@ -29,19 +30,14 @@ export class ProviderCalls {
     const nowMs = performance.now();
     const uses = this.#usesOf(state, nowMs);
     if (uses.count >= usesMax) return 'used';
-    const running = this.#runningOf.get(address) ?? 0;
-    if (this.#running >= runningMax || running >= runningPerAddressMax) return 'busy';
+    if (this.#running.total >= runningMax || this.#running.of(address) >= runningPerAddressMax) return 'busy';
     uses.count++;
-    this.#running++;
-    this.#runningOf.set(address, running + 1);
+    this.#running.add(address);
     return 'begun';
   }
 
   end(address: string): void {
-    this.#running--;
-    const running = (this.#runningOf.get(address) ?? 1) - 1;
-    if (running === 0) this.#runningOf.delete(address);
-    else this.#runningOf.set(address, running);
+    this.#running.add(address, -1);
   }
 
   #usesOf(state: string, nowMs: number): Uses {

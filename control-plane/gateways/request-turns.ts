@@ -8,23 +8,17 @@ import { CallerQueue } from '../state/caller-queue.ts';
 const what = 'questions about requests';
 /** Of either; a gateway sums up four times at once. */
 const concurrencyMax = 2;
-const waitersMax = 128;
-const waitersPerCallerMax = 8;
-const waitMs = 15_000;
 
 export class RequestTurns {
-  readonly #persons = new CallerQueue({ concurrencyMax, waitersMax, waitersPerCallerMax, waitMs, what });
-  readonly #operators = new CallerQueue({
-    ...{ concurrencyMax, waitersMax, waitersPerCallerMax: waitersMax, waitMs, what },
-  });
+  readonly #persons = new CallerQueue({ concurrencyMax, waitersPerCallerMax: 8, what });
+  readonly #operators = new CallerQueue({ concurrencyMax, waitersPerCallerMax: 128, what });
   #operatorCalls = 0;
 
   /** Rejects with CommandError Busy, or the reason of the signal, which ends a wait. The turn ends with the work. */
-  async run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {
+  run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {
     // Operators are one caller to the log, and several people.
-    const release = await (actor.person === undefined
-      ? this.#operators.acquire(`operator ${this.#operatorCalls++}`, client)
-      : this.#persons.acquire(callerName(actor), client));
-    return work().finally(release);
+    return actor.person === undefined
+      ? this.#operators.run(`operator ${this.#operatorCalls++}`, client, work)
+      : this.#persons.run(callerName(actor), client, work);
   }
 }

@@ -31,10 +31,6 @@ export interface PastOptions {
   readonly history: HistoryAccess;
 }
 
-const concurrencyMax = 2;
-const waitersMax = 128;
-const waitersPerCallerMax = 64;
-const waitMs = 15_000;
 /** Where no request is behind it. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
@@ -49,10 +45,8 @@ export class PastStates {
   readonly #present: Snapshot;
   readonly #history: HistoryAccess;
   readonly #queue = new CallerQueue({
-    concurrencyMax,
-    waitersMax,
-    waitersPerCallerMax,
-    waitMs,
+    concurrencyMax: 2,
+    waitersPerCallerMax: 64,
     what: 'reads of the past',
   });
 
@@ -101,16 +95,12 @@ export class PastStates {
   }
 
   /** A question to the history, once it is the reader's turn. Rejects with the reason of the client's signal, which ends the wait. */
-  async ask<Name extends keyof HistoryQueries>(
+  ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,
     reader = alwaysThere(),
   ): Promise<ReturnType<HistoryQueries[Name]>> {
-    const release = await this.#queue.acquire(reader.caller, reader.client);
-    try {
-      return await this.#history.ask(name, args, reader.client);
-    } finally {
-      release();
-    }
+    const { caller, client } = reader;
+    return this.#queue.run(caller, client, () => this.#history.ask(name, args, client));
   }
 }

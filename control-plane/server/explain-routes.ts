@@ -136,15 +136,12 @@ async function matrix(
   authorise(context.snapshot.db, actor, readingRoles, () => organisation);
   const { snapshot, past } = context;
   if (at === undefined) {
-    const release = await turns.acquire(callerName(actor), clientSignal(reply));
-    try {
+    return turns.run(callerName(actor), clientSignal(reply), async () => {
       const nowMs = Date.now();
       const { seq: position } = snapshot;
       const { counters } = presentCounters(context, askerOn(snapshot.db, asked, nowMs), nowMs);
       return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, nowMs))), position };
-    } finally {
-      release();
-    }
+    });
   }
   const reader = pastReaderOf(request, reply);
   const { seq, nowMs } = await past.moment(at, reader);
@@ -165,8 +162,7 @@ type DecisionName = 'decision.explain' | 'decision.matrix' | 'decision.get' | 'd
 
 export function decisionHandlers(context: AdminContext): OperationHandlers<DecisionName> {
   const matrixTurns = new CallerQueue({
-    ...{ concurrencyMax: 1, waitersMax: 128, waitersPerCallerMax: 64, waitMs: 15_000 },
-    what: 'questions about all models',
+    ...{ concurrencyMax: 1, waitersPerCallerMax: 64, what: 'questions about all models' },
   });
   return {
     'decision.explain': (asked) => answer(context, asked),

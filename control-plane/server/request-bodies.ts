@@ -7,6 +7,7 @@ import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { peerOf } from '../../shared/runtime/connections.ts';
 import { scanJson } from '../../shared/runtime/json-scan.ts';
 import { type BodyFault, discardRest, readWhole } from '../../shared/runtime/request-body.ts';
+import { callerName } from '../commands/authorise.ts';
 import { type BodyBudgets, type BodyLimit, bodyLimits } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
 import { actorOf } from './context.ts';
@@ -15,8 +16,7 @@ import { actorOf } from './context.ts';
 function memoryOf(request: FastifyRequest, bodies: BodyBudgets): MemoryBudget {
   if (request.routeOptions.config.access === 'public')
     return bodies.unknown.of(peerOf(request.raw.socket.remoteAddress));
-  const { person, within } = actorOf(request);
-  return bodies.callers.of(person === undefined ? 'operator' : [within, person].join(' '));
+  return bodies.callers.of(callerName(actorOf(request)));
 }
 
 /** Has an app read bodies, JSON alone, in place of its own readers. */

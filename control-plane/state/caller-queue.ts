@@ -3,15 +3,19 @@
  * that asks often gets no more than others. A waiter waits for a bounded time, and a caller may fill only a part of the queue.
  * Where callers belong to organisations, these alternate too, and each has a part that its callers share.
  */
+import { Tally } from '../../shared/runtime/tally.ts';
 import { CommandError } from '../core/command-error.ts';
+
+const waitersMaxDefault = 128;
+const waitMsDefault = 15_000;
 
 export interface QueueLimits {
   /** Of different callers, and of those that are first. */
   readonly concurrencyMax: number;
-  readonly waitersMax: number;
+  readonly waitersMax?: number;
   readonly waitersPerCallerMax: number;
   readonly waitersPerOrganisationMax?: number;
-  readonly waitMs: number;
+  readonly waitMs?: number;
   /** What is waited for, for messages. */
   readonly what: string;
 }
@@ -32,8 +36,7 @@ interface Waiter extends QueueCaller {
 export class CallerQueue {
   readonly #limits: QueueLimits;
   /** What runs, by its caller. */
-  readonly #running = new Map<string, number>();
-  #runningCount = 0;
+  readonly #running = new Tally();
   /** In the order in which they came. Their callers are running already, or all of the concurrency is in use. */
   readonly #waiters = new Set<Waiter>();
   /** The turn of the waiter that began last. */
@@ -54,24 +57,30 @@ export class CallerQueue {
     signal?.throwIfAborted();
     const of = typeof who === 'string' ? { caller: who } : who;
     const { caller } = of;
-    if (this.#mayRun(of)) this.#begin(caller, 1);
+    if (this.#mayRun(of)) this.#running.add(caller);
     else await this.#wait(of, signal);
     return () => {
-      this.#begin(caller, -1);
+      this.#running.add(caller, -1);
       this.#startNext();
     };
   }
 
-  #mayRun({ caller, isFirst = false }: QueueCaller): boolean {
-    return this.#runningCount < this.#limits.concurrencyMax && (isFirst || !this.#running.has(caller));
+  /** The turn ends with the work. Rejects as `acquire` does. */
+  async run<Answer>(
+    who: string | QueueCaller,
+    signal: AbortSignal | undefined,
+    work: () => Answer | Promise<Answer>,
+  ): Promise<Answer> {
+    const release = await this.acquire(who, signal);
+    try {
+      return await work();
+    } finally {
+      release();
+    }
   }
 
-  /** `by` -1: its work ended. */
-  #begin(caller: string, by: 1 | -1): void {
-    const count = (this.#running.get(caller) ?? 0) + by;
-    if (count === 0) this.#running.delete(caller);
-    else this.#running.set(caller, count);
-    this.#runningCount += by;
+  #mayRun({ caller, isFirst = false }: QueueCaller): boolean {
+    return this.#running.total < this.#limits.concurrencyMax && (isFirst || this.#running.of(caller) === 0);
   }
 
   async #wait(who: QueueCaller, signal: AbortSignal | undefined): Promise<void> {
@@ -87,14 +96,15 @@ export class CallerQueue {
       const waiter: Waiter = { ...who, turn: this.#takeTurn(who), begin: () => end(resolve) };
       const onAbort = (): void => end(() => reject(signal?.reason));
       const isLate = (): void => end(() => reject(busy(`other ${this.#what} are in progress`)));
-      const timer = setTimeout(isLate, this.#limits.waitMs);
+      const timer = setTimeout(isLate, this.#limits.waitMs ?? waitMsDefault);
       signal?.addEventListener('abort', onAbort);
       this.#waiters.add(waiter);
     });
   }
 
   #checkRoom({ caller, organisation, isFirst = false }: QueueCaller): void {
-    const { waitersMax, waitersPerCallerMax, waitersPerOrganisationMax = waitersMax } = this.#limits;
+    const { waitersMax = waitersMaxDefault, waitersPerCallerMax } = this.#limits;
+    const { waitersPerOrganisationMax = waitersMax } = this.#limits;
     const all = [...this.#waiters].filter((waiter) => (waiter.isFirst ?? false) === isFirst);
     const own = all.filter((waiter) => waiter.caller === caller);
     if (own.length >= (isFirst ? waitersMax : waitersPerCallerMax))
@@ -122,7 +132,7 @@ export class CallerQueue {
     for (const waiter of this.#waiters)
       if (this.#mayRun(waiter) && (next === undefined || isBefore(waiter, next))) next = waiter;
     if (next === undefined) return;
-    this.#begin(next.caller, 1);
+    this.#running.add(next.caller);
     this.#turn = Math.max(this.#turn, next.turn);
     for (const [name, turn] of this.#nextTurns) if (turn <= this.#turn) this.#nextTurns.delete(name);
     next.begin();
@@ -134,6 +144,6 @@ function isBefore(one: Waiter, other: Waiter): boolean {
   return isFirst === isOtherFirst ? one.turn < other.turn : isFirst;
 }
 
-function busy(message: string): CommandError {
+export function busy(message: string): CommandError {
   return new CommandError('Busy', message, { next: 'try again in a few seconds' });
 }

@@ -3,6 +3,7 @@
  * person and organisation, so that none of these keeps others out, and for all together, of which a part is left to operators.
  */
 import type { OpenCall } from '../../schemas/admin-row.ts';
+import { Tally } from '../../shared/runtime/tally.ts';
 import { CommandError } from '../core/command-error.ts';
 
 interface Bounds {
@@ -58,7 +59,7 @@ interface Caller {
 }
 
 export class OpenCalls {
-  readonly #counts = new Map<string, number>();
+  readonly #counts = new Tally();
 
   /**
    * Returns what ends the call; it may be called again. `organisations`: of a person, of which one must have room. Throws
@@ -68,7 +69,7 @@ export class OpenCalls {
     const { perSession, perPerson, perOrganisation, total, forOperators, what }: Bounds =
       openCallBounds[kind];
     const isOperator = person === undefined;
-    const has = (name: string): number => this.#counts.get(`${kind} ${name}`) ?? 0;
+    const has = (name: string): number => this.#counts.of(`${kind} ${name}`);
     const own = [
       ...(session === undefined ? [] : [{ name: `session ${session}`, max: perSession }]),
       ...(isOperator ? [] : [{ name: `person ${person}`, max: perPerson }]),
@@ -83,18 +84,12 @@ export class OpenCalls {
       });
     const names = ['all', ...own.map(({ name }) => name)];
     if (organisation !== undefined) names.push(`organisation ${organisation}`);
-    for (const name of names) this.#counts.set(`${kind} ${name}`, has(name) + 1);
-    return () => {
-      for (const name of names.splice(0)) {
-        if (has(name) > 1) this.#counts.set(`${kind} ${name}`, has(name) - 1);
-        else this.#counts.delete(`${kind} ${name}`);
-      }
-    };
+    return this.#counts.hold(names.map((name) => `${kind} ${name}`));
   }
 
   /** How many there are of all callers. */
   count(kind: OpenCall): number {
-    return this.#counts.get(`${kind} all`) ?? 0;
+    return this.#counts.of(`${kind} all`);
   }
 }
 

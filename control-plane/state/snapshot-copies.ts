@@ -7,7 +7,8 @@
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { CommandError } from '../core/command-error.ts';
+import { Tally } from '../../shared/runtime/tally.ts';
+import { busy } from './caller-queue.ts';
 import { type CopyFacts, copyOnThread } from './copy-snapshot.ts';
 
 /** How old a copy may be for a gateway, in commits and in time. */
@@ -51,7 +52,7 @@ export class SnapshotCopies {
   readonly #bounds: typeof downloadsMax;
   readonly #files = new Set<KeptCopy>();
   /** By who asks: downloads that wait or run. */
-  readonly #downloads = new Map<string, number>();
+  readonly #downloads = new Tally();
   #latest: KeptCopy | undefined;
   #making: Promise<KeptCopy> | undefined;
 
@@ -83,18 +84,9 @@ export class SnapshotCopies {
     const counted = caller.kind === 'operator' ? ['operator'] : ['gateways', `address ${caller.address}`];
     for (const name of counted) {
       const most = name === 'operator' ? operator : name === 'gateways' ? gateways : ofAddress;
-      if ((this.#downloads.get(name) ?? 0) >= most)
-        throw busy(`${most} downloads of the snapshot are in progress`);
+      if (this.#downloads.of(name) >= most) throw busy(`${most} downloads of the snapshot are in progress`);
     }
-    const add = (more: number): void => {
-      for (const name of counted) {
-        const now = (this.#downloads.get(name) ?? 0) + more;
-        if (now === 0) this.#downloads.delete(name);
-        else this.#downloads.set(name, now);
-      }
-    };
-    add(1);
-    return () => add(-1);
+    return this.#downloads.hold(counted);
   }
 
   async #fitFor({ kind }: SnapshotCaller): Promise<KeptCopy> {
@@ -155,8 +147,4 @@ export class SnapshotCopies {
 
 function remove(path: string): void {
   for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(path + suffix, { force: true });
-}
-
-function busy(message: string): CommandError {
-  return new CommandError('Busy', message, { next: 'try again in a few seconds' });
 }

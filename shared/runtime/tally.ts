@@ -1,0 +1,29 @@
+/** Counts by name. A name that counts nothing any more is forgotten. */
+export class Tally {
+  readonly #counts = new Map<string, number>();
+  #total = 0;
+
+  get total(): number {
+    return this.#total;
+  }
+
+  of(name: string): number {
+    return this.#counts.get(name) ?? 0;
+  }
+
+  add(name: string, by = 1): void {
+    const count = this.of(name) + by;
+    if (count === 0) this.#counts.delete(name);
+    else this.#counts.set(name, count);
+    this.#total += by;
+  }
+
+  /** Counts each name once more, until the function it returns is called. Idempotent. */
+  hold(names: readonly string[]): () => void {
+    const held = [...names];
+    for (const name of held) this.add(name);
+    return () => {
+      for (const name of held.splice(0)) this.add(name, -1);
+    };
+  }
+}
