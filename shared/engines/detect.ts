@@ -2,10 +2,8 @@
  * Detects the engine at an address, and its models, by routes that only that engine has. Used where an operator gives a URL
  * and nothing else.
  */
-import { request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
-import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
-import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
+import { askNode, boundedJson } from './ask-node.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
 
 export interface DetectedEngine {
@@ -14,8 +12,6 @@ export interface DetectedEngine {
 }
 
 const timeoutMs = 5000;
-const answerBytesMax = 1024 * 1024;
-const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
 /** A route and response that only one engine has, requested in this order: the first match decides. */
 const marks: readonly {
@@ -50,7 +46,7 @@ export async function detectEngine(url: string): Promise<DetectedEngine> {
 /** The engine's dialect; undefined where no known engine responds. Never throws. */
 export async function detectDialect(base: string, credential?: string): Promise<Dialect | undefined> {
   for (const { dialect, path, isOurs } of marks) {
-    const answer = await ask(base + path, credential);
+    const answer = await ask(base, path, credential);
     if (answer !== undefined && isOurs(answer)) return dialect;
   }
   return undefined;
@@ -62,28 +58,19 @@ export function baseOf(url: string): string {
 }
 
 async function modelsOf(base: string, dialect: Dialect): Promise<readonly string[]> {
-  const answer = await ask(base + modelsPath);
+  const answer = await ask(base, modelsPath);
   if (answer === undefined) throw new Error(`${base}${modelsPath} does not answer`);
   const models = servedModels(dialect, answer).map(({ name }) => name);
   if (models.length === 0) throw new Error(`${base} serves no model now; load one first`);
   return [...new Set(models)];
 }
 
-async function ask(address: string, credential?: string): Promise<unknown> {
+async function ask(url: string, path: string, credential?: string): Promise<unknown> {
   try {
-    const { statusCode, body } = await request(address, {
-      signal: AbortSignal.timeout(timeoutMs),
-      ...(credential !== undefined && { headers: { authorization: `Bearer ${credential}` } }),
-    });
-    if (statusCode !== 200) {
-      await body.dump();
-      return undefined;
-    }
-    const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
-    const chunks: AsyncIterable<Buffer> = body;
-    for await (const chunk of chunks) if (!bytes.add(chunk)) return undefined;
-    const text = bytes.whole().toString('utf8');
-    return scanJson(text, answerBounds).exceeded === undefined ? JSON.parse(text) : undefined;
+    const { statusCode, body } = await askNode({ url, credential }, path, timeoutMs);
+    if (statusCode === 200) return await boundedJson(body);
+    await body.dump();
+    return undefined;
   } catch {
     return undefined;
   }
