@@ -11,11 +11,10 @@ import { membershipsOf } from '../commands/authorise.ts';
 import { type AdminContext, parseQuery } from '../server/context.ts';
 import { eventsOf } from '../server/event-routes.ts';
 import { followRequests } from '../server/request-routes.ts';
+import { beginEvents, writeEvent } from '../server/server-events.ts';
 import { sessionOf } from './session-guard.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
-/** A browser that does not read is cut off, not buffered for. */
-const bufferedBytesMax = 1024 * 1024;
 /** Larger batches are sent as a position alone: the page reads them as a list. */
 const eventsPerMessageMax = 200;
 /** Shorter than what proxies allow a silent connection; the session and its role are asked again each time. */
@@ -28,10 +27,7 @@ const lookMs = 1000;
 export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {
   api.get('/stream', { config: { access: readingRoles, opens: 'stream' } }, (request, reply) => {
     const session = sessionOf(request);
-    reply.hijack();
-    // Hijacked: Fastify sends none of the headers that the hooks have set.
-    for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value ?? '');
-    follow(reply.raw, context, session, sessions);
+    follow(beginEvents(reply), context, session, sessions);
   });
   const followed = { config: { access: readingRoles, opens: 'follow' }, exposeHeadRoute: false } as const;
   api.get('/requests/stream', followed, (request, reply) => {
@@ -54,34 +50,24 @@ function follow(
   const mayFollow = (): boolean =>
     sessions.counts(session) &&
     (isOperator || membershipsOf(context.snapshot.db, actorOfSession(session)).length > 0);
-  response.on('error', () => response.destroy());
-  response.writeHead(200, {
-    'content-type': 'text/event-stream; charset=utf-8',
-    'cache-control': 'no-store',
-  });
-  const write = (event: string, text: string): void => {
-    response.write(`event: ${event}\ndata: ${text}\n\n`);
-    if (response.writableLength > bufferedBytesMax) response.destroy();
-  };
-  const send = (event: string, data: object): void => write(event, JSON.stringify(data));
   const { replicator } = context;
   let pulsed = { atMs: 0, logReachable: true };
   const pulse = (): void => {
     pulsed = { atMs: performance.now(), logReachable: replicator.reachable };
     if (!mayFollow()) {
-      send('ended', {});
+      writeEvent(response, 'ended', {});
       response.end();
-    } else send('pulse', { position: context.snapshot.seq, logReachable: pulsed.logReachable });
+    } else
+      writeEvent(response, 'pulse', { position: context.snapshot.seq, logReachable: pulsed.logReachable });
   };
   const stop = context.onCommits((commits) => {
     const { mayEnd, forOperators, forOthers } = messagesOf(commits);
     if (mayEnd) pulse();
-    if (!response.writableEnded) write('commits', isOperator ? forOperators() : forOthers);
+    writeEvent(response, 'commits', isOperator ? forOperators() : forOthers);
   });
   const timer = setInterval(() => {
     if (replicator.reachable !== pulsed.logReachable || performance.now() - pulsed.atMs >= pulseMs) pulse();
   }, lookMs);
-  response.write('retry: 1000\n\n');
   pulse();
   response.once('close', () => {
     clearInterval(timer);

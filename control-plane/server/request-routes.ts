@@ -32,6 +32,7 @@ import { findStack } from '../state/capacity.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, clientSignal } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
+import { beginEvents, writeEvent } from './server-events.ts';
 
 type Filters = Omit<QueryOf<'request.tail'>, 'limit' | 'rows-per-second'>;
 
@@ -218,7 +219,6 @@ export interface Following {
 
 /** A follower that does not read is not buffered for: what ends meanwhile is gathered within bounds, and then it is cut off. */
 const readWithinMs = 30_000;
-const bufferedBytesMax = 1024 * 1024;
 /** More are sent as several messages. */
 const rowsPerMessageMax = 500;
 /** Shorter than what proxies allow a silent connection; rights are asked again each time. */
@@ -234,16 +234,7 @@ export function followRequests(
   authoriseQuery(context, actor, query);
   const asked = { ...askedOf(query), rowsPerSecond: query['rows-per-second'] };
   const client = clientSignal(reply);
-  reply.hijack();
-  const response = reply.raw;
-  // Hijacked: Fastify sends none of the headers that the hooks have set.
-  for (const [name, value] of Object.entries(reply.getHeaders())) response.setHeader(name, value ?? '');
-  response.on('error', () => response.destroy());
-  response.writeHead(200, {
-    'content-type': 'text/event-stream; charset=utf-8',
-    'cache-control': 'no-store',
-  });
-  response.write('retry: 1000\n\n');
+  const response = beginEvents(reply);
   context.drain.track({
     close: () => response.end(),
     terminate: () => response.destroy(),
@@ -259,12 +250,6 @@ export function followRequests(
   return reply;
 }
 
-function write(response: ServerResponse, event: string, data: object): void {
-  if (response.writableEnded) return;
-  response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
-  if (response.writableLength > bufferedBytesMax) response.destroy();
-}
-
 /** The newest last, in messages that are read one after the other; resolves once the client takes more. */
 export async function writeRows(
   response: ServerResponse,
@@ -277,7 +262,7 @@ export async function writeRows(
     const items = rows.slice(from, from + rowsPerMessageMax).toReversed();
     const isFirst = from === 0;
     from += rowsPerMessageMax;
-    write(response, 'requests', { items, silent, ...(isFirst && missed > 0 && { missed }) });
+    writeEvent(response, 'requests', { items, silent, ...(isFirst && missed > 0 && { missed }) });
     if (response.writableNeedDrain) {
       const signal = AbortSignal.any([client, AbortSignal.timeout(readWithinMs)]);
       await once(response, 'drain', { signal }).catch(() => response.destroy());
@@ -296,9 +281,9 @@ function mayStillFollow(context: AdminContext, { actor, query, mayFollow }: Foll
 
 /** Ends the stream of who may not follow any more. */
 function pulse(response: ServerResponse, context: AdminContext, following: Following): void {
-  if (mayStillFollow(context, following)) write(response, 'pulse', {});
+  if (mayStillFollow(context, following)) writeEvent(response, 'pulse', {});
   else {
-    write(response, 'ended', {});
+    writeEvent(response, 'ended', {});
     response.end();
   }
 }
@@ -328,7 +313,7 @@ async function send(
       if (query.limit === 0) first.items.length = 0;
       const known = new Set(first.items.map(({ request }) => request));
       sent = known;
-      write(response, 'requests', {
+      writeEvent(response, 'requests', {
         ...first,
         silent: merged(first.silent, silent),
       } satisfies RequestsMessage);
