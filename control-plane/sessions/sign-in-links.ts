@@ -8,12 +8,16 @@ import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 
-const ticketSchema = z.object({
+const linkSchema = z.object({
   v: z.literal(1),
   log: z.string(),
   /** 256 random bits. */
   id: z.string().length(43),
   endsMs: z.number(),
+});
+type Link = z.output<typeof linkSchema>;
+
+const ticketSchema = linkSchema.extend({
   /** Absent: it signs in the operator. */
   person: personSchema.optional(),
   /** The only organisation that the session may act in; absent where the operator made the link. */
@@ -23,12 +27,7 @@ const ticketSchema = z.object({
 });
 export type Ticket = z.output<typeof ticketSchema>;
 
-const invitationSchema = z.object({
-  v: z.literal(1),
-  log: z.string(),
-  /** 256 random bits. */
-  id: z.string().length(43),
-  endsMs: z.number(),
+const invitationSchema = linkSchema.extend({
   organisation: z.string(),
   role: roleSchema,
   /** The member who invites, whose rights must still hold when it is accepted; absent: the operator. */
@@ -65,19 +64,12 @@ export class SignInLinks {
   }
 
   make({ person, within, exceptRoles, seconds }: LinkRequest): SignInLink {
-    const endsMs = Date.now() + seconds * 1000;
-    const id = randomBytes(32).toString('base64url');
-    const ticket: Ticket = { v: 1, log: this.#logId() ?? '', id, endsMs, person, within, exceptRoles };
-    return {
-      url: `${this.#base ?? ''}/sign-in#${this.#sealer.seal(ticket)}`,
-      expiresAt: new Date(endsMs).toISOString(),
-    };
+    return this.#made(seconds, (link) => this.#sealer.seal({ ...link, person, within, exceptRoles }));
   }
 
   /** Undefined where the text is no link of this log that is still valid; its first use is checked elsewhere. */
   open(text: string): Ticket | undefined {
-    const ticket = this.#sealer.open(text, ticketSchema);
-    return ticket && ticket.endsMs > Date.now() && ticket.log === this.#logId() ? ticket : undefined;
+    return this.#valid(this.#sealer.open(text, ticketSchema));
   }
 
   /** A link that makes the person who signs in by it, once, a member. */
@@ -87,19 +79,24 @@ export class SignInLinks {
     by,
     seconds,
   }: Pick<Invitation, 'organisation' | 'role' | 'by'> & { readonly seconds: number }): SignInLink {
+    const sealed = (link: Link) => this.#invitations.seal({ ...link, organisation, role, by });
+    return this.#made(seconds, (link) => invitationMark + sealed(link));
+  }
+
+  openInvitation(text: string): Invitation | undefined {
+    return this.#valid(this.#invitations.open(text, invitationSchema));
+  }
+
+  #made(seconds: number, sealed: (link: Link) => string): SignInLink {
     const endsMs = Date.now() + seconds * 1000;
     const id = randomBytes(32).toString('base64url');
-    const invitation: Invitation = { v: 1, log: this.#logId() ?? '', id, endsMs, organisation, role, by };
     return {
-      url: `${this.#base ?? ''}/sign-in#${invitationMark}${this.#invitations.seal(invitation)}`,
+      url: `${this.#base ?? ''}/sign-in#${sealed({ v: 1, log: this.#logId() ?? '', id, endsMs })}`,
       expiresAt: new Date(endsMs).toISOString(),
     };
   }
 
-  openInvitation(text: string): Invitation | undefined {
-    const invitation = this.#invitations.open(text, invitationSchema);
-    return invitation && invitation.endsMs > Date.now() && invitation.log === this.#logId()
-      ? invitation
-      : undefined;
+  #valid<Opened extends Link>(link: Opened | undefined): Opened | undefined {
+    return link && link.endsMs > Date.now() && link.log === this.#logId() ? link : undefined;
   }
 }
