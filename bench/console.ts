@@ -1,30 +1,18 @@
 /**
  * The console in Chromium before a large fleet: until 50 gateways are painted, from a move of the time bar until the past is
  * painted, and the memory of a tab after as many events as an hour of tail has; with `--only tail --minutes N` at a steady rate
- * for that long; `--only pages`: what each page costs the browser. `--shots FOLDER` takes pictures of each page instead: of the large fleet, with `--of demo` of the demo fleet,
- * with `--of empty` of a fleet that has nothing.
+ * for that long; `--only pages`: what each page costs the browser.
  */
 import { parseArgs } from 'node:util';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { LargeFleet, size } from './support/console/large-fleet.ts';
 import { pageCosts } from './support/console/page-costs.ts';
-import {
-  demoFleet,
-  emptyPaths,
-  largePaths,
-  pageUntil,
-  type SeenFleet,
-  settled,
-  signIn,
-  takePictures,
-} from './support/console/pictures.ts';
+import { pageUntil, settled, signIn } from './support/console/seen-page.ts';
 
 const { values } = parseArgs({
   options: {
     samples: { type: 'string', default: '40' },
     events: { type: 'string', default: '36000' },
-    shots: { type: 'string' },
-    of: { type: 'string', default: 'large' },
     only: { type: 'string' },
     minutes: { type: 'string' },
   },
@@ -173,7 +161,7 @@ async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
   const page = await context.newPage();
   await phase('signed in', () => signIn(page, fleet.operatorToken));
   const figures: Record<string, object> = {};
-  if (isWanted('pages')) Object.assign(figures, await phase('pages', () => pageCosts(page, largePaths)));
+  if (isWanted('pages')) Object.assign(figures, await phase('pages', () => pageCosts(page)));
   await phase('the history is written', () => fleet.historyReached());
   if (isWanted('paint')) {
     const paints = await phase('first paints', () => firstPaints(browser, context, fleet.console));
@@ -191,34 +179,16 @@ async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
   return figures;
 }
 
-async function pictured(fleet: SeenFleet, browser: Browser, folder: string): Promise<void> {
-  for (const fault of await takePictures(browser, fleet, folder))
-    console.log(`too wide or not there: ${fault}`);
-}
-
 // First, because a machine without a browser would leave a fleet behind.
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
 const beganMs = performance.now();
-const large = values.of === 'demo' ? undefined : await LargeFleet.start(values.of === 'empty');
+const fleet = await LargeFleet.start();
 console.log(`the fleet is there after ${Math.round((performance.now() - beganMs) / 1000)} s`);
 try {
-  if (values.shots !== undefined) {
-    const fleet = large
-      ? {
-          console: large.console,
-          operatorToken: large.operatorToken,
-          paths: values.of === 'empty' ? emptyPaths : largePaths,
-          close: () => Promise.resolve(),
-        }
-      : await demoFleet();
-    if (values.of === 'large') await large?.historyReached();
-    await pictured(fleet, browser, values.shots).finally(() => fleet.close());
-  } else if (large) {
-    const figures = await measure(browser, large);
-    console.table(figures);
-    console.log(JSON.stringify(figures));
-  }
+  const figures = await measure(browser, fleet);
+  console.table(figures);
+  console.log(JSON.stringify(figures));
 } finally {
   await browser.close();
-  await large?.close();
+  await fleet.close();
 }

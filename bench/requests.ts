@@ -7,7 +7,7 @@
 import { chromium, type Page } from 'playwright-core';
 import { sleep } from '../shared/runtime/retry.ts';
 import { operatorToken, ProcessFleet } from '../test/support/process-fleet.ts';
-import { signIn } from './support/console/pictures.ts';
+import { signIn } from './support/console/seen-page.ts';
 import { threadMicroseconds } from './support/cpu.ts';
 import { atRate, type Target } from './support/load.ts';
 

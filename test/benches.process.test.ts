@@ -10,10 +10,7 @@ const run = promisify(execFile);
 
 test.each([
   ['fold', '--events', '2000'],
-  ['fold-change', '--events', '2000'],
-  ['effect', '--keys', '200', '--decisions', '100'],
   ['replay-decide', '--decisions', '500'],
-  ['surfaces', '--tokens', '2000'],
   ['time-travel', '--events', '2000', '--samples', '10'],
   ['backup', '--keys', '500', '--rows', '500'],
 ])(

@@ -112,19 +112,17 @@ export class LargeFleet {
     this.#plane = plane;
   }
 
-  static async start(isEmpty: boolean): Promise<LargeFleet> {
+  static async start(): Promise<LargeFleet> {
     const dir = mkdtempSync(join(tmpdir(), 'headgate-bench-console-'));
     const url = `sqlite:${join(dir, 'log')}`;
     const log = await openLog(url, { topic: controlTopic }, { durability: 'normal' });
     const writer = new ChainWriter({ log: 'bench' });
     await log.append(writer.open().value);
-    let written = 0;
-    if (!isEmpty) {
-      const events = foundation();
-      for (let at = 0; at < events.length; at += eventsOfCommit)
-        await log.append(writer.add(events.slice(at, at + eventsOfCommit)).value);
-      for (; written < size.commits; written += appendedAtOnce) await appendTo(log, writer, written);
-    }
+    const events = foundation();
+    for (let at = 0; at < events.length; at += eventsOfCommit)
+      await log.append(writer.add(events.slice(at, at + eventsOfCommit)).value);
+    for (let written = 0; written < size.commits; written += appendedAtOnce)
+      await appendTo(log, writer, written);
     const args = ['control-plane', '--log', url, '--data', join(dir, 'data'), '--name', 'control-1'];
     const ports = ['--port', '0', '--metrics-port', '0', '--console-port', '0'];
     const env = { HEADGATE_OPERATOR_TOKEN: operatorToken, HEADGATE_GATEWAY_TOKEN: gatewayToken };
@@ -133,7 +131,7 @@ export class LargeFleet {
     });
     const fleet = new LargeFleet(dir, [log, await openStatusLog(url)], writer, plane);
     try {
-      if (!isEmpty) await fleet.#report();
+      await fleet.#report();
       await fleet.#reached();
     } catch (error) {
       await fleet.close();

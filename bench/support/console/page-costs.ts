@@ -1,7 +1,12 @@
 /** What a page costs the browser: until it is shown, in scripts, and in elements. */
 import type { Page } from 'playwright-core';
-import { settled } from './pictures.ts';
+import { settled } from './seen-page.ts';
 
+const paths = [
+  ...['/fleet', '/gateways', '/gateways/edge-1', '/nodes', '/stacks', '/orgs', '/orgs/org-1', '/keys'],
+  ...['/keys?org=org-1', '/usage?org=org-1', '/limits', '/limits?visitors', '/limits?org=org-1', '/events'],
+  ...['/explain', '/explain?org=org-1', '/explain?org=org-1&model=echo-small', '/doctor'],
+];
 /** Lists that come after the first answers are there by then. */
 const restMs = 3000;
 
@@ -13,12 +18,11 @@ async function scriptMs(session: Awaited<ReturnType<typeof sessionOf>>): Promise
 const sessionOf = (page: Page) => page.context().newCDPSession(page);
 
 /** By path; each is loaded as from a link of another site. */
-export async function pageCosts(page: Page, paths: readonly string[]): Promise<Record<string, object>> {
+export async function pageCosts(page: Page): Promise<Record<string, object>> {
   const session = await sessionOf(page);
   await session.send('Performance.enable');
   const costs: Record<string, object> = {};
   for (const path of paths) {
-    if (path === '/sign-in' || path.includes('at=')) continue;
     await page.goto('about:blank');
     const [beganMs, beforeMs] = [performance.now(), await scriptMs(session)];
     await page.goto(path);
