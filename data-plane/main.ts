@@ -33,7 +33,7 @@ import { withOrigins } from './http/cors.ts';
 import { startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import { type PlaySettings, startPlay } from './play/start-play.ts';
-import { DecisionJournal, removeEarlierDecisions } from './records/decision-journal.ts';
+import { DecisionJournal } from './records/decision-journal.ts';
 import { RequestRecords } from './records/request-records.ts';
 import { countDecisions, decisionRoute } from './records/serve-decisions.ts';
 import { LocalCounters } from './request/counters.ts';
@@ -202,14 +202,11 @@ interface Observers {
 }
 
 function openJournal(
-  { dataDir, name, logger, decisionsOneIn: oneIn = 1 }: GatewaySettings,
+  { dataDir, name, decisionsOneIn: oneIn = 1 }: GatewaySettings,
   registry: Observers['registry'],
   closers: Closers,
 ): DecisionJournal | undefined {
   if (oneIn === 0) return undefined;
-  const earlier = removeEarlierDecisions(dataDir);
-  if (earlier !== undefined)
-    logger.warn({ path: earlier }, 'decisions of an earlier build cannot be read and are removed');
   const journal = new DecisionJournal({ folder: join(dataDir, 'records'), gateway: name, oneIn });
   closers.add(() => journal.close());
   countDecisions(registry, journal);

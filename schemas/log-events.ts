@@ -44,7 +44,6 @@ export const logEvents = {
   ],
   'counters.reachability': ['warn', 'counters topic'],
   'counters.reading_ended': ['fatal', 'counters of other gateways are no longer read'],
-  'decisions.removed': ['warn', 'decisions of an earlier build cannot be read and are removed'],
   'event_tail.ended': ['warn', 'event tail ended'],
   'event_tail.failed': ['error', 'event tail failed'],
   'fold.checkpoint_failed': ['warn', 'checkpoint not written'],

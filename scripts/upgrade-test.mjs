@@ -1,11 +1,11 @@
-// A rolling upgrade of a running fleet from the build before to this one, under load, and the way back: `npm run upgrade-test`.
-// The build before is taken from the history of this repository and installed once, in .cache.
+// A rolling upgrade of a running fleet from the version before to this build, under load, and the way back: `npm run upgrade-test`.
+// That version is taken from the history of this repository and installed once, in .cache.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
-/** The last build whose files have other formats. */
-const before = '80ced3e';
+/** Version 0.2.0. */
+const before = '21f2b6ad';
 const root = resolve(import.meta.dirname, '..');
 const folder = join(root, '.cache', `headgate-${before}`);
 

@@ -10,12 +10,7 @@ import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { SegmentLog } from '../segments/segment-log.ts';
-import {
-  DecisionJournal,
-  type DecisionJournalOptions,
-  JournalSilent,
-  removeEarlierDecisions,
-} from './decision-journal.ts';
+import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
 
@@ -207,14 +202,6 @@ test('at once it searches for four; more are refused, and later ones answered', 
   for (const answer of answers)
     if (answer.status === 'rejected') expect(answer.reason).toBeInstanceOf(JournalSilent);
   expect(await journal.find(one.ids.requestId)).toMatchObject({ req: one.ids.requestId });
-});
-
-test('the database of an earlier build is removed with its parts, once', () => {
-  const names = ['decisions.db', 'decisions.db-wal', 'decisions.db-shm'].map((name) => join(dir, name));
-  for (const name of [...names, join(dir, 'outbox.db')]) writeFileSync(name, 'x');
-  expect(removeEarlierDecisions(dir)).toBe(names[0]);
-  expect(readdirSync(dir)).toEqual(['outbox.db']);
-  expect(removeEarlierDecisions(dir)).toBeUndefined();
 });
 
 test('a decision that no group has room for is counted as dropped, and the next one is kept', async () => {

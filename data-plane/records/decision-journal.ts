@@ -3,8 +3,6 @@
  * request waits for it or fails for it, and compression and disk are no work of its thread. Where they cannot follow,
  * decisions are dropped and counted.
  */
-import { existsSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { RecordedRequest } from '../../schemas/request-record.ts';
@@ -244,12 +242,4 @@ function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKi
   }
   // A fenced gateway refuses what carries no credential with 401, and all credentials alike with 503.
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
-}
-
-/** The database of builds before the log of segments: what it has would be a day old soon. Its path, where there was one. */
-export function removeEarlierDecisions(dataDir: string): string | undefined {
-  const path = join(dataDir, 'decisions.db');
-  if (!existsSync(path)) return undefined;
-  for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
-  return path;
 }

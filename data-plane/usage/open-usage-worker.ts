@@ -13,7 +13,6 @@ import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
-import { adoptEarlierSpool } from './adopt-spool.ts';
 import { CounterExchange, type CounterExchangeOptions } from './counter-exchange.ts';
 import { fetchCounters } from './fetch-counters.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
@@ -73,10 +72,8 @@ async function openUsageWorker(
   const { logUrl, dataDir } = options;
   const address = usageLogAt(logUrl);
   const logger = loggerOver(post);
-  const path = join(dataDir, 'outbox.db');
   const onError = (error: unknown) => logger.error({ err: error }, 'usage could not be written');
-  const outbox = openOutbox({ path, onError });
-  await adoptEarlierSpool(outbox, path).catch(onError);
+  const outbox = openOutbox({ path: join(dataDir, 'outbox.db'), onError });
   const { exchange, state } = await openCounters(options, outbox, logger, {
     onChanged: (keys) => worker.onChanged(keys),
     onGaps: (gaps) => worker.onGaps(gaps),

@@ -16,8 +16,18 @@ import {
   prepare,
   type Statement,
 } from '../../shared/runtime/sqlite.ts';
-import { EarlierRows, earlierRowsSql } from './earlier-rows.ts';
 import { ledgerSql, OutboxLedger } from './outbox-ledger.ts';
+
+/** Of builds before the log of rows, and empty: files of version 0.2.0 have these tables, and it refuses files without them. */
+const unusedSql = `
+CREATE TABLE incarnation (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE row (
+  ordinal INTEGER NOT NULL, n INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (ordinal, n)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE shipment (
+  id INTEGER PRIMARY KEY, ordinal INTEGER NOT NULL, upto_n INTEGER NOT NULL, at_ms INTEGER NOT NULL
+) STRICT;
+`;
 
 const placeSql = `
 CREATE TABLE place (              -- one row
@@ -29,7 +39,7 @@ CREATE TABLE place (              -- one row
   shipped_incarnation TEXT NOT NULL,
   shipped_n INTEGER NOT NULL,     -- what the row at that position is numbered, if it is of that incarnation
   shipped_replica TEXT NOT NULL,
-  spool INTEGER NOT NULL          -- number of the last group of the spool of earlier builds that is in the log
+  spool INTEGER NOT NULL          -- of no use, as the tables above
 ) STRICT;
 CREATE TABLE mark (
   position INTEGER PRIMARY KEY,   -- from which on rows are numbered like this
@@ -39,13 +49,7 @@ CREATE TABLE mark (
 ) STRICT;
 `;
 
-const format = {
-  version: 3,
-  sql: earlierRowsSql + ledgerSql + placeSql,
-  upgrades: {
-    2: `${placeSql} INSERT INTO place SELECT id, 0, incarnation, next_n, 0, '', 1, '', taken FROM spool; DROP TABLE spool;`,
-  },
-};
+const format = { version: 3, sql: unusedSql + ledgerSql + placeSql };
 
 /** Where a row is in the log, and how it is named on the usage log. */
 export interface RowPlace {
@@ -62,8 +66,6 @@ export interface TakenPlace {
   readonly taken: number;
   readonly incarnation: string;
   readonly nextN: number;
-  /** Number of the last group of the spool of earlier builds. */
-  readonly spool: number;
 }
 
 /** What one transaction writes. */
@@ -100,8 +102,6 @@ export function openOutboxFile(path: string, nowMs: number): OpenedFile {
 export class OutboxFile {
   /** What this folder completed itself. */
   readonly ledger: OutboxLedger;
-  /** What builds before the log kept in this file. */
-  readonly earlier: EarlierRows;
   /** Names this file in the log. */
   readonly id: string;
   taken: TakenPlace;
@@ -125,14 +125,13 @@ export class OutboxFile {
       [this.id, this.shipped, this.taken] = [id, shipped, taken];
       this.safelyShipped = shipped.position;
       this.marks = prepare<RowPlace>(this.#db, 'SELECT * FROM mark ORDER BY position').all();
-      this.#go = this.#db.prepare(`UPDATE place SET taken = ?, incarnation = ?, next_n = ?, spool = ?,
+      this.#go = this.#db.prepare(`UPDATE place SET taken = ?, incarnation = ?, next_n = ?,
         shipped = ?, shipped_incarnation = ?, shipped_n = ?, shipped_replica = ?`);
       this.#mark = this.#db.prepare(
         'INSERT INTO mark (position, incarnation, n, replica) VALUES (@position, @incarnation, @n, @replica)',
       );
       this.#forget = this.#db.prepare('DELETE FROM mark WHERE position < ?');
       this.ledger = new OutboxLedger(this.#db, nowMs);
-      this.earlier = new EarlierRows(this.#db);
     } catch (error) {
       this.#db.close();
       throw mapSqliteError(error, path);
@@ -145,14 +144,14 @@ export class OutboxFile {
 
   /** Continues in the log, with what the rows between add to the counters, in one transaction. */
   write({ taken, entries, marks, shipped, oldest }: Batch, nowMs: number): void {
-    const { taken: position, incarnation, nextN, spool } = taken;
+    const { taken: position, incarnation, nextN } = taken;
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);
     const write = this.#db.transaction(() => {
       this.ledger.write(entries, nowMs);
       for (const mark of marks) this.#mark.run(mark);
       if (kept.length < this.marks.length) this.#forget.run(kept[0]?.position ?? position);
       this.#go.run(
-        ...[position, incarnation, nextN, spool],
+        ...[position, incarnation, nextN],
         ...[shipped.position, shipped.incarnation, shipped.n, shipped.replica],
       );
     });
@@ -182,12 +181,12 @@ export class OutboxFile {
       .prepare("INSERT INTO place SELECT ?, 0, '', 1, 0, '', 1, '', 0 WHERE NOT EXISTS (SELECT * FROM place)")
       .run(randomUUID());
     const row = prepare<PlaceRow>(this.#db, 'SELECT * FROM place').get() as PlaceRow;
-    const { id, taken, incarnation, next_n: nextN, spool } = row;
+    const { id, taken, incarnation, next_n: nextN } = row;
     const shipped = {
       ...{ position: row.shipped, incarnation: row.shipped_incarnation },
       ...{ n: row.shipped_n, replica: row.shipped_replica },
     };
-    return { id, taken: { taken, incarnation, nextN, spool }, shipped };
+    return { id, taken: { taken, incarnation, nextN }, shipped };
   }
 
   #try<Result>(operation: () => Result): Result {
@@ -208,5 +207,4 @@ interface PlaceRow {
   readonly shipped_incarnation: string;
   readonly shipped_n: number;
   readonly shipped_replica: string;
-  readonly spool: number;
 }

@@ -315,15 +315,18 @@ test('a damaged outbox is quarantined and reported, and recording continues in a
   expect(numbers(box.outbox.nextShipment())).toEqual([1]);
 });
 
-test('a file of version 0.1 is refused by name, with what to do, and stays as it is', async () => {
-  const db = openDatabase(path, { durability: 'normal' });
-  db.pragma('user_version = 1');
-  db.close();
-  expect(() => boxOf()).toThrow(
-    /outbox\.db was written by an earlier version .*; start the version that wrote/,
-  );
-  expect(readdirSync(folder)).toEqual(['outbox.db']);
-});
+test.each([1, 2])(
+  'a file of format %i is refused by name, with what to do, and stays as it is',
+  async (format) => {
+    const db = openDatabase(path, { durability: 'normal' });
+    db.pragma(`user_version = ${format}`);
+    db.close();
+    expect(() => boxOf()).toThrow(
+      /outbox\.db was written by an earlier version .*; start the version that wrote/,
+    );
+    expect(readdirSync(folder)).toEqual(['outbox.db']);
+  },
+);
 
 type Step = 'record' | 'append' | 'ship' | 'restart' | 'again';
 

@@ -6,7 +6,6 @@
  * was already served.
  */
 import { randomUUID } from 'node:crypto';
-import { dayMs } from '../../schemas/durations.ts';
 import type { CounterEntry } from '../../schemas/limits.ts';
 import { SegmentReader } from '../segments/segment-reader.ts';
 import { keepAside, keepCopy } from './kept-files.ts';
@@ -14,7 +13,7 @@ import { type OutboxFile, openOutboxFile } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
 import { type Shipment, Shipper } from './shipper.ts';
 import { Taking } from './taking.ts';
-import { type LogStart, type RowsHeading, usageFolderOf } from './usage-log.ts';
+import { type LogStart, usageFolderOf } from './usage-log.ts';
 
 const rowsMaxDefault = 5_000_000;
 /** One transaction takes about so many rows at most. */
@@ -23,8 +22,6 @@ const takenAtOnceMax = 2_000;
 const acknowledgedMs = 200;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
-/** How long rows of builds before the log are kept after the usage log acknowledged them. */
-const earlierKeptMs = dayMs;
 
 export interface OutboxOptions {
   readonly path: string;
@@ -95,14 +92,14 @@ export class Outbox {
   get shipped(): number {
     return this.#shipper.shipped.position;
   }
-  /** Where the log of this process begins; `more` for rows of another. */
-  logStart(more: Partial<RowsHeading> = {}): LogStart {
-    const heading = { database: this.file.id, incarnation: this.incarnation, ...more };
+  /** Where the log of this process begins. */
+  logStart(): LogStart {
+    const heading = { database: this.file.id, incarnation: this.incarnation };
     return { folder: usageFolderOf(this.#options.path), heading, from: this.taken };
   }
   /** Rows not yet known to be on the usage log. */
   get unshipped(): number {
-    return this.file.earlier.unshipped + this.taken - this.shipped;
+    return this.taken - this.shipped;
   }
   /** True where no further usage can be recorded safely: requests must be refused until it can. */
   get isFull(): boolean {
@@ -163,7 +160,7 @@ export class Outbox {
   /** The usage log acknowledged these rows. A crash may lose that mark: the rows are then shipped again. */
   markShipped(shipment: Shipment): void {
     if (this.#closed) return;
-    this.#shipper.markShipped(shipment, this.#now());
+    this.#shipper.markShipped(shipment);
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
   }
 
@@ -176,8 +173,7 @@ export class Outbox {
 
   /** Ids of the incarnations whose rows are kept. */
   incarnations(): string[] {
-    const { earlier, marks } = this.file;
-    return [...new Set([...earlier.ids, ...marks.map(({ incarnation }) => incarnation), this.incarnation])];
+    return [...new Set([...this.file.marks.map(({ incarnation }) => incarnation), this.incarnation])];
   }
 
   /** Counts what the log has and closes the file. */
@@ -189,14 +185,6 @@ export class Outbox {
     this.#reader.close();
     this.#shipper.close();
     this.file.close();
-  }
-
-  /** Rows that others appended before this process does. */
-  takeMore(): boolean {
-    this.#end = Number.POSITIVE_INFINITY;
-    const isDone = this.flush();
-    this.#started();
-    return isDone;
   }
 
   /** From here on this process appends, and says how far it is. */
@@ -225,7 +213,6 @@ export class Outbox {
       { taken: taking.taken, entries, marks, shipped: this.#shipper.shipped, oldest },
       this.#now(),
     );
-    this.file.earlier.remove(this.#now() - earlierKeptMs);
     this.#shipper.keep(taking.parts);
     this.#marked = taking.marked;
     this.#afterWrite(taking, entries, settled.all());

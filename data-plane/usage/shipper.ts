@@ -1,7 +1,6 @@
 /** Reads the rows that are to be shipped from where they are kept, oldest first, each with its number. */
 import { usageRecordRowsMax } from '../../schemas/usage.ts';
 import type { ReadSegmentGroup, SegmentReader } from '../segments/segment-reader.ts';
-import type { EarlierShipment } from './earlier-rows.ts';
 import type { OutboxFile, RowPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, textsIn } from './rows.ts';
 import { headingIn } from './usage-log.ts';
@@ -14,8 +13,8 @@ export interface Shipment {
   readonly incarnation: string;
   /** The rows as JSON. */
   readonly bodies: readonly string[];
-  /** Where they are: in the log up to a place, or of an earlier build. */
-  readonly of: { readonly from: RowPlace; readonly to: RowPlace } | EarlierShipment;
+  /** Where they are in the log. */
+  readonly of: { readonly from: RowPlace; readonly to: RowPlace };
 }
 
 export class Shipper {
@@ -54,9 +53,6 @@ export class Shipper {
   }
 
   next(): Shipment | undefined {
-    const earlier = this.#file.earlier.next();
-    if (earlier !== undefined)
-      return { incarnation: earlier.incarnation, bodies: earlier.bodies, of: earlier };
     const again = this.#again && this.#rows(this.#again.at, this.shipped.position, this.#again);
     if (again !== undefined && again.bodies.length > 0) return again;
     this.#again = undefined;
@@ -67,9 +63,8 @@ export class Shipper {
     return undefined;
   }
 
-  markShipped({ of }: Shipment, nowMs: number): void {
-    if ('uptoN' in of) this.#file.earlier.markShipped(of, nowMs);
-    else if (of.from === this.#again?.at) this.#again.at = of.to;
+  markShipped({ of }: Shipment): void {
+    if (of.from === this.#again?.at) this.#again.at = of.to;
     else if (of.from === this.shipped) this.#setShipped(of.to);
   }
 
@@ -82,7 +77,6 @@ export class Shipper {
 
   /** False where these rows are not kept, or not shipped. */
   reship(incarnation: string, n: number): boolean {
-    if (this.#file.earlier.reship(incarnation, n)) return true;
     const at = this.#file.marks.findLast((mark) => mark.incarnation === incarnation && mark.n <= n);
     if (at === undefined || at.position >= this.shipped.position) return false;
     const again = { at, incarnation, n };
@@ -100,7 +94,7 @@ export class Shipper {
     from: RowPlace,
     end: number,
     wanted?: { readonly incarnation: string; readonly n: number },
-  ): Shipment & { readonly of: { readonly from: RowPlace; readonly to: RowPlace } } {
+  ): Shipment {
     const bodies: string[] = [];
     let at = from;
     let incarnation: string | undefined;

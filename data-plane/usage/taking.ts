@@ -31,7 +31,7 @@ export class Taking {
 
   /** A group that is not of this database, or cannot be read, is passed. */
   add({ position, count, text, heading, segment }: ReadSegmentGroup): void {
-    const { database, incarnation = '', spool = this.taken.spool } = headingIn(heading) ?? {};
+    const { database, incarnation = '' } = headingIn(heading) ?? {};
     const end = position + count;
     this.records += count;
     if (database !== this.#file.id) {
@@ -55,7 +55,7 @@ export class Taking {
     const part = isMarked ? undefined : this.parts.at(-1);
     if (part === undefined) this.parts.push({ position: from, rows });
     else part.rows.push(...rows);
-    this.taken = { taken: end, incarnation, nextN, spool };
+    this.taken = { taken: end, incarnation, nextN };
   }
 
   /** The row; undefined where it uses no number. */

@@ -16,8 +16,6 @@ export interface RowsHeading {
   readonly database: string;
   /** Id of the process start that recorded them. */
   readonly incarnation: string;
-  /** Where they come from the spool of a build before the log: number of the last group. */
-  readonly spool?: number;
 }
 
 /** Where the log of a process begins. */

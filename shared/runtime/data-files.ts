@@ -26,7 +26,7 @@ export const fileKinds: readonly FileKind[] = [
     by: 'EndedSessions: sessions that could still be valid',
   },
   { name: /^counters\.db$/, by: 'counters of periods that are not over' },
-  { name: /^outbox\.db$/, by: 'sums of present periods, and for a day rows of an earlier build' },
+  { name: /^outbox\.db$/, by: 'sums of present periods' },
   { name: /^history\.db$/, by: 'every version of every row, up to --history-gigabytes' },
   { name: /^gateways\.db$/, by: 'gateways, and 20 000 that ended' },
   { name: /^usage\.db$/, by: 'sums of usage by hour and key, and completed requests of the latest minute' },
