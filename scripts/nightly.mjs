@@ -7,6 +7,7 @@ import { join } from 'node:path';
 
 const folder = join('.cache', 'nightly');
 const script = (name, ...words) => [process.execPath, `scripts/${name}.mjs`, ...words];
+const built = (...words) => script('run-built', ...words);
 const suite = script('test', '--all', '--tenfold');
 
 /** As the command lists them where it is given none. */
@@ -18,11 +19,11 @@ function chaosScenarios() {
 /** Name, deadline in minutes, command. */
 const steps = () => [
   ['suite', 300, script('test-verdict', ...suite)],
-  ['mutations', 120, script('mutation')],
-  ['fuzz', 180, script('fuzz', '--seconds', '600')],
-  ['soak', 60, script('soak')],
-  ['soak-agents', 60, script('soak-agents')],
-  ...chaosScenarios().map((name) => [`chaos-${name}`, 60, script('chaos', name)]),
+  ['mutations', 120, built('test/mutation/main')],
+  ['fuzz', 180, built('test/fuzz/main', '--seconds', '600')],
+  ['soak', 60, built('test/soak/main')],
+  ['soak-agents', 60, built('test/nodes/main')],
+  ...chaosScenarios().map((name) => [`chaos-${name}`, 60, built('test/chaos/main', name)]),
   ['upgrade', 60, script('upgrade-test')],
   ['clients', 90, script('test-clients')],
   ['engines', 240, script('test-engines')],

@@ -11,6 +11,9 @@ import { seededRandom } from '../support/random.ts';
 import { type Mutation, suiteMutations } from './mutations.ts';
 import { namePattern, SuiteRunner } from './suite-runner.ts';
 
+// A property with few runs may miss what a mutation does.
+process.env['HEADGATE_TEST_TIER'] ??= 'full';
+
 const { values, positionals } = parseArgs({
   options: { sample: { type: 'string' }, seed: { type: 'string' }, unbroken: { type: 'boolean' } },
   allowPositionals: true,
