@@ -121,7 +121,6 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   else if (!names.includes(lockName) && !names.includes('manifest.json'))
     throw new CliError(`${folder} is not empty, and holds no backup`, {
       type: 'Conflict',
-      exitCode: 6,
       next: 'choose an empty folder, or that of an earlier backup',
     });
   try {
@@ -132,7 +131,6 @@ function lockBackup(dir: string, folder: string): { release(): void } {
     if (!(error instanceof DatabaseBusy)) throw error;
     throw new CliError(`another backup into ${folder} is running`, {
       type: 'Conflict',
-      exitCode: 6,
       cause: error,
     });
   }
@@ -170,7 +168,6 @@ function checkUsage(dir: string, former: Manifest['data'], data: Manifest['data'
   if (had === undefined || has === undefined || has >= had) return;
   throw new CliError(`usage.db has ${has} completed requests, and its copy in this backup has ${had}`, {
     type: 'Conflict',
-    exitCode: 6,
     why: 'the backup was not changed',
     next: 'check --data; if the data folder is the right one, keep this backup, and back up into a new folder',
   });
@@ -196,11 +193,7 @@ async function copyLog(
     const written = await writeSegment(dir, file, commits.read());
     const { head, offset } = commits;
     if (head.log === null)
-      throw new CliError('the log contains no commit', {
-        type: 'NotFound',
-        exitCode: 3,
-        next: 'check HEADGATE_LOG',
-      });
+      throw new CliError('the log contains no commit', { type: 'NotFound', next: 'check HEADGATE_LOG' });
     const facts = {
       log: { id: head.log, position: head.seq, hash: head.hash, signers: [...head.signers], offset },
     };
@@ -281,7 +274,6 @@ class NewCommits {
   #otherLog(): CliError {
     return new CliError('the log is not the one of this backup, or it has lost commits that the backup has', {
       type: 'Conflict',
-      exitCode: 6,
       why: `position ${this.head.seq} of log ${this.head.log} is not at offset ${this.offset}; the backup was not changed`,
       next: 'keep this backup, and back up into a new folder',
     });
@@ -292,7 +284,6 @@ class NewCommits {
 function beginsLater(begin: number): CliError {
   return new CliError(`the log begins at position ${begin}: earlier commits are in its archive`, {
     type: 'Conflict',
-    exitCode: 6,
     why: 'a backup has all commits of a log; nothing was changed',
     next: 'copy the folder of the archive, and back up into the copy',
   });

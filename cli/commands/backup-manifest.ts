@@ -70,7 +70,6 @@ export function requireManifest(dir: string): Manifest {
   if (manifest) return manifest;
   throw new CliError(`${dir} holds no backup`, {
     type: 'NotFound',
-    exitCode: 3,
     why: `there is no ${manifestName}`,
     next: 'headgate backup DIR --data FOLDER',
   });
@@ -84,7 +83,6 @@ export function writeManifest(dir: string, manifest: Manifest): void {
 export function damaged(file: string, why: string): CliError {
   return new CliError(`the backup is damaged: ${file}`, {
     type: 'DamagedBackup',
-    exitCode: 1,
     why,
     next: `put ${file} back from another copy of this backup, or make a new backup into an empty folder`,
   });

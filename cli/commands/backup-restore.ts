@@ -98,7 +98,6 @@ function checkEmpty(dataDir: string, shown: string): void {
   if (found === undefined) return;
   throw new CliError(`${shown} is not empty: it has ${found}`, {
     type: 'Conflict',
-    exitCode: 6,
     why: 'a state that is still there may be newer than the backup; see "Create a new log from a snapshot" in docs/operate.md',
     next: 'choose an empty folder with --data',
   });
@@ -130,7 +129,6 @@ async function checkSigners(
   if (session.globals.yes !== true || pins.length > 0 || (isUnsigned && allowUnsigned)) return;
   throw new CliError('with --yes nobody compares the signers of the backup', {
     type: 'Untrusted',
-    exitCode: 6,
     why: 'who can write to the backup can put another log there, signed by another key or by none',
     next: isUnsigned
       ? 'if your log was begun unsigned, add --allow-unsigned'
@@ -147,7 +145,7 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
   } catch (error) {
     if (error instanceof SigningKeyUnusable) throw usageError(error.message);
     if (!(error instanceof LogReplaced)) throw error;
-    throw new CliError(error.message, { type: 'Untrusted', exitCode: 6, cause: error });
+    throw new CliError(error.message, { type: 'Untrusted', cause: error });
   }
 }
 
@@ -170,7 +168,6 @@ async function writeLog(session: Session, url: string, dir: string, manifest: Ma
     if (position === manifest.log.position && hash === manifest.log.hash) return;
     throw new CliError('the log read back differs from what was written', {
       type: 'DamagedLog',
-      exitCode: 1,
       why: `the log has ${position} of ${manifest.log.position} commits of the backup`,
       next: 'stop all control planes, delete the log and retry',
     });
@@ -236,7 +233,6 @@ function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: M
 function notEmpty({ log, seq }: Head): CliError {
   return new CliError('the log at this address is not empty', {
     type: 'Conflict',
-    exitCode: 6,
     why: log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`,
     next: 'move the file or delete the topic, or give another address with --log',
   });

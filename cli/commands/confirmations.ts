@@ -43,7 +43,6 @@ export async function waitUntilConfirmed(
       : `no complete list of gateways was available within ${waitSeconds}s`,
     {
       type: 'NotConfirmed',
-      exitCode: 5,
       why: [
         `it is revoked at position ${String(resource['position'])}, but these gateways may still accept it`,
         ...(reason === undefined ? [] : [reason]),

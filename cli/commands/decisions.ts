@@ -39,7 +39,7 @@ async function exportDecisions(session: Session, { since, gateway }: Options): P
     const end = lines.find(isEnd);
     if (end !== undefined) return finish(JSON.parse(end) as { unanswered: string[] });
   }
-  throw new CliError('the export ended early', { type: 'ConnectionLost', exitCode: 7, next: 'try again' });
+  throw new CliError('the export ended early', { type: 'ConnectionLost', next: 'try again' });
 }
 
 /** The last line names the gateways that did not answer. */
@@ -51,7 +51,6 @@ function finish({ unanswered }: { readonly unanswered: readonly string[] }): voi
   if (unanswered.length === 0) return;
   throw new CliError(`not all gateways answered: ${unanswered.join(', ')}`, {
     type: 'Incomplete',
-    exitCode: 5,
     why: 'their decisions are missing in the export',
     next: 'headgate gateway list',
   });

@@ -104,7 +104,6 @@ async function exportLog(
   const target = await open(resolve(session.io.cwd, out), 'wx', 0o600).catch((error: unknown) => {
     throw new CliError(`cannot create ${out}`, {
       type: 'InvalidFile',
-      exitCode: 2,
       why: errorCode(error) ?? '',
       next: 'choose another file with --out',
       cause: error,

@@ -114,7 +114,6 @@ function parsedLine(text: string): unknown {
   } catch (error) {
     throw new CliError('stdin holds no line of a decision journal', {
       type: 'InvalidFile',
-      exitCode: 2,
       next: 'headgate decisions export | grep req_… | headgate explain --request -',
       cause: error,
     });

@@ -32,7 +32,6 @@ export async function* lines(path: string): AsyncIterable<string> {
   } catch (error) {
     throw new CliError(`${path} cannot be read`, {
       type: 'InvalidFile',
-      exitCode: 2,
       why: errorCode(error) ?? (error instanceof Error ? error.message : String(error)),
       cause: error,
     });
@@ -67,7 +66,6 @@ export function recordOf(line: string, path: string, number: number): LogRecord 
   } catch (error) {
     throw new CliError(`${path}:${number}:1 is not a record of an exported log`, {
       type: 'InvalidFile',
-      exitCode: 2,
       next: 'headgate events export --out log.jsonl',
       cause: error,
     });

@@ -127,7 +127,6 @@ function foldersOf(session: Session, name: string | undefined, data: string | un
     );
   throw new CliError(`the context file has no gateway ${name}`, {
     type: 'NotFound',
-    exitCode: 3,
     next: 'headgate gateway verify --data FOLDER',
   });
 }

@@ -121,7 +121,6 @@ function sayDone(
   if (lost > 0)
     throw new CliError(`${lost} ${many} were created by an earlier try, and their values were not received`, {
       type: 'ValueLost',
-      exitCode: 1,
       why: `the values are sent only once, and that answer was lost; the ${many} are those without a value`,
       next: `headgate ${noun} revoke ${one.toUpperCase()}-ID for each of them, then create others`,
     });
@@ -169,7 +168,7 @@ function fileError(
   cause?: unknown,
 ): CliError {
   const next = `its first line is ${columns.join(',')}, and each further line one ${one}`;
-  return new CliError(message, { type: 'InvalidFile', exitCode: 2, why, next, cause });
+  return new CliError(message, { type: 'InvalidFile', why, next, cause });
 }
 
 /** Throws CliError with the lines that are none: nothing is sent then. */

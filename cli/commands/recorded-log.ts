@@ -32,7 +32,6 @@ export async function openRecordedLog(session: Session): Promise<ControlLog> {
   if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic: controlTopic })))
     throw new CliError('no control log exists at this address', {
       type: 'Unreachable',
-      exitCode: 7,
       next: 'check HEADGATE_LOG',
     });
   return openLog(url, { topic: controlTopic });
@@ -73,7 +72,7 @@ export async function startingState(log?: ControlLog): Promise<StartingState> {
   } catch (error) {
     remove();
     if (!(error instanceof BeginningUnusable)) throw error;
-    throw new CliError(error.message, { type: 'DamagedLog', exitCode: 1, cause: error });
+    throw new CliError(error.message, { type: 'DamagedLog', cause: error });
   }
 }
 
@@ -121,7 +120,6 @@ class BehindArchive {
 function notJoined(dir: string, position: number): CliError {
   return new CliError(`the log does not continue the archive ${dir}, which ends at position ${position}`, {
     type: 'Conflict',
-    exitCode: 6,
     why: 'the archive is of another log, or lacks commits that were archived later',
     next: 'headgate backup verify FOLDER shows what an archive has',
   });
@@ -131,7 +129,6 @@ function notJoined(dir: string, position: number): CliError {
 export function archivedBefore(position: number): CliError {
   return new CliError(`archived: positions before ${position} are in the archive`, {
     type: 'NotFound',
-    exitCode: 3,
     next: 'add --archive FOLDER',
   });
 }

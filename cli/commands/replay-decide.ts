@@ -60,7 +60,6 @@ export async function replayDecide(
   if (at !== undefined && byPosition.has(at))
     throw new CliError(`the log has no position ${at}`, {
       type: 'NotFound',
-      exitCode: 3,
       next: 'headgate status',
     });
   for (const rest of byPosition.values()) counts.outside += rest.length;
@@ -90,7 +89,6 @@ function recordIn(line: string, where: string): DecisionRecord {
   } catch (error) {
     throw new CliError(`${where} is not a recorded decision`, {
       type: 'InvalidFile',
-      exitCode: 2,
       next: 'headgate decisions export > decisions.jsonl',
       cause: error,
     });

@@ -96,7 +96,6 @@ async function replay(
     if (to !== undefined && snapshot.seq < to)
       throw new CliError(`the log ends at position ${snapshot.seq}, before ${to}`, {
         type: 'NotFound',
-        exitCode: 3,
       });
   } finally {
     state.release();
@@ -132,7 +131,6 @@ async function* none(): AsyncIterable<never> {}
 function noLog(): CliError {
   return new CliError('the input contains no record of a control log', {
     type: 'InvalidFile',
-    exitCode: 2,
     next: 'headgate events export --out log.jsonl',
   });
 }

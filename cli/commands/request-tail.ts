@@ -65,7 +65,7 @@ class RequestTail {
     this.#failures++;
     if (this.#failures >= failuresMax)
       throw new CliError('the tail was lost and could not reconnect', {
-        ...{ type: 'ConnectionLost', exitCode: 7, cause: failure },
+        ...{ type: 'ConnectionLost', cause: failure },
         next: 'use another control plane with --admin, or try again',
       });
     this.#session.note('connection lost; connecting again');

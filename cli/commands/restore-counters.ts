@@ -83,7 +83,6 @@ function macOf({ io: { env } }: Session): RecordMac {
 function foreign(): CliError {
   return new CliError('no record of the topic of counters was written with this gateway token', {
     type: 'Conflict',
-    exitCode: 6,
     why: 'allowances that are used up could come back unused, or count twice',
     next: `set HEADGATE_GATEWAY_TOKEN to that of the former gateways, or delete the topic ${countersTopic}`,
   });

@@ -43,8 +43,7 @@ export function planRestore(
 ): RestorePlan {
   const { log: old, seq, hash } = snapshot.head;
   const signers = signer ? [...new Set([signer.publicKey, ...others])] : [];
-  if (old === null || seq === 0)
-    throw new CliError('this file contains no state', { type: 'InvalidFile', exitCode: 2 });
+  if (old === null || seq === 0) throw new CliError('this file contains no state', { type: 'InvalidFile' });
   const at = new Date().toISOString();
   const commits = [...restoreCommits(snapshot.db, { nowMs: Date.parse(at), by: author })];
   // Count the final checkpoint: a reader that has folded it has compared its state.

@@ -77,7 +77,6 @@ function unusable(path: string, error: unknown): CliError {
   if (error instanceof CliError) return error;
   return new CliError(`cannot restore from ${path}`, {
     type: 'InvalidFile',
-    exitCode: 2,
     why: error instanceof Error ? error.message : String(error),
     next: 'use a state.db, or a file made by headgate snapshot save or headgate events export',
     cause: error,

@@ -33,7 +33,6 @@ async function openEmpty(session: Session): Promise<ControlLog> {
     const id = await readLogId(log).catch(() => null);
     throw new CliError('the log at HEADGATE_LOG is not empty', {
       type: 'Conflict',
-      exitCode: 6,
       why: id === null ? `it ends at offset ${end}` : `it contains log ${id}, up to offset ${end}`,
       next: 'move the file or delete the topic (see docs/operate.md), also after an interrupted restore',
     });
@@ -92,7 +91,6 @@ async function checkOwn(log: ControlLog, id: string): Promise<void> {
   if (found === id) return;
   throw new CliError(`another process created log ${found} at the same time`, {
     type: 'Conflict',
-    exitCode: 6,
     why: 'its first record precedes ours, so readers ignore ours',
     next: 'stop all control planes, delete the log and retry',
   });
@@ -106,7 +104,6 @@ async function readBack(log: ControlLog, { records: { length: seq }, digests }: 
     if (folded.seq === seq && same && folded.divergedAt === null) return;
     throw new CliError('the log read back differs from what was written', {
       type: 'DamagedLog',
-      exitCode: 1,
       why: `the log contains ${folded.seq} of ${seq} commits`,
       next: 'stop all control planes, delete the log and retry',
     });

@@ -70,7 +70,6 @@ function signerOf(session: Session, signers: readonly string[]): Signer | undefi
     'the log of this snapshot was signed, and HEADGATE_SIGNING_KEY is not the key of one of its signers',
     {
       type: 'Usage',
-      exitCode: 2,
       next: 'set HEADGATE_SIGNING_KEY to the PEM file of a signer',
     },
   );

@@ -28,7 +28,6 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
     const exists = errorCode(error) === 'EEXIST';
     throw new CliError(exists ? `${file} already exists` : `${file} cannot be written`, {
       type: 'InvalidFile',
-      exitCode: 2,
       next: 'choose another file with --out',
       cause: error,
     });
@@ -71,7 +70,6 @@ export async function showSecret(
   if (typeof value !== 'string')
     throw new CliError('it was created, but its value was not received', {
       type: 'ValueLost',
-      exitCode: 1,
       why: 'the value is sent only once, and that response was lost',
       next: `${labels.revoke}, then create another`,
     });

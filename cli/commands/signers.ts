@@ -56,7 +56,6 @@ export function readPublicKey(session: Session, file: string): string {
   } catch (error) {
     throw new CliError(error instanceof Error ? error.message : String(error), {
       type: 'InvalidFile',
-      exitCode: 2,
       next: 'openssl pkey -in KEY-FILE -pubout -out PUBLIC-KEY-FILE',
       cause: error,
     });

@@ -49,7 +49,6 @@ async function save(session: Session, file: string): Promise<void> {
     if (sha256 !== headers.get('x-headgate-sha256'))
       throw new CliError('the snapshot was damaged in transit', {
         type: 'DamagedSnapshot',
-        exitCode: 1,
         why: 'its SHA-256 differs from the one in the response header',
         next: 'try again',
       });

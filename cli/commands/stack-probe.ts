@@ -45,7 +45,6 @@ function answerOf(gateway: URL, host: string, key: string): Promise<string> {
       reject(
         new CliError(`the gateway at ${gateway.host} does not answer`, {
           type: 'Unreachable',
-          exitCode: 7,
           why: error.message,
           next: 'check --probe',
         }),

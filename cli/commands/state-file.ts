@@ -46,7 +46,6 @@ export function inspectState(path: string): StateFile {
   } catch (error) {
     throw new CliError(`${path} is not a readable state file`, {
       type: 'InvalidFile',
-      exitCode: 2,
       why: error instanceof Error ? error.message : String(error),
       next:
         'use the data folder of a gateway, or a file made by headgate snapshot save; ' +

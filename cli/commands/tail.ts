@@ -128,7 +128,6 @@ class EventTail {
     const again = `headgate events tail --from ${this.#from}`;
     return new CliError('the tail was lost and could not reconnect', {
       type: 'ConnectionLost',
-      exitCode: 7,
       ...(this.#reason !== '' && { why: `the control plane closed it: ${this.#reason}` }),
       next:
         this.#reason === ''

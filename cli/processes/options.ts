@@ -323,7 +323,6 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
     const message = error instanceof Error ? error.message : String(error);
     throw new CliError(message.includes(flag) ? message : `${flag}: ${message}`, {
       type: 'InvalidOption',
-      exitCode: 2,
       cause: error,
       next: `give ${flag} a value that can be used`,
     });

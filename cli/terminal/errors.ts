@@ -19,15 +19,37 @@ export const exitCodes = {
 } as const;
 export type ExitCode = keyof typeof exitCodes;
 
-export interface CliErrorOptions {
-  /** Stable name of the kind of error; scripts may switch on it. */
-  readonly type: string;
-  readonly exitCode: ExitCode;
+/** Of the errors that the commands find themselves: the stable name of a kind, on which scripts may switch. */
+const exitCodeOfType = {
+  Conflict: 6,
+  ConnectionLost: 7,
+  DamagedBackup: 1,
+  DamagedLog: 1,
+  DamagedSnapshot: 1,
+  Failure: 1,
+  Incomplete: 5,
+  Interrupted: 130,
+  InvalidContext: 2,
+  InvalidFile: 2,
+  InvalidOption: 2,
+  NotConfirmed: 5,
+  NotFound: 3,
+  Unauthorized: 4,
+  Unreachable: 7,
+  Untrusted: 6,
+  Usage: 2,
+  ValueLost: 1,
+} as const satisfies Readonly<Record<string, ExitCode>>;
+
+type Kind =
+  | { readonly type: keyof typeof exitCodeOfType; readonly exitCode?: ExitCode }
+  | { readonly type: string; readonly exitCode: ExitCode };
+type CliErrorOptions = Kind & {
   readonly why?: string | readonly string[];
   /** What to do: a command, where there is one. */
   readonly next?: string;
   readonly cause?: unknown;
-}
+};
 
 /** A failure with a message for the person at the terminal. */
 export class CliError extends Error {
@@ -40,7 +62,7 @@ export class CliError extends Error {
   constructor(message: string, options: CliErrorOptions) {
     super(message, { cause: options.cause });
     this.type = options.type;
-    this.exitCode = options.exitCode;
+    this.exitCode = options.exitCode === undefined ? exitCodeOfType[options.type] : options.exitCode;
     this.why = [options.why ?? []].flat();
     this.next = options.next;
   }
@@ -59,12 +81,12 @@ export class Exit extends Error {
 
 /** A usage error; nothing was sent. */
 export function usageError(message: string, next = 'headgate help'): CliError {
-  return new CliError(message, { type: 'Usage', exitCode: 2, next });
+  return new CliError(message, { type: 'Usage', next });
 }
 
 /** The result of Ctrl-C. */
 export function interrupted(): CliError {
-  return new CliError('interrupted', { type: 'Interrupted', exitCode: 130 });
+  return new CliError('interrupted', { type: 'Interrupted' });
 }
 
 /** Exit codes of errors thrown by the libraries under the commands. */
@@ -86,7 +108,7 @@ export function toCliError(thrown: unknown): CliError {
   const exitCode = thrown instanceof Error ? exitCodeOfName[thrown.name] : undefined;
   if (thrown instanceof Error && exitCode !== undefined)
     return new CliError(message, { type: thrown.name, exitCode, cause: thrown });
-  return new CliError(message, { type: 'Failure', exitCode: 1, cause: thrown });
+  return new CliError(message, { type: 'Failure', cause: thrown });
 }
 
 const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {

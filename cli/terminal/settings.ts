@@ -48,7 +48,6 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Adm
   if (wasFound && given !== undefined) throw notSent('HEADGATE_TOKEN', admin, path);
   throw new CliError(`no token is configured for ${admin}`, {
     type: 'Unauthorized',
-    exitCode: 4,
     why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context file has a token for this address',
     next: 'set HEADGATE_TOKEN, or run the command in the folder where `npm start` was run',
   });
@@ -57,7 +56,6 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Adm
 function notSent(what: string, admin: string, path: string | undefined): CliError {
   return new CliError(`${what} is not sent to ${admin}`, {
     type: 'Unauthorized',
-    exitCode: 4,
     why: `this address comes from a discovered file, ${path}, and not from --admin or HEADGATE_ADMIN`,
     next: `if you trust this control plane, retry with --admin ${admin}`,
   });
@@ -102,7 +100,6 @@ function locateContext(io: Io): LocatedContext {
     if (error instanceof CliError) throw error;
     throw new CliError(`the context file ${path} is not usable`, {
       type: 'InvalidContext',
-      exitCode: 2,
       why: 'it cannot be read, or it is not the JSON document that `headgate dev` writes',
       next: 'delete it, or set HEADGATE_CONTEXT to another file',
       cause: error,
@@ -123,7 +120,6 @@ function readTrusted(path: string): string {
     if (!isOwn || (user !== undefined && (mode & 0o022) !== 0))
       throw new CliError(`the context file ${path} is not trusted`, {
         type: 'InvalidContext',
-        exitCode: 2,
         why: isOwn ? 'other users can write to it' : 'it belongs to another user',
         next: isOwn ? `chmod go-w ${path}` : 'set HEADGATE_CONTEXT to a file of your own',
       });
@@ -197,7 +193,6 @@ export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024
   } catch (error) {
     throw new CliError(`${file === '-' ? 'stdin' : file} cannot be read`, {
       type: 'InvalidFile',
-      exitCode: 2,
       why: errorCode(error) ?? (error instanceof Error ? error.message : String(error)),
       cause: error,
     });

@@ -13,7 +13,6 @@ export function usageOf(error: CommanderError, program: Command, argv: readonly 
   const known = knownInstead(error.code, command, excess);
   return new CliError(message, {
     type: 'Usage',
-    exitCode: 2,
     why: [hint, known].filter((text) => text !== ''),
     next: helpOf(command),
   });
