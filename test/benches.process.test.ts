@@ -9,7 +9,6 @@ const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
 
 test.each([
-  ['fold', '--events', '2000'],
   ['replay-decide', '--decisions', '500'],
   ['time-travel', '--events', '2000', '--samples', '10'],
   ['backup', '--keys', '500', '--rows', '500'],
