@@ -49,47 +49,22 @@ const DoctorPage = lazyPage(async () => (await import('./pages/doctor.tsx')).Doc
 
 interface Page extends NavigationEntry {
   readonly component: ComponentType;
-  readonly isForMembers: boolean;
+  readonly isForMembers?: true;
   /** Of one thing: `/stacks/ID`. */
   readonly detail?: ComponentType<{ readonly id: string }>;
 }
 
 const pages: readonly Page[] = [
-  { path: '/fleet', hasPast: true, name: 'Fleet', icon: 'fleet', component: FleetPage, isForMembers: false },
+  { path: '/fleet', hasPast: true, name: 'Fleet', icon: 'fleet', component: FleetPage },
+  { path: '/gateways', name: 'Gateways', icon: 'gateways', component: GatewaysPage, detail: GatewayPage },
+  { path: '/nodes', hasPast: true, name: 'Nodes', icon: 'nodes', component: NodesPage, detail: NodePage },
   {
-    path: '/gateways',
-    name: 'Gateways',
-    icon: 'gateways',
-    component: GatewaysPage,
-    isForMembers: false,
-    detail: GatewayPage,
+    ...{ path: '/stacks', hasPast: true, name: 'Stacks', icon: 'stacks', isForMembers: true },
+    ...{ component: StacksPage, detail: StackPage },
   },
   {
-    path: '/nodes',
-    hasPast: true,
-    name: 'Nodes',
-    icon: 'nodes',
-    component: NodesPage,
-    isForMembers: false,
-    detail: NodePage,
-  },
-  {
-    path: '/stacks',
-    hasPast: true,
-    name: 'Stacks',
-    icon: 'stacks',
-    component: StacksPage,
-    isForMembers: true,
-    detail: StackPage,
-  },
-  {
-    path: '/orgs',
-    hasPast: true,
-    name: 'Organisations',
-    icon: 'organisations',
-    component: OrganisationsPage,
-    isForMembers: true,
-    detail: OrganisationPage,
+    ...{ path: '/orgs', hasPast: true, name: 'Organisations', icon: 'organisations', isForMembers: true },
+    ...{ component: OrganisationsPage, detail: OrganisationPage },
   },
   {
     path: '/models',
@@ -97,85 +72,29 @@ const pages: readonly Page[] = [
     name: 'Models',
     icon: 'models',
     component: ModelsPage,
-    isForMembers: false,
     detail: ModelPage,
   },
-  {
-    path: '/tiers',
-    hasPast: true,
-    name: 'Plans',
-    icon: 'plans',
-    component: TiersPage,
-    isForMembers: false,
-    detail: TierPage,
-  },
-  {
-    path: '/requests',
-    name: 'Requests',
-    icon: 'requests',
-    section: 'Inference',
-    component: RequestsPage,
-    isForMembers: true,
-  },
-  {
-    path: '/keys',
-    hasPast: true,
-    name: 'API keys',
-    icon: 'keys',
-    section: 'Inference',
-    component: KeysPage,
-    isForMembers: true,
-  },
-  {
-    path: '/usage',
-    name: 'Usage',
-    icon: 'usage',
-    section: 'Inference',
-    component: UsagePage,
-    isForMembers: true,
-  },
-  {
-    path: '/limits',
-    name: 'Limits',
-    icon: 'limits',
-    section: 'Inference',
-    component: LimitsPage,
-    isForMembers: true,
-  },
-  {
-    path: '/events',
-    name: 'Events',
-    icon: 'events',
-    section: 'What happened',
-    component: EventsPage,
-    isForMembers: false,
-  },
-  {
-    path: '/changes',
-    name: 'Changes',
-    icon: 'changes',
-    section: 'What happened',
-    component: ChangesPage,
-    isForMembers: false,
-  },
-  {
-    path: '/explain',
-    hasPast: true,
-    name: 'Explain',
-    icon: 'explain',
-    section: 'What happened',
-    component: ExplainPage,
-    isForMembers: true,
-  },
-  {
-    path: '/doctor',
-    name: 'Doctor',
-    icon: 'doctor',
-    section: 'What happened',
-    component: DoctorPage,
-    isForMembers: false,
-  },
+  { path: '/tiers', hasPast: true, name: 'Plans', icon: 'plans', component: TiersPage, detail: TierPage },
+  ...inSection('Inference', [
+    { path: '/requests', name: 'Requests', icon: 'requests', component: RequestsPage, isForMembers: true },
+    { path: '/keys', hasPast: true, name: 'API keys', icon: 'keys', component: KeysPage, isForMembers: true },
+    { path: '/usage', name: 'Usage', icon: 'usage', component: UsagePage, isForMembers: true },
+    { path: '/limits', name: 'Limits', icon: 'limits', component: LimitsPage, isForMembers: true },
+  ]),
+  ...inSection('What happened', [
+    { path: '/events', name: 'Events', icon: 'events', component: EventsPage },
+    { path: '/changes', name: 'Changes', icon: 'changes', component: ChangesPage },
+    {
+      ...{ path: '/explain', hasPast: true, name: 'Explain', icon: 'explain', isForMembers: true },
+      component: ExplainPage,
+    },
+    { path: '/doctor', name: 'Doctor', icon: 'doctor', component: DoctorPage },
+  ]),
 ];
+
+function inSection(section: string, of: readonly Page[]): readonly Page[] {
+  return of.map((page) => ({ ...page, section }));
+}
 
 export function pageOf(person: Person): {
   readonly all: readonly Page[];
