@@ -4,7 +4,7 @@ import { shellWord } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
 import { chatModelOf } from '../lib/model-kinds.ts';
 import { usePath, useRead } from '../lib/read.ts';
-import { Copy, Empty, State } from '../ui/parts.tsx';
+import { Empty, Id, State } from '../ui/parts.tsx';
 
 /** As long as none is known. */
 const anyModel = 'MODEL';
@@ -60,10 +60,7 @@ export function FirstRun({ state }: { readonly state: FleetReads }) {
           <li key={title}>
             <strong>{title}</strong>
             <State tone={done[index] ? 'good' : 'idle'}>{done[index] ? 'done' : 'to do'}</State>
-            <span class="id">
-              <code>{command}</code>
-              <Copy text={command} label={`Copy: ${title}`} isIcon />
-            </span>
+            <Id id={command} label={`Copy: ${title}`} />
           </li>
         ))}
       </ol>

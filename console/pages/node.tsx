@@ -9,7 +9,7 @@ import { moment } from '../lib/travel.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
 import { Name } from '../ui/name.tsx';
 import { ThingPage } from '../ui/page.tsx';
-import { Badge, Button, Card, Copy, Empty, Facts } from '../ui/parts.tsx';
+import { Badge, Button, Card, Empty, Facts, Id } from '../ui/parts.tsx';
 import { DrainDialog, Installs, NodeState, Place } from './node-state.tsx';
 import { TrafficCard } from './traffic.tsx';
 
@@ -61,12 +61,7 @@ function About({ node }: { readonly node: LiveNodeResource }) {
           ),
           Why: up ? undefined : reason,
           Serves: <Place node={node} />,
-          Address: (
-            <span class="id">
-              <code>{url}</code>
-              <Copy text={url} label="Copy the address" isIcon />
-            </span>
-          ),
+          Address: <Id id={url} label="Copy the address" />,
           Engine: <Badge>{dialect}</Badge>,
           Credential: credential === undefined ? undefined : <code>{credential}</code>,
           'In flight': inFlight === undefined ? 'not reported' : plural(inFlight, 'request'),

@@ -12,7 +12,7 @@ import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
 import { useOrganisationName } from '../ui/organisation-choice.tsx';
 import { ThingPage } from '../ui/page.tsx';
-import { Card, Copy, Empty, Facts, Id, State } from '../ui/parts.tsx';
+import { Card, Empty, Facts, Id, State } from '../ui/parts.tsx';
 import { CallSnippet, CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
 import { TrafficCard } from './traffic.tsx';
@@ -88,12 +88,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
         <Facts
           items={{
             Identifier: <Id id={stack.id} />,
-            Host: (
-              <span class="id">
-                <code>{url}</code>
-                <Copy text={url} label="Copy the address" isIcon />
-              </span>
-            ),
+            Host: <Id id={url} label="Copy the address" />,
             Organisation: <Name of={{ kind: 'organisation', id: stack.organisation, name: owner }} />,
             Surface: stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style',
           }}

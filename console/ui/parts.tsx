@@ -78,12 +78,18 @@ export function Button({ look, ...button }: ButtonProps) {
   return <button type="button" class={look === undefined ? 'button' : `button ${look}`} {...button} />;
 }
 
-/** An id with its copy button. */
-export function Id({ id }: { readonly id: string }) {
+export interface IdProps {
+  readonly id: string;
+  /** Of the button; absent: it names the id. */
+  readonly label?: string;
+}
+
+/** An id, an address or a command with its copy button. */
+export function Id({ id, label = `Copy ${id}` }: IdProps) {
   return (
     <span class="id">
       <code title={id}>{id}</code>
-      <Copy text={id} label={`Copy ${id}`} isIcon />
+      <Copy text={id} label={label} isIcon />
     </span>
   );
 }
