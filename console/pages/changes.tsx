@@ -5,7 +5,7 @@ import { call } from '../lib/api.ts';
 import { ago, count, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
-import { Name } from '../ui/name.tsx';
+import { listed, Name } from '../ui/name.tsx';
 import { Answer } from '../ui/page.tsx';
 import { Button, Card, Empty, Facts, PageHeader, State, type Tone } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
@@ -100,16 +100,7 @@ function OpenChange({ change }: { readonly change: Change }) {
 
 function WaveName({ wave }: { readonly wave: Wave }) {
   if (!('gateways' in wave)) return <>{waveText(wave)}</>;
-  return (
-    <>
-      {wave.gateways.map((name, index) => (
-        <span key={name}>
-          {index === 0 ? '' : ', '}
-          <Name of={{ kind: 'gateway', id: name }}>{name}</Name>
-        </span>
-      ))}
-    </>
-  );
+  return <>{listed(wave.gateways, (id) => [id, <Name key={id} of={{ kind: 'gateway', id }} />])}</>;
 }
 
 function waveText(wave: Wave): string {

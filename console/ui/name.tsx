@@ -63,16 +63,20 @@ export interface NamesProps {
 
 export function Names({ kind, ids, none = 'none' }: NamesProps) {
   if (ids.length === 0) return <span class="muted">{none}</span>;
-  return (
-    <span>
-      {ids.map((id, at) => (
-        <span key={id}>
-          {at === 0 ? '' : ', '}
-          <Name of={{ kind, id }} />
-        </span>
-      ))}
+  return <span>{listed(ids, (id) => [id, <Name key={id} of={{ kind, id }} />])}</span>;
+}
+
+/** Each with its key, behind commas. */
+export function listed<One>(
+  all: readonly One[],
+  shown: (one: One) => readonly [key: string, what: ComponentChildren],
+): ComponentChildren {
+  return all.map(shown).map(([key, what], at) => (
+    <span key={key}>
+      {at === 0 ? '' : ', '}
+      {what}
     </span>
-  );
+  ));
 }
 
 /** Tables of the state whose rows have a page. */
