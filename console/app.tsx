@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { ApiFailure, call } from './lib/api.ts';
+import { ApiFailure, call, failureOf } from './lib/api.ts';
 import { startLive, stopLive } from './lib/live.ts';
 import { drawWith, forgetAnswers } from './lib/read.ts';
 import { go, location } from './lib/router.ts';
@@ -19,9 +19,7 @@ const findOutAgainMs = 3000;
 /** Only 401 says that nobody is signed in: where there is no other answer, it is asked again. */
 async function findOut(): Promise<void> {
   for (let isBackground = false; ; isBackground = true) {
-    const found = await call('me.get', {}, { isBackground }).catch((error: unknown) =>
-      error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
-    );
+    const found = await call('me.get', {}, { isBackground }).catch(failureOf);
     const isKnown = !(found instanceof ApiFailure) || found.status === 401;
     unknown.value = isKnown ? undefined : found;
     if (isKnown) {

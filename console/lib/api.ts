@@ -20,6 +20,11 @@ export class ApiFailure extends Error {
   }
 }
 
+/** Whatever was thrown, as what a page can show. */
+export function failureOf(error: unknown): ApiFailure {
+  return error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
+}
+
 export interface CallOptions {
   readonly body?: unknown;
   /** A poll of an open page, which does not keep the session alive. */

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import type { OperationName } from '../../schemas/admin-routes.ts';
 import { pageRows } from '../../schemas/page-rows.ts';
-import { ApiFailure, type CallOptions, callPath, readPath } from './api.ts';
+import { type ApiFailure, type CallOptions, callPath, failureOf, readPath } from './api.ts';
 import { changes } from './live.ts';
 import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
@@ -85,7 +85,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
         },
         (error: unknown) => {
           if (ended.signal.aborted) return;
-          failure.current = error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
+          failure.current = failureOf(error);
           redraw((count) => count + 1);
           // Nobody is there, or what was asked for is still being made.
           if ([0, 503].includes(failure.current.status))

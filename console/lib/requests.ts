@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { InputOf } from '../../schemas/admin.ts';
 import type { RequestsMessage } from '../../schemas/requests.ts';
-import { ApiFailure, call, documentOf, withQuery } from './api.ts';
+import { type ApiFailure, call, documentOf, failureOf, withQuery } from './api.ts';
 import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
@@ -84,7 +84,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Follow
           current.held = current.held && withOlder(current.held, older);
         },
         (error: unknown) => {
-          current.failure = asFailure(error);
+          current.failure = failureOf(error);
         },
       )
       .finally(() => {
@@ -149,7 +149,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
       call('request.list', { ...asked(filter), limit: 1 }, { signal: ended.signal }).then(
         () => interrupted(undefined),
         (error: unknown) => {
-          if (!ended.signal.aborted) interrupted(asFailure(error));
+          if (!ended.signal.aborted) interrupted(failureOf(error));
         },
       );
       return undefined;
@@ -173,8 +173,4 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
 /** The address may have any text: what is no filter, the control plane refuses. */
 function asked(filter: AddressFilter): InputOf<'request.list'> {
   return filter as InputOf<'request.list'>;
-}
-
-function asFailure(error: unknown): ApiFailure {
-  return error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
 }

@@ -1,6 +1,6 @@
 /** The answer to a question, read again where the present it is about changes. */
 import { useEffect, useState } from 'preact/hooks';
-import { ApiFailure, call } from '../lib/api.ts';
+import { type ApiFailure, call, failureOf } from '../lib/api.ts';
 import { type Asked, type Explanation, questionOf } from '../lib/explain.ts';
 import { changes } from '../lib/live.ts';
 import { countedOfPast } from '../lib/read.ts';
@@ -25,11 +25,7 @@ export function Explained({ asked }: { readonly asked: Asked }) {
     (asked.at === undefined ? answer : countedOfPast(answer)).then(
       (explanation) => setFound({ question, explanation }),
       (error: unknown) => {
-        if (!ended.signal.aborted)
-          setFound({
-            question,
-            failure: error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
-          });
+        if (!ended.signal.aborted) setFound({ question, failure: failureOf(error) });
       },
     );
     return () => ended.abort();

@@ -1,7 +1,7 @@
 /** A native modal dialog: the browser traps the focus, closes it with Esc, and gives the focus back. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { ApiFailure } from '../lib/api.ts';
+import { type ApiFailure, failureOf } from '../lib/api.ts';
 import { Field } from './field.tsx';
 import { Button, Copy, Failure } from './parts.tsx';
 
@@ -43,9 +43,7 @@ export function useWork(): {
     setBusy(true);
     setFailure(undefined);
     work()
-      .catch((error: unknown) =>
-        setFailure(error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error))),
-      )
+      .catch((error: unknown) => setFailure(failureOf(error)))
       .finally(() => setBusy(false));
   };
   return { isBusy, failure, run };
