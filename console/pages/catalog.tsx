@@ -4,10 +4,10 @@ import { count, day, plural, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
-import { Name, Names } from '../ui/name.tsx';
+import { listed, Name, Names } from '../ui/name.tsx';
 import { ListPage, ThingPage } from '../ui/page.tsx';
 import { Card, Empty, Facts, Id, State } from '../ui/parts.tsx';
-import type { TableColumn } from '../ui/table.tsx';
+import { numberColumn, type TableColumn } from '../ui/table.tsx';
 import { NodeState } from './node-state.tsx';
 
 export function ModelsPage() {
@@ -125,7 +125,7 @@ const tierColumns: readonly TableColumn<Tier>[] = [
     value: ({ id }) => id,
     cell: ({ id }) => <Name of={{ kind: 'tier', id }} />,
   },
-  { name: 'Rank', isNumber: true, value: ({ rank }) => rank, cell: ({ rank }) => count(rank) },
+  numberColumn('Rank', ({ rank }) => rank),
   {
     name: 'Requests a minute',
     isNumber: true,
@@ -190,12 +190,10 @@ export function TierPage({ id }: { readonly id: string }) {
           <Card title={`${plural(having.length, 'organisation')} with it`} isWide>
             <p>
               {having.length === 0 ? <span class="muted">None has this plan.</span> : null}
-              {having.map(({ id: organisation, name }, at) => (
-                <span key={organisation}>
-                  {at === 0 ? '' : ', '}
-                  <Name of={{ kind: 'organisation', id: organisation, name }} />
-                </span>
-              ))}
+              {listed(having, ({ id: of, name }) => [
+                of,
+                <Name key={of} of={{ kind: 'organisation', id: of, name }} />,
+              ])}
             </p>
           </Card>
         </div>

@@ -5,7 +5,7 @@ import { count } from '../lib/format.ts';
 import { serves } from '../lib/holes.ts';
 import { Name } from '../ui/name.tsx';
 import { Card, State } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 
 /** Those first of which a model is missing. */
 export function CapacityTable({ rows }: { readonly rows: readonly OwnCapacity[] }) {
@@ -35,22 +35,15 @@ const columns: readonly TableColumn<OwnCapacity>[] = [
     value: ({ id, name }) => `${name} ${id}`,
     cell: ({ id, name }) => <Name of={{ kind: 'organisation', id, name }} />,
   },
-  {
-    name: 'Stacks',
-    isNumber: true,
-    value: ({ stacks }) => stacks.length,
-    cell: ({ stacks }) => count(stacks.length),
-  },
-  {
-    name: 'Nodes that serve',
-    isNumber: true,
-    value: (row) => nodesOf(row).filter(serves).length,
-    cell: (row) => `${count(nodesOf(row).filter(serves).length)} of ${count(nodesOf(row).length)}`,
-  },
-  {
-    name: 'Models that no node serves',
-    isNumber: true,
-    value: ({ missing }) => missing,
-    cell: ({ missing }) => (missing === 0 ? '–' : <State tone="bad">{count(missing)}</State>),
-  },
+  numberColumn('Stacks', ({ stacks }) => stacks.length),
+  numberColumn(
+    'Nodes that serve',
+    (row) => nodesOf(row).filter(serves).length,
+    (row) => `${count(nodesOf(row).filter(serves).length)} of ${count(nodesOf(row).length)}`,
+  ),
+  numberColumn(
+    'Models that no node serves',
+    ({ missing }) => missing,
+    ({ missing }) => (missing === 0 ? '–' : <State tone="bad">{count(missing)}</State>),
+  ),
 ];

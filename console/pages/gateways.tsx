@@ -3,13 +3,13 @@ import { useState } from 'preact/hooks';
 import type { GatewayStatus } from '../../schemas/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/gateway-members.ts';
 import { call } from '../lib/api.ts';
-import { count, seconds } from '../lib/format.ts';
+import { seconds } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Name } from '../ui/name.tsx';
 import { ListPage } from '../ui/page.tsx';
 import { Button, Empty, State, type Tone } from '../ui/parts.tsx';
-import type { TableColumn } from '../ui/table.tsx';
+import { numberColumn, type TableColumn } from '../ui/table.tsx';
 
 const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
   SYNCED: 'good',
@@ -73,18 +73,8 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
       ),
     },
     { name: 'State', value: ({ state }) => state, cell: (gateway) => <GatewayState gateway={gateway} /> },
-    {
-      name: 'Applied',
-      isNumber: true,
-      value: ({ applied }) => applied,
-      cell: ({ applied }) => count(applied),
-    },
-    {
-      name: 'Lag',
-      isNumber: true,
-      value: ({ lagEvents }) => lagEvents,
-      cell: ({ lagEvents }) => count(lagEvents),
-    },
+    numberColumn('Applied', ({ applied }) => applied),
+    numberColumn('Lag', ({ lagEvents }) => lagEvents),
     {
       name: 'Freshness',
       value: ({ freshSeconds }) => freshSeconds ?? Number.MAX_SAFE_INTEGER,
@@ -96,12 +86,11 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
       cell: ({ digest }) => <code title={digest}>{digest.slice(0, 8)}</code>,
     },
     ...memberColumns,
-    {
-      name: 'Seen',
-      isNumber: true,
-      value: ({ seenSeconds }) => seenSeconds,
-      cell: ({ seenSeconds }) => `${seconds(seenSeconds)} ago`,
-    },
+    numberColumn(
+      'Seen',
+      ({ seenSeconds }) => seenSeconds,
+      ({ seenSeconds }) => `${seconds(seenSeconds)} ago`,
+    ),
     {
       name: 'Actions',
       isAction: true,

@@ -12,7 +12,7 @@ import { Name } from '../ui/name.tsx';
 import { OrganisationChoice, organisationName } from '../ui/organisation-choice.tsx';
 import { Answer } from '../ui/page.tsx';
 import { Card, Empty, NoOrganisations, PageHeader } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;
 const nearestMax = 50;
@@ -178,28 +178,20 @@ const gatewayColumns: readonly TableColumn<OfGateway>[] = [
     value: ({ name }) => name,
     cell: ({ name }) => <Name of={{ kind: 'gateway', id: name }} />,
   },
-  {
-    name: 'Requests this minute',
-    isNumber: true,
-    value: ({ requests }) => requests ?? -1,
-    cell: ({ requests }) => orDash(requests),
-  },
-  {
-    name: 'In flight',
-    isNumber: true,
-    value: ({ inFlight }) => inFlight ?? -1,
-    cell: ({ inFlight }) => orDash(inFlight),
-  },
-  {
-    name: 'Tokens that count',
-    isNumber: true,
-    value: ({ tokens }) => tokens,
-    cell: ({ tokens }) => count(tokens),
-  },
-  {
-    name: 'Published',
-    isNumber: true,
-    value: ({ ageSeconds }) => ageSeconds,
-    cell: ({ ageSeconds }) => `${seconds(ageSeconds)} ago`,
-  },
+  numberColumn(
+    'Requests this minute',
+    ({ requests }) => requests ?? -1,
+    ({ requests }) => orDash(requests),
+  ),
+  numberColumn(
+    'In flight',
+    ({ inFlight }) => inFlight ?? -1,
+    ({ inFlight }) => orDash(inFlight),
+  ),
+  numberColumn('Tokens that count', ({ tokens }) => tokens),
+  numberColumn(
+    'Published',
+    ({ ageSeconds }) => ageSeconds,
+    ({ ageSeconds }) => `${seconds(ageSeconds)} ago`,
+  ),
 ];

@@ -1,7 +1,7 @@
 /** Usage of one organisation: totals of the period, tokens over time, and the same numbers as a file. */
 import { useEffect, useState } from 'preact/hooks';
 import type { UsageTotals } from '../../schemas/admin.ts';
-import { ApiFailure } from '../lib/api.ts';
+import { type ApiFailure, failureOf } from '../lib/api.ts';
 import { type DayUsage, quantile, toCsv } from '../lib/csv.ts';
 import { count, day, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -20,7 +20,7 @@ import {
   NoOrganisations,
   PageHeader,
 } from '../ui/parts.tsx';
-import { Table, type TableColumn } from '../ui/table.tsx';
+import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 import { UsageChart } from './usage-chart.tsx';
 
 export function UsagePage() {
@@ -125,10 +125,7 @@ function useDays({ organisation, period, requests }: UsageTotals) {
     readUsage(organisation, period, ended.signal).then(
       (rows) => setState({ rows }),
       (error: unknown) => {
-        if (!ended.signal.aborted)
-          setState({
-            failure: error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
-          });
+        if (!ended.signal.aborted) setState({ failure: failureOf(error) });
       },
     );
     return () => ended.abort();
@@ -149,43 +146,22 @@ const columns: readonly TableColumn<DayUsage>[] = [
     cell: ({ key, keyName }) =>
       key === '' ? '–' : <Name of={{ kind: 'key', id: key, name: keyName === '' ? key : keyName }} />,
   },
-  {
-    name: 'Requests',
-    isNumber: true,
-    value: ({ requests }) => requests,
-    cell: ({ requests }) => count(requests),
-  },
-  {
-    name: 'Prompt',
-    isNumber: true,
-    value: (row) => row.promptTokens,
-    cell: (row) => count(row.promptTokens),
-  },
-  {
-    name: 'Completion',
-    isNumber: true,
-    value: (row) => row.completionTokens,
-    cell: (row) => count(row.completionTokens),
-  },
-  {
-    name: 'Total',
-    isNumber: true,
-    value: (row) => row.promptTokens + row.completionTokens,
-    cell: (row) => count(row.promptTokens + row.completionTokens),
-  },
-  {
-    name: 'First token',
-    isNumber: true,
-    value: ({ firstTokenMs }) => quantile(firstTokenMs, 0.5) ?? -1,
-    cell: ({ firstTokenMs }) => milliseconds(quantile(firstTokenMs, 0.5)),
-  },
-  {
-    name: 'p95',
-    isNumber: true,
-    value: ({ firstTokenMs }) => quantile(firstTokenMs, 0.95) ?? -1,
-    cell: ({ firstTokenMs }) => milliseconds(quantile(firstTokenMs, 0.95)),
-  },
+  numberColumn('Requests', ({ requests }) => requests),
+  numberColumn('Prompt', ({ promptTokens }) => promptTokens),
+  numberColumn('Completion', ({ completionTokens }) => completionTokens),
+  numberColumn('Total', ({ promptTokens, completionTokens }) => promptTokens + completionTokens),
+  firstTokenColumn('First token', 0.5),
+  firstTokenColumn('p95', 0.95),
 ];
+
+function firstTokenColumn(name: string, share: number): TableColumn<DayUsage> {
+  const of = ({ firstTokenMs }: DayUsage) => quantile(firstTokenMs, share);
+  return numberColumn(
+    name,
+    (row) => of(row) ?? -1,
+    (row) => milliseconds(of(row)),
+  );
+}
 
 function Download({ rows, name }: { readonly rows: readonly DayUsage[]; readonly name: string }) {
   const save = (): void => {

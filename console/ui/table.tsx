@@ -25,6 +25,15 @@ export interface TableColumn<Row> {
   readonly look?: string;
 }
 
+/** Of a number of each row, by which it is sorted. */
+export function numberColumn<Row>(
+  name: string,
+  value: (row: Row) => number,
+  cell: (row: Row) => ComponentChildren = (row) => count(value(row)),
+): TableColumn<Row> {
+  return { name, isNumber: true, value, cell };
+}
+
 export interface TableProps<Row> {
   readonly caption: string;
   readonly rows: readonly Row[];
