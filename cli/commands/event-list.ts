@@ -1,7 +1,8 @@
 /** The table of events, and reading a list of events in pages. */
-import type { AdminClient, Query } from '../../admin-client/admin-client.ts';
+import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import { eventText } from '../../schemas/event-sentences.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import { cellText } from '../terminal/text.ts';
@@ -29,31 +30,18 @@ export const eventView: View = {
 };
 
 /** Selects events. */
-export interface EventQuery {
-  readonly from?: number;
-  readonly to?: number;
-  readonly type?: string;
-  readonly limit?: number;
-  /** From the newest end. */
-  readonly newest?: boolean;
-  readonly org?: string;
-  readonly key?: string;
-  readonly stack?: string;
-  readonly node?: string;
-  readonly actor?: string;
-  readonly text?: string;
-}
+export type EventQuery = InputOf<'event.list'>;
 /** Maximum events of one request; longer lists are read in pages. */
 const pageMax = 10_000;
 
 /** All selected events, read in as many pages as needed. */
 export async function allEvents(
   api: AdminClient,
-  options: EventQuery,
+  asked: EventQuery,
 ): Promise<Resource & { readonly items: Resource[] }> {
-  const { limit = Number.POSITIVE_INFINITY } = options;
+  const { limit = Number.POSITIVE_INFINITY } = asked;
   const items: Resource[] = [];
-  let query = firstPage(options);
+  let query = asked;
   for (;;) {
     const left = limit - items.length;
     const answer = await api.run('event.list', { ...query, ...(left < pageMax && { limit: left }) }, 120_000);
@@ -64,16 +52,9 @@ export async function allEvents(
   }
 }
 
-function firstPage({ from, to, type, newest, org, key, stack, node, actor, text }: EventQuery): Query {
-  const order = newest ? 'desc' : undefined;
-  return { from, to, order, type, organisation: org, key, stack, node, actor, text };
-}
-
-function nextPage(query: Query, answer: Resource): Query | undefined {
-  const { nextFrom, nextTo } = answer;
-  if (typeof nextFrom === 'number' && nextFrom > Number(query['from'] ?? 0))
-    return { ...query, from: nextFrom };
-  if (typeof nextTo === 'number' && nextTo < Number(query['to'] ?? Number.POSITIVE_INFINITY))
+function nextPage(query: EventQuery, { nextFrom, nextTo }: AnswerOf<'event.list'>): EventQuery | undefined {
+  if (nextFrom !== undefined && nextFrom > (query.from ?? 0)) return { ...query, from: nextFrom };
+  if (nextTo !== undefined && nextTo < (query.to ?? Number.POSITIVE_INFINITY))
     return { ...query, to: nextTo };
   return undefined;
 }

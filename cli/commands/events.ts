@@ -13,13 +13,35 @@ import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
 import { changeLines } from './change-lines.ts';
 import { allEvents, type EventQuery, eventOf, eventView } from './event-list.ts';
+import { choice, flag, own, parsed, text } from './operation-verbs.ts';
 import type { TailCommandOptions } from './tail.ts';
 
-async function listEvents(session: Session, options: EventQuery): Promise<void> {
-  const { from, to } = options;
+const listVerb = own(
+  'event.list',
+  {
+    verb: ['list', 'list events from position 1', 'headgate events list --newest --org acme --limit 20'],
+    options: {
+      from: parsed('--from <position>', 'first position', position),
+      to: parsed('--to <position>', 'last position', position),
+      order: flag('--newest', 'newest first', 'desc' as const),
+      type: choice('--type <type>', 'only this type', eventTypeNames),
+      organisation: text('--org <id>', 'only events about this organisation'),
+      key: text('--key <id>', 'only events about this key'),
+      stack: text('--stack <id>', 'only events about this stack'),
+      node: text('--node <id>', 'only events about this node'),
+      actor: text('--actor <name>', 'only commits of this author'),
+      text: text('--text <text>', 'only events with this text in their data, author, reason or command'),
+      limit: parsed('--limit <n>', 'maximum number of events', count),
+    },
+  },
+  listEvents,
+);
+
+async function listEvents(session: Session, query: EventQuery): Promise<void> {
+  const { from, to } = query;
   if (from !== undefined && to !== undefined && from > to)
     throw usageError(`--from ${from} is later than --to ${to}`, 'headgate help events list');
-  const found = await allEvents(await session.api(), options);
+  const found = await allEvents(await session.api(), query);
   await session.out.list(found, eventView);
   const { historyFrom, historyNext: next, archivedBefore } = found;
   if (historyFrom === undefined) return;
@@ -35,20 +57,7 @@ async function listEvents(session: Session, options: EventQuery): Promise<void> 
 
 export function registerEvents(program: Command, io: Io): void {
   const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
-  events
-    .verb('list', 'list events from position 1', 'headgate events list --newest --org acme --limit 20')
-    .option('--from <position>', 'first position', position)
-    .option('--to <position>', 'last position', position)
-    .option('--newest', 'newest first')
-    .choice('--type <type>', 'only this type', eventTypeNames)
-    .option('--org <id>', 'only events about this organisation')
-    .option('--key <id>', 'only events about this key')
-    .option('--stack <id>', 'only events about this stack')
-    .option('--node <id>', 'only events about this node')
-    .option('--actor <name>', 'only commits of this author')
-    .option('--text <text>', 'only events with this text in their data, author, reason or command')
-    .option('--limit <n>', 'maximum number of events', count)
-    .action<EventQuery>(listEvents);
+  listVerb(events);
   events
     .verb('show <position>', 'show one commit, and what it did to each row', 'headgate events show 18240')
     .operand('position', position)
@@ -74,8 +83,8 @@ export function registerEvents(program: Command, io: Io): void {
     .action<{ readonly from?: number; readonly out?: string }>(exportLog);
 }
 
-async function showCommit(session: Session, _options: unknown, text: string): Promise<void> {
-  const answer = await (await session.api()).run('commit.get', { position: position(text) });
+async function showCommit(session: Session, _options: unknown, named: string): Promise<void> {
+  const answer = await (await session.api()).run('commit.get', { position: position(named) });
   const { at, by, why, command } = answer;
   const lines = [
     `${cellText(answer['position'])}  ${cellText(at)}  by ${cellText(by)}${why === undefined ? '' : ` (${cellText(why)})`}`,

@@ -143,8 +143,8 @@ type Work<Name extends OperationName> = (
   operands: readonly string[],
 ) => Promise<void>;
 
-/** A verb whose input is what its row says. */
-function declared<Name extends OperationName>(
+/** A verb whose input is what its row says, and whose work is its own. */
+export function own<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name>,
   work: Work<Name>,
@@ -183,7 +183,7 @@ export function show<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name> & { readonly view: View },
 ): VerbRow {
-  return declared(name, row, async (session, input) => {
+  return own(name, row, async (session, input) => {
     const api = await session.api();
     await session.out.resource(await api.send(name, input), row.view);
   });
@@ -196,7 +196,7 @@ export function list<Name extends OperationName>(
   further: FieldRows = {},
 ): VerbRow {
   const { view, extend } = row;
-  return declared(
+  return own(
     name,
     row,
     async (session, input) => {
@@ -237,7 +237,7 @@ const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> }
 
 /** Runs an operation, and prints its answer in a way of its own. */
 export function run<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
-  return declared(name, row, async (session, input, operands) => {
+  return own(name, row, async (session, input, operands) => {
     const what = row.confirm?.(input);
     if (what !== undefined) await confirmed(session, name, input, operands.at(-1) ?? '', what);
     await row.print(session, await (await session.api()).run(name, input), input);
@@ -246,7 +246,7 @@ export function run<Name extends OperationName>(name: Name, row: OwnVerb<Name>):
 
 /** Carries out a command, and prints what it did. */
 export function write<Name extends OperationName>(name: Name, row: WriteVerb<Name>): VerbRow {
-  return declared(name, row, async (session, input, operands) => {
+  return own(name, row, async (session, input, operands) => {
     row.check?.(input, session);
     const named = operands.at(-1) ?? '';
     const what = row.confirm?.(input);

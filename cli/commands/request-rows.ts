@@ -1,42 +1,7 @@
-/** What lists and the tail of requests have in common: how options become a query, and how a row is written. */
-import type { InputOf } from '../../schemas/admin.ts';
-import type { RefusalType } from '../../schemas/refusals.ts';
+/** What lists and the tail of requests have in common: how a row is written. */
 import type { RequestRow } from '../../schemas/requests.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
-
-export interface FilterOptions {
-  readonly outcome?: RequestRow['verdict'];
-  readonly type?: RefusalType;
-  readonly model?: string;
-  readonly org?: string;
-  readonly key?: string;
-  readonly node?: string;
-  readonly gateway?: string;
-  readonly slowerThan?: string;
-  readonly since?: string;
-}
-
-export interface RequestTailOptions extends FilterOptions {
-  readonly last?: number;
-}
-
-export type RequestFilter = Omit<InputOf<'request.tail'>, 'limit'>;
-
-export function filterOf({ org, slowerThan, ...same }: FilterOptions): RequestFilter {
-  const { outcome, type, model, key, node, gateway, since } = same;
-  return {
-    ...(outcome !== undefined && { outcome }),
-    ...(type !== undefined && { type }),
-    ...(model !== undefined && { model }),
-    ...(org !== undefined && { organisation: org }),
-    ...(key !== undefined && { key }),
-    ...(node !== undefined && { node }),
-    ...(gateway !== undefined && { gateway }),
-    ...(slowerThan !== undefined && { 'slower-than': slowerThan }),
-    ...(since !== undefined && { since }),
-  };
-}
 
 /** What served it, or why nothing did. */
 export function verdictText({ verdict, node, type, endedBy }: Partial<RequestRow>): string {

@@ -2,13 +2,14 @@
  * The live tail of requests. After a lost connection it connects again and begins with those that ended meanwhile, of which each
  * is printed once.
  */
+import type { InputOf } from '../../schemas/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { printableJson } from '../terminal/text.ts';
-import { filterOf, lineOf, noteSilent, type RequestTailOptions } from './request-rows.ts';
+import { lineOf, noteSilent } from './request-rows.ts';
 
 /** Consecutive connections without a message. */
 const failuresMax = 8;
@@ -21,8 +22,8 @@ const printedMax = 10_000;
 const lastDefault = 10;
 
 /** Runs until Ctrl-C. */
-export async function tailRequests(session: Session, options: RequestTailOptions): Promise<void> {
-  const tail = new RequestTail(session, options);
+export async function tailRequests(session: Session, asked: Asked): Promise<void> {
+  const tail = new RequestTail(session, asked);
   const { signal } = session;
   while (!signal.aborted) {
     const failure = await tail.connection().catch((error: unknown) => error);
@@ -32,24 +33,28 @@ export async function tailRequests(session: Session, options: RequestTailOptions
   throw interrupted();
 }
 
+/** `limit`: of those that have ended. */
+type Asked = InputOf<'request.tail'>;
+
 class RequestTail {
   readonly #session: Session;
-  readonly #options: RequestTailOptions;
+  readonly #asked: Asked;
   readonly #printed = new Set<string>();
   #failures = 0;
   #isFirst = true;
   #silent = '';
 
-  constructor(session: Session, options: RequestTailOptions) {
+  constructor(session: Session, asked: Asked) {
     this.#session = session;
-    this.#options = options;
+    this.#asked = asked;
   }
 
   /** Resolves, or rejects, once it has ended. */
   async connection(): Promise<void> {
     const api = await this.#session.api();
-    const limit = this.#isFirst ? (this.#options.last ?? lastDefault) : requestsPerPageMax;
-    const { pieces } = await api.open('request.tail', { ...filterOf(this.#options), limit }, idleMs);
+    const { limit: last = lastDefault } = this.#asked;
+    const limit = this.#isFirst ? last : requestsPerPageMax;
+    const { pieces } = await api.open('request.tail', { ...this.#asked, limit }, idleMs);
     const decoder = new TextDecoder();
     let rest = '';
     for await (const piece of pieces) {

@@ -2,7 +2,8 @@
 import type { Command } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
-import { refusalKinds } from '../../schemas/refusals.ts';
+import type { InputOf } from '../../schemas/admin.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import {
   type RequestList,
   type RequestRow,
@@ -16,36 +17,26 @@ import type { Io } from '../terminal/io.ts';
 import { count, countIn, moment, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { type Noun, noun, type Verb } from '../terminal/verbs.ts';
-import {
-  type FilterOptions,
-  filterOf,
-  msText,
-  noteSilent,
-  type RequestFilter,
-  type RequestTailOptions,
-  timeText,
-  tokensText,
-  verdictText,
-} from './request-rows.ts';
+import { addNoun, choice, own, parsed, text } from './operation-verbs.ts';
+import { msText, noteSilent, timeText, tokensText, verdictText } from './request-rows.ts';
 
-interface ListOptions extends FilterOptions {
-  readonly request?: string;
-  readonly limit?: number;
-}
+type ListInput = InputOf<'request.list'>;
 
-function withFilters(verb: Verb): Verb {
-  return verb
-    .choice('--outcome <verdict>', 'only these', verdictSchema.options)
-    .choice('--type <type>', 'only refusals of this type', Object.keys(refusalKinds))
-    .option('--model <id>', 'only of this model')
-    .option('--org <id>', 'only of this organisation; members must give it')
-    .option('--key <id>', 'only with this key')
-    .option('--node <id>', 'only served by this node; for operators')
-    .option('--gateway <name>', 'only at this gateway')
-    .option('--slower-than <duration>', 'only those that took longer, such as 500ms or 2s', slowerThan)
-    .option('--since <time>', 'a time, or a time ago such as 10m or 1h', moment);
-}
+const filters = {
+  outcome: choice('--outcome <verdict>', 'only these', verdictSchema.options),
+  type: choice('--type <type>', 'only refusals of this type', Object.keys(refusalKinds) as RefusalType[]),
+  model: text('--model <id>', 'only of this model'),
+  organisation: text('--org <id>', 'only of this organisation; members must give it'),
+  key: text('--key <id>', 'only with this key'),
+  node: text('--node <id>', 'only served by this node; for operators'),
+  gateway: text('--gateway <name>', 'only at this gateway'),
+  'slower-than': parsed(
+    '--slower-than <duration>',
+    'only those that took longer, such as 500ms or 2s',
+    slowerThan,
+  ),
+  since: parsed('--since <time>', 'a time, or a time ago such as 10m or 1h', moment),
+} as const;
 
 const long = (heading: string, cell: (row: Partial<RequestRow>) => unknown): Column => ({
   ...{ heading, cell: (row: Resource) => cell(row as Partial<RequestRow>), isLong: true },
@@ -65,16 +56,14 @@ const rowColumns: readonly Column[] = [
 ];
 const rowView: View = { columns: rowColumns, name: ({ request }) => request };
 
-async function list(session: Session, { limit = requestsPerPage, request, ...filters }: ListOptions) {
-  const api = await session.api();
-  const given = { ...filterOf(filters), ...(request !== undefined && { request }) };
-  const answer = await pagesOf(api, given, limit);
+async function list(session: Session, { limit = requestsPerPage, ...filter }: ListInput) {
+  const answer = await pagesOf(await session.api(), filter, limit);
   await session.out.list(answer as unknown as Resource, rowView);
   noteSilent(session, answer.silent);
 }
 
 /** Read in as many pages as needed. */
-async function pagesOf(api: AdminClient, filter: RequestFilter, limit: number): Promise<RequestList> {
+async function pagesOf(api: AdminClient, filter: ListInput, limit: number): Promise<RequestList> {
   const items: RequestRow[] = [];
   const silent = new Set<string>();
   let next: string | undefined;
@@ -86,10 +75,6 @@ async function pagesOf(api: AdminClient, filter: RequestFilter, limit: number): 
     next = answer.next;
   } while (next !== undefined && items.length < limit);
   return { items, ...(next !== undefined && { next }), silent: [...silent] };
-}
-
-interface StatsOptions extends FilterOptions {
-  readonly by?: StatsKind;
 }
 
 const statsView = (by: StatsKind): View => ({
@@ -107,9 +92,10 @@ const statsView = (by: StatsKind): View => ({
   name: (row) => row['by'],
 });
 
-async function stats(session: Session, { by = 'model', since = '1h', ...filters }: StatsOptions) {
+async function stats(session: Session, asked: InputOf<'request.stats'>) {
+  const { by = 'model', since = '1h' } = asked;
   const api = await session.api();
-  const answer = await api.run('request.stats', { ...filterOf(filters), by, since }, statsTimeoutMs);
+  const answer = await api.run('request.stats', { ...asked, by, since }, statsTimeoutMs);
   await session.out.list(answer as unknown as Resource, statsView(by));
   noteSilent(session, answer.silent);
   if (answer.partial)
@@ -120,44 +106,62 @@ async function stats(session: Session, { by = 'model', since = '1h', ...filters 
 
 const statsTimeoutMs = 60_000;
 
+const verbs = [
+  own(
+    'request.list',
+    {
+      verb: [
+        'list',
+        'list requests of all gateways, newest first',
+        'headgate requests list --outcome refused --since 1h',
+        'headgate requests list --key key-1 --slower-than 2s -o jsonl',
+      ],
+      options: {
+        ...filters,
+        request: text('--request <id>', 'only this one'),
+        limit: parsed('--limit <n>', `maximum number of requests (${requestsPerPage})`, count),
+      },
+    },
+    list,
+  ),
+  own(
+    'request.tail',
+    {
+      verb: [
+        'tail',
+        'follow requests as they end',
+        'headgate requests tail --org acme',
+        'headgate requests tail --outcome refused -o jsonl',
+      ],
+      options: {
+        ...filters,
+        limit: parsed(
+          '--last <n>',
+          'begin with so many that have ended (10)',
+          countIn(0, requestsPerPageMax),
+        ),
+      },
+    },
+    async (session, asked) => {
+      const { tailRequests } = await import('./request-tail.ts');
+      await tailRequests(session, asked);
+    },
+  ),
+  own(
+    'request.stats',
+    {
+      verb: [
+        'stats',
+        'sum up requests, those of the last hour where no --since is given',
+        'headgate requests stats --by organisation --since 30m',
+      ],
+      options: { ...filters, by: choice('--by <what>', 'what a row is of (model)', statsKinds) },
+    },
+    stats,
+  ),
+];
+
 export function registerRequests(program: Command, io: Io): void {
   const example = 'headgate requests tail --outcome refused';
-  const requests = noun(program, io, 'requests', 'what happens to requests', 'past', example);
-  withFilters(
-    requests.verb(
-      'list',
-      'list requests of all gateways, newest first',
-      'headgate requests list --outcome refused --since 1h',
-      'headgate requests list --key key-1 --slower-than 2s -o jsonl',
-    ),
-  )
-    .option('--request <id>', 'only this one')
-    .option('--limit <n>', `maximum number of requests (${requestsPerPage})`, count)
-    .action<ListOptions>(list);
-  registerTail(requests);
-  withFilters(
-    requests.verb(
-      'stats',
-      'sum up requests, those of the last hour where no --since is given',
-      'headgate requests stats --by organisation --since 30m',
-    ),
-  )
-    .choice('--by <what>', 'what a row is of (model)', statsKinds)
-    .action<StatsOptions>(stats);
-}
-
-function registerTail(requests: Noun): void {
-  withFilters(
-    requests.verb(
-      'tail',
-      'follow requests as they end',
-      'headgate requests tail --org acme',
-      'headgate requests tail --outcome refused -o jsonl',
-    ),
-  )
-    .option('--last <n>', 'begin with so many that have ended (10)', countIn(0, requestsPerPageMax))
-    .action<RequestTailOptions>(async (session, options) => {
-      const { tailRequests } = await import('./request-tail.ts');
-      await tailRequests(session, options);
-    });
+  addNoun(program, io, { noun: ['requests', 'what happens to requests', 'past', example], verbs });
 }

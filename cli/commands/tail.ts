@@ -47,7 +47,11 @@ export async function tail(
   const api = await session.api();
   const out = session.io.stdout.isTTY ? session.out : session.defaultFormat('jsonl');
   if (options.untilEnd) {
-    const { items } = await allEvents(api, options);
+    const { from, type } = options;
+    const { items } = await allEvents(api, {
+      ...(from !== undefined && { from }),
+      ...(type !== undefined && { type }),
+    });
     for (const event of items) await show(session, out, event);
     return;
   }

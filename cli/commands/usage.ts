@@ -1,11 +1,12 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
+import type { InputOf } from '../../schemas/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import { day, signedAmount } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { amountText, cellText } from '../terminal/text.ts';
-import { type NounRow, parsed, text, write } from './operation-verbs.ts';
+import { type NounRow, own, parsed, text, write } from './operation-verbs.ts';
 
 const modelView: View = {
   columns: [
@@ -34,11 +35,6 @@ interface ShowOptions {
   readonly org?: string;
   readonly visitors?: true;
   readonly period?: string;
-}
-interface ExportOptions {
-  readonly org?: string;
-  readonly from?: string;
-  readonly to?: string;
 }
 
 export const usage: NounRow = {
@@ -69,21 +65,27 @@ export const usage: NounRow = {
       id: ({ id }) => String(id),
       done: 'adjusted',
     }),
-    (noun) =>
-      noun
-        .verb('export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01')
-        .option('--org <id>', 'only this organisation')
-        .option('--from <day>', 'first day, YYYY-MM-DD', day)
-        .option('--to <day>', 'end day (exclusive), YYYY-MM-DD', day)
-        .action(exportUsage),
+    own(
+      'usage.export',
+      {
+        verb: ['export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01'],
+        options: {
+          organisation: text('--org <id>', 'only this organisation'),
+          from: parsed('--from <day>', 'first day, YYYY-MM-DD', day),
+          to: parsed('--to <day>', 'end day (exclusive), YYYY-MM-DD', day),
+        },
+      },
+      exportUsage,
+    ),
   ],
 };
 
-async function exportUsage(session: Session, { org, from, to }: ExportOptions): Promise<void> {
+async function exportUsage(session: Session, asked: InputOf<'usage.export'>): Promise<void> {
+  const { from, to } = asked;
   if (from !== undefined && to !== undefined && from >= to)
     throw usageError(`--from ${from} is not before --to ${to}`, 'give --to a later day; it is exclusive');
   const api = await session.api();
-  const { pieces } = await api.open('usage.export', { organisation: org, from, to });
+  const { pieces } = await api.open('usage.export', asked);
   for await (const piece of pieces) await writePiece(session.io.stdout, piece);
 }
 
