@@ -3,26 +3,19 @@
  * with what it may be. Made from the tables of commands, so a new option is in it.
  */
 import type { Command, Option } from 'commander';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
-import { type CliRun, runCli } from '../test/support/run-cli.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
 import { registerProcesses } from './program.ts';
 import { buildProgram } from './run.ts';
 import { processIo } from './terminal/io.ts';
 import { wordsOf } from './terminal/usage-errors.ts';
 
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
+const server = useAdminServer();
 beforeEach(() => {
-  server.seen.length = 0;
   server.answer = () => ({ body: { id: 'x', position: 3 } });
 });
 
-const cli = (argv: readonly string[]): Promise<CliRun> =>
-  runCli(argv, { env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+const cli = cliOf(server);
 
 function leaves(command: Command): Command[] {
   const isLeaf = command.commands.length === 0 || command.registeredArguments.length > 0;

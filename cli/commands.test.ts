@@ -1,43 +1,21 @@
 /** Every command against a stub control plane: the request that it sends, and its output in each format. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import {
-  type AdminServer,
+  cliOf,
   type SeenRequest,
-  startAdminServer,
   type TestAnswer,
   testToken,
+  useAdminServer,
 } from '../test/support/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
 
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
-beforeEach(() => {
-  server.seen.length = 0;
-});
+const server = useAdminServer();
 
-function cli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
-  return runCli(argv, {
-    ...options,
-    env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken, ...options.env },
-  });
-}
+const cli = cliOf(server);
 
-interface Case {
-  readonly line: string;
-  readonly call: string;
-  readonly body?: unknown;
-  /** What the control plane answers. */
-  readonly resource: Record<string, unknown>;
-  readonly name: string;
-  /** Part of the table. */
-  readonly table: string;
-  /** What the command adds of other calls. */
-  readonly extra?: Record<string, unknown>;
-}
+type Fields = Record<string, unknown>;
+/** `table` is part of the table; `more` is the body of a write, and what a read adds of other calls. */
+type Case = [line: string, call: string, answer: Fields, name: string, table: string, more?: Fields];
 
 /** What commands ask in addition to their own call. */
 const others: Readonly<Record<string, object>> = {
@@ -68,70 +46,26 @@ const event = { position: 1, index: 0, type: 'log.created', data: { log: 'l' }, 
 const at7 = { position: 7 };
 
 const lists: Case[] = [
-  {
-    line: 'org list',
-    call: 'GET /organisations?limit=1000',
-    resource: organisation,
-    name: 'acme',
-    table: 'Acme',
-  },
-  {
-    line: 'member list --org acme',
-    call: 'GET /members?organisation=acme&limit=1000',
-    resource: member,
-    name: 'ana',
-    table: 'owner',
-  },
-  { line: 'tier list', call: 'GET /tiers?limit=1000', resource: tier, name: 'Pro', table: '60' },
-  { line: 'model list', call: 'GET /models?limit=1000', resource: model, name: 'org/m:1', table: 'echo' },
-  {
-    line: 'key list --org acme',
-    call: 'GET /keys?organisation=acme&limit=1000',
-    resource: key,
-    name: 'key-1',
-    table: 'active',
-    extra: unused,
-  },
-  {
-    line: 'key list --limit 3',
-    call: 'GET /keys?limit=3',
-    resource: key,
-    name: 'key-1',
-    table: 'never',
-    extra: unused,
-  },
-  {
-    line: 'key list --text ci --state active --sort=-createdAt --limit 3 --after abc',
-    call: 'GET /keys?state=active&text=ci&sort=-createdAt&limit=3&after=abc',
-    resource: key,
-    name: 'key-1',
-    table: 'ci',
-    extra: unused,
-  },
-  { line: 'stack list', call: 'GET /stacks?limit=1000', resource: stack, name: 'stk-a-b-1', table: 'openai' },
-  {
-    line: 'node list --at 5',
-    call: 'GET /nodes?limit=1000&at=5',
-    resource: node,
-    name: 'n1',
-    table: 'stack:stk-a-b-1',
-  },
-  {
-    line: 'node token list n1',
-    call: 'GET /nodes/n1/tokens?limit=1000',
-    resource: token,
-    name: 'tok-1',
-    table: 'active',
-  },
-  { line: 'gateway list', call: 'GET /gateways', resource: gateway, name: 'gw-1', table: '0.3s' },
-  { line: 'events list', call: 'GET /events', resource: event, name: '1', table: 'log.created' },
-  {
-    line: 'events list --type log.created',
-    call: 'GET /events?type=log.created',
-    resource: event,
-    name: '1',
-    table: 'created the log l',
-  },
+  ['org list', 'GET /organisations?limit=1000', organisation, 'acme', 'Acme'],
+  ['member list --org acme', 'GET /members?organisation=acme&limit=1000', member, 'ana', 'owner'],
+  ['tier list', 'GET /tiers?limit=1000', tier, 'Pro', '60'],
+  ['model list', 'GET /models?limit=1000', model, 'org/m:1', 'echo'],
+  ['key list --org acme', 'GET /keys?organisation=acme&limit=1000', key, 'key-1', 'active', unused],
+  ['key list --limit 3', 'GET /keys?limit=3', key, 'key-1', 'never', unused],
+  [
+    'key list --text ci --state active --sort=-createdAt --limit 3 --after abc',
+    'GET /keys?state=active&text=ci&sort=-createdAt&limit=3&after=abc',
+    key,
+    'key-1',
+    'ci',
+    unused,
+  ],
+  ['stack list', 'GET /stacks?limit=1000', stack, 'stk-a-b-1', 'openai'],
+  ['node list --at 5', 'GET /nodes?limit=1000&at=5', node, 'n1', 'stack:stk-a-b-1'],
+  ['node token list n1', 'GET /nodes/n1/tokens?limit=1000', token, 'tok-1', 'active'],
+  ['gateway list', 'GET /gateways', gateway, 'gw-1', '0.3s'],
+  ['events list', 'GET /events', event, '1', 'log.created'],
+  ['events list --type log.created', 'GET /events?type=log.created', event, '1', 'created the log l'],
 ];
 
 const limitUse = (organisation: string | null, tier: string) => ({
@@ -142,225 +76,122 @@ const limitUse = (organisation: string | null, tier: string) => ({
 });
 
 const things: Case[] = [
-  {
-    line: 'org get acme',
-    call: 'GET /organisations/acme',
-    resource: organisation,
-    name: 'acme',
-    table: 'Acme',
-  },
-  { line: 'tier get Pro', call: 'GET /tiers/Pro', resource: tier, name: 'Pro', table: '60' },
-  {
-    line: 'tier get anonymous',
-    call: 'GET /anonymous',
-    resource: { freeTurns: 3 },
-    name: 'anonymous',
-    table: '3',
-  },
-  {
-    line: 'model get org/m:1',
-    call: 'GET /models/org%2Fm%3A1',
-    resource: model,
-    name: 'org/m:1',
-    table: 'echo',
-  },
-  {
-    line: 'key get key-1',
-    call: 'GET /keys/key-1',
-    resource: key,
-    name: 'key-1',
-    table: 'never',
-    extra: unused,
-  },
-  {
-    line: 'stack get stk-a-b-1',
-    call: 'GET /stacks/stk-a-b-1',
-    resource: stack,
-    name: 'stk-a-b-1',
-    table: 'n1',
-  },
-  { line: 'pool get', call: 'GET /pool', resource: { models: ['m1'], nodes: [] }, name: 'pool', table: 'm1' },
-  { line: 'node get n1', call: 'GET /nodes/n1', resource: node, name: 'n1', table: 'vllm' },
-  { line: 'gateway get gw-1', call: 'GET /gateways/gw-1', resource: gateway, name: 'gw-1', table: 'SYNCED' },
-  { line: 'status', call: 'GET /status', resource: { log: 'log-1', ...at7 }, name: 'log-1', table: '7' },
-  {
-    line: 'limits show --org acme',
-    call: 'GET /organisations/acme/limits',
-    resource: limitUse('acme', 'Pro'),
-    name: 'acme',
-    table: 'Pro',
-  },
-  {
-    line: 'limits show --visitors',
-    call: 'GET /limits/visitors',
-    resource: limitUse(null, 'anonymous'),
-    name: 'visitors',
-    table: 'anonymous',
-  },
-  {
-    line: 'usage show --org acme --period 2026-11-01',
-    call: 'GET /usage?organisation=acme&period=2026-11-01',
-    resource: {
+  ['org get acme', 'GET /organisations/acme', organisation, 'acme', 'Acme'],
+  ['tier get Pro', 'GET /tiers/Pro', tier, 'Pro', '60'],
+  ['tier get anonymous', 'GET /anonymous', { freeTurns: 3 }, 'anonymous', '3'],
+  ['model get org/m:1', 'GET /models/org%2Fm%3A1', model, 'org/m:1', 'echo'],
+  ['key get key-1', 'GET /keys/key-1', key, 'key-1', 'never', unused],
+  ['stack get stk-a-b-1', 'GET /stacks/stk-a-b-1', stack, 'stk-a-b-1', 'n1'],
+  ['pool get', 'GET /pool', { models: ['m1'], nodes: [] }, 'pool', 'm1'],
+  ['node get n1', 'GET /nodes/n1', node, 'n1', 'vllm'],
+  ['gateway get gw-1', 'GET /gateways/gw-1', gateway, 'gw-1', 'SYNCED'],
+  ['status', 'GET /status', { log: 'log-1', ...at7 }, 'log-1', '7'],
+  ['limits show --org acme', 'GET /organisations/acme/limits', limitUse('acme', 'Pro'), 'acme', 'Pro'],
+  ['limits show --visitors', 'GET /limits/visitors', limitUse(null, 'anonymous'), 'visitors', 'anonymous'],
+  [
+    'usage show --org acme --period 2026-11-01',
+    'GET /usage?organisation=acme&period=2026-11-01',
+    {
       organisation: 'acme',
       totalTokens: 9,
       requests: 2,
       models: [{ model: 'm1', totalTokens: 9 }],
       ...{ period: '2026-11-01', periods: ['2026-11-01'], allowance: null, countedTokens: null },
     },
-    name: 'acme',
-    table: 'm1',
-  },
-  {
-    line: 'usage show --visitors',
-    call: 'GET /usage/visitors',
-    resource: { visitors: { day: { requests: 3 }, month: { requests: 41 } }, ...at7 },
-    name: 'visitors',
-    table: '41',
-  },
+    'acme',
+    'm1',
+  ],
+  [
+    'usage show --visitors',
+    'GET /usage/visitors',
+    { visitors: { day: { requests: 3 }, month: { requests: 41 } }, ...at7 },
+    'visitors',
+    '41',
+  ],
 ];
 
 const writes: Case[] = [
-  {
-    line: 'usage adjust --org acme --tokens -500 --why failed',
-    call: 'POST /organisations/acme/usage-adjustments?why=failed',
-    body: { tokens: -500 },
-    resource: { organisation: 'acme', period: '2026-11-01', adjustedTokens: -500 },
-    name: 'acme',
-    table: 'usage acme adjusted at position 7',
-  },
-  {
-    line: 'org create acme --name Acme --tier Pro --anchor 2026-11-01',
-    call: 'POST /organisations',
-    body: { id: 'acme', name: 'Acme', tier: 'Pro', anchor: '2026-11-01' },
-    resource: organisation,
-    name: 'acme',
-    table: 'organisation acme created at position 7',
-  },
-  {
-    line: 'org set acme --tier Max',
-    call: 'PATCH /organisations/acme',
-    body: { tier: 'Max' },
-    resource: organisation,
-    name: 'acme',
-    table: 'changed',
-  },
-  {
-    line: 'org set acme --no-tier',
-    call: 'PATCH /organisations/acme',
-    body: { tier: null },
-    resource: organisation,
-    name: 'acme',
-    table: 'changed',
-  },
-  {
-    line: 'org suspend acme --why unpaid',
-    call: 'PATCH /organisations/acme?why=unpaid',
-    body: { suspended: true },
-    resource: organisation,
-    name: 'acme',
-    table: 'suspended',
-  },
-  {
-    line: 'org resume acme',
-    call: 'PATCH /organisations/acme',
-    body: { suspended: false },
-    resource: organisation,
-    name: 'acme',
-    table: 'resumed',
-  },
-  {
-    line: 'org delete acme --yes --force',
-    call: 'DELETE /organisations/acme?force=true',
-    resource: organisation,
-    name: 'acme',
-    table: 'deleted',
-  },
-  {
-    line: 'member set acme ana --role owner',
-    call: 'PUT /organisations/acme/members/ana',
-    body: { role: 'owner' },
-    resource: member,
-    name: 'ana',
-    table: 'owner of acme',
-  },
-  {
-    line: 'member remove acme ana -y',
-    call: 'DELETE /organisations/acme/members/ana',
-    resource: member,
-    name: 'ana',
-    table: 'removed',
-  },
-  { line: 'tier delete Pro -y', call: 'DELETE /tiers/Pro', resource: tier, name: 'Pro', table: 'deleted' },
-  {
-    line: 'gateway forget gw-1 -y',
-    call: 'DELETE /gateways/gw-1',
-    resource: { name: 'gw-1', forgotten: 1 },
-    name: 'gw-1',
-    table: 'gateway gw-1 forgotten',
-  },
-  { line: 'model delete m1 -y', call: 'DELETE /models/m1', resource: model, name: 'm1', table: 'deleted' },
-  {
-    line: 'key revoke key-1 -y',
-    call: 'POST /keys/key-1/revoke',
-    resource: key,
-    name: 'key-1',
-    table: 'revoked at position 7',
-  },
-  {
-    line: 'stack create --org acme --surface anthropic',
-    call: 'POST /stacks',
-    body: { organisation: 'acme', surface: 'anthropic' },
-    resource: stack,
-    name: 'stk-a-b-1',
-    table: 'created',
-  },
-  {
-    line: 'stack install stk-a-b-1 org/m',
-    call: 'PUT /stacks/stk-a-b-1/models/org%2Fm',
-    resource: stack,
-    name: 'stk-a-b-1',
-    table: 'org/m installed',
-  },
-  {
-    line: 'stack uninstall stk-a-b-1 m1',
-    call: 'DELETE /stacks/stk-a-b-1/models/m1',
-    resource: stack,
-    name: 'stk-a-b-1',
-    table: 'uninstalled',
-  },
-  {
-    line: 'stack surface stk-a-b-1 anthropic',
-    call: 'PUT /stacks/stk-a-b-1/surface',
-    body: { surface: 'anthropic' },
-    resource: stack,
-    name: 'stk-a-b-1',
-    table: 'anthropic',
-  },
-  {
-    line: 'stack delete stk-a-b-1 -y',
-    call: 'DELETE /stacks/stk-a-b-1',
-    resource: stack,
-    name: 'stk-a-b-1',
-    table: 'deleted',
-  },
-  {
-    line: 'pool install m1',
-    call: 'PUT /pool/models/m1',
-    resource: { models: ['m1'] },
-    name: 'm1',
-    table: 'installed',
-  },
-  {
-    line: 'pool uninstall m1',
-    call: 'DELETE /pool/models/m1',
-    resource: { models: [] },
-    name: 'm1',
-    table: 'uninstalled',
-  },
-  {
-    line: 'node register n1 --place stack:stk-a-b-1 --url http://n1 --dialect vllm --agent --credential A --served org/m:1=m --served x=y=z',
-    call: 'POST /nodes',
-    body: {
+  [
+    'usage adjust --org acme --tokens -500 --why failed',
+    'POST /organisations/acme/usage-adjustments?why=failed',
+    { organisation: 'acme', period: '2026-11-01', adjustedTokens: -500 },
+    'acme',
+    'usage acme adjusted at position 7',
+    { tokens: -500 },
+  ],
+  [
+    'org create acme --name Acme --tier Pro --anchor 2026-11-01',
+    'POST /organisations',
+    organisation,
+    'acme',
+    'organisation acme created at position 7',
+    { id: 'acme', name: 'Acme', tier: 'Pro', anchor: '2026-11-01' },
+  ],
+  ['org set acme --tier Max', 'PATCH /organisations/acme', organisation, 'acme', 'changed', { tier: 'Max' }],
+  ['org set acme --no-tier', 'PATCH /organisations/acme', organisation, 'acme', 'changed', { tier: null }],
+  [
+    'org suspend acme --why unpaid',
+    'PATCH /organisations/acme?why=unpaid',
+    organisation,
+    'acme',
+    'suspended',
+    { suspended: true },
+  ],
+  ['org resume acme', 'PATCH /organisations/acme', organisation, 'acme', 'resumed', { suspended: false }],
+  ['org delete acme --yes --force', 'DELETE /organisations/acme?force=true', organisation, 'acme', 'deleted'],
+  [
+    'member set acme ana --role owner',
+    'PUT /organisations/acme/members/ana',
+    member,
+    'ana',
+    'owner of acme',
+    { role: 'owner' },
+  ],
+  ['member remove acme ana -y', 'DELETE /organisations/acme/members/ana', member, 'ana', 'removed'],
+  ['tier delete Pro -y', 'DELETE /tiers/Pro', tier, 'Pro', 'deleted'],
+  [
+    'gateway forget gw-1 -y',
+    'DELETE /gateways/gw-1',
+    { name: 'gw-1', forgotten: 1 },
+    'gw-1',
+    'gateway gw-1 forgotten',
+  ],
+  ['model delete m1 -y', 'DELETE /models/m1', model, 'm1', 'deleted'],
+  ['key revoke key-1 -y', 'POST /keys/key-1/revoke', key, 'key-1', 'revoked at position 7'],
+  [
+    'stack create --org acme --surface anthropic',
+    'POST /stacks',
+    stack,
+    'stk-a-b-1',
+    'created',
+    { organisation: 'acme', surface: 'anthropic' },
+  ],
+  [
+    'stack install stk-a-b-1 org/m',
+    'PUT /stacks/stk-a-b-1/models/org%2Fm',
+    stack,
+    'stk-a-b-1',
+    'org/m installed',
+  ],
+  ['stack uninstall stk-a-b-1 m1', 'DELETE /stacks/stk-a-b-1/models/m1', stack, 'stk-a-b-1', 'uninstalled'],
+  [
+    'stack surface stk-a-b-1 anthropic',
+    'PUT /stacks/stk-a-b-1/surface',
+    stack,
+    'stk-a-b-1',
+    'anthropic',
+    { surface: 'anthropic' },
+  ],
+  ['stack delete stk-a-b-1 -y', 'DELETE /stacks/stk-a-b-1', stack, 'stk-a-b-1', 'deleted'],
+  ['pool install m1', 'PUT /pool/models/m1', { models: ['m1'] }, 'm1', 'installed'],
+  ['pool uninstall m1', 'DELETE /pool/models/m1', { models: [] }, 'm1', 'uninstalled'],
+  [
+    'node register n1 --place stack:stk-a-b-1 --url http://n1 --dialect vllm --agent --credential A --served org/m:1=m --served x=y=z',
+    'POST /nodes',
+    node,
+    'n1',
+    'registered',
+    {
       id: 'n1',
       place: { kind: 'stack', id: 'stk-a-b-1' },
       url: 'http://n1',
@@ -369,20 +200,11 @@ const writes: Case[] = [
       credential: 'A',
       models: { 'org/m:1': 'm', x: 'y=z' },
     },
-    resource: node,
-    name: 'n1',
-    table: 'registered',
-  },
-  { line: 'node drain n1', call: 'POST /nodes/n1/drain', resource: node, name: 'n1', table: 'drained' },
-  { line: 'node undrain n1', call: 'POST /nodes/n1/undrain', resource: node, name: 'n1', table: 'undrained' },
-  { line: 'node remove n1 -y', call: 'DELETE /nodes/n1', resource: node, name: 'n1', table: 'removed' },
-  {
-    line: 'node token revoke tok-1 -y',
-    call: 'POST /tokens/tok-1/revoke',
-    resource: token,
-    name: 'tok-1',
-    table: 'revoked',
-  },
+  ],
+  ['node drain n1', 'POST /nodes/n1/drain', node, 'n1', 'drained'],
+  ['node undrain n1', 'POST /nodes/n1/undrain', node, 'n1', 'undrained'],
+  ['node remove n1 -y', 'DELETE /nodes/n1', node, 'n1', 'removed'],
+  ['node token revoke tok-1 -y', 'POST /tokens/tok-1/revoke', token, 'tok-1', 'revoked'],
 ];
 
 function calls(): string[] {
@@ -393,42 +215,51 @@ function calls(): string[] {
 }
 
 async function inEachFormat(
-  entry: Case,
-  answer: Record<string, unknown>,
-  shown: Record<string, unknown> = answer,
+  [line, call, , name, inTable]: Case,
+  {
+    body,
+    answer,
+    shown = answer,
+    isAlone = true,
+  }: { body?: Fields | undefined; answer: Fields; shown?: Fields; isAlone?: boolean },
 ): Promise<void> {
-  const own = (entry.call.split(' ')[1] ?? '').split('?')[0] ?? '';
+  const own = (call.split(' ')[1] ?? '').split('?')[0] ?? '';
   server.answer = ({ path }) => ({ body: path === own ? answer : (others[path] ?? answer) });
-  const argv = entry.line.split(' ');
+  const argv = line.split(' ');
   const json = await cli([...argv, '-o', 'json']);
   expect(json).toMatchObject({ code: 0, err: '' });
   expect(JSON.parse(json.out)).toEqual(shown);
-  expect(calls().filter((call) => call === entry.call || !entry.extra)).toEqual([entry.call]);
-  expect(server.seen[0]?.body).toEqual(entry.body);
+  expect(calls().filter((each) => each === call || isAlone)).toEqual([call]);
+  expect(server.seen[0]?.body).toEqual(body);
   expect(server.seen[0]?.headers.authorization).toBe(`Bearer ${testToken}`);
   const yaml = await cli(['-o', 'yaml', ...argv]);
   expect(parse(yaml.out)).toEqual(shown);
-  expect(await cli([...argv, '-o', 'name'])).toMatchObject({ code: 0, out: `${entry.name}\n` });
+  expect(await cli([...argv, '-o', 'name'])).toMatchObject({ code: 0, out: `${name}\n` });
   const table = await cli(argv);
   expect(table.code).toBe(0);
-  expect(table.out).toContain(entry.table);
+  expect(table.out).toContain(inTable);
 }
 
-test.each(lists)('design 12, lists: $line', async (entry) => {
-  const shown = { ...entry.resource, ...entry.extra };
-  await inEachFormat(entry, { items: [entry.resource], position: 7 }, { items: [shown], position: 7 });
-  const lines = await cli([...entry.line.split(' '), '-o', 'jsonl']);
+test.each(lists)('design 12, lists: %s', async (...entry) => {
+  const [line, , answer, , , extra] = entry;
+  const shown = { ...answer, ...extra };
+  const isAlone = extra === undefined;
+  const listOf = (item: Fields): Fields => ({ items: [item], position: 7 });
+  await inEachFormat(entry, { answer: listOf(answer), shown: listOf(shown), isAlone });
+  const lines = await cli([...line.split(' '), '-o', 'jsonl']);
   expect(lines.out).toBe(`${JSON.stringify(shown)}\n`);
   server.answer = () => ({ body: { items: [], position: 7 } });
-  expect((await cli([...entry.line.split(' '), '-o', 'name'])).out).toBe('');
+  expect((await cli([...line.split(' '), '-o', 'name'])).out).toBe('');
 });
 
-test.each(things)('design 12, single things: $line', async (entry) => {
-  await inEachFormat(entry, entry.resource, { ...entry.resource, ...entry.extra });
+test.each(things)('design 12, single things: %s', async (...entry) => {
+  const [, , answer, , , extra] = entry;
+  await inEachFormat(entry, { answer, shown: { ...answer, ...extra }, isAlone: extra === undefined });
 });
 
-test.each(writes)('design 12, writes: $line', async (entry) => {
-  await inEachFormat(entry, { ...entry.resource, ...at7 });
+test.each(writes)('design 12, writes: %s', async (...entry) => {
+  const [, , answer, , , body] = entry;
+  await inEachFormat(entry, { body, answer: { ...answer, ...at7 } });
   expect(
     server.seen.every(({ headers }) => /^[A-Za-z0-9._-]{8,64}$/.test(String(headers['idempotency-key']))),
   ).toBe(true);
@@ -438,20 +269,8 @@ test.each(writes)('design 12, writes: $line', async (entry) => {
 
 test('global options reach the control plane', async () => {
   server.answer = () => ({ body: { ...organisation, ...at7 } });
-  const argv = [
-    'org',
-    'resume',
-    'acme',
-    '--as',
-    'ana',
-    '--if-at',
-    '6',
-    '--dry-run',
-    '--force',
-    '--why',
-    'paid',
-  ];
-  const { out } = await cli(argv);
+  const line = 'org resume acme --as ana --if-at 6 --dry-run --force --why paid';
+  const { out } = await cli(line.split(' '));
   expect(out).toBe('organisation acme would be resumed\n');
   expect(server.seen[0]?.headers).toMatchObject({ 'x-headgate-as': 'ana', 'if-match': '"6"' });
   expect(server.seen[0]?.query).toEqual({ dryRun: 'true', force: 'true', why: 'paid' });
@@ -498,14 +317,7 @@ test('a list is read page after page, and each page is printed as it comes', asy
   ]);
   expect(calls()).toContain('GET /usage/keys?limit=1000&after=4');
   const lines = table.out.trimEnd().split('\n');
-  expect(lines.map((line) => line.split(/ +/)[0])).toEqual([
-    'ID',
-    'key-1',
-    'key-2',
-    'key-3',
-    'key-4',
-    'key-5',
-  ]);
+  expect(lines.map((line) => line.split(/ +/)[0]).join(' ')).toBe('ID key-1 key-2 key-3 key-4 key-5');
   expect(table.err).toBe('');
   expect((await cli(['key', 'list', '-o', 'name'])).out).toBe('key-1\nkey-2\nkey-3\nkey-4\nkey-5\n');
   const document = JSON.parse((await cli(['key', 'list', '-o', 'json'])).out);

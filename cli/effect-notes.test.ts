@@ -2,12 +2,11 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { routeOf } from '../schemas/admin-routes.ts';
 import { hourMs } from '../schemas/durations.ts';
 import { isTurning, type TurningName, turnsAnswers } from '../schemas/turned-answers.ts';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
+import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
 
 const fleetFile = join(mkdtempSync(join(tmpdir(), 'headgate-test-')), 'fleet.yaml');
 writeFileSync(fleetFile, 'version: 1\n');
@@ -55,19 +54,13 @@ const effect = {
 };
 const said = '310 of 1,204 requests of the last hour would be answered otherwise, all of them refused';
 
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
+const server = useAdminServer();
 beforeEach(() => {
-  server.seen.length = 0;
   const other = { id: 'acme', position: 3, changes: [], commands: [], events: [], by: 'ana' };
   server.answer = ({ path }) => ({ body: path === '/effect' ? effect : other });
 });
 
-const cli = (line: string, options: CliOptions = {}): Promise<CliRun> =>
-  runCli(line.split(' '), { ...options, env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+const cli = cliOf(server);
 /** Paths that were written to. */
 const written = () => server.seen.filter(({ method }) => method !== 'GET').map(({ path }) => path);
 

@@ -15,14 +15,14 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { memorySnapshot, openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
-import { type AdminServer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { cliOf, useAdminServer } from '../test/support/admin-server.ts';
 import { known, recordsOf } from '../test/support/commits.ts';
-import { type CliRun, runCli } from '../test/support/run-cli.ts';
+import type { CliRun } from '../test/support/run-cli.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
 const tier = (rank: number) => known('tier.set', { id: `T${rank}`, rank, models: '*' });
@@ -33,20 +33,17 @@ const exported = join(folder, 'log.jsonl');
 const gatewayFolder = join(folder, 'gw-1');
 const stateFile = join(gatewayFolder, 'state.db');
 
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
+const server = useAdminServer();
+beforeAll(() => {
   writeFileSync(exported, `${records.map(lineOf).join('\n')}\n`);
   const { snapshot } = openOrRebuild(stateFile);
   snapshot.apply(records);
   snapshot.close();
 });
-afterAll(() => server.close());
 
-function cli(argv: readonly string[], env: Record<string, string> = {}): Promise<CliRun> {
-  const settings = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
-  return runCli(argv, { cwd: folder, env: { ...settings, ...env } });
-}
+const ask = cliOf(server, { cwd: folder });
+const cli = (argv: readonly string[], env: Record<string, string> = {}): Promise<CliRun> =>
+  ask(argv, { env });
 
 function digestAt(count: number): string {
   const snapshot = memorySnapshot();

@@ -2,31 +2,23 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
+import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import { runCli } from '../test/support/run-cli.ts';
 
-let server: AdminServer;
+const server = useAdminServer();
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
 const fleet = { version: 1, models: [{ id: 'm1', family: 'echo', weight: 1 }] };
-beforeAll(async () => {
-  server = await startAdminServer();
+beforeAll(() => {
   writeFileSync(join(folder, 'fleet.yaml'), 'version: 1\nmodels: [{ id: m1, family: echo, weight: 1 }]\n');
   writeFileSync(
     join(folder, 'bad.yaml'),
     'version: 1\nmodels:\n  - { id: "m 1", family: echo }\npool: { nods: [] }\n',
   );
 });
-afterAll(() => server.close());
-beforeEach(() => {
-  server.seen.length = 0;
-});
 
-function cli(line: string, options: CliOptions = {}): Promise<CliRun> {
-  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
-  return runCli(line.split(' '), { env, cwd: folder, ...options });
-}
+const cli = cliOf(server, { cwd: folder });
 
 const changes = [
   { action: 'create', kind: 'model', id: 'm1' },

@@ -2,16 +2,12 @@
 import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
-import { type CliRun, runCli } from '../test/support/run-cli.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import type { CliRun } from '../test/support/run-cli.ts';
 
-let server: AdminServer;
+const server = useAdminServer();
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
 
 interface Item {
   readonly organisation: string;
@@ -22,7 +18,6 @@ const itemsOf = (body: unknown): readonly Item[] => (body as { readonly items: r
 /** Keys that a call creates are numbered through the test. */
 let made = 0;
 beforeEach(() => {
-  server.seen.length = 0;
   made = 0;
   server.answer = ({ body }) => {
     const items = itemsOf(body).map(({ organisation, name }) => {
@@ -33,10 +28,8 @@ beforeEach(() => {
   };
 });
 
-function cli(words: string[]): Promise<CliRun> {
-  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
-  return runCli(['key', 'create', ...words], { env, cwd: folder });
-}
+const ask = cliOf(server, { cwd: folder });
+const cli = (words: string[]): Promise<CliRun> => ask(['key', 'create', ...words]);
 function file(lines: readonly string[], name = 'keys.csv'): string {
   writeFileSync(join(folder, name), ['organisation,name,expires', ...lines, ''].join('\n'));
   return name;
@@ -166,8 +159,7 @@ test('tokens of the nodes of a file are created in the same way', async () => {
     };
   };
   writeFileSync(join(folder, 'nodes.csv'), 'node\npool-1\npool-2\n');
-  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
-  const tokens = (...words: string[]) => runCli(['node', 'token', 'create', ...words], { env, cwd: folder });
+  const tokens = (...words: string[]) => ask(['node', 'token', 'create', ...words]);
   const run = await tokens('--from', 'nodes.csv');
   expect([run.code, run.out]).toEqual([0, 'id,node,value\ntok-0,pool-1,v-0\ntok-1,pool-2,v-1\n']);
   expect(server.seen).toMatchObject([

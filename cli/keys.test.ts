@@ -2,29 +2,22 @@
 import { existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
-import { type CliRun, runCli } from '../test/support/run-cli.ts';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import type { CliRun } from '../test/support/run-cli.ts';
 import { takeMonotonicClock } from '../test/support/status-reports.ts';
 
-let server: AdminServer;
+const server = useAdminServer();
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
 afterEach(() => {
   vi.restoreAllMocks();
 });
 beforeEach(() => {
-  server.seen.length = 0;
   server.answer = () => ({ body: key });
 });
 
-function cli(line: string, more: string[] = []): Promise<CliRun> {
-  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
-  return runCli([...line.split(' '), ...more], { env, cwd: folder });
-}
+const ask = cliOf(server, { cwd: folder });
+const cli = (line: string, more: string[] = []): Promise<CliRun> => ask([...line.split(' '), ...more]);
 
 const value = `hg_${'Ab3'.repeat(13)}x`;
 const key = { id: 'key-1', organisation: 'acme', name: 'ci', expires: '30d', value, position: 9 };

@@ -2,28 +2,12 @@
  * Goal: once a command may have been carried out, nothing but an answer to it ends that: whatever fails afterwards, the person
  * reads that the outcome is unknown, under which id, and how to decide.
  */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import {
-  type AdminServer,
-  errorAnswer,
-  startAdminServer,
-  type TestAnswer,
-  testToken,
-} from '../test/support/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
+import { expect, test } from 'vitest';
+import { cliOf, errorAnswer, type TestAnswer, useAdminServer } from '../test/support/admin-server.ts';
 
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
-beforeEach(() => {
-  server.seen.length = 0;
-});
+const server = useAdminServer();
 
-function cli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
-  return runCli(argv, { ...options, env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
-}
+const cli = cliOf(server);
 
 const idSent = () => String(server.seen[0]?.headers['idempotency-key']);
 const command = ['org', 'resume', 'acme'];

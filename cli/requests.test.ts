@@ -1,23 +1,13 @@
 /** `headgate requests`: which query each option is, what is printed, and that nothing missing is kept silent. */
 import type { ServerResponse } from 'node:http';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { type AdminServer, startAdminServer, testToken } from '../test/support/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
+import { expect, test } from 'vitest';
+import { cliOf, useAdminServer } from '../test/support/admin-server.ts';
+import type { CliOptions, CliRun } from '../test/support/run-cli.ts';
 
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
-beforeEach(() => {
-  server.seen.length = 0;
-});
+const server = useAdminServer();
 
-const cli = (line: string, options: CliOptions = {}): Promise<CliRun> =>
-  runCli(['requests', ...line.split(' ')], {
-    ...options,
-    env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken },
-  });
+const ask = cliOf(server);
+const cli = (line: string, options: CliOptions = {}): Promise<CliRun> => ask(`requests ${line}`, options);
 
 const row = (n: number) => ({
   ...{ request: `req_${String(n).padStart(32, '0')}`, at: '2026-11-26T04:05:06.789Z', gateway: 'gw-1' },

@@ -1,13 +1,7 @@
 /** `undo` of a commit of several events: one command of the control plane, which carries out all of them or none. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import {
-  type AdminServer,
-  errorAnswer,
-  startAdminServer,
-  type TestAnswer,
-  testToken,
-} from '../test/support/admin-server.ts';
-import { type CliRun, runCli } from '../test/support/run-cli.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { cliOf, errorAnswer, type TestAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import type { CliRun } from '../test/support/run-cli.ts';
 
 const commands = [
   { method: 'PUT', path: '/tiers/Pro', body: { rank: 2 } },
@@ -15,11 +9,7 @@ const commands = [
   { method: 'DELETE', path: '/organisations/newt' },
 ];
 const lines = ['PUT /tiers/Pro  rank 2', 'DELETE /stacks/stk-a-b-1', 'DELETE /organisations/newt'];
-let server: AdminServer;
-beforeAll(async () => {
-  server = await startAdminServer();
-});
-afterAll(() => server.close());
+const server = useAdminServer();
 beforeEach(() => answerWith({ commands }));
 
 /** Answers to the inverse, and to the command. */
@@ -32,10 +22,8 @@ function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10
   };
 }
 
-function undo(...more: string[]): Promise<CliRun> {
-  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
-  return runCli(['undo', '7', ...more], { env });
-}
+const cli = cliOf(server);
+const undo = (...more: string[]): Promise<CliRun> => cli(['undo', '7', ...more]);
 
 /** The effect of it is asked for, too. */
 const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && path !== '/effect');

@@ -1,6 +1,8 @@
 /** A control plane for tests of the command line: real HTTP on loopback, with answers that the test decides. */
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { type CliOptions, type CliRun, runCli } from './run-cli.ts';
 
 export const testToken = 'operator-token-of-the-test';
 
@@ -37,7 +39,7 @@ export function errorAnswer(status: number, type: string, more: object = {}): Te
   return { status, body: { error } };
 }
 
-export async function startAdminServer(): Promise<AdminServer> {
+function newAdminServer(): AdminServer {
   const http = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -72,6 +74,36 @@ export async function startAdminServer(): Promise<AdminServer> {
         http.closeAllConnections();
       }),
   };
+  return server;
+}
+
+async function listening(server: AdminServer): Promise<AdminServer> {
+  const { http } = server;
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
   return Object.assign(server, { url: `http://127.0.0.1:${(http.address() as AddressInfo).port}` });
+}
+
+export function startAdminServer(): Promise<AdminServer> {
+  return listening(newAdminServer());
+}
+
+/** One for all tests of a file, which has seen nothing before each of them. */
+export function useAdminServer(): AdminServer {
+  const server = newAdminServer();
+  beforeAll(async () => {
+    await listening(server);
+  });
+  afterAll(() => server.close());
+  beforeEach(() => {
+    server.seen.length = 0;
+  });
+  return server;
+}
+
+/** The command line that asks it: of words, or of a line of words without a blank in them. */
+export function cliOf(server: AdminServer, of: CliOptions = {}) {
+  return (words: string | readonly string[], options: CliOptions = {}): Promise<CliRun> => {
+    const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken, ...options.env };
+    return runCli(typeof words === 'string' ? words.split(' ') : words, { ...of, ...options, env });
+  };
 }
