@@ -122,14 +122,6 @@ test.each([
   expect(callerOf({ authorization })).toBe(expected);
 });
 
-test.each([
-  [endMs - 1, 'key-late'],
-  [endMs, '401 expired'],
-  [endMs + 1, '401 expired'],
-])('States 1: a key that ends at its moment is at %s %s', (atMs, expected) => {
-  expect(callerOf({ authorization: `Bearer ${keys.late}` }, shared, atMs)).toBe(expected);
-});
-
 test('Authentication 3: one wrong character, a lost one or one too many is refused without a look-up', () => {
   const { acme } = keys;
   const character = fc.constantFrom(...'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-');

@@ -4,7 +4,7 @@ import { LocalCounters } from '../../data-plane/request/counters.ts';
 import { seededRandom } from '../../test/support/random.ts';
 import type { TierLimits } from '../snapshot/lookup.ts';
 import { type Counters, windowMs, windowStartMs } from './decide.ts';
-import { checkContext, checkLimits, type LimitFacts } from './limits.ts';
+import { checkLimits, type LimitFacts } from './limits.ts';
 import { Refusal } from './refusal.ts';
 
 const unlimited: TierLimits = {
@@ -152,10 +152,6 @@ test('Errors 9: whatever end of the window a counter reports, Retry-After is 1 t
   );
 });
 
-test('Limits 1: a window is a minute', () => {
-  expect(windowMs).toBe(60_000);
-});
-
 test('windows of one subject tile time: each moment is in one of them, and one follows the other', () => {
   fc.assert(
     fc.property(subjects, moments, (subject, nowMs) => {
@@ -232,47 +228,4 @@ test('Errors further rule 1: the first limit in the order refuses, names the tie
     }),
     { numRuns: 1000 },
   );
-});
-
-test('Limits 8: a tier without limits refuses nothing, whatever was counted', () => {
-  const facts = { ...plain, contextTokens: Number.MAX_SAFE_INTEGER, weight: 1000 };
-  for (const allowance of [{ kind: 'tokens', used: 1e15 } as const, { kind: 'turns', used: 1e15 } as const])
-    expect(refusalOf(() => checkLimits({ ...facts, allowance }, countersOf(1e9, 1e9, 1), 0))).toBeUndefined();
-});
-
-test.each([
-  [10, 9, undefined],
-  [10, 10, undefined],
-  [10, 11, 'ContextWindowExceededError'],
-  [0, 1, 'ContextWindowExceededError'],
-  [null, 11, undefined],
-])('Errors 8: of a context of %s tokens, %s are answered by %s', (contextTokens, needed, type) => {
-  const facts = { tier: { ...unlimited, contextTokens }, contextTokens: needed };
-  expect(refusalOf(() => checkContext(facts))?.type).toBe(type);
-});
-
-test.each([
-  ['turns', undefined, 'Sign in'],
-  ['tokens', 'Team', 'The next tier is Team.'],
-  ['tokens', undefined, 'Contact the service operator'],
-] as const)(
-  'Errors 7: where the %s are used up and the next tier is %s, the message says "%s" and no time',
-  (kind, nextTier, says) => {
-    const tier = { ...unlimited, monthlyTokens: 5, freeTurns: 5 };
-    const facts = { ...plain, tier, nextTier: () => nextTier, allowance: { kind, used: 5 } };
-    const refusal = refusalOf(() => checkLimits(facts, countersOf(0, 0, 0), 0));
-    expect(refusal?.message).toContain(says);
-    expect(refusal?.message).toContain('Starter tier');
-    expect(refusal?.retryAfterSeconds).toBeUndefined();
-  },
-);
-
-test.each([
-  [1, false],
-  [2, true],
-])('Errors 10: a model that counts as %s is named in the message: %s', (weight, named) => {
-  const facts = { ...plain, weight, tier: { ...unlimited, concurrency: 4 } };
-  const refusal = refusalOf(() => checkLimits(facts, countersOf(0, 4, 0), 0));
-  expect(refusal?.retryAfterSeconds).toBe(1);
-  expect(refusal?.message.includes(`echo-small counts as ${weight}`)).toBe(named);
 });
