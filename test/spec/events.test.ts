@@ -8,6 +8,7 @@ import { scaledMs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { hold } from '../support/held.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
+import { spoiltBeginnings, spoiltStreams } from '../support/spoilt-streams.ts';
 import { usageOf, usageReaches } from '../support/witness.ts';
 
 let fleet: TestFleet;
@@ -46,20 +47,7 @@ async function usageWithout(id: string, key: string): Promise<{ requests: number
 }
 const nothing = { requests: 0, totalTokens: 0 };
 
-const spoilt = [
-  { kind: 'cut', afterEvents: 4 },
-  { kind: 'cut', afterEvents: 4, reset: true },
-  { kind: 'clean-end-without-done', afterEvents: 4 },
-  { kind: 'empty-chunk-end', afterEvents: 4 },
-  { kind: 'error-frame-then-done', afterEvents: 4 },
-  { kind: 'error-frame-no-done', afterEvents: 4 },
-  { kind: 'finish-abort' },
-  { kind: 'garbage', afterEvents: 4 },
-  { kind: 'stall-after', afterEvents: 4 },
-  { kind: 'stall-after', afterEvents: 4, commentEveryMs: 20 },
-] as const;
-
-test.each(spoilt)(
+test.each(spoiltStreams)(
   'Stream behaviour: a stream that its node ends early closes without a terminal frame ($kind)',
   async (fault) => {
     const { id, key } = await newcomer();
@@ -143,13 +131,7 @@ test('Stream behaviour: a stream is recorded also where its client did not ask f
   expect(await usageReaches(fleet, id, 2)).toEqual({ requests: 2, totalTokens: 2 * whole });
 });
 
-test.each([
-  { kind: 'refuse' },
-  { kind: 'status', status: 500 },
-  { kind: 'error-frame-then-done', afterEvents: 0 },
-  { kind: 'cut', afterEvents: 0 },
-  { kind: 'garbage', afterEvents: 0 },
-] as const)(
+test.each(spoiltBeginnings)(
   'Stream behaviour, Errors 3: a failure before the first event is a refusal, and not recorded ($kind)',
   async (fault) => {
     const { id, key } = await newcomer();

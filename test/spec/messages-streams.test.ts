@@ -4,10 +4,11 @@ import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { SimNode } from '../../dev/simulator/sim-node.ts';
 import { type Answer, call, expectRefusal } from '../support/api.ts';
-import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { readMessageEvents } from '../support/message-events.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
-import { usageOf } from '../support/witness.ts';
+import { spoiltBeginnings, spoiltStreams } from '../support/spoilt-streams.ts';
+import { recordedIds, requestIdOf, usageOf } from '../support/witness.ts';
 
 let fleet: TestFleet;
 let node: SimNode;
@@ -46,43 +47,14 @@ function ask(text: string, more: object = {}): Promise<Answer> {
   return call({ ...at, body: bodyOf(text, more) });
 }
 
-/** Ids of birch's requests on record. Rows ship in order, so once one more is there, all before it are too. */
-async function recordedIds(): Promise<string[]> {
+/** Ids of birch's requests on record. */
+async function idsOnRecord(): Promise<string[]> {
   node.setBehaviour(parseBehaviour({}));
-  const last = await ask('hello there', { stream: false });
-  expect(last.status).toBe(200);
-  const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`;
-  const headers = { authorization: `Bearer ${operatorToken}` };
-  let ids: string[] = [];
-  await vi.waitUntil(
-    async () => {
-      const rows = (await (await fetch(url, { headers })).text()).split('\n').filter(Boolean);
-      ids = rows.map((row) => (JSON.parse(row) as { requestId: string }).requestId);
-      return ids.includes(idOf(last));
-    },
-    { timeout: 10_000, interval: 50 },
-  );
-  return ids;
+  return recordedIds(fleet, 'birch', await ask('hello there', { stream: false }));
 }
-
-const idOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
 
 const textOf = (content: readonly Record<string, unknown>[]): string =>
   content.map((block) => String(block['text'] ?? block['input'])).join('');
-
-const spoilt = [
-  { kind: 'cut', afterEvents: 4 },
-  { kind: 'cut', afterEvents: 4, reset: true },
-  { kind: 'clean-end-without-done', afterEvents: 4 },
-  { kind: 'clean-end-without-done' },
-  { kind: 'empty-chunk-end', afterEvents: 4 },
-  { kind: 'error-frame-then-done', afterEvents: 4 },
-  { kind: 'error-frame-no-done', afterEvents: 4 },
-  { kind: 'finish-abort' },
-  { kind: 'garbage', afterEvents: 4 },
-  { kind: 'stall-after', afterEvents: 4 },
-  { kind: 'stall-after', afterEvents: 4, commentEveryMs: 20 },
-] as const;
 
 test.each([
   { what: 'a text', text: 'hello there', more: {} },
@@ -95,11 +67,11 @@ test.each([
     const full = readMessageEvents(uncut.content);
     expect(full.isComplete).toBe(true);
     const cutIds: string[] = [];
-    for (const fault of spoilt) {
+    for (const fault of spoiltStreams) {
       spoil(fault);
       const answer = await ask(text, more);
       const why = JSON.stringify(fault);
-      cutIds.push(idOf(answer));
+      cutIds.push(requestIdOf(answer));
       expect(answer.status, why).toBe(200);
       expect(answer.whole, why).toBe(false);
       expect(answer.content, why).not.toMatch(/message_stop|message_delta|event: error|"error"/);
@@ -108,8 +80,8 @@ test.each([
       for (const [at, block] of cut.content.entries())
         expect(textOf(full.content.slice(at, at + 1)), why).toContain(textOf([block]));
     }
-    const ids = await recordedIds();
-    expect(ids).toContain(idOf(uncut));
+    const ids = await idsOnRecord();
+    expect(ids).toContain(requestIdOf(uncut));
     expect(ids.filter((id) => cutIds.includes(id))).toEqual([]);
   },
 );
@@ -144,7 +116,7 @@ test('Stream behaviour: a stream that its client cancels is stopped at the node,
   await response.body?.getReader().read();
   leave.abort();
   await vi.waitUntil(() => node.stats().abortedByClient > aborted, { timeout: 5000, interval: 2 });
-  expect(await recordedIds()).not.toContain(response.headers.get('request-id'));
+  expect(await idsOnRecord()).not.toContain(response.headers.get('request-id'));
 });
 
 test('Stream behaviour: a completed stream is recorded with the tokens that its last event reported', async () => {
@@ -158,19 +130,13 @@ test('Stream behaviour: a completed stream is recorded with the tokens that its 
 
 const totalTokens = async (): Promise<number> => (await usageOf(fleet, 'birch')).totalTokens;
 
-test.each([
-  { kind: 'refuse' },
-  { kind: 'status', status: 500 },
-  { kind: 'error-frame-then-done', afterEvents: 0 },
-  { kind: 'cut', afterEvents: 0 },
-  { kind: 'garbage', afterEvents: 0 },
-] as const)(
+test.each(spoiltBeginnings)(
   'Stream behaviour, Errors 6: a failure before the first event of a message is a refusal ($kind)',
   async (fault) => {
     spoil(fault);
     const answers = [await ask('hello there'), await ask('hello there', { stream: false })];
     for (const answer of answers) expectRefusal(answer, 'TargetNotServingError');
-    const ids = await recordedIds();
-    expect(ids.filter((id) => answers.some((answer) => idOf(answer) === id))).toEqual([]);
+    const ids = await idsOnRecord();
+    expect(ids.filter((id) => answers.some((answer) => requestIdOf(answer) === id))).toEqual([]);
   },
 );

@@ -4,10 +4,11 @@ import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { SimNode } from '../../dev/simulator/sim-node.ts';
 import { type Answer, call, expectRefusal } from '../support/api.ts';
-import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { readResponseEvents } from '../support/response-events.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
-import { usageOf } from '../support/witness.ts';
+import { spoiltStreams } from '../support/spoilt-streams.ts';
+import { recordedIds, requestIdOf, usageOf } from '../support/witness.ts';
 
 let fleet: TestFleet;
 let node: SimNode;
@@ -42,7 +43,6 @@ function ask(input: unknown, more: object = {}, key = birch, host = stackHost('h
 }
 
 const itemsOf = (answer: Answer): Fields[] => (JSON.parse(answer.content) as { output: Fields[] }).output;
-const idOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
 /** Without what is another in each answer. */
 const plain = (value: unknown): unknown =>
   JSON.parse(
@@ -51,23 +51,10 @@ const plain = (value: unknown): unknown =>
     ),
   );
 
-/** Ids of birch's requests on record. Rows ship in order, so once one more is there, all before it are too. */
-async function recordedIds(): Promise<string[]> {
+/** Ids of birch's requests on record. */
+async function idsOnRecord(): Promise<string[]> {
   node.setBehaviour(parseBehaviour({}));
-  const last = await ask('hello there');
-  expect(last.status).toBe(200);
-  const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`;
-  const headers = { authorization: `Bearer ${operatorToken}` };
-  let ids: string[] = [];
-  await vi.waitUntil(
-    async () => {
-      const rows = (await (await fetch(url, { headers })).text()).split('\n').filter(Boolean);
-      ids = rows.map((row) => (JSON.parse(row) as { requestId: string }).requestId);
-      return ids.includes(idOf(last));
-    },
-    { timeout: 10_000, interval: 50 },
-  );
-  return ids;
+  return recordedIds(fleet, 'birch', await ask('hello there'));
 }
 
 const turns = [
@@ -89,39 +76,25 @@ test.each(turns)(
     expect(plain(items)).toEqual(plain(itemsOf(whole)));
     expect(plain(end)).toMatchObject({ status: 'completed', store: false, model: 'echo-small' });
     expect(Object.keys(JSON.parse(whole.content))).toEqual(Object.keys(end ?? {}));
-    expect(await recordedIds()).toEqual(expect.arrayContaining([idOf(whole), idOf(streamed)]));
+    expect(await idsOnRecord()).toEqual(expect.arrayContaining([requestIdOf(whole), requestIdOf(streamed)]));
   },
 );
-
-const spoilt = [
-  { kind: 'cut', afterEvents: 4 },
-  { kind: 'cut', afterEvents: 4, reset: true },
-  { kind: 'clean-end-without-done', afterEvents: 4 },
-  { kind: 'clean-end-without-done' },
-  { kind: 'empty-chunk-end', afterEvents: 4 },
-  { kind: 'error-frame-then-done', afterEvents: 4 },
-  { kind: 'error-frame-no-done', afterEvents: 4 },
-  { kind: 'finish-abort' },
-  { kind: 'garbage', afterEvents: 4 },
-  { kind: 'stall-after', afterEvents: 4 },
-  { kind: 'stall-after', afterEvents: 4, commentEveryMs: 20 },
-] as const;
 
 test.each(turns)(
   'Stream behaviour: $what that its node ends early has no terminal event, closes its connection, and is not recorded',
   async ({ input, more }) => {
     const cutIds: string[] = [];
-    for (const fault of spoilt) {
+    for (const fault of spoiltStreams) {
       spoil(fault);
       const answer = await ask(input, { ...more, stream: true });
       const why = JSON.stringify(fault);
-      cutIds.push(idOf(answer));
+      cutIds.push(requestIdOf(answer));
       expect([answer.status, answer.whole], why).toEqual([200, false]);
       expect(answer.content, why).not.toMatch(/response\.(completed|incomplete|failed)|event: error/);
       const wire = answer.content.slice(0, answer.content.lastIndexOf('\n\n') + 2);
       expect(readResponseEvents(wire).end, why).toBeUndefined();
     }
-    const ids = await recordedIds();
+    const ids = await idsOnRecord();
     expect(ids.filter((id) => cutIds.includes(id))).toEqual([]);
   },
 );
@@ -139,11 +112,11 @@ test.each(turns)(
     ] as const) {
       spoil(fault);
       const answer = await ask(input, more);
-      refusedIds.push(idOf(answer));
+      refusedIds.push(requestIdOf(answer));
       expectRefusal(answer, 'TargetNotServingError');
       expect(answer.content, JSON.stringify(fault)).not.toMatch(/"output"|"usage"|resp_/);
     }
-    const ids = await recordedIds();
+    const ids = await idsOnRecord();
     expect(ids.filter((id) => refusedIds.includes(id))).toEqual([]);
   },
 );

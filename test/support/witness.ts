@@ -1,7 +1,8 @@
 /** What simulated nodes and the usage totals say of a test's requests: the witnesses against which a gateway is checked. */
-import { expect } from 'vitest';
+import { expect, vi } from 'vitest';
 import type { SimNode } from '../../dev/simulator/sim-node.ts';
-import type { TestFleet } from './fleet.ts';
+import type { Answer } from './api.ts';
+import { operatorToken, type TestFleet } from './fleet.ts';
 
 /** Where the text of a request may go at a node: completions, embeddings, and counts of tokens. Probes send none. */
 const completionPaths = ['/v1/chat/completions', '/v1/embeddings'];
@@ -56,4 +57,23 @@ export async function usageReaches(
     .poll(async () => (await usageOf(fleet, organisation)).requests, { timeout: 10_000, interval: 20 })
     .toBe(requests);
   return usageOf(fleet, organisation);
+}
+
+export const requestIdOf = ({ fields }: Answer): string => fields['x-request-id'] ?? '';
+
+/** Ids of the requests on record of an organisation. Rows ship in order, so once that of `last` is there, all before it are too. */
+export async function recordedIds(fleet: TestFleet, organisation: string, last: Answer): Promise<string[]> {
+  expect(last.status).toBe(200);
+  const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=${organisation}`;
+  const headers = { authorization: `Bearer ${operatorToken}` };
+  let ids: string[] = [];
+  await vi.waitUntil(
+    async () => {
+      const rows = (await (await fetch(url, { headers })).text()).split('\n').filter(Boolean);
+      ids = rows.map((row) => (JSON.parse(row) as { requestId: string }).requestId);
+      return ids.includes(requestIdOf(last));
+    },
+    { timeout: 10_000, interval: 50 },
+  );
+  return ids;
 }
