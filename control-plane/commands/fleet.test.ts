@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
@@ -84,20 +83,6 @@ test('a file on an empty state makes everything, and the second time nothing', (
   expect(apply(state, whole, { prune: true }).events).toEqual([]);
 });
 
-test('the example of the documentation applies, and is unchanged afterwards', () => {
-  const parsed = parseFleet(
-    `version: 1
-models: [{ id: a, family: f }]
-tiers: [{ id: Platinum, models: "*" }]
-organisations: [{ id: acme, name: Acme, tier: Platinum, anchor: 2026-11-01 }]`,
-    'f.yaml',
-  );
-  const { fleet } = parsed as { fleet: Fleet };
-  const state = new TestState();
-  expect(apply(state, fleet).events).toHaveLength(3);
-  expect(apply(state, fleet).events).toHaveLength(0);
-});
-
 interface Change {
   readonly fields?: readonly string[];
   readonly values?: readonly { readonly field: string; readonly before: unknown; readonly after: unknown }[];
@@ -173,14 +158,6 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
     for (const { before, after } of values) expect(before).not.toEqual(after);
   }
   expect(apply(state, change(whole)).events).toEqual([]);
-});
-
-test('without pruning nothing is removed', () => {
-  const state = new TestState();
-  apply(state, whole);
-  const before = dump(state);
-  expect(apply(state, { version: 1, models: [], tiers: [], pool: {}, organisations: [] }).events).toEqual([]);
-  expect(dump(state)).toEqual(before);
 });
 
 test('pruning removes what the file does not have, and no key of an organisation that stays', () => {
@@ -291,49 +268,16 @@ test('an invalid document is refused with every fault', () => {
 });
 
 const tier = (id: string, rank: number) => ({ id, rank, models: '*' as const });
-test.each<[present: [string, number][], listed: string[], ranks: Record<string, number>]>([
-  [[], ['a', 'b'], { a: 0, b: 1 }],
-  [
-    [
-      ['a', 3],
-      ['b', 7],
-    ],
-    ['a', 'b'],
-    { a: 3, b: 7 },
-  ],
-  [
-    [
-      ['a', 0],
-      ['b', 1],
-    ],
-    ['b', 'a'],
-    { b: 1, a: 2 },
-  ],
-  [
-    [
-      ['a', 0],
-      ['b', 1],
-      ['c', 2],
-    ],
-    ['a'],
-    { a: 0, b: 1, c: 2 },
-  ],
-  [
-    [
-      ['a', 0],
-      ['b', 1],
-      ['c', 2],
-    ],
-    ['b', 'd'],
-    { a: 0, b: 1, c: 2, d: 3 },
-  ],
-  [[['a', 1000]], ['a', 'b'], { a: 0, b: 1 }],
+test.each<[present: Record<string, number>, listed: string[], ranks: Record<string, number>]>([
+  [{}, ['a', 'b'], { a: 0, b: 1 }],
+  [{ a: 3, b: 7 }, ['a', 'b'], { a: 3, b: 7 }],
+  [{ a: 0, b: 1 }, ['b', 'a'], { b: 1, a: 2 }],
+  [{ a: 0, b: 1, c: 2 }, ['a'], { a: 0, b: 1, c: 2 }],
+  [{ a: 0, b: 1, c: 2 }, ['b', 'd'], { a: 0, b: 1, c: 2, d: 3 }],
+  [{ a: 1000 }, ['a', 'b'], { a: 0, b: 1 }],
 ])('ranks of %j for a file that lists %j', (present, listed, ranks) => {
-  const result = rankTiers(
-    present.map(([id, rank]) => tier(id, rank)),
-    listed,
-  );
-  expect(Object.fromEntries(result)).toEqual(ranks);
+  const tiers = Object.entries(present).map(([id, rank]) => tier(id, rank));
+  expect(Object.fromEntries(rankTiers(tiers, listed))).toEqual(ranks);
 });
 
 const id = fc.stringMatching(/^[a-z0-9-]{1,8}$/);

@@ -31,24 +31,6 @@ async function admin(
 }
 const errorType = ({ body }: Answer): unknown => (body['error'] as { type?: unknown } | undefined)?.type;
 
-test('only the API document is readable without the operator token', async () => {
-  expect((await admin('GET', '/openapi.json', { token: 'wrong' })).status).toBe(200);
-  for (const path of ['/status', '/keys', '/nowhere', '/snapshot', '/events', '/usage/export']) {
-    const answer = await admin('GET', path, { token: 'wrong' });
-    expect([path, answer.status, errorType(answer)]).toEqual([path, 401, 'Unauthorized']);
-  }
-});
-
-test('the API document names every command with its body', async () => {
-  const { body } = await admin('GET', '/openapi.json');
-  const paths = body['paths'] as Record<
-    string,
-    Record<string, { operationId?: string; requestBody?: unknown }>
-  >;
-  expect(paths['/admin/v1/keys']?.['post']).toMatchObject({ operationId: 'key.create', requestBody: {} });
-  expect(Object.keys(paths).length).toBeGreaterThan(30);
-});
-
 test('a repeat with one Idempotency-Key is one command, and shows the value only once', async () => {
   const headers = { 'idempotency-key': 'repeat-of-a-key-1' };
   const body = { organisation: 'acme', name: 'once', expires: 'never' };
@@ -104,16 +86,6 @@ test('a read at a past position is answered from the state of then', async () =>
   expect((await admin('GET', `/stacks?at=${made + 1000}`)).status).toBe(404);
   const then = (await admin('GET', `/status?at=${made - 1}`)).body;
   expect(then['position']).toBe(made - 1);
-});
-
-test('Authentication 5: a viewer may read keys and create none; a person of another organisation may do neither', async () => {
-  const as = (person: string) => ({ headers: { 'x-headgate-as': person } });
-  const body = { organisation: 'acme', name: 'n', expires: '30d' };
-  expect((await admin('POST', '/keys', { body, ...as('ana') })).status).toBe(200);
-  expect((await admin('POST', '/keys', { body, ...as('vic') })).status).toBe(403);
-  expect((await admin('GET', '/keys?organisation=acme', as('vic'))).status).toBe(200);
-  expect((await admin('GET', '/keys?organisation=acme', as('ben'))).status).toBe(403);
-  expect((await admin('GET', '/keys', as('ana'))).status).toBe(403);
 });
 
 test('broken bodies and queries are refused by name, and no value is repeated', async () => {
