@@ -117,28 +117,6 @@ test('an engine that closes after each stream gets the next request on another c
   }
 });
 
-test('an answer that is not streamed is rebuilt and counted', async () => {
-  const node = await sim();
-  const server = await gateway({ candidates: [routeTo(node.url)] });
-  const { status, text } = await post(server.url + chatPath, chat).answer;
-  expect(status).toBe(200);
-  expect(JSON.parse(text)).toMatchObject({ id: 'chatcmpl-test', model: 'asked', object: 'chat.completion' });
-  expect(await server.next()).toMatchObject({
-    kind: 'completed',
-    usage: { promptTokens: 6, completionTokens: 8 },
-  });
-});
-
-test('embeddings are rebuilt and counted', async () => {
-  const node = await sim();
-  const server = await gateway({ candidates: [routeTo(node.url)] });
-  const { status, text } = await post(`${server.url}/v1/embeddings`, { model: 'asked', input: ['a', 'b'] })
-    .answer;
-  expect(status).toBe(200);
-  expect(JSON.parse(text).data).toHaveLength(2);
-  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { completionTokens: 0 } });
-});
-
 test('the node gets its own name for the model, a limit of tokens, usage asked for, and its credential', async () => {
   let seen:
     | { authorization: string | undefined; path: string | undefined; body: Record<string, unknown> }
@@ -675,40 +653,6 @@ test('Events: an answer that its client never took is not billed', async () => {
   asked.request.destroy();
   expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
   expect(server.pools.answerBytes.usedBytes).toBe(0);
-});
-
-const message = { model: 'asked', max_tokens: 100, messages: [{ role: 'user', content: 'say 8 words' }] };
-
-test('a message is answered in the form of its surface', async () => {
-  const node = await sim();
-  const server = await gateway({ candidates: [routeTo(node.url)] });
-  const { status, text } = await post(`${server.url}/v1/messages`, message).answer;
-  expect(status).toBe(200);
-  expect(JSON.parse(text)).toMatchObject({ type: 'message', stop_reason: 'end_turn', model: 'asked' });
-  expect(await server.next()).toMatchObject({
-    kind: 'completed',
-    usage: { promptTokens: 6, completionTokens: 8 },
-  });
-});
-
-test('a streamed message ends with its own terminator, and not at all when the node breaks off', async () => {
-  const node = await sim();
-  const server = await gateway({ candidates: [routeTo(node.url)] });
-  const whole = await post(`${server.url}/v1/messages`, { ...message, stream: true }).answer;
-  expect(whole.clean).toBe(true);
-  expect(whole.text).toMatch(/^event: message_start\n/);
-  expect(whole.text).toMatch(/event: message_stop\ndata: .*\n\n$/);
-  expect(whole.text).not.toContain('[DONE]');
-  expect(await server.next()).toMatchObject({
-    kind: 'completed',
-    usage: { promptTokens: 6, completionTokens: 8 },
-  });
-  node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'cut', afterEvents: 3, reset: false } }] });
-  const cut = await post(`${server.url}/v1/messages`, { ...message, stream: true }).answer;
-  expect(cut.clean).toBe(false);
-  expect(cut.text).toContain('message_start');
-  expect(cut.text).not.toContain('message_stop');
-  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'node' });
 });
 
 test('errors that a node answers do not leave it aside, but broken answers do', async () => {

@@ -75,21 +75,6 @@ const post = (body: string, more = ''): string =>
 /** Answers with the path of the request. */
 const echoPath: Handle = ({ head, answer }) => answer.whole(200, 'text/plain', ['x-a', 'b'], head.url ?? '');
 
-/** Answers with the body of the request. */
-const echoBody: Handle = (exchange) =>
-  new Promise<void>((resolve) => {
-    let text = '';
-    exchange.body({
-      onPiece: (piece) => {
-        text += piece.toString();
-      },
-      onEnd: () => {
-        void exchange.answer.whole(200, 'text/plain', [], text).then(() => resolve());
-      },
-      onClose: () => resolve(),
-    });
-  });
-
 test('whatever the events, a connection answers only a request, and ends once', () => {
   const states = Object.keys(connectionTransitions) as ConnectionState[];
   const events: ConnectionEvent[] = ['begun', 'whole', 'answered', 'answered-last', 'refused', 'closed'];
@@ -154,32 +139,6 @@ test('an early end has what was written, and no end of the body', async () => {
   expect(client.text).toMatch(/data: 1\n\n\r\n$/);
 });
 
-test('a stream over HTTP/1.0 has no chunks, and ends with its connection', async () => {
-  const { port } = await opened(({ answer }) => {
-    answer.start('text/event-stream', []);
-    answer.write('data: 1\n\n');
-    return answer.end();
-  });
-  const client = new Client(port).send('GET / HTTP/1.0\r\n\r\n');
-  await once(client.socket, 'end');
-  expect(client.text).toMatch(/connection: close\r\n\r\ndata: 1\n\n$/);
-});
-
-test('a body is read however it comes, and the requests behind it too', async () => {
-  const { port } = await opened(echoBody);
-  const bytes = `${post('hello')}POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n${post('')}`;
-  for (const size of [1, 7, bytes.length]) {
-    const client = new Client(port);
-    client.socket.setNoDelay(true);
-    for (let at = 0; at < bytes.length; at += size) {
-      client.send(bytes.slice(at, at + size));
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    await until(() => client.statuses.length === 3);
-    expect(client.text.match(/\r\n\r\n([a-z]*)/g)).toEqual(['\r\n\r\nhello', '\r\n\r\nabcde', '\r\n\r\n']);
-  }
-});
-
 test('a large body is held back until it is asked for, and comes whole', async () => {
   const { port, exchanges } = await opened();
   // More than the system takes.
@@ -203,20 +162,6 @@ test('a large body is held back until it is asked for, and comes whole', async (
   expect(bytes).toBe(length);
 });
 
-test('requests sent ahead are answered in order, one handled at a time', async () => {
-  const answers: (() => void)[] = [];
-  const { port } = await opened((exchange) => {
-    answers.push(() => void echoPath(exchange));
-  });
-  const client = new Client(port).send(get('/1') + get('/2') + get('/3'));
-  for (const path of ['/1', '/2', '/3']) {
-    await until(() => answers.length === 1);
-    answers.shift()?.();
-    await until(() => client.text.endsWith(path));
-  }
-  expect(client.statuses).toEqual([200, 200, 200]);
-});
-
 test('a pipeline without end is read no faster than it is answered', async () => {
   const { port, exchanges } = await opened();
   const client = new Client(port).send(get().repeat(1_000_000));
@@ -224,55 +169,6 @@ test('a pipeline without end is read no faster than it is answered', async () =>
   await new Promise((resolve) => setTimeout(resolve, 50));
   expect(exchanges).toHaveLength(1);
   expect(client.socket.writableLength).toBeGreaterThan(0);
-});
-
-test.each([
-  [
-    'a length and chunks',
-    'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-  ],
-  ['a folded line', 'GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n'],
-  ['a bare line feed', 'GET / HTTP/1.1\nHost: a\n\n'],
-  ['a TLS hello', '\x16\x03\x01\x02\0'],
-])('what is no HTTP is refused and the connection ends: %s', async (_what, bytes) => {
-  const { port, exchanges, refused } = await opened(echoPath);
-  const client = new Client(port).send(bytes + get('/behind'));
-  await once(client.socket, 'end');
-  expect(client.statuses).toEqual([400]);
-  expect(client.text).toContain('well-formed');
-  expect([exchanges.length, refused.length]).toEqual([0, 1]);
-});
-
-test('a head that can be read in two ways is refused in words, by the handler', async () => {
-  const { port, exchanges, refused } = await opened((exchange) =>
-    exchange.answer.whole(400, 'text/plain', [], exchange.fault),
-  );
-  const client = new Client(port).send(`GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n${get('/behind')}`);
-  await once(client.socket, 'end');
-  expect(client.text).toMatch(/connection: close\r\n\r\nThe request has more than one Host header\.$/);
-  expect([exchanges.length, refused.length]).toEqual([1, 0]);
-});
-
-test('a head without end is refused with 413', async () => {
-  const { port, refused } = await opened();
-  const client = new Client(port).send(`GET / HTTP/1.1\r\nA: ${'a'.repeat(20_000)}`);
-  await once(client.socket, 'end');
-  expect(client.statuses).toEqual([413]);
-  expect(refused).toHaveLength(1);
-});
-
-test('garbage behind a request is never answered in its place', async () => {
-  const answers: (() => void)[] = [];
-  const { port, refused } = await opened((exchange) => {
-    answers.push(() => void echoPath(exchange));
-  });
-  const client = new Client(port).send(`${get('/1')}garbage\r\n\r\n`);
-  await until(() => answers.length === 1);
-  expect(client.text).toBe('');
-  answers[0]?.();
-  await until(() => client.isClosed || client.socket.readableEnded);
-  expect(client.statuses).toEqual([200]);
-  expect(refused).toEqual([]);
 });
 
 test('a body that breaks ends its request, which nobody answers any more', async () => {
@@ -290,31 +186,6 @@ test('a body that breaks ends its request, which nobody answers any more', async
   expect(isGone).toBe(true);
   exchanges[0]?.abort();
   expect(await exchanges[0]?.answer.whole(200, undefined, [], 'late')).toBe(false);
-});
-
-test('a request that is answered unread is read to its end, and never taken for the next', async () => {
-  const { port } = await opened((exchange) => {
-    void exchange.answer.whole(exchange.head.method === 'POST' ? 401 : 200, undefined, [], '');
-    exchange.discardBody();
-  });
-  const client = new Client(port).send(post(get('/smuggled')) + get('/2'));
-  await until(() => client.statuses.length === 2);
-  expect(client.statuses).toEqual([401, 200]);
-});
-
-test('100 Continue is sent where the body is asked for, and a client that was not asked is not kept', async () => {
-  const { port } = await opened((exchange) =>
-    exchange.head.url === '/refused' ? exchange.answer.whole(401, undefined, [], '') : echoBody(exchange),
-  );
-  const head = (path: string): string =>
-    `POST ${path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n`;
-  const client = new Client(port).send(head('/'));
-  await until(() => client.text === 'HTTP/1.1 100 Continue\r\n\r\n');
-  client.send('ok');
-  await until(() => client.text.endsWith('\r\n\r\nok'));
-  const refused = new Client(port).send(head('/refused'));
-  await once(refused.socket, 'end');
-  expect(refused.text).toMatch(/^HTTP\/1\.1 401 [\s\S]*connection: close\r\n\r\n$/);
 });
 
 test('a client that leaves is noticed, with the body, before the answer and within it', async () => {
