@@ -82,24 +82,6 @@ test('rows go out in order, five hundred to a record, to the partition of their 
   expect(rowsOf(topic)[3]).toEqual([expect.objectContaining({ n: 1251, incarnation: outbox.incarnation })]);
 });
 
-test('rows that waited from an earlier start go out first', async () => {
-  await record(2);
-  await box.close();
-  const earlier = outbox.incarnation;
-  openBox();
-  const topic = new MemoryTopic();
-  await record(1);
-  start(async () => new MemoryLog(topic));
-  await recordsIn(topic, 2);
-  expect(rowsOf(topic).map((rows) => rows.map(({ incarnation, n }) => [incarnation, n]))).toEqual([
-    [
-      [earlier, 1],
-      [earlier, 2],
-    ],
-    [[outbox.incarnation, 1]],
-  ]);
-});
-
 test.each<[fault: AppendFault, copies: number]>([
   ['lost', 1],
   ['refused', 1],

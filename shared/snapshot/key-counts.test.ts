@@ -35,7 +35,7 @@ test('whatever is folded, in whatever slices', () => {
       for (let at = 0; at < records.length; at += slice) snapshot.apply(records.slice(at, at + slice));
       expect(counted(snapshot.db)).toEqual(recounted(snapshot.db));
     }),
-    { numRuns: runs({ fast: 20, full: 300 }) },
+    { numRuns: runs({ fast: 20, full: 100 }) },
   );
 });
 

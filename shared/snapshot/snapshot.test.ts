@@ -105,13 +105,6 @@ test('records that were folded already change nothing, position and counters inc
   );
 });
 
-test('a batch that begins before the position is folded from the position on', () => {
-  const records = untidyLog(3, 40);
-  const snapshot = folded(records.slice(0, 30));
-  snapshot.apply(records.slice(10));
-  expect(stateOf(snapshot)).toEqual(stateOf(folded(records)));
-});
-
 test('records that were skipped are judged again after a rewind, and counted once', () => {
   const writer = new ChainWriter();
   const records = [writer.open(), writer.junk('one'), writer.junk('two')];
