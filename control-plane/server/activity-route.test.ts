@@ -12,7 +12,7 @@ const path = `/organisations/${organisation}/activity` as const;
 
 let fleet: TestFleet;
 beforeAll(async () => {
-  const gateway = { intervals: { trafficMs: 100 }, stackPorts: [{ stack, port: 0 }] };
+  const gateway = { stackPorts: [{ stack, port: 0 }] };
   fleet = await startFleet({ gateway });
 });
 afterAll(() => fleet.close());

@@ -20,7 +20,7 @@ async function ask(api: string, key: string, model: string): Promise<number> {
 }
 
 beforeAll(async () => {
-  const gateway = { intervals: { trafficMs: 100 }, stackPorts: [{ stack, port: 0 }] };
+  const gateway = { stackPorts: [{ stack, port: 0 }] };
   fleet = await startFleet({ gateway });
   const { value: ofAcme } = await fleet.key('acme');
   const { value: ofBirch } = await fleet.key('birch');

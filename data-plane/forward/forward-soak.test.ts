@@ -83,7 +83,7 @@ const combinations = kinds.flatMap((kind) =>
   })),
 );
 /** How often each combination is asked for by a client that stays; half as many leave. */
-const rounds = runs({ fast: 1, full: 3 });
+const rounds = runs({ fast: 1, full: 2 });
 const requests = rounds * combinations.length * 1.5;
 
 /** By chance are the order, the lengths, and who leaves when. */

@@ -357,6 +357,6 @@ test('wherever it crashes, each row counts once and is shipped with the same num
       expect([box.outbox.unshipped, errors]).toEqual([0, []]);
       for (const each of open.splice(0)) await each.close();
     }),
-    { numRuns: runs({ fast: 6, full: 60 }) },
+    { numRuns: runs({ fast: 6, full: 25 }) },
   );
 });

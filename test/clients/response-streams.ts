@@ -110,7 +110,7 @@ export function proveReader(name: string, open: () => Promise<typeof OpenAI>): v
         expect(JSON.parse(JSON.stringify(output))).toMatchObject(items);
         expect(output).toHaveLength(items.length);
       }),
-      { numRuns: runs({ fast: 200, full: 2000 }) },
+      { numRuns: runs({ fast: 200, full: 800 }) },
     );
     expect(completed).toBeGreaterThan(20);
   }, 600_000);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { runs } from '../support/budget.ts';
 import { simulateCounters } from './counters-simulation.ts';
 
-const seeds = runs({ fast: 200, full: 2000 });
+const seeds = runs({ fast: 200, full: 800 });
 const first = Number(process.env['HEADGATE_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
 
 test(`nothing is counted twice, and sums are equal at rest, from seed ${first} on`, () => {

@@ -193,7 +193,7 @@ test('each filter, and each two, mean the rows that a plain model means, newest 
         expect(found.map(({ row }) => row.request)).toEqual(wanted.map(({ row }) => row.request));
       },
     ),
-    { numRuns: runs({ fast: 8, full: 100 }) },
+    { numRuns: runs({ fast: 8, full: 40 }) },
   );
 });
 
@@ -279,7 +279,7 @@ test('a quantile of buckets is at most a tenth above that of the numbers', () =>
       expect(found).toBeGreaterThanOrEqual(exact - 0.1);
       expect(found).toBeLessThanOrEqual(exact * 1.1 + 0.1);
     }),
-    { numRuns: runs({ fast: 100, full: 1000 }) },
+    { numRuns: runs({ fast: 100, full: 400 }) },
   );
 });
 

@@ -61,7 +61,7 @@ function inBulk(seed: number, { records }: SignerLog): Read {
 
 test(`one by one and in batches of any size the same records count, from seed ${baseSeed} on`, () => {
   const kinds: Record<string, number> = {};
-  const logs = runs({ fast: 15, full: 60 });
+  const logs = runs({ fast: 15, full: 25 });
   for (let seed = baseSeed; seed < baseSeed + logs; seed++) {
     const log = signerLog(seed, 40);
     const expected = { chain: log.chain, signers: log.signers };
@@ -83,7 +83,7 @@ function inBulkAtOnce({ records }: SignerLog): Read {
 test(`a snapshot that is closed and opened again between batches keeps the signers, from seed ${baseSeed} on`, () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-signers-'));
   try {
-    for (let seed = baseSeed; seed < baseSeed + runs({ fast: 2, full: 5 }); seed++) {
+    for (let seed = baseSeed; seed < baseSeed + runs({ fast: 2, full: 3 }); seed++) {
       const log = signerLog(seed, 60);
       const path = join(dir, `${seed}.db`);
       for (const batch of batches(seed, log.records)) {
@@ -107,7 +107,7 @@ test(`a snapshot that is closed and opened again between batches keeps the signe
 });
 
 test(`a replicator that follows, a list of commits that continues from a mark and a replay agree, from seed ${baseSeed} on`, async () => {
-  for (let seed = baseSeed; seed < baseSeed + runs({ fast: 3, full: 10 }); seed++) {
+  for (let seed = baseSeed; seed < baseSeed + runs({ fast: 3, full: 5 }); seed++) {
     const log = signerLog(seed, 80);
     const topic = new MemoryTopic();
     const reader = new MemoryLog(topic);

@@ -169,5 +169,7 @@ function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayP
     ...gatewayAlone(dir, logUrl, name),
     controlPlanes: [controlPlane.admin],
     ...options.gateway,
+    // What is counted goes with each report of the status, not with every fifth.
+    intervals: { trafficMs: 100, ...options.gateway?.intervals },
   };
 }

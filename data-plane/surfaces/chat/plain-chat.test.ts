@@ -68,7 +68,7 @@ test('a body that is recognised has the fields of the schema, in the order of th
       expect(fields).toEqual(parsed);
       expect(JSON.stringify(fields.messages)).toBe(JSON.stringify(parsed.messages));
     }),
-    { numRuns: runs({ fast: 2000, full: 20_000 }) },
+    { numRuns: runs({ fast: 2000, full: 6000 }) },
   );
   expect(recognised).toBeGreaterThan(20);
 });

@@ -13,7 +13,7 @@ import { runs } from '../../../test/support/budget.ts';
 import { type ChainRule, chainRules } from './chain.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
-const simulations = runs({ fast: 300, full: 1500 });
+const simulations = runs({ fast: 300, full: 600 });
 /** With a clause left out the first violation comes soon; this many runs are tried. */
 const runsUntilViolation = 3000;
 const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
