@@ -96,7 +96,7 @@ export async function* decisionLines(
   for (const source of sourcesOf(sources, gateway)) {
     try {
       const signal = AbortSignal.timeout(wholeTimeoutMs);
-      yield* askWhileHeard(source, path, { dispatcher: sources.gatewayAgent, signal }, idleTimeoutMs);
+      yield* askUnlessIdle(source, path, { dispatcher: sources.gatewayAgent, signal }, idleTimeoutMs);
     } catch {
       unanswered.push(source.name);
     }
@@ -119,7 +119,7 @@ export function wayUntil(
 }
 
 /** Whole lines of one gateway, which must not be silent for longer. Throws where it does not answer to the end. */
-export async function* askWhileHeard(
+export async function* askUnlessIdle(
   source: Source,
   path: string,
   way: Way,

@@ -16,7 +16,7 @@ import { sleep } from '../../shared/runtime/retry.ts';
 import {
   ask,
   askAll,
-  askWhileHeard,
+  askUnlessIdle,
   type DecisionSources,
   type Source,
   sourcesOf,
@@ -324,7 +324,7 @@ class LiveGateways {
     const rowsPerSecond = all === undefined ? undefined : Math.ceil((all * sharesOfGateway) / gateways);
     try {
       const path = pathOf('/requests/live', { ...filter, rowsPerSecond });
-      for await (const line of linesOf(askWhileHeard(source, path, way, idleMs))) {
+      for await (const line of linesOf(askUnlessIdle(source, path, way, idleMs))) {
         this.#answers.set(source.name, true);
         this.#add(source.name, line);
       }
