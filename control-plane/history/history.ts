@@ -14,7 +14,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { archived } from '../state/commits.ts';
 import { beginHistoryAt, HistorySpoiled, historyBytes, openHistory, removeHistory } from './history-file.ts';
-import { BeforeHistory, type HistoryQueries, HistoryReader, type SteppedQueries } from './queries.ts';
+import { BeforeHistory, type HistoryQueries, HistoryReader } from './queries.ts';
 import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
@@ -76,7 +76,8 @@ export class History implements HistoryAccess {
   ): Promise<ReturnType<HistoryQueries[Name]>> {
     const { reader, log, fail } = await this.#ready(Number(args[0]), client);
     try {
-      const query = reader[name] as SteppedQueries[Name];
+      type Answer = ReturnType<HistoryQueries[Name]>;
+      const query = reader[name] as (...args: readonly unknown[]) => Answer | Generator<void, Answer>;
       const found = query.apply(reader, args);
       return isStepped(found) ? await inSlices(found) : found;
     } catch (error) {

@@ -5,6 +5,7 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest } from '../../schemas/explanations.ts';
 import type { Question } from '../../shared/decision/question.ts';
 import type { CounterFacts } from '../../shared/decision/replay.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import type { State } from '../../shared/snapshot/views.ts';
@@ -49,65 +50,35 @@ export interface PastRead {
   readonly isList: boolean;
 }
 
-type MatrixAsked = readonly [question: MatrixQuestion, counters: CounterFacts, nowMs: number];
-
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
-export interface HistoryQueries {
-  doctorRows(head: number, nowMs: number): DoctorRows;
-  facts(seq: number): HistoryFacts;
-  /** The last commit that was written up to this time; 0 where there is none. */
-  positionAt(head: number, timeMs: number): number;
-  past(seq: number): PastFacts;
-  /** Of the state after the commit. */
-  digests(seq: number): Readonly<Record<TableName, string>>;
-  /** `addsWave`: to a row of definitions, with that of the wave. */
-  read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead;
-  /** A decision on the state after the commit. */
-  described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision;
-  /** Throws CommandError NotFound. */
-  asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined;
-  matrix(seq: number, ...asked: MatrixAsked): MatrixPage;
-  /** Of events on the state at the head, which may be later than the commit. `sample`: lines of recorded decisions. */
-  effect(
-    seq: number,
-    asked: Omit<EffectQuestion, 'records'>,
-    sample: readonly string[] | undefined,
-  ): FoundEffect & { readonly position: number };
-  answerBefore(last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined;
-  events(head: number, search: EventSearch): FoundEvents;
-  show(seq: number): ShownCommit;
-  /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
-  changes(head: number, from: number, to: number, max: number): RowChange[];
-  /** The last names of keys, also of those that were forgotten. */
-  keyNames(head: number, ids: readonly string[]): (readonly [id: string, name: string])[];
-  /** The inverse of the commit. Throws CommandError Conflict where there is none. */
-  inverse(seq: number): CommitInverse;
-  /** Throws CommandError InvalidCommand where it ends before it begins, NotFound where all of it was cut. */
-  timeline(head: number, asked: TimelineQuestion): Timeline;
-}
-
-/** The same, where an answer may take steps between which others have their turn. */
-export type SteppedQueries = {
-  readonly [Name in keyof HistoryQueries]: (
-    ...args: Parameters<HistoryQueries[Name]>
-  ) => ReturnType<HistoryQueries[Name]> | Generator<void, ReturnType<HistoryQueries[Name]>>;
+/** What it is asked over the thread: an answer may take steps between which others have their turn. */
+export type HistoryQueries = {
+  readonly [Name in keyof HistoryReader]: (
+    ...args: Parameters<HistoryReader[Name]>
+  ) => AnswerOf<ReturnType<HistoryReader[Name]>>;
 };
+type AnswerOf<Found> = Found extends Generator<void, infer Answer> ? Answer : Found;
 
 /** Reads one history, on the thread that folds it. */
-export class HistoryReader implements SteppedQueries {
-  readonly facts: () => HistoryFacts;
+export class HistoryReader {
   readonly #snapshot: Snapshot;
   readonly #versions: VersionReader;
   readonly #begin: () => number;
+  readonly #facts: () => HistoryFacts;
 
   constructor(snapshot: Snapshot, facts: () => HistoryFacts) {
     this.#snapshot = snapshot;
-    this.facts = facts;
+    this.#facts = facts;
     this.#versions = new VersionReader(snapshot.db);
     this.#begin = () => beginOf(snapshot.db);
   }
 
+  facts(_seq: number): HistoryFacts {
+    return this.#facts();
+  }
+
+  /** The last commit that was written up to this time; 0 where there is none. */
   positionAt(_head: number, timeMs: number): number {
     const found = this.#snapshot.db
       .prepare('SELECT seq FROM history_commit WHERE clock_ms <= ? ORDER BY clock_ms DESC, seq DESC LIMIT 1')
@@ -133,11 +104,13 @@ export class HistoryReader implements SteppedQueries {
     };
   }
 
+  /** Of the state after the commit. */
   digests(seq: number): Readonly<Record<TableName, string>> {
     this.#needKept(seq);
     return this.#versions.digestsAt(seq);
   }
 
+  /** `addsWave`: to a row of definitions, with that of the wave. */
   read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead {
     const { organisationOf, read } = stateReads[name];
     return this.#at(seq, ({ db }) => {
@@ -153,29 +126,29 @@ export class HistoryReader implements SteppedQueries {
     });
   }
 
+  /** A decision on the state after the commit. */
   described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision {
     return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }
 
+  /** Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
     return this.#at(seq, ({ db }) => askerOn(db, ask, nowMs));
   }
 
-  matrix(seq: number, ...asked: MatrixAsked): MatrixPage {
-    return this.#at(seq, ({ db }) => {
-      const steps = matrixSteps(db, ...asked);
-      for (;;) {
-        const { done, value } = steps.next();
-        if (done) return value;
-      }
-    });
+  matrix(
+    seq: number,
+    ...asked: readonly [question: MatrixQuestion, counters: CounterFacts, nowMs: number]
+  ): MatrixPage {
+    return this.#at(seq, ({ db }) => atOnce(matrixSteps(db, ...asked)));
   }
 
+  /** Of events on the state at the head, which may be later than the commit. `sample`: lines of recorded decisions. */
   *effect(
     _seq: number,
     asked: Omit<EffectQuestion, 'records'>,
     sample: readonly string[] | undefined,
-  ): Generator<void, ReturnType<HistoryQueries['effect']>> {
+  ): Generator<void, FoundEffect & { readonly position: number }> {
     const records = sample && (yield* sampledIn(sample, asked.organisation));
     for (let tries = 1; ; tries++) {
       const { seq } = this.#snapshot;
@@ -216,6 +189,7 @@ export class HistoryReader implements SteppedQueries {
     };
   }
 
+  /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
@@ -227,6 +201,7 @@ export class HistoryReader implements SteppedQueries {
     return readDoctorRows(this.#snapshot.db, nowMs);
   }
 
+  /** The last names of keys, also of those that were forgotten. */
   keyNames(_head: number, ids: readonly string[]): (readonly [id: string, name: string])[] {
     const nameOf = this.#snapshot.db
       .prepare<[string], string | null>(
@@ -239,6 +214,7 @@ export class HistoryReader implements SteppedQueries {
     });
   }
 
+  /** The inverse of the commit. Throws CommandError Conflict where there is none. */
   inverse(seq: number): CommitInverse {
     const events = JSON.parse(this.#commit(seq).events);
     return this.#at(seq - 1, ({ db: before }) =>
@@ -246,6 +222,7 @@ export class HistoryReader implements SteppedQueries {
     );
   }
 
+  /** Throws CommandError InvalidCommand where it ends before it begins, NotFound where all of it was cut. */
   timeline(_head: number, { from, toMs, buckets }: TimelineQuestion): Timeline {
     const begin = this.#begin();
     const isTime = 'timeMs' in from;

@@ -44,68 +44,56 @@ interface StateRead<Params> {
   ): ListPage<unknown> | readonly unknown[] | object | undefined;
 }
 
-/** The rows of the organisation that the query names, or of all. */
-function ownPage<Row, Item>(db: Database, listing: Listing<Row, Item>, query: ReadQuery): ListPage<Item> {
-  return listPage(db, listing, { ...query, owner: query.organisation });
+type Find = (db: Database, id: string, nowMs: number) => object | undefined;
+
+function one(find: Find): StateRead<{ readonly id: string }> {
+  return { read: (db, { id }, { nowMs }) => find(db, id, nowMs) };
 }
 
-const own = (_db: Database, _params: unknown, query: ReadQuery): string | undefined => query.organisation;
+/** Of the organisation that the row names. */
+function ownOne<Row extends { readonly organisation: string }>(
+  find: (...asked: Parameters<Find>) => Row | undefined,
+): StateRead<{ readonly id: string }> {
+  return { ...one(find), organisationOf: (db, { id }, { nowMs }) => find(db, id, nowMs)?.organisation };
+}
+
+function page<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
+  return { read: (db, _params, query) => listPage(db, listing, query) };
+}
+
+/** The rows of the organisation that the query names, or of all. */
+function ownPage<Row, Item>(listing: Listing<Row, Item>): StateRead<unknown> {
+  return {
+    organisationOf: (_db, _params, { organisation }) => organisation,
+    read: (db, _params, query) => listPage(db, listing, { ...query, owner: query.organisation }),
+  };
+}
 
 const reads: { readonly [Name in StateReadName]: StateRead<NonNullable<ParamsOf<Name>>> } = {
-  'organisation.list': {
-    read: (db, _p, q) => listPage(db, organisationListing, q),
-  },
-  'organisation.get': {
-    organisationOf: (_db, { id }) => id,
-    read: (db, { id }) => findOrganisation(db, id),
-  },
-  'member.list': {
-    organisationOf: own,
-    read: (db, _p, q) => ownPage(db, memberListing, q),
-  },
-  'tier.list': { read: (db, _p, q) => listPage(db, tierListing, q) },
-  'tier.get': {
-    read: (db, { id }) => findTier(db, id),
-  },
-  'anonymous.get': { read: (db) => findAnonymous(db) },
+  'organisation.list': page(organisationListing),
+  'organisation.get': { ...one(findOrganisation), organisationOf: (_db, { id }) => id },
+  'member.list': ownPage(memberListing),
+  'tier.list': page(tierListing),
+  'tier.get': one(findTier),
+  'anonymous.get': { read: findAnonymous },
   'bounds.get': { read: findBounds },
-  'model.list': {
-    read: (db, _p, q) => listPage(db, modelListing, q),
-  },
-  'model.get': {
-    read: (db, { id }) => findModel(db, id),
-  },
-  'key.list': {
-    organisationOf: own,
-    read: (db, _p, q) => ownPage(db, keyListing, q),
-  },
-  'key.get': {
-    organisationOf: (db, { id }, { nowMs }) => findKey(db, id, nowMs)?.organisation,
-    read: (db, { id }, { nowMs }) => findKey(db, id, nowMs),
-  },
-  'stack.list': {
-    organisationOf: own,
-    read: (db, _p, q) => ownPage(db, stackListing, q),
-  },
-  'stack.get': {
-    organisationOf: (db, { id }) => findStack(db, id)?.organisation,
-    read: (db, { id }) => findStack(db, id),
-  },
-  'pool.get': { read: (db) => findPool(db) },
-  'node.list': {
-    read: (db, _p, q, live) => listPage(db, nodeListing, q).map(live),
-  },
+  'model.list': page(modelListing),
+  'model.get': one(findModel),
+  'key.list': ownPage(keyListing),
+  'key.get': ownOne(findKey),
+  'stack.list': ownPage(stackListing),
+  'stack.get': ownOne(findStack),
+  'pool.get': { read: findPool },
+  'node.list': { read: (db, _p, q, live) => listPage(db, nodeListing, q).map(live) },
   'node.get': {
     read: (db, { id }, _q, live) => {
       const node = findNode(db, id);
       return node && live(node);
     },
   },
-  'node-token.list': {
-    read: (db, { id }, q) => listPage(db, tokenListing, { ...q, owner: id }),
-  },
-  'node-token.get': { read: (db, { id }) => findToken(db, id) },
-  'fleet.get': { read: (db) => exportFleet(db) },
+  'node-token.list': { read: (db, { id }, q) => listPage(db, tokenListing, { ...q, owner: id }) },
+  'node-token.get': one(findToken),
+  'fleet.get': { read: exportFleet },
 };
 
 export function inWaveOf({ overlaid }: State, row: object | undefined): object {
