@@ -38,25 +38,14 @@ export const commitSchema = z.object({
   at: z.string(),
   by: z.string(),
   why: z.string().optional(),
-  /** Information only: whatever it is, the record counts. */
+  /** By which way the command came; absent in records of earlier writers. Information only: whatever it is, the record counts. */
   via: z.string().max(20).optional().catch(undefined),
   events: z.array(storedEventSchema),
 });
 
-export interface Commit {
-  readonly v: 1;
-  readonly log: string;
-  readonly seq: number;
-  readonly prev: string;
-  readonly id: string;
-  readonly command?: string | undefined;
-  readonly at: string;
-  readonly by: string;
-  readonly why?: string | undefined;
-  /** By which way the command came; absent in records of earlier writers. */
-  readonly via?: string | undefined;
+export type Commit = Readonly<Omit<z.infer<typeof commitSchema>, 'events'>> & {
   readonly events: readonly StoredEvent[];
-}
+};
 
 /** The commit in a record's raw bytes, or undefined where they hold none. Never throws. */
 export function parseCommit(raw: Uint8Array): Commit | undefined {

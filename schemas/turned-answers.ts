@@ -1,52 +1,36 @@
 /**
- * Which commands can turn answers of requests: who gives one is shown first which, on a terminal and in the dialogs of the
- * console. A command that is not in the table does not compile.
+ * Commands that can turn answers of requests: who gives one is shown first which, on a terminal and in the dialogs of the
+ * console. Those of the log alone do not, nor what nobody has a key or a model of yet, nor a change in waves, which is counted
+ * while it is made.
  */
 import type { CommandName } from './admin.ts';
 
-export const turnsAnswers = {
-  // Nobody has a key of it yet.
-  'organisation.create': false,
-  'organisation.update': true,
-  'organisation.delete': true,
-  'member.set': false,
-  'member.remove': false,
-  'tier.set': true,
-  'tier.delete': true,
-  'anonymous.set': true,
-  'bounds.set': false,
-  'model.set': true,
-  'model.delete': true,
-  'key.create': false,
-  'key.revoke': true,
-  // It has no model yet.
-  'stack.create': false,
-  'stack.delete': true,
-  'stack.set-surface': true,
-  'stack.install': true,
-  'stack.uninstall': true,
-  'pool.install': true,
-  'pool.uninstall': true,
-  'node.register': true,
-  'node.delete': true,
-  'node.drain': true,
-  'node.undrain': true,
-  'node-token.create': false,
-  'node-token.revoke': false,
-  'token.create': false,
-  'signer.add': false,
-  'signer.remove': false,
-  'usage.adjust': true,
-  // What a change in waves does is counted while it does it.
-  'change.advance': false,
-  'change.withdraw': false,
-  'fleet.apply': true,
-  'commit.undo': true,
-} as const satisfies Readonly<Record<CommandName | 'commit.undo', boolean>>;
+export const turningNames = [
+  'organisation.update',
+  'organisation.delete',
+  'tier.set',
+  'tier.delete',
+  'anonymous.set',
+  'model.set',
+  'model.delete',
+  'key.revoke',
+  'usage.adjust',
+  'fleet.apply',
+  'commit.undo',
+  'stack.delete',
+  'stack.set-surface',
+  'stack.install',
+  'stack.uninstall',
+  'pool.install',
+  'pool.uninstall',
+  'node.register',
+  'node.delete',
+  'node.drain',
+  'node.undrain',
+] as const satisfies readonly (CommandName | 'commit.undo')[];
 
-type Table = typeof turnsAnswers;
-export type TurningName = { [Name in keyof Table]: Table[Name] extends true ? Name : never }[keyof Table];
+export type TurningName = (typeof turningNames)[number];
 
 export function isTurning(name: string): name is TurningName {
-  return Object.entries(turnsAnswers).some(([known, turns]) => turns && known === name);
+  return turningNames.some((known) => known === name);
 }
