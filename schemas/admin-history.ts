@@ -197,7 +197,9 @@ export const historyRows = {
             .optional(),
         }),
       ),
+      /** How many checks are well. */
       ok: count,
+      /** How many findings there are. */
       warn: count,
       fail: count,
       position,

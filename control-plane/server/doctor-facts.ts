@@ -28,7 +28,8 @@ import { listMembers, listOrganisations } from '../state/tenants.ts';
 import { withFigures } from './change-routes.ts';
 import type { AdminContext } from './context.ts';
 
-interface ReplicaView {
+export interface ReplicaView {
+  /** Its name. */
   readonly replica: string;
   readonly log: Pick<ControlLog, 'readings' | 'writeFault'>;
   readonly snapshot: Snapshot;

@@ -1,7 +1,5 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { diagnose } from '../../shared/doctor/diagnose.ts';
-import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import type { Signer } from '../../shared/log/core/signing.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
 import type { ListenAddress } from '../../shared/runtime/listener.ts';
@@ -9,26 +7,17 @@ import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
-import type { Replicator } from '../../shared/snapshot/replicator.ts';
-import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { UsageFileState } from '../../shared/usage/usage-file.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { NodeRow } from '../nodes/node-health.ts';
-import { processFacts } from './doctor-facts.ts';
+import { processFacts, type ReplicaView } from './doctor-facts.ts';
 import type { Drain } from './drain.ts';
 import { observeFleet } from './fleet-metrics.ts';
 
-interface Replica {
-  /** Its name. */
-  readonly replica: string;
-  readonly log: Pick<ControlLog, 'readings' | 'writeFault'>;
-  readonly snapshot: Snapshot;
-  readonly replicator: Replicator;
+interface Replica extends ReplicaView {
   readonly agents: AgentSessions;
-  readonly signer: Signer | undefined;
-  readonly board: StatusBoard;
   readonly usageFile: () => UsageFileState;
 }
 

@@ -32,18 +32,14 @@ function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals 
     });
   const allowance =
     organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
-  const totals = context.usage.totals(organisation.id, period);
-  const { totalTokens, requests, models } = totals;
   const adjustment = findAdjustment(db, organisation.id, period);
   const asker = { organisation: organisation.id, period, adjustment };
   return {
     organisation: organisation.id,
     period,
-    totalTokens,
+    ...context.usage.totals(organisation.id, period),
     countedTokens: period === present ? poolTokensOf(context, asker) : null,
     adjustedTokens: adjustment,
-    requests,
-    models: [...models],
     allowance,
     periods: periods.slice(0, periodsListed),
     position: seq,

@@ -1,34 +1,13 @@
 /**
- * The effect of one row of the usage log on the totals. Pure over `FoldState`, total, and the same at start and live.
+ * The effect of one row of the usage log on the totals. Pure over `UsageState`, total, and the same at start and live.
  * Each incarnation's rows count once and in the order of their numbers, however often and in whatever order they come:
  * the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it have arrived.
  */
-import { type ReadUsageRow, type UsageRow, usageRecordRowsMax } from '../../schemas/usage.ts';
-
-/** The last row of an incarnation that was applied. */
-export interface Mark {
-  readonly n: number;
-  /** Of the row with this number; undefined where it never arrived, or is not among the last `comparedRows`. */
-  hashAt(n: number): string | undefined;
-}
+import { type ReadUsageRow, usageRecordRowsMax } from '../../schemas/usage.ts';
+import type { UsageState } from './usage-state.ts';
 
 /** Rows of each incarnation whose hashes are kept, those of the largest record: a repeat of one must be equal to it. */
 export const comparedRows = usageRecordRowsMax;
-
-/** What the fold reads and changes; one transaction of the store. */
-export interface FoldState {
-  mark(incarnation: string): Mark | undefined;
-  /** `text`: of the row applied; null where it never arrived. */
-  setMark(incarnation: string, n: number, text: string | null): void;
-  hash(text: string): string;
-  parked(incarnation: string, n: number): ReadUsageRow | undefined;
-  park(row: ReadUsageRow): void;
-  unpark(incarnation: string, n: number): void;
-  /** How many rows of an incarnation are parked, and the lowest number among them. */
-  parkedOf(incarnation: string): { readonly count: number; readonly lowest: number | null };
-  /** Adds a row to the totals. */
-  count(row: UsageRow): void;
-}
 
 /** Rows by result, since the store was opened. */
 export interface FoldCounts {
@@ -58,7 +37,7 @@ export interface FoldOptions {
 }
 
 export function foldRow(
-  state: FoldState,
+  state: UsageState,
   row: ReadUsageRow,
   options: FoldOptions,
   counts: FoldCounts,
@@ -83,11 +62,11 @@ export function foldRow(
 }
 
 /** The first number of an unknown incarnation. If rows of it are parked, it waits for the rows before them. */
-function firstOf(state: FoldState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
+function firstOf(state: UsageState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
   return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
 }
 
-function apply(state: FoldState, { incarnation, n, text, row }: ReadUsageRow, counts: FoldCounts): void {
+function apply(state: UsageState, { incarnation, n, text, row }: ReadUsageRow, counts: FoldCounts): void {
   if (row) {
     state.count(row);
     counts.applied++;
@@ -95,7 +74,7 @@ function apply(state: FoldState, { incarnation, n, text, row }: ReadUsageRow, co
   state.setMark(incarnation, n, text);
 }
 
-function park(state: FoldState, row: ReadUsageRow, counts: FoldCounts): void {
+function park(state: UsageState, row: ReadUsageRow, counts: FoldCounts): void {
   const there = state.parked(row.incarnation, row.n);
   if (there === undefined) {
     state.park(row);
@@ -105,7 +84,7 @@ function park(state: FoldState, row: ReadUsageRow, counts: FoldCounts): void {
 }
 
 /** Applies the parked rows from `n` on, up to the next gap. */
-function applyParked(state: FoldState, incarnation: string, n: number, counts: FoldCounts): void {
+function applyParked(state: UsageState, incarnation: string, n: number, counts: FoldCounts): void {
   for (let at = n; state.parkedOf(incarnation).count > 0; at++) {
     const row = state.parked(incarnation, at);
     if (!row) return;
@@ -116,7 +95,7 @@ function applyParked(state: FoldState, incarnation: string, n: number, counts: F
 
 /** Missing rows must not block all later ones: a skipped row is never counted, so none is counted twice. */
 function skipMissing(
-  state: FoldState,
+  state: UsageState,
   incarnation: string,
   { parkedMax }: FoldOptions,
   counts: FoldCounts,

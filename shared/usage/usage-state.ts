@@ -6,7 +6,7 @@ import { hash as digest } from 'node:crypto';
 import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
 import { HourSums, ownerOf, writeHourSums } from './hour-sums.ts';
 import { KeyUses, writeKeyUses } from './key-use.ts';
-import { comparedRows, type FoldState, type Mark } from './usage-fold.ts';
+import { comparedRows } from './usage-fold.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
 interface Sum {
@@ -31,7 +31,8 @@ function hashOf(text: string): string {
 }
 
 /** The last rows of an incarnation: their hashes as they are stored, and those of rows that this transaction adds. */
-class RowHashes implements Mark {
+class RowHashes {
+  /** Of the last row that was applied. */
   n: number;
   readonly #stored: string;
   readonly #added: string[] = [];
@@ -44,6 +45,7 @@ class RowHashes implements Mark {
     this.isChanged = stored === undefined;
   }
 
+  /** Of the row with this number; undefined where it never arrived, or is not among the last `comparedRows`. */
   hashAt(n: number): string | undefined {
     const behind = this.n - n;
     if (behind < this.#added.length) return this.#added[this.#added.length - 1 - behind];
@@ -73,7 +75,7 @@ function parsedRow(body: string): ReadUsageRow | undefined {
   }
 }
 
-export class UsageState implements FoldState {
+export class UsageState {
   /** Rows added to the totals, in the order of their application. */
   readonly applied: UsageRow[] = [];
   readonly #sql: UsageStatements;
@@ -101,6 +103,7 @@ export class UsageState implements FoldState {
     return mark;
   }
 
+  /** `text`: of the row applied; null where it never arrived. */
   setMark(incarnation: string, n: number, text: string | null): void {
     let mark = this.mark(incarnation);
     if (mark?.n !== n - 1 || text === null) {
@@ -136,11 +139,13 @@ export class UsageState implements FoldState {
     else this.#parkedCounts.delete(incarnation);
   }
 
+  /** How many rows of an incarnation are parked, and the lowest number among them. */
   parkedOf(incarnation: string): { count: number; lowest: number | null } {
     const count = this.#parkedCounts.get(incarnation) ?? 0;
     return { count, lowest: count > 0 ? (this.#sql.parkedLowest.get(incarnation)?.n ?? null) : null };
   }
 
+  /** Adds a row to the totals. */
   count(row: UsageRow): void {
     this.applied.push(row);
     const { organisation, period } = row;

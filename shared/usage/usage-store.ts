@@ -4,6 +4,7 @@
  */
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
+import type { UsageTotals } from '../../schemas/admin.ts';
 import { readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { RefusedRecords } from '../log/core/record-mac.ts';
@@ -43,19 +44,8 @@ export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   readonly partitions?: number;
 }
 
-export interface ModelUsage {
-  readonly model: string;
-  readonly promptTokens: number;
-  readonly completionTokens: number;
-  readonly totalTokens: number;
-  readonly requests: number;
-}
-export interface PeriodUsage {
-  readonly totalTokens: number;
-  readonly requests: number;
-  /** By model id. */
-  readonly models: readonly ModelUsage[];
-}
+/** Models in the order of their ids. */
+export type PeriodUsage = Pick<UsageTotals, 'totalTokens' | 'requests' | 'models'>;
 
 /** Rows of an incarnation that are missing: the numbers from `next` on. */
 export interface UsageGap {
