@@ -3,6 +3,7 @@
  * about. A version is valid from `set_seq` up to, not including, `end_seq`.
  */
 import { createHash } from 'node:crypto';
+import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { overlaidSelect, overlaidTables } from '../../shared/snapshot/overlay.ts';
 import {
@@ -49,6 +50,21 @@ function versionSql(table: TableName): string {
   ].join('\n');
 }
 
+const commitColumns = {
+  seq: integer(),
+  at: text(), // as the writer wrote it
+  clock_ms: integer(), // the latest time of this commit and those before it
+  author: text(),
+  why: orNull(text()),
+  command: text(),
+  kind: text(), // first part of the type of its first event
+  events: text(), // JSON
+  signers: orNull(text()), // JSON, where the commit changes them
+} as const;
+
+/** A commit as its row has it. */
+export type HistoryCommit = RowWith<typeof commitColumns>;
+
 /** Digests of tables without rows. */
 const emptyDigests = Object.fromEntries(tableNames.map((name) => [name, hex128(0n)])) as Record<
   TableName,
@@ -59,17 +75,7 @@ export function historySql(): string {
   return `
 ${tableNames.map(versionSql).join('\n')}
 CREATE TABLE row_change (seq INTEGER, tbl TEXT, key TEXT, PRIMARY KEY (seq, tbl, key)) STRICT, WITHOUT ROWID;
-CREATE TABLE history_commit (
-  seq INTEGER PRIMARY KEY,
-  at TEXT NOT NULL,           -- as the writer wrote it
-  clock_ms INTEGER NOT NULL,  -- the latest time of this commit and those before it
-  author TEXT NOT NULL,
-  why TEXT,
-  command TEXT NOT NULL,
-  kind TEXT NOT NULL,         -- first part of the type of its first event
-  events TEXT NOT NULL,       -- JSON
-  signers TEXT                -- JSON, where the commit changes them
-) STRICT;
+CREATE TABLE history_commit (${columnsSql(commitColumns)}, PRIMARY KEY (seq)) STRICT;
 CREATE INDEX history_commit_by_clock ON history_commit (clock_ms, seq, kind);
 CREATE INDEX history_commit_by_signers ON history_commit (seq) WHERE signers IS NOT NULL;
 CREATE TABLE subject (kind TEXT, id TEXT, seq INTEGER, idx INTEGER, PRIMARY KEY (kind, id, seq, idx)) STRICT, WITHOUT ROWID;
@@ -77,19 +83,6 @@ CREATE TABLE span (seq INTEGER PRIMARY KEY, digests TEXT NOT NULL) STRICT;
 INSERT INTO span VALUES (0, '${JSON.stringify(emptyDigests)}');
 PRAGMA user_version = ${historyFormat()};
 `;
-}
-
-/** A commit as its row has it. */
-export interface HistoryCommit {
-  readonly seq: number;
-  readonly at: string;
-  readonly clock_ms: number;
-  readonly author: string;
-  readonly why: string | null;
-  readonly command: string;
-  readonly kind: string;
-  readonly events: string;
-  readonly signers: string | null;
 }
 
 /** Changes with the fold and with these tables, so a file of another build is discarded. */

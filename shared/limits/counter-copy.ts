@@ -14,37 +14,23 @@ import {
   openDatabase,
   prepare,
 } from '../runtime/sqlite.ts';
+import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 import type { CounterState, ReplicaFacts } from './counters.ts';
+
+const columns = {
+  replica: { id: text(), process: text(), name: orNull(text()), own_ms: integer(), any_ms: integer() },
+  value: { replica: text(), subject: text(), period: text(), tokens: integer(), turns: integer() },
+} as const;
 
 const format = {
   version: 2,
   upgrades: { 1: 'DROP TABLE earlier;' },
   sql: `
 CREATE TABLE position (id INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL) STRICT;
-CREATE TABLE replica (
-  id TEXT PRIMARY KEY, process TEXT NOT NULL, name TEXT, own_ms INTEGER NOT NULL, any_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE value (
-  replica TEXT NOT NULL, subject TEXT NOT NULL, period TEXT NOT NULL, tokens INTEGER NOT NULL, turns INTEGER NOT NULL,
-  PRIMARY KEY (replica, subject, period)
-) STRICT, WITHOUT ROWID;
+CREATE TABLE replica (${columnsSql(columns.replica)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
+CREATE TABLE value (${columnsSql(columns.value)}, PRIMARY KEY (replica, subject, period)) STRICT, WITHOUT ROWID;
 `,
 };
-
-interface ReplicaRow {
-  readonly id: string;
-  readonly process: string;
-  readonly name: string | null;
-  readonly own_ms: number;
-  readonly any_ms: number;
-}
-interface ValueRow {
-  readonly replica: string;
-  readonly subject: string;
-  readonly period: string;
-  readonly tokens: number;
-  readonly turns: number;
-}
 
 /** Opens or creates the copy. Throws the errors of shared/runtime/sqlite.ts that are no damage. */
 export function openCounterCopy(path: string): CounterCopy {
@@ -85,12 +71,12 @@ export class CounterCopy {
   /** Adds all values to the state. */
   loadInto(state: CounterState, nowMs: number): void {
     const values = new Map<string, CounterEntry[]>();
-    for (const row of prepare<ValueRow>(this.#db, 'SELECT * FROM value').iterate()) {
+    for (const row of prepare<RowWith<typeof columns.value>>(this.#db, 'SELECT * FROM value').iterate()) {
       const entries = values.get(row.replica) ?? [];
       entries.push([row.subject, row.period, row.tokens, row.turns]);
       values.set(row.replica, entries);
     }
-    for (const row of prepare<ReplicaRow>(this.#db, 'SELECT * FROM replica').all()) {
+    for (const row of prepare<RowWith<typeof columns.replica>>(this.#db, 'SELECT * FROM replica').all()) {
       const facts: ReplicaFacts = {
         id: row.id,
         process: row.process,

@@ -5,28 +5,30 @@
 import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
 import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlite.ts';
+import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 import { foldVersion } from './fold.ts';
 
-/** The columns of the position that say what was folded, as they are stored. */
-export interface FoldedColumns {
-  readonly log: string | null;
-  readonly seq: number;
-  readonly hash: string;
-  readonly head_offset: number;
-  readonly next_offset: number;
-  readonly signers: string;
-  readonly skipped: number;
-  readonly diverged_at: number | null;
-  readonly fold_version: number;
-}
+/** The columns of the position that say what was folded. */
+const folded = {
+  log: orNull(text()), // id of the log, NULL before log.created
+  seq: integer(), // last commit folded, 0 before the first
+  hash: text(), // SHA-256 of its record, hex
+  head_offset: integer(), // where that record stands in the log, -1 before the first
+  next_offset: integer(), // behind the last record that was read and counted
+  signers: text(), // JSON list of public keys
+  skipped: integer(), // records that did not extend the chain
+  diverged_at: orNull(integer()), // seq of a checkpoint that differed, NULL: none
+  fold_version: integer(),
+} as const;
+export type FoldedColumns = RowWith<typeof folded>;
+const foldedNames = Object.keys(folded) as (keyof FoldedColumns)[];
 
 /**
  * SHA-256 of the columns, hex: the digests say nothing of this row, and a damaged one would make its reader fold from a
  * wrong place or refuse its own log. Without a key it proves no origin.
  */
 export function positionChecksum(row: FoldedColumns): string {
-  const { log, seq, hash, head_offset, next_offset, signers, skipped, diverged_at, fold_version } = row;
-  return checksumOf([log, seq, hash, head_offset, next_offset, signers, skipped, diverged_at, fold_version]);
+  return checksumOf(foldedNames.map((name) => row[name]));
 }
 
 /** The values are in the order of the table. */
@@ -49,15 +51,7 @@ const empty: FoldedColumns = {
 export const positionSql = `
 CREATE TABLE position (
   lock INTEGER PRIMARY KEY CHECK (lock = 1),
-  log TEXT,                      -- id of the log, NULL before log.created
-  seq INTEGER NOT NULL,          -- last commit folded, 0 before the first
-  hash TEXT NOT NULL,            -- SHA-256 of its record, hex
-  head_offset INTEGER NOT NULL,  -- where that record stands in the log, -1 before the first
-  next_offset INTEGER NOT NULL,  -- behind the last record that was read and counted
-  signers TEXT NOT NULL,         -- JSON list of public keys
-  skipped INTEGER NOT NULL,      -- records that did not extend the chain
-  diverged_at INTEGER,           -- seq of a checkpoint that differed, NULL: none
-  fold_version INTEGER NOT NULL,
+  ${columnsSql(folded)},
   checksum TEXT NOT NULL,        -- SHA-256 of the columns above, hex
   clean INTEGER NOT NULL,        -- 1: closed in good order
   boot TEXT                      -- the run of the machine in which it was last opened
@@ -95,8 +89,7 @@ export class PositionStore {
   constructor(db: Database) {
     this.#db = db;
     this.#write = db.prepare(
-      `UPDATE position SET log = ?, seq = ?, hash = ?, head_offset = ?, next_offset = ?, signers = ?, skipped = ?,
-         diverged_at = ?, fold_version = ?, checksum = ?, clean = 0`,
+      `UPDATE position SET ${foldedNames.map((name) => `${name} = ?`).join(', ')}, checksum = ?, clean = 0`,
     );
     this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest (name, sum) VALUES (?, ?)');
   }
