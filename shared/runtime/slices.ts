@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** Far below what a caller notices, and far above what a turn of the event loop costs. */
-const sliceMs = 20;
+const sliceMsDefault = 20;
 
 /** Runs it to its end in one turn of the event loop. */
 export function atOnce<Result>(work: Generator<void, Result>): Result {
@@ -16,7 +16,10 @@ export function atOnce<Result>(work: Generator<void, Result>): Result {
 }
 
 /** Runs it to its end, with a turn for others whenever its pieces took so long. What it reads may change there. */
-export async function inSlices<Result>(work: Generator<void, Result>): Promise<Result> {
+export async function inSlices<Result>(
+  work: Generator<void, Result>,
+  sliceMs = sliceMsDefault,
+): Promise<Result> {
   let beganMs = performance.now();
   for (;;) {
     const step = work.next();

@@ -4,7 +4,7 @@
  */
 import { type Database, prepare } from '../runtime/sqlite.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
-import { type TableName, type TableRow, type TableSpec, tableSpecs } from './tables.ts';
+import { keyParts, type TableName, type TableRow, type TableSpec, tableSpecs } from './tables.ts';
 
 export interface SetAt {
   readonly seq: number;
@@ -25,7 +25,7 @@ export function setAt(db: Database, table: TableName, key: string, mark = 'set_a
   const isPast = hasVersions(db);
   // Every row has versions, and only some have marks.
   if (columns === undefined && !(isPast && mark === 'set_at')) return undefined;
-  const parts = spec.key.length === 1 ? [key] : splitOnce(key);
+  const parts = keyParts(table, key);
   const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
   return isPast
     ? setAtVersion(db, table, { where, parts, columns: columns ?? [] })
@@ -78,10 +78,4 @@ function setAtVersion(
 function isContinued(version: Version, later: Version, columns: readonly string[]): boolean {
   if (columns.length === 0 || version.end_seq !== later.set_seq) return false;
   return columns.every((column) => version[column] === later[column]);
-}
-
-/** Ids of stacks have no slash, names of models may. */
-function splitOnce(key: string): string[] {
-  const at = key.indexOf('/');
-  return at === -1 ? [key, ''] : [key.slice(0, at), key.slice(at + 1)];
 }

@@ -11,6 +11,8 @@ import { openSlot } from './effects-changes.ts';
 import { applyEvent } from './fold.ts';
 import { Table, type Tables, type TableView, type TableViews, wellFormed } from './table.ts';
 import {
+  keyParts,
+  keyText,
   type RowOf,
   type TableName,
   type TableRow,
@@ -31,10 +33,6 @@ export const overlaidTables = [
 
 /** What moves the overlay. */
 const watchedTables: readonly TableName[] = ['change', ...overlaidTables];
-
-function keyText(table: TableName, row: Readonly<Record<string, unknown>>): string {
-  return tableSpecs[table].key.map((column) => String(row[column])).join('/');
-}
 
 function asJson(table: TableName, row: TableRow): string {
   const values = wellFormed(row);
@@ -84,9 +82,7 @@ class OverlayTable<Name extends TableName> implements TableView<Name> {
   /** Of what was written, that which differs from the base. */
   *differing(): Iterable<readonly [key: string, row: string | null]> {
     for (const [key, row] of this.written) {
-      // A name of a model may have a slash, and it is always the last part.
-      const parts = tableSpecs[this.#name].key.length === 1 ? [key] : splitOnce(key);
-      const before = this.#base.get(...parts);
+      const before = this.#base.get(...keyParts(this.#name, key));
       const [was, is] = [before, row].map((each) => each && asJson(this.#name, each as TableRow));
       if (was !== is) yield [key, is ?? null];
     }
@@ -95,11 +91,6 @@ class OverlayTable<Name extends TableName> implements TableView<Name> {
   #keyOf(row: Partial<RowOf<Name>>): string {
     return keyText(this.#name, row);
   }
-}
-
-function splitOnce(key: string): string[] {
-  const at = key.indexOf('/');
-  return [key.slice(0, at), key.slice(at + 1)];
 }
 
 type Overlays = { readonly [Name in TableName]: OverlayTable<Name> };

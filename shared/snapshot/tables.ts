@@ -259,6 +259,18 @@ export type MarkOf<Name extends TableName> = (typeof tableSpecs)[Name] extends {
   ? keyof Marks & string
   : never;
 
+/** A key with / between its columns. */
+export function keyText(table: TableName, row: Readonly<Record<string, unknown>>): string {
+  return tableSpecs[table].key.map((column) => String(row[column])).join('/');
+}
+
+/** Its columns: a name of a model may have a slash, and it is always the last part. */
+export function keyParts(table: TableName, text: string): string[] {
+  if (tableSpecs[table].key.length === 1) return [text];
+  const [first = '', ...rest] = text.split('/');
+  return [first, rest.join('/')];
+}
+
 export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
 }

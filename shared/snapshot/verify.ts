@@ -4,6 +4,7 @@
  * Runs while the process serves: each step reads a bounded number of rows, and a table that the fold changed meanwhile is
  * read again, because the sum of a changing table would mean nothing.
  */
+import { atOnce, inSlices } from '../runtime/slices.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { PositionStore } from './position.ts';
 import {
@@ -111,11 +112,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
 
 /** Recomputes everything at once. */
 export function verify(db: Database): Verification {
-  const steps = verifySteps(db, 10_000);
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
+  return atOnce(verifySteps(db, 10_000));
 }
 
 const rowsPerStep = 50;
@@ -123,12 +120,5 @@ const turnMsMax = 5;
 
 /** The tables that differ. A gateway that rebuilds its snapshot serves meanwhile, so requests get their turns. */
 export async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
-  const steps = verifySteps(db, rowsPerStep);
-  for (let beganMs = performance.now(); ; ) {
-    const step = steps.next();
-    if (step.done) return step.value.differing;
-    if (performance.now() - beganMs < turnMsMax) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    beganMs = performance.now();
-  }
+  return (await inSlices(verifySteps(db, rowsPerStep), turnMsMax)).differing;
 }
