@@ -1,6 +1,6 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
 import { isDeepStrictEqual } from 'node:util';
-import type { AnswerOf, LimitUse, Organisation, QueryOf, Tier } from '../../schemas/admin.ts';
+import type { AnswerOf, LimitUse, Organisation, QueryOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { inFlightWindow } from '../../schemas/gauges.ts';
@@ -22,12 +22,8 @@ import { type AdminContext, actorOf } from './context.ts';
 import { poolTokensOf } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
-interface Use {
-  readonly organisation: string | null;
-  readonly tier: string | null;
-  readonly requestsPerMinute: number | null;
-  readonly concurrency: number | null;
-  readonly tokens: LimitUse['tokens'];
+interface Use extends Pick<LimitUse, 'organisation' | 'tier' | 'tokens'> {
+  readonly limits: TierLimits;
   readonly subject: string;
   readonly period: string;
 }
@@ -52,7 +48,7 @@ interface Gauged {
 
 function gauged(
   { gauges }: AdminContext,
-  { subject, requestsPerMinute, concurrency }: Use,
+  { subject, limits: { requestsPerMinute, concurrency } }: Use,
   nowMs: number,
 ): Gauged {
   const minuteMs = windowStartMs(subject, nowMs);
@@ -94,16 +90,13 @@ function gatewaysOf(
 }
 
 function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
-  const { organisation, tier, requestsPerMinute, concurrency, tokens } = use;
+  const { organisation, tier, limits, tokens } = use;
   const { ms: nowMs, minuteMs, requests, inFlight } = now;
+  const { requestsPerMinute: limit, concurrency } = limits;
+  const secondsLeft = limit === null ? null : Math.ceil((minuteMs + windowMs - nowMs) / 1000);
   return {
-    organisation,
-    tier,
-    requests: {
-      used: sumOf(requests),
-      limit: requestsPerMinute,
-      secondsLeft: requestsPerMinute === null ? null : Math.ceil((minuteMs + windowMs - nowMs) / 1000),
-    },
+    ...{ organisation, tier },
+    requests: { used: sumOf(requests), limit, secondsLeft },
     concurrency: { inFlight: sumOf(inFlight), limit: concurrency },
     tokens,
     gateways: gatewaysOf(context, use, now),
@@ -114,25 +107,15 @@ function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
 function useOf(
   context: AdminContext,
   { id, tier, anchor }: Organisation,
-  limits: TierLimits | undefined,
+  limits: TierLimits,
   nowMs: number,
 ): Use {
   const { db } = context.snapshot;
   const { start, endMs } = periodOf(anchor, nowMs);
   const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
-  return {
-    organisation: id,
-    tier,
-    requestsPerMinute: limits?.requestsPerMinute ?? null,
-    concurrency: limits?.concurrency ?? null,
-    tokens: {
-      used: poolTokensOf(context, asker),
-      limit: limits?.tokens ?? null,
-      refillsAt: new Date(endMs).toISOString(),
-    },
-    subject: id,
-    period: start,
-  };
+  const refillsAt = new Date(endMs).toISOString();
+  const tokens = { used: poolTokensOf(context, asker), limit: limits.tokens, refillsAt };
+  return { organisation: id, tier, limits, tokens, subject: id, period: start };
 }
 
 function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
@@ -141,16 +124,14 @@ function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
     throw new CommandError('NotFound', 'visitors are not served', { next: 'headgate tier set anonymous' });
   const limits = limitsOf(db, anonymousTier);
   const period = new Date(nowMs).toISOString().slice(0, 10);
+  const { tokens: used } = context.counters.used(visitorsSubject, period);
+  const refillsAt = new Date(Date.parse(period) + dayMs).toISOString();
+  const tokens = { used, limit: limits.tokens, refillsAt };
   const use: Use = {
     organisation: null,
     tier: anonymousTier,
-    requestsPerMinute: limits.requestsPerMinute,
-    concurrency: limits.concurrency,
-    tokens: {
-      used: context.counters.used(visitorsSubject, period).tokens,
-      limit: limits.tokens,
-      refillsAt: new Date(Date.parse(period) + dayMs).toISOString(),
-    },
+    limits,
+    tokens,
     subject: visitorsSubject,
     period,
   };
@@ -174,29 +155,28 @@ function withWave({ snapshot }: AdminContext, use: LimitUse): LimitUse {
 type TierLimits = Omit<NonNullable<LimitUse['inWave']>, keyof Release>;
 
 function limitsOf(db: Database, tier: string): TierLimits {
-  if (tier === anonymousTier) {
-    const {
-      requestsPerMinute = null,
-      concurrency = null,
-      tokensPerDay = null,
-    } = findAnonymous(db)?.total ?? {};
-    return { requestsPerMinute, concurrency, tokens: tokensPerDay };
-  }
-  return limitsIn(findTier(db, tier));
+  if (tier !== anonymousTier) return limitsIn(findTier(db, tier));
+  const { tokensPerDay: monthlyTokens, ...total } = findAnonymous(db)?.total ?? {};
+  return limitsIn({ ...total, monthlyTokens });
 }
 
-function limitsIn(tier: Tier | undefined): TierLimits {
-  const { requestsPerMinute = null, concurrency = null, monthlyTokens = null } = tier ?? {};
+function limitsIn({
+  requestsPerMinute = null,
+  concurrency = null,
+  monthlyTokens = null,
+}: {
+  readonly [Name in 'requestsPerMinute' | 'concurrency' | 'monthlyTokens']?: number | null | undefined;
+} = {}): TierLimits {
   return { requestsPerMinute, concurrency, tokens: monthlyTokens };
 }
 
 /** The largest part of any limit that is used. */
-function nearest({ requestsPerMinute, concurrency, tokens }: Use, { requests, inFlight }: Gauged): number {
+function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): number {
   const part = (used: number | null, limit: number | null): number =>
     used === null || limit === null ? 0 : used / Math.max(limit, 1);
   return Math.max(
-    part(sumOf(requests), requestsPerMinute),
-    part(sumOf(inFlight), concurrency),
+    part(sumOf(requests), limits.requestsPerMinute),
+    part(sumOf(inFlight), limits.concurrency),
     part(tokens.used, tokens.limit),
   );
 }
@@ -219,7 +199,7 @@ function* pageOfUses(
   for (const organisation of organisations) {
     yield;
     const { id, tier } = organisation;
-    const use = useOf(context, organisation, tiers.get(tier ?? ''), nowMs);
+    const use = useOf(context, organisation, tiers.get(tier ?? '') ?? limitsIn(), nowMs);
     const now = gauged(context, use, nowMs);
     const part = nearest(use, now);
     if (part < Number(last) || (part === Number(last) && id > String(lastId)))
@@ -251,7 +231,7 @@ export function limitHandlers(context: AdminContext): OperationHandlers<LimitNam
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
       const nowMs = Date.now();
-      const limits = organisation.tier === null ? undefined : limitsOf(db, organisation.tier);
+      const limits = organisation.tier === null ? limitsIn() : limitsOf(db, organisation.tier);
       const use = useOf(context, organisation, limits, nowMs);
       return withWave(context, shown(context, use, gauged(context, use, nowMs)));
     },
