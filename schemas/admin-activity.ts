@@ -151,8 +151,6 @@ export const activityRows = {
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),
-      /** Requests of before an upgrade are still being counted, the newest first: other keys may have been used, too. */
-      partial: z.literal(true).optional(),
       /** As `GET /keys` has it. */
       next: z.string().optional(),
       position,

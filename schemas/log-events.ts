@@ -150,7 +150,6 @@ export const logEvents = {
   'usage.publisher_reachability': ['warn', 'usage publisher'],
   'usage.not_closed': ['error', 'usage could not be closed'],
   'usage.rows_not_moved': ['warn', 'rows of usage could not be moved into the files of their days'],
-  'usage.rows_taken_over': ['warn', 'rows of usage of an earlier build are taken over'],
   'usage.rows_missing': ['error', 'usage rows are missing; later rows of the incarnation are parked'],
   'usage.rows_unreadable': ['error', 'rows of usage.db cannot be read and are left out; see docs/operate.md'],
   'usage.rows_wrong': ['error', 'usage rows differ from the rows they repeat, or are not counted'],

@@ -37,18 +37,14 @@ interface Use {
   readonly lastUsedAt: string | null;
   readonly requestsOfDay: number;
 }
-interface Uses {
-  readonly byKey: ReadonlyMap<string, Use>;
-  /** Those of before an upgrade are not all counted yet. */
-  readonly partial?: true | undefined;
-}
+type Uses = ReadonlyMap<string, Use>;
 
 /** What the console says of a key, too. Undefined for the past, and where usage cannot be read now: the keys can. */
 async function usesOf(session: Session, query: InputOf<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {
-    const { items, partial } = await (await session.api()).run('usage.keys', query);
-    return { byKey: new Map(items.map(({ key, ...use }) => [key, use])), partial };
+    const { items } = await (await session.api()).run('usage.keys', query);
+    return new Map(items.map(({ key, ...use }) => [key, use]));
   } catch (error) {
     if (!(error instanceof AdminError) || error.type === 'Interrupted') throw error;
     session.note(`when keys were last used is not known: ${error.message}`);
@@ -57,7 +53,7 @@ async function usesOf(session: Session, query: InputOf<'usage.keys'>): Promise<U
 }
 
 function useIn(uses: Uses | undefined, id: string): Use | undefined {
-  return uses?.byKey.get(id) ?? (uses?.partial ? undefined : uses && { lastUsedAt: null, requestsOfDay: 0 });
+  return uses && (uses.get(id) ?? { lastUsedAt: null, requestsOfDay: 0 });
 }
 
 function lastUsedText({ lastUsedAt }: KeyRow): string {

@@ -29,8 +29,6 @@ export function KeysPage() {
     { everyMs: 10_000 },
   ).data;
   const usedBy = uses && new Map(uses.items.map((use) => [use.key, use]));
-  const isKnown = (id: string): boolean =>
-    uses !== undefined && (uses.partial !== true || usedBy?.has(id) === true);
   const [isCreating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | undefined>();
   const hasOrganisations = useOrganisations().length > 0;
@@ -57,7 +55,7 @@ export function KeysPage() {
       }
       list={list}
       states={['active', 'expired', 'revoked']}
-      columns={columnsOf(setRevoking, usedBy, isKnown)}
+      columns={columnsOf(setRevoking, usedBy)}
       keyOf={({ id }) => id}
       empty={<NoKeys create={mayCreate ? create : undefined} hasOrganisations={hasOrganisations} />}
     >
@@ -104,9 +102,8 @@ type KeyUse = AnswerOf<'usage.keys'>['items'][number];
 
 function columnsOf(
   onRevoke: (key: ApiKey) => void,
+  /** Not before it is read, and not of the past. */
   usedBy: ReadonlyMap<string, KeyUse> | undefined,
-  /** Is its use known? Not before it is read, and not of the past. */
-  isKnown: (id: string) => boolean,
 ): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
@@ -148,15 +145,12 @@ function columnsOf(
         </span>
       ),
     },
-    {
-      name: 'Last used',
-      cell: ({ id }) => (isKnown(id) ? <LastUse use={usedBy?.get(id)} /> : '–'),
-    },
+    { name: 'Last used', cell: ({ id }) => (usedBy ? <LastUse use={usedBy.get(id)} /> : '–') },
     {
       name: 'Requests, 24 h',
       isNumber: true,
       cell: ({ id, name, organisation }) => {
-        const requests = isKnown(id) ? count(usedBy?.get(id)?.requestsOfDay ?? 0) : '–';
+        const requests = usedBy ? count(usedBy.get(id)?.requestsOfDay ?? 0) : '–';
         const label = `Requests of ${name}: ${requests}`;
         return (
           <a class="name" href={requestsLink({ key: id, organisation })} aria-label={label} title={label}>

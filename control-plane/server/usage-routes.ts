@@ -146,13 +146,7 @@ export function usageHandlers(context: AdminContext): OperationHandlers<UsageNam
       const nowMs = Date.now();
       const { items: keys, next } = listPage(db, keyListing, { ...query, owner: query.organisation, nowMs });
       const items = keys.flatMap(({ id }) => context.usage.keyUse(id, nowMs) ?? []);
-      const partial = !context.usage.knowsAllKeyUses;
-      return {
-        items,
-        ...(partial && { partial }),
-        ...(next !== undefined && { next }),
-        position: context.snapshot.seq,
-      };
+      return { items, ...(next !== undefined && { next }), position: context.snapshot.seq };
     },
     'usage.visitors': () => usageOfVisitors(context, Date.now()),
     'usage.export': ({ query, request, reply }) => {

@@ -20,7 +20,7 @@ const columns = {
 } as const;
 
 type Sum = RowWith<typeof columns.hour_sum>;
-export type HourSum = { -readonly [Name in keyof Sum]: Sum[Name] };
+type HourSum = { -readonly [Name in keyof Sum]: Sum[Name] };
 
 /** The present hour comes last, so that the fold writes to few pages. */
 export const hourSumSql = `

@@ -2,9 +2,7 @@
 import { readKeptRow, type UsageRow } from '../../schemas/usage.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
 import { dayPath, openDay, removeDay } from './day-files.ts';
-import { writeHourSums } from './hour-sums.ts';
 import type { DayRows, Kept } from './kept-tables.ts';
-import { writeKeyUses } from './key-use.ts';
 import type { MovedPart } from './move-rows.ts';
 import { prepareRequests, type RequestBody, type RequestQuery, readRequests } from './request-table.ts';
 import type { UsageStatements } from './usage-tables.ts';
@@ -62,12 +60,6 @@ export class KeptRows {
     return this.#days.map(({ day }) => day);
   }
 
-  /** Rows that an earlier build kept, and how many of them are in the sums by hour. */
-  get earlier(): { readonly rows: number; readonly counted: number } {
-    const { uncounted, moved } = this.#kept;
-    return { rows: uncounted, counted: Math.min(moved, uncounted) };
-  }
-
   /**
    * In the order in which they were folded; fewer than `limit` only at their end. Files of other days than were asked for are not read;
    * of the latest rows those of all days come.
@@ -89,11 +81,9 @@ export class KeptRows {
   }
 
   /** Notes that rows are in the files of their days. */
-  noteMoved({ moved, days, sums, uses }: MovedPart): void {
+  noteMoved({ moved, days }: MovedPart): void {
     this.#transaction(() => {
       for (const day of days) this.#sql.addDay.run(day);
-      writeHourSums(this.#sql, sums);
-      writeKeyUses(this.#sql, uses);
       this.#sql.setMoved.run(moved);
     });
   }

@@ -8,7 +8,7 @@ const columns = {
     one: integer(), // 1
     id: text(), // names this file in those of the days
     moved: integer(), // rows of `request` up to this id are in the files of their days
-    uncounted: integer(), // an earlier build kept the rows up to this id: they come into the sums by hour as they are moved
+    uncounted: integer(), // 0, and of no use: version 0.2.0 opens no file without it
     from_day: text(), // rows of earlier days are not kept
   },
   day: {
@@ -23,11 +23,10 @@ export type Kept = RowWith<typeof columns.kept>;
 /** Which rows the file of a day has. */
 export type DayRows = RowWith<typeof columns.day>;
 
-/** Made after `request`. */
 export const keptSql = `
 CREATE TABLE kept (${columnsSql(columns.kept)}, PRIMARY KEY (one)) STRICT;
 CREATE TABLE day (${columnsSql(columns.day)}, PRIMARY KEY (day)) STRICT, WITHOUT ROWID;
-INSERT INTO kept SELECT 1, lower(hex(randomblob(16))), 0, coalesce(max(id), 0), '' FROM request;
+INSERT INTO kept (one, id, moved, uncounted, from_day) VALUES (1, lower(hex(randomblob(16))), 0, 0, '');
 `;
 
 export function prepareKept(db: Database) {

@@ -58,7 +58,7 @@ export function keyUseOf({ id, last_at: lastMs, requests }: KeyUseRow): KeyUse {
 }
 
 /** A key, its organisation, and when it was last used, ms since 1970. */
-export type LastUse = [key: string, organisation: string, lastMs: number];
+type LastUse = [key: string, organisation: string, lastMs: number];
 
 /** What several rows add. */
 export class KeyUses {

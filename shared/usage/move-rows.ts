@@ -7,9 +7,7 @@ import { dayMs } from '../../schemas/durations.ts';
 import { readKeptRow, type UsageRow } from '../../schemas/usage.ts';
 import { mapSqliteError, openDatabase, prepare } from '../runtime/sqlite.ts';
 import { DayWriter, dayFolderOf } from './day-files.ts';
-import { type HourSum, HourSums } from './hour-sums.ts';
 import type { DayRows, Kept } from './kept-tables.ts';
-import { KeyUses, type LastUse } from './key-use.ts';
 import type { StoredRequest } from './request-table.ts';
 
 /** To note a part takes some milliseconds. */
@@ -28,9 +26,6 @@ export interface MovedPart {
   /** Id of the last one. */
   readonly moved: number;
   readonly days: readonly DayRows[];
-  /** Of rows that an earlier build kept. */
-  readonly sums: readonly HourSum[];
-  readonly uses: readonly LastUse[];
 }
 
 export function moveRows({ path, isFirst }: MoveTask): MovedPart[] {
@@ -56,14 +51,9 @@ export function moveRows({ path, isFirst }: MoveTask): MovedPart[] {
 }
 
 function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): MovedPart {
-  const [sums, uses, days] = [new HourSums(), new KeyUses(), new Map<string, StoredRequest[]>()];
+  const days = new Map<string, StoredRequest[]>();
   for (const row of rows) {
-    const read = readKeptRow(row.body);
-    if (read !== undefined && row.id <= kept.uncounted) {
-      sums.add(read);
-      uses.add(read);
-    }
-    const day = dayOf(read);
+    const day = dayOf(readKeptRow(row.body));
     const ofDay = days.get(day);
     if (ofDay !== undefined) ofDay.push(row);
     else if (day >= kept.from_day) days.set(day, [row]);
@@ -73,7 +63,7 @@ function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): Mo
     ...{ day, rows: ofDay.length },
     ...{ first_id: ofDay[0]?.id ?? 0, last_id: ofDay.at(-1)?.id ?? 0 },
   });
-  return { moved: rows.at(-1)?.id ?? 0, days: [...days].map(dayRows), sums: sums.all(), uses: uses.all() };
+  return { moved: rows.at(-1)?.id ?? 0, days: [...days].map(dayRows) };
 }
 
 /** What cannot be read is kept for people with the rows of the present day. */

@@ -1,6 +1,6 @@
 /**
  * Moves completed requests from `usage.db` into the files of their days, once a minute, and removes the files of days that are not to
- * be kept. After an upgrade it takes over all rows that an earlier build kept, without a pause and from where it was.
+ * be kept.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { LineLogger } from '../runtime/logger.ts';
@@ -12,8 +12,6 @@ import { type MovedPart, moveRows, partsMax, today } from './move-rows.ts';
 const moveEveryMs = 60_000;
 /** Between two parts, so that they take no more than half of the event loop. */
 const partEveryMs = 10;
-/** How often it says how far an upgrade is. */
-const progressEveryMs = 30_000;
 
 export interface RowMoverOptions {
   readonly rows: KeptRows;
@@ -30,7 +28,6 @@ export class RowMover {
   #running: Promise<void> | undefined;
   /** What a process wrote and did not note is removed before anything else is written. */
   #isFirst = true;
-  #saidMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: RowMoverOptions) {
     this.#options = options;
@@ -67,8 +64,7 @@ export class RowMover {
 
   async #run(): Promise<void> {
     const { signal } = this.#stop;
-    const { rows } = this.#options;
-    if (rows.earlier.counted === rows.earlier.rows) await sleep(moveEveryMs, signal);
+    await sleep(moveEveryMs, signal);
     while (!signal.aborted) {
       const isMore = await this.#moveOrSay();
       if (!isMore) await sleep(moveEveryMs, signal);
@@ -76,29 +72,15 @@ export class RowMover {
   }
 
   async #moveOrSay(): Promise<boolean> {
-    const { rows, logger } = this.#options;
-    const { counted } = rows.earlier;
     try {
-      const isMore = await this.move();
-      if (counted < rows.earlier.rows) this.#sayProgress();
-      return isMore;
+      return await this.move();
     } catch (error) {
       if (!this.#stop.signal.aborted)
-        logger.warn({ err: error }, 'rows of usage could not be moved into the files of their days');
+        this.#options.logger.warn(
+          { err: error },
+          'rows of usage could not be moved into the files of their days',
+        );
       return false;
     }
-  }
-
-  #sayProgress(): void {
-    const { rows, logger } = this.#options;
-    const { earlier } = rows;
-    const nowMs = performance.now();
-    const isDone = earlier.counted === earlier.rows;
-    if (!isDone && nowMs - this.#saidMs < progressEveryMs) return;
-    this.#saidMs = nowMs;
-    logger.warn(
-      { moved: earlier.counted, of: earlier.rows },
-      'rows of usage of an earlier build are taken over',
-    );
   }
 }

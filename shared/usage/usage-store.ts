@@ -90,7 +90,7 @@ function openUsageDatabase(path: string): Database {
   }
 }
 
-/** Rows of an earlier build that were moved leave most of a large file empty. What it copies is what is left in it. */
+/** Many rows that were moved at once leave most of a large file empty. What it copies is what is left in it. */
 function giveRoomBack(db: Database): void {
   const numberOf = (name: string): number => Number(db.pragma(name, { simple: true }));
   const [free, pages] = [numberOf('freelist_count'), numberOf('page_count')];
@@ -252,12 +252,6 @@ export class UsageStore {
     return found && keyUseOf(found);
   }
 
-  /** Are the rows that an earlier build kept counted too? */
-  get knowsAllKeyUses(): boolean {
-    const { rows, counted } = this.rows.earlier;
-    return counted >= rows;
-  }
-
   /** Rows kept for export, in the order in which they were folded; fewer than `limit` only at their end. */
   requests(query: RequestQuery): KeptRequest[] {
     return this.rows.requests(query);
@@ -312,15 +306,7 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  | 'totals'
-  | 'periods'
-  | 'requests'
-  | 'poolTokens'
-  | 'poolTotals'
-  | 'refused'
-  | 'keyUse'
-  | 'keyUses'
-  | 'knowsAllKeyUses'
+  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'refused' | 'keyUse' | 'keyUses'
 >;
 
 interface FoldInto {

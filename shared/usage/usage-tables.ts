@@ -47,14 +47,8 @@ export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'reques
   readonly tokens: number;
 };
 
-/** What the tables of version 4 had in addition: which totals the counters of the gateways lacked. */
-const upgradeFrom4 = 'DROP TABLE named; DROP TABLE unresolved;';
-/** Made after `request`: rows that are there already are in no sum by hour yet. */
-const addedIn7 = hourSumSql + keptSql;
-
 export const usageFormat = {
   version: 7,
-  upgrades: { 4: upgradeFrom4 + keyUseSql + addedIn7 },
   added: 'DELETE FROM visitor;',
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
@@ -66,7 +60,7 @@ CREATE TABLE total (
 CREATE TABLE authenticity (${columnsSql(columns.authenticity)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE INDEX visitor_by_last ON visitor (last_at);
-${requestSql}${keyUseSql}${addedIn7}`,
+${requestSql}${keyUseSql}${hourSumSql}${keptSql}`,
 };
 
 export function prepareUsage(db: Database) {
