@@ -1,20 +1,16 @@
 // Goal: an agent detects its engine by polling it, and notices when it is down.
 // Method: simulated engines of each kind.
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { type SimNode, startSimNode } from '../dev/simulator/sim-node.ts';
 import { stall } from '../test/support/stall.ts';
 import { until } from '../test/support/until.ts';
 import { EngineWatch, type EngineWatchOptions } from './engine.ts';
 
 const empty = { up: false, models: [], windows: {}, imageModels: [], rerankModels: [] };
-const open: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 async function simNode(options: Parameters<typeof startSimNode>[0]): Promise<SimNode> {
   const node = await startSimNode(options);
-  open.push(() => node.close());
+  onTestFinished(() => node.close());
   return node;
 }
 
@@ -24,7 +20,7 @@ async function watch(
   more: Partial<EngineWatchOptions> = {},
 ): Promise<EngineWatch> {
   const engine = new EngineWatch({ url, pollMs: 20, ...more });
-  open.push(() => engine.stop());
+  onTestFinished(() => engine.stop());
   await engine.start(onChange);
   return engine;
 }

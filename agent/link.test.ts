@@ -1,27 +1,23 @@
 // Goal: an agent stays attached to some control plane while one accepts it, and reports its state.
 // Method: WebSocket servers that accept, refuse, or stop responding.
 import { createServer, get, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Beat, nodeConnectPath } from '../schemas/node-messages.ts';
 import { sleep, systemClock } from '../shared/runtime/retry.ts';
+import { portOf } from '../test/support/listen.ts';
 import { stall } from '../test/support/stall.ts';
 import { until } from '../test/support/until.ts';
 import { ControlPlaneLink } from './link.ts';
 import { readUpgradeError } from './upgrade-error.ts';
 
 const token = 'ngt_test-token-of-this-file';
-const open: (() => unknown)[] = [];
 let logged = '';
 const write = (line: string): void => {
   logged += line;
 };
 const logger = pino({ level: 'trace' }, { write });
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 interface Replica {
   readonly url: string;
@@ -51,12 +47,12 @@ async function replica(autoPong = true): Promise<Replica> {
         upgraded.on('message', (data) => one.frames.push(JSON.parse(String(data)) as { type: string }));
       });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  open.push(() => {
+  const port = await portOf(server);
+  onTestFinished(() => {
     for (const socket of one.sockets) socket.terminate();
     server.close();
   });
-  return Object.assign(one, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+  return Object.assign(one, { url: `http://127.0.0.1:${port}` });
 }
 
 /** The longest pauses, oldest first; they are recorded, and cut short. */
@@ -83,7 +79,7 @@ function link(
     clock,
     onInstalls: (_position, models) => onInstalls(models),
   });
-  open.push(() => one.stop());
+  onTestFinished(() => one.stop());
   one.start();
   return one;
 }
@@ -187,10 +183,10 @@ test.each([
   ],
 ])('a replica that refuses the agent is logged %s', async (_how, body, expected) => {
   const server = createServer((_request, response) => response.writeHead(409).end(body));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  open.push(() => server.close());
+  const port = await portOf(server);
+  onTestFinished(() => void server.close());
   const response = await new Promise<IncomingMessage>((resolve) => {
-    get({ port: (server.address() as AddressInfo).port, agent: false }, resolve).on('error', () => undefined);
+    get({ port, agent: false }, resolve).on('error', () => undefined);
   });
   expect(await readUpgradeError(response)).toBe(expected);
 });

@@ -1,10 +1,10 @@
 // Goal: installs reach the engines that take models, with their progress and failures, and nothing else is touched.
 // Method: an HTTP server that answers as Ollama, llama.cpp's router or vLLM do on these few paths.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
 import type { Dialect } from '../schemas/names.ts';
+import { portOf } from '../test/support/listen.ts';
 import { until } from '../test/support/until.ts';
 import type { Engine } from './engine.ts';
 import { modelLoader } from './model-loader.ts';
@@ -38,14 +38,14 @@ async function engineAt(
     };
     readJson(request).then(take, () => response.destroy());
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = await portOf(server);
   open.push({
     stop: () => {
       server.closeAllConnections();
       server.close();
     },
   });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const url = `http://127.0.0.1:${port}`;
   const engine = {
     loader: modelLoader(dialect, { url, loraFolder }),
     view: {

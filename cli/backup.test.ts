@@ -14,10 +14,9 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
-import { afterAll, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { GatewaysFile } from '../control-plane/gateways/gateways-file.ts';
 import { type CounterEntry, countersTopic } from '../schemas/limits.ts';
 import { openCounterCopy } from '../shared/limits/counter-copy.ts';
@@ -32,11 +31,11 @@ import { checkUsage } from '../shared/usage/check-usage.ts';
 import { moveRows } from '../shared/usage/move-rows.ts';
 import { openUsageStore } from '../shared/usage/usage-store.ts';
 import { ChainWriter, known } from '../test/support/commits.ts';
+import { folderOfFile } from '../test/support/folders.ts';
 import { otherThanFiles } from '../test/support/other-than-files.ts';
 import { type CliRun, runCli } from '../test/support/run-cli.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'headgate-backup-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = folderOfFile('backup');
 
 let folder: string;
 let writer: ChainWriter;
@@ -425,33 +424,52 @@ function openGateways(): void {
   new GatewaysFile(join(folder, 'cp', 'gateways.db'), () => {}).close();
 }
 
-test('a manifest with a right checksum that names another log or other signers is refused', async () => {
+interface Manifest {
+  readonly log: object;
+  readonly data: readonly { readonly file: string }[];
+  readonly segments: readonly { readonly file: string }[];
+}
+
+/** Changes a manifest and makes its checksum right, as anybody may who can write to the backup. */
+function forgeManifest(of: string, change: (manifest: Manifest) => Partial<Manifest>): void {
+  const path = join(folder, of, 'manifest.json');
+  const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: Manifest };
+  const forged = { ...manifest, ...change(manifest) };
+  const sha256 = sha256Of(JSON.stringify(forged));
+  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+}
+
+const sha256Of = (bytes: string | Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+function factsOf(path: string): object {
+  const bytes = readFileSync(join(folder, path));
+  return { bytes: bytes.length, sha256: sha256Of(bytes) };
+}
+
+test.each<[string, (manifest: Manifest) => Partial<Manifest>]>([
+  ['names another log', ({ log }) => ({ log: { ...log, id: 'another-log' } })],
+  ['names other signers', ({ log }) => ({ log: { ...log, signers: ['MCowBQYDK2VwAyEA'] } })],
+  ['names a file of the data twice', ({ data }) => ({ data: [...data, ...data.slice(0, 1)] })],
+])('a manifest with a right checksum that %s is refused', async (_what, change) => {
   await done(backup);
-  const path = join(folder, 'copy', 'manifest.json');
-  const text = readFileSync(path, 'utf8');
-  const { manifest } = JSON.parse(text) as { manifest: { log: object } };
-  writeFileSync(path, text.replace('"createdAt": "2', '"createdAt": "3'));
-  await refused('backup verify copy', 1, 'the backup is damaged: manifest.json');
-  for (const more of [{ id: 'another-log' }, { signers: ['MCowBQYDK2VwAyEA'] }]) {
-    const forged = { ...manifest, log: { ...manifest.log, ...more } };
-    const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
-    writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
-    await refused('backup verify copy', 1, 'the backup is damaged: manifest.json');
-    await refused(restore, 1, 'the backup is damaged: manifest.json');
-  }
+  forgeManifest('copy', change);
+  for (const line of ['backup verify copy', restore])
+    await refused(line, 1, 'the backup is damaged: manifest.json');
 });
 
-test('a manifest with a right checksum that names a file of the data twice is refused', async () => {
+test('a manifest that was changed is refused for its checksum', async () => {
   await done(backup);
   const path = join(folder, 'copy', 'manifest.json');
-  const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: { data: { name: string }[] } };
-  const forged = { ...manifest, data: [...manifest.data, ...manifest.data.slice(0, 1)] };
-  expect(forged.data.length).toBeGreaterThan(1);
-  const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
-  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+  writeFileSync(path, readFileSync(path, 'utf8').replace('"createdAt": "2', '"createdAt": "3'));
   await refused('backup verify copy', 1, 'the backup is damaged: manifest.json');
-  await refused(restore, 1, 'the backup is damaged: manifest.json');
 });
+
+function newSigner(name: string): Signer {
+  const { privateKey } = generateKeyPairSync('ed25519');
+  const file = join(folder, `${name}.pem`);
+  writeFileSync(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+  return loadSigner(file);
+}
 
 test('a restore names the signers of the log, and writes nothing where nobody has compared them', async () => {
   await done(backup);
@@ -459,12 +477,7 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   await refused(restore.replace(' --allow-unsigned', ''), 6, 'nobody compares the signers');
   await refused(`${restore} --trust-signer ${'a'.repeat(64)}`, 6, 'it is not signed');
 
-  const [own, foreign] = ['own', 'foreign'].map((name) => {
-    const { privateKey } = generateKeyPairSync('ed25519');
-    const file = join(folder, `${name}.pem`);
-    writeFileSync(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
-    return loadSigner(file);
-  }) as [Signer, Signer];
+  const [own, foreign] = [newSigner('own'), newSigner('foreign')];
   rmSync(join(folder, 'log'), { recursive: true });
   writer = new ChainWriter({ log: 'signed-log', signer: own });
   await append(writer.open(), ...tiers(2));
@@ -479,23 +492,16 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   // Junk before the first commit, more than is read at once, hides nothing.
   const path = join(folder, 'signed', 'manifest.json');
   const whole = readFileSync(path);
-  const { manifest } = JSON.parse(whole.toString()) as { manifest: { segments: { file: string }[] } };
-  const [segment] = manifest.segments;
-  const file = join(folder, 'signed', segment?.file ?? '');
+  const name = 'log-000001.jsonl.gz';
+  const file = join(folder, 'signed', name);
   const commits = readFileSync(file);
   const junk = `${JSON.stringify({ offset: 1, value: Buffer.from('junk').toString('base64') })}\n`.repeat(
     500,
   );
-  const bytes = gzipSync(Buffer.concat([Buffer.from(junk), gunzipSync(commits)]));
-  writeFileSync(file, bytes);
-  const changed = {
-    ...segment,
-    bytes: bytes.length,
-    sha256: createHash('sha256').update(bytes).digest('hex'),
-  };
-  const forged = { ...manifest, segments: [changed] };
-  const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
-  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+  writeFileSync(file, gzipSync(Buffer.concat([Buffer.from(junk), gunzipSync(commits)])));
+  forgeManifest('signed', ({ segments }) => ({
+    segments: segments.map((segment) => ({ ...segment, ...factsOf(`signed/${name}`) })),
+  }));
   await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
   writeFileSync(file, commits);
   writeFileSync(path, whole);
@@ -505,10 +511,7 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
 });
 
 test('a log that was begun unsigned and signed later is restored with --allow-unsigned alone', async () => {
-  const { privateKey } = generateKeyPairSync('ed25519');
-  const file = join(folder, 'own.pem');
-  writeFileSync(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
-  const own = loadSigner(file);
+  const own = newSigner('own');
   const added = [writer.add([known('log.signers_set', { signers: [own.publicKey] })]), ...tiers(1)];
   await append(...added.map((record) => ({ ...record, signature: own.sign(record.value) })));
   await done(backup);
@@ -519,18 +522,6 @@ test('a log that was begun unsigned and signed later is restored with --allow-un
   await refused(`${restore} --dry-run`, 0, `begun unsigned, and is signed by ${fingerprint} now`);
   expect(await done(restore)).toMatchObject({ log: 'log-of-the-test', position: 8 });
 });
-
-/** Writes the manifest again with the facts of the files as they are, as anybody may who can write to the backup. */
-function forgeManifest(file: string): void {
-  const path = join(folder, 'copy', 'manifest.json');
-  const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: { data: { file: string }[] } };
-  const bytes = readFileSync(join(folder, 'copy', file));
-  const facts = { bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
-  const data = manifest.data.map((copy) => (copy.file === file ? { ...copy, ...facts } : copy));
-  const forged = { ...manifest, data };
-  const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
-  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
-}
 
 const erases = (table: string, column: string): string =>
   `CREATE TRIGGER t AFTER INSERT ON ${table} BEGIN DELETE FROM ${table} WHERE ${column} = 'acme'; END`;
@@ -552,7 +543,9 @@ test.each([
     const db = openDatabase(join(folder, 'copy', file), { durability: 'normal' });
     db.exec(sql);
     db.close();
-    forgeManifest(file);
+    forgeManifest('copy', ({ data }) => ({
+      data: data.map((copy) => (copy.file === file ? { ...copy, ...factsOf(`copy/${file}`) } : copy)),
+    }));
     await refused('backup verify copy', 1, `the backup is damaged: ${file}`);
     await refused(restore, 1, 'the schema of');
     expect(existsSync(join(folder, 'new-cp'))).toBe(false);

@@ -70,18 +70,7 @@ const wrong: Readonly<Record<string, readonly string[]>> = {
 };
 /** Any text may be right, or the control plane alone knows. */
 const open = new Set([
-  'id',
-  'text',
-  'file',
-  'folder',
-  'url',
-  'name',
-  'ids',
-  'field',
-  'cursor',
-  'host',
-  'stack',
-  'key',
+  ...['id', 'text', 'file', 'folder', 'url', 'name', 'ids', 'field', 'cursor', 'host', 'stack', 'key'],
   'tier',
 ]);
 const openFlags = new Set(['--served <model=name>', '--signer <public-key-file>']);

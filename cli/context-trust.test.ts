@@ -1,14 +1,14 @@
 /** To whom the command line sends a token: a real listener must never get one that was not meant for it. */
 import { execFileSync, spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type AdminServer, startAdminServer } from '../test/support/admin-server.ts';
+import { folderOfFile } from '../test/support/folders.ts';
 import { type CliRun, runCli } from '../test/support/run-cli.ts';
 
 const secret = 'my-production-operator-token-1234';
-const root = mkdtempSync(join(tmpdir(), 'headgate-trust-'));
+const root = folderOfFile('trust');
 const file = join(root, '.headgate', 'context.json');
 const deep = join(root, 'a', 'b');
 const tokenFile = join(root, 'token');
@@ -30,7 +30,6 @@ afterEach(() => {
 afterAll(async () => {
   await planted.close();
   await mine.close();
-  rmSync(root, { recursive: true, force: true });
 });
 
 function plant(more: object = {}, mode = 0o600): void {

@@ -4,16 +4,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import type { LogRecord } from '../shared/log/core/control-log.ts';
@@ -22,9 +13,10 @@ import { foldVersion } from '../shared/snapshot/fold.ts';
 import { memorySnapshot, openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { cliOf, useAdminServer } from '../test/support/admin-server.ts';
 import { known, recordsOf } from '../test/support/commits.ts';
+import { folderOfFile } from '../test/support/folders.ts';
 import type { CliRun } from '../test/support/run-cli.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+const folder = folderOfFile('cli');
 const tier = (rank: number) => known('tier.set', { id: `T${rank}`, rank, models: '*' });
 const records = recordsOf([[tier(1)], [tier(2), tier(3)], [tier(4)]]);
 const lineOf = ({ offset, value, signature }: LogRecord): string =>

@@ -1,14 +1,14 @@
 /** The fleet as a file: apply, diff, export, validate. */
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import { folderOfFile } from '../test/support/folders.ts';
 import { runCli } from '../test/support/run-cli.ts';
 
 const server = useAdminServer();
-const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+const folder = folderOfFile('cli');
 const fleet = { version: 1, models: [{ id: 'm1', family: 'echo', weight: 1 }] };
 beforeAll(() => {
   writeFileSync(join(folder, 'fleet.yaml'), 'version: 1\nmodels: [{ id: m1, family: echo, weight: 1 }]\n');

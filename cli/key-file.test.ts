@@ -1,13 +1,13 @@
 /** `key create --from` and `node token create --from`: what is sent, what is printed, and how a file that was not finished is continued. */
-import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import { folderOfFile } from '../test/support/folders.ts';
 import type { CliRun } from '../test/support/run-cli.ts';
 
 const server = useAdminServer();
-const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+const folder = folderOfFile('cli');
 
 interface Item {
   readonly organisation: string;

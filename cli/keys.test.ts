@@ -1,14 +1,14 @@
 /** Secrets that are printed once, and the wait that confirms a revocation (design: revocation confirmed). */
-import { existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import { folderOfFile } from '../test/support/folders.ts';
 import type { CliRun } from '../test/support/run-cli.ts';
 import { takeMonotonicClock } from '../test/support/status-reports.ts';
 
 const server = useAdminServer();
-const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+const folder = folderOfFile('cli');
 afterEach(() => {
   vi.restoreAllMocks();
 });

@@ -1,13 +1,12 @@
 /** Every file that a command line names may be anything: each command ends by itself, with an error that names the file. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { folderOfFile } from '../test/support/folders.ts';
 import { otherThanFiles } from '../test/support/other-than-files.ts';
 import { runCli } from '../test/support/run-cli.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-named-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderOfFile('named');
 
 const env = {
   HEADGATE_LOG: `sqlite:${folder}/log`,
@@ -15,16 +14,10 @@ const env = {
   HEADGATE_TOKEN: 'a-token-of-the-tests-1',
 };
 const lines = [
-  'apply -f FILE --yes',
-  'diff -f FILE',
-  'replay FILE',
-  'replay decide --requests FILE',
-  'snapshot inspect FILE',
-  'snapshot restore FILE --new-log --yes',
-  'snapshot restore /nonexistent --new-log --signer FILE --yes',
-  'signer add FILE',
-  'org list --token-file FILE',
-  'backup verify FILE',
+  ...['apply -f FILE --yes', 'diff -f FILE', 'replay FILE', 'replay decide --requests FILE'],
+  ...['snapshot inspect FILE', 'snapshot restore FILE --new-log --yes'],
+  ...['snapshot restore /nonexistent --new-log --signer FILE --yes', 'signer add FILE'],
+  ...['org list --token-file FILE', 'backup verify FILE'],
   'backup restore FILE --log sqlite:new --data new --yes',
 ];
 

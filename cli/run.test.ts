@@ -1,11 +1,12 @@
 /** The command line's outer promises: exit codes, error texts, help, confirmation, and what never leaves it. */
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { beforeEach, expect, test } from 'vitest';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
+import { folderOfTest } from '../test/support/folders.ts';
+import { portOf } from '../test/support/listen.ts';
 import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
 import { registerAdminCommands } from './admin.ts';
 import { exitCodes } from './terminal/errors.ts';
@@ -21,8 +22,7 @@ const cli = cliOf(server);
 /** A loopback port without a listener. */
 async function closedPort(): Promise<number> {
   const listener = createServer();
-  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
-  const { port } = listener.address() as { port: number };
+  const port = await portOf(listener);
   await new Promise((resolve) => listener.close(resolve));
   return port;
 }
@@ -321,7 +321,7 @@ test('a process that shares its name with a noun keeps its own options', async (
 });
 
 test('the settings come from flag, then environment, then context, and a context stays with its own address', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+  const folder = folderOfTest('cli');
   const file = join(folder, 'context.json');
   const context = (admin: string): void =>
     writeFileSync(file, JSON.stringify({ admin, token: 'token-of-context', gateways: [], extra: 1 }));
@@ -360,7 +360,7 @@ test('the settings come from flag, then environment, then context, and a context
 
 test('a context is found in the folder, above it, and at home', async () => {
   const { mkdirSync } = await import('node:fs');
-  const root = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+  const root = folderOfTest('cli');
   const deep = join(root, 'a', 'b');
   mkdirSync(deep, { recursive: true });
   mkdirSync(join(root, '.headgate'));

@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { commitBytesMax } from '../../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
@@ -11,6 +9,7 @@ import { atOnce } from '../../shared/runtime/slices.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { largeFleet } from '../../test/support/large-fleet.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { operator } from '../commands/authorise.ts';
@@ -23,13 +22,8 @@ import { CommandWriter } from './command-writer.ts';
 
 type DropFirst<List> = List extends [unknown, ...infer Rest] ? Rest : never;
 let folder: string;
-const closing: (() => Promise<void>)[] = [];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-parts-'));
-});
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-  rmSync(folder, { recursive: true });
+  folder = folderOfTest('parts');
 });
 
 /** A replica over a log in memory, that writes one part a call. */
@@ -40,7 +34,7 @@ function replica(name = 'state') {
   const { snapshot } = openOrRebuild(join(folder, `${name}.db`));
   const replicator = new Replicator({ snapshot, log });
   replicator.start();
-  closing.push(async () => {
+  onTestFinished(async () => {
     await replicator.stop();
     snapshot.close();
   });

@@ -1,5 +1,5 @@
 /** Which keys are forgotten, by which clock and by whom. */
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { parseCommit } from '../../schemas/commit.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { readEvent } from '../../schemas/events.ts';
@@ -10,11 +10,6 @@ import { quiet } from '../../test/support/fleet.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { CommandWriter } from './command-writer.ts';
 import { EndedKeys } from './ended-keys.ts';
-
-const closes: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const close of closes.splice(0)) await close();
-});
 
 const created = (n: number, expiresAt: string | null = null) =>
   known('key.created', {
@@ -38,7 +33,7 @@ async function replicaOn(topic: MemoryTopic, now = () => firstMomentMs + logMs) 
   const log = new MemoryLog(topic);
   const replicator = new Replicator({ snapshot, log });
   replicator.start();
-  closes.push(() => replicator.stop());
+  onTestFinished(() => replicator.stop());
   await replicator.caughtUp(10_000);
   const writer = new CommandWriter({ snapshot, replicator, log, now });
   const endedKeys = new EndedKeys({ name: 'cp', snapshot, replicator, writer, logger: quiet, now });

@@ -57,19 +57,9 @@ test('a file on an empty state makes everything, and the second time nothing', (
   const state = new TestState();
   const { events, answer } = apply(state, whole);
   expect(events.map(({ type }) => type)).toEqual([
-    'model.set',
-    'model.set',
-    'tier.set',
-    'tier.set',
-    'anonymous.set',
-    'organisation.set',
-    'member.set',
-    'node.registered',
-    'stack.created',
-    'stack.model_installed',
-    'node.registered',
-    'pool.model_installed',
-    'node.registered',
+    ...['model.set', 'model.set', 'tier.set', 'tier.set', 'anonymous.set', 'organisation.set'],
+    ...['member.set', 'node.registered', 'stack.created', 'stack.model_installed', 'node.registered'],
+    ...['pool.model_installed', 'node.registered'],
   ]);
   expect(answer['changes']).toContainEqual({
     action: 'create',

@@ -3,47 +3,14 @@ import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { Fleet } from '../../schemas/fleet.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken, planeSettings } from '../../test/support/fleet.ts';
+import { amber, peopleFleet, persons } from '../../test/support/people-fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { startControlPlane } from '../main.ts';
 import { endedPerHolderMax } from '../sessions/ended-sessions.ts';
 import { backgroundHeader } from './session-guard.ts';
-
-const amber = 'stk-amber-otter-9k2f';
-const fleet: Fleet = {
-  version: 1,
-  models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
-  tiers: [{ id: 'Pro', models: '*' }],
-  pool: { models: ['echo-small'], nodes: [{ id: 'n1', url: 'http://127.0.0.1:9', dialect: 'vllm' }] },
-  organisations: [
-    {
-      id: 'acme',
-      name: 'Acme',
-      tier: 'Pro',
-      members: [
-        { person: 'olga', role: 'owner' },
-        { person: 'ada', role: 'admin' },
-        { person: 'pia', role: 'approver' },
-        { person: 'mia', role: 'member' },
-        { person: 'vic', role: 'viewer' },
-      ],
-      stacks: [{ id: amber, surface: 'openai', models: ['echo-small'] }],
-    },
-    {
-      id: 'birch',
-      name: 'Birch',
-      tier: 'Pro',
-      members: [
-        { person: 'ben', role: 'owner' },
-        { person: 'mia', role: 'member' },
-      ],
-    },
-  ],
-};
-const persons = { owner: 'olga', admin: 'ada', approver: 'pia', member: 'mia', viewer: 'vic' } as const;
 
 let plane: TestControlPlane;
 let second: Awaited<ReturnType<typeof startControlPlane>>;
@@ -53,7 +20,7 @@ beforeAll(async () => {
     addresses: () => ({ shared: 'http://127.0.0.1:1/v1', stacks: { [amber]: 'http://127.0.0.1:2/v1' } }),
   };
   plane = await startControlPlaneAlone({ console });
-  await plane.admin.apply(fleet);
+  await plane.admin.apply(peopleFleet);
   second = await startControlPlane({
     ...planeSettings(plane.dir, `sqlite:${join(plane.dir, 'log')}`),
     ...{ name: 'cp-2', dataDir: join(plane.dir, 'cp-2') },
@@ -537,8 +504,8 @@ describe('role × route', () => {
     'PUT /stacks/{id}/surface': { surface: 'anthropic' },
     'POST /organisations/{id}/members/{person}/link': {},
     'POST /organisations/{id}/invitations': { role: 'viewer' },
-    'POST /fleet/apply': { fleet },
-    'POST /fleet/diff': { fleet },
+    'POST /fleet/apply': { fleet: peopleFleet },
+    'POST /fleet/diff': { fleet: peopleFleet },
     'POST /explain': { organisation: 'acme', model: 'echo-small' },
     'POST /effect': {
       method: 'POST',

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
 import { IdentityProvider, strangeKey } from '../../test/support/identity-provider.ts';
@@ -85,15 +86,7 @@ async function me(cookie: string | undefined): Promise<Me> {
 }
 
 async function invite(role: string, as?: string): Promise<{ status: number; invitation: string }> {
-  const answer = await fetch(`${plane.url}/admin/v1/organisations/acme/invitations`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      'content-type': 'application/json',
-      ...(as !== undefined && { 'x-headgate-as': as }),
-    },
-    body: JSON.stringify({ role }),
-  });
+  const answer = await askAdmin(plane.url, '/organisations/acme/invitations', { body: { role }, as });
   const { url = '' } = (await answer.json()) as { url?: string };
   return { status: answer.status, invitation: url.split('#invitation.')[1] ?? '' };
 }

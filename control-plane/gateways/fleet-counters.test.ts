@@ -1,6 +1,4 @@
 /** What a control plane does with the counters of the gateways, over a log in memory and a real fold of usage rows. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -10,6 +8,7 @@ import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { FleetCounters } from './fleet-counters.ts';
@@ -29,7 +28,7 @@ let usage: UsageStore;
 let nowMs: number;
 let closing: (() => Promise<void>)[];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-counters-'));
+  folder = folderOfTest('counters');
   memory = new MemoryTopic();
   usage = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
   nowMs = Date.now();
@@ -39,7 +38,6 @@ beforeEach(() => {
 afterEach(async () => {
   for (const close of closing) await close();
   usage.close();
-  rmSync(folder, { recursive: true });
 });
 
 function topic(): LimitTopic {

@@ -1,12 +1,12 @@
 /** Replicas on one topic, each with its own file: the registry of gateways outlives the topic and reaches all replicas. */
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { statusBytesMax } from '../../schemas/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { publish, reportOf, takeMonotonicClock, testMac, topic } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
 import { FleetMemory } from './fleet-memory.ts';
@@ -16,14 +16,13 @@ let dir: string;
 let log: ControlLog;
 const replicas: Replica[] = [];
 beforeEach(async () => {
-  dir = mkdtempSync(join(tmpdir(), 'headgate-memory-'));
+  dir = folderOfTest('memory');
   log = topic();
 });
 afterEach(async () => {
   for (const replica of replicas.splice(0)) await replica.stop();
   await log.close();
   vi.restoreAllMocks();
-  rmSync(dir, { recursive: true, force: true });
 });
 
 interface Replica {

@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { NamedMoment } from '../../schemas/moments.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
@@ -12,6 +11,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 import { ShownStates } from '../../shared/snapshot/views.ts';
 import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import type { EventSearch } from './event-search.ts';
@@ -23,14 +23,9 @@ import { trimHistory } from './trim.ts';
 
 let dir: string;
 let path: string;
-const closing: (() => Promise<void> | void)[] = [];
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'headgate-history-'));
+  dir = folderOfTest('history');
   path = join(dir, 'history.db');
-});
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-  rmSync(dir, { recursive: true });
 });
 
 interface Opened {
@@ -60,7 +55,7 @@ function open(records: readonly LogRecord[], bytesMax?: number): Opened {
     databases.close();
     await history.stop();
   };
-  closing.push(stop);
+  onTestFinished(stop);
   return { past, present, notes, stop, rowsAt: (seq) => databases.at(present.log, pastState(seq)) };
 }
 

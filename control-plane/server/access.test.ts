@@ -1,35 +1,13 @@
 /** Every route of a running control plane, with every kind of caller. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Fleet } from '../../schemas/fleet.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
+import { amber, peopleFleet, persons } from '../../test/support/people-fleet.ts';
 
 const gatewayToken = 'test-gateway-token-0001';
-const stack = 'stk-amber-otter-9k2f';
-const fleet: Fleet = {
-  version: 1,
-  models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
-  tiers: [{ id: 'Pro', models: '*' }],
-  anonymous: { freeTurns: 1, models: [] },
-  pool: { models: ['echo-small'], nodes: [{ id: 'n1', url: 'http://127.0.0.1:9', dialect: 'vllm' }] },
-  organisations: [
-    {
-      id: 'acme',
-      name: 'Acme',
-      tier: 'Pro',
-      members: [
-        { person: 'olga', role: 'owner' },
-        { person: 'ada', role: 'admin' },
-        { person: 'pia', role: 'approver' },
-        { person: 'mia', role: 'member' },
-        { person: 'vic', role: 'viewer' },
-      ],
-      stacks: [{ id: stack, surface: 'openai', models: ['echo-small'] }],
-    },
-    { id: 'birch', name: 'Birch', tier: 'Pro', members: [{ person: 'ben', role: 'owner' }] },
-  ],
-};
-const persons = { owner: 'olga', admin: 'ada', approver: 'pia', member: 'mia', viewer: 'vic' } as const;
+const fleet: Fleet = { ...peopleFleet, anonymous: { freeTurns: 1, models: [] } };
 type Role = keyof typeof persons;
 
 let plane: TestControlPlane;
@@ -107,7 +85,7 @@ const bodies: Record<string, object> = {
 const idOf: readonly (readonly [prefix: string, id: () => string])[] = [
   ['/organisations', () => 'acme'],
   ['/keys', () => key],
-  ['/stacks', () => stack],
+  ['/stacks', () => amber],
   ['/tiers', () => 'Pro'],
   ['/models', () => 'echo-small'],
   ['/nodes', () => 'n1'],
@@ -251,9 +229,7 @@ test('a person reads the past only with the role of now', async () => {
     role: 'viewer',
   });
   const past = (): Promise<Response> =>
-    fetch(`${plane.url}/admin/v1/keys?organisation=acme&at=${position}`, {
-      headers: { authorization: `Bearer ${operatorToken}`, 'x-headgate-as': 'leo' },
-    });
+    askAdmin(plane.url, `/keys?organisation=acme&at=${position}`, { as: 'leo' });
   expect((await past()).status).toBe(200);
   await plane.admin.call('DELETE', '/organisations/acme/members/leo');
   await plane.admin.call('PUT', '/organisations/birch/members/leo', { role: 'viewer' });
@@ -261,16 +237,8 @@ test('a person reads the past only with the role of now', async () => {
 });
 
 async function send(person: string | undefined, method: string, path: string, body?: object, key?: string) {
-  const response = await fetch(`${plane.url}/admin/v1${path}`, {
-    method,
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      'content-type': 'application/json',
-      ...(person !== undefined && { 'x-headgate-as': person }),
-      ...(key !== undefined && { 'idempotency-key': key }),
-    },
-    ...(body && { body: JSON.stringify(body) }),
-  });
+  const headers = key === undefined ? {} : { 'idempotency-key': key };
+  const response = await askAdmin(plane.url, path, { method, body, as: person, headers });
   const text = await response.text();
   return { status: response.status, text };
 }

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { adminOperations } from '../../schemas/admin.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { chat } from '../../test/support/api.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 
 let fleet: TestFleet;
@@ -125,9 +126,7 @@ test('what was completed is exported one request a line, with the name of its ke
     more: { messages: [{ role: 'user', content: prompt }] },
   });
   const exported = async (): Promise<string> => {
-    const headers = { authorization: `Bearer ${operatorToken}` };
-    const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`;
-    return (await fetch(url, { headers })).text();
+    return (await askAdmin(fleet.controlPlane.admin, '/usage/export?organisation=birch')).text();
   };
   await expect.poll(exported, { timeout: 5000 }).not.toBe('');
   const text = await exported();

@@ -7,6 +7,7 @@ import type { OpenCall } from '../../schemas/admin-row.ts';
 import { statusTopic } from '../../schemas/status.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
 import { publish, reportOf } from '../../test/support/status-reports.ts';
@@ -164,15 +165,7 @@ test('nobody but an operator asks about visitors, by any form of the question', 
       ['vic', asMember],
       [undefined, asOperator],
     ] as const) {
-      const answer = await fetch(`${plane.url}/admin/v1/explain`, {
-        method: 'POST',
-        headers: {
-          authorization: `Bearer ${operatorToken}`,
-          'content-type': 'application/json',
-          ...(person !== undefined && { 'x-headgate-as': person }),
-        },
-        body: JSON.stringify(form),
-      });
+      const answer = await askAdmin(plane.url, '/explain', { body: form, as: person });
       const text = await answer.text();
       expect([form, person, answer.status, text.includes('anonymous') && person !== undefined]).toEqual([
         form,

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { chat } from '../../test/support/api.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { scaledMs } from '../../test/support/budget.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { runCli } from '../../test/support/run-cli.ts';
@@ -16,11 +17,7 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 
 async function call(method: string, path: string, body?: unknown) {
-  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
-    method,
-    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
+  const response = await askAdmin(fleet.controlPlane.admin, path, { method, body });
   const answer = (await response.json()) as Record<string, unknown>;
   if (response.ok) checkAnswer(method, path, response.status, answer);
   return { status: response.status, answer };

@@ -1,14 +1,15 @@
 /** Questions about recorded decisions: each person has one at a time, and no person keeps others from asking. */
 import { createServer, request as httpRequest, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { statusTopic } from '../../schemas/status.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { scaledMs } from '../../test/support/budget.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { publish, reportOf } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
 
@@ -22,7 +23,7 @@ const gateway = createServer((_request, response) => {
 });
 let plane: TestControlPlane;
 beforeAll(async () => {
-  await new Promise<void>((resolve) => gateway.listen(0, '127.0.0.1', resolve));
+  const port = await portOf(gateway);
   // The held questions end when they are answered, however slow the machine.
   const console = { bind: '127.0.0.1', port: 0, hosts: [], demo: true };
   plane = await startControlPlaneAlone({ console, askTimeoutMs: scaledMs(60_000) });
@@ -48,7 +49,7 @@ beforeAll(async () => {
   });
   const log = await openLog(`sqlite:${join(plane.dir, 'log')}`, { topic: statusTopic });
   const { log: id } = await plane.admin.call('GET', '/status');
-  const metrics = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+  const metrics = `http://127.0.0.1:${port}`;
   await publish(log, reportOf({ log: String(id), metrics }), new StatusMac(operatorToken));
   await log.close();
   await until(async () => {
@@ -71,14 +72,9 @@ async function ask(
   person?: string,
   signal: AbortSignal | null = null,
 ): Promise<Response> {
-  const headers = {
-    authorization: `Bearer ${operatorToken}`,
-    'content-type': 'application/json',
-    ...(person !== undefined && { 'x-headgate-as': person }),
-  };
-  const base = `${plane.url}/admin/v1`;
-  if (route === 'decision') return fetch(`${base}/decisions/${request}`, { headers, signal });
-  return fetch(`${base}/explain`, { method: 'POST', headers, body: JSON.stringify({ request }), signal });
+  const asked = { as: person, signal };
+  if (route === 'decision') return askAdmin(plane.url, `/decisions/${request}`, asked);
+  return askAdmin(plane.url, '/explain', { body: { request }, ...asked });
 }
 
 test.each(['explain', 'decision'] as const)('%s: a second question of a person is refused', async (route) => {

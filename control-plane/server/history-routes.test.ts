@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
+import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { until } from '../../test/support/until.ts';
 
 type Json = Record<string, unknown>;
@@ -17,15 +18,7 @@ async function call(
   body?: unknown,
   headers: Readonly<Record<string, string>> = {},
 ): Promise<{ status: number; body: Json }> {
-  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
-    method,
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      ...(body !== undefined && { 'content-type': 'application/json' }),
-      ...headers,
-    },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
+  const response = await askAdmin(fleet.controlPlane.admin, path, { method, body, headers });
   return { status: response.status, body: (await response.json()) as Json };
 }
 async function done(method: string, path: string, body?: unknown): Promise<Json> {

@@ -1,10 +1,8 @@
 // Goal: an agent can report on the node of its token only; everything else that it sends is refused, bounded, and logged
 // without a secret. Method: one control plane over an embedded log, and sockets that send what no real agent would send.
 
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
-import { tmpdir } from 'node:os';
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
@@ -15,10 +13,12 @@ import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { operatorToken, planeSettings } from '../../test/support/fleet.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
+import { urlOf } from '../../test/support/listen.ts';
 import { until } from '../../test/support/until.ts';
 import { type ControlPlane, startControlPlane } from '../main.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-node-routes-'));
+const dir = folderOfFile('node-routes');
 let controlPlane: ControlPlane;
 let admin: DevAdmin;
 let logged = '';
@@ -42,7 +42,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await controlPlane.close();
-  rmSync(dir, { recursive: true, force: true });
 });
 
 /** A node with an agent unless `agent` is false, and a token for it. */
@@ -283,8 +282,7 @@ test('an engine that names other models at each probe does not fill the log', as
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify({ object: 'list', data }));
   });
-  await new Promise<void>((resolve) => engine.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(engine.address() as AddressInfo).port}`;
+  const url = await urlOf(engine);
   const before = await admin.position();
   const at = { id: 'fat-engine', place: { kind: 'pool' }, url, dialect: 'vllm' };
   await admin.call('POST', '/nodes', at);

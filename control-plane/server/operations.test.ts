@@ -11,8 +11,9 @@ import type { OperationRow } from '../../schemas/admin-row.ts';
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { turningNames } from '../../schemas/turned-answers.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { startControlPlaneAlone } from '../../test/support/control-plane.ts';
-import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { effectOfEvent } from '../commands/event-effects.ts';
 import { refuseOthers } from './operations.ts';
 
@@ -37,11 +38,7 @@ async function call(
   body?: unknown,
   { headers = {}, admin = fleet.controlPlane.admin }: CallOptions = {},
 ): Promise<Record<string, unknown>> {
-  const response = await fetch(`${admin}/admin/v1${path}`, {
-    method,
-    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json', ...headers },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
+  const response = await askAdmin(admin, path, { method, body, headers });
   const answer = (await response.json()) as Record<string, unknown>;
   expect([method, path, response.status, response.ok ? '' : answer]).toEqual([method, path, 200, '']);
   const name = checkAnswer(method, path, response.status, answer);
@@ -137,9 +134,7 @@ test('each list is paged: 100 rows without a limit, 1,000 at most, and a place t
     if (name === 'event.list') continue;
     expect([name, accepts(1001)]).toEqual([name, false]);
     const path = routeOf(name).path.replace(':id', String(id));
-    const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}?limit=1001`, {
-      headers: { authorization: `Bearer ${operatorToken}` },
-    });
+    const response = await askAdmin(fleet.controlPlane.admin, `${path}?limit=1001`);
     expect([name, response.status]).toEqual([name, 400]);
   }
 });
@@ -345,8 +340,7 @@ test('the table of commands that turn answers agrees with what their events can 
 });
 
 test('each line of an exported log is what the route declares', async () => {
-  const headers = { authorization: `Bearer ${operatorToken}` };
-  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1/log`, { headers });
+  const response = await askAdmin(fleet.controlPlane.admin, '/log');
   expect(response.headers.get('content-type')).toBe(adminOperations['log.export'].mediaType);
   const lines = (await response.text()).trimEnd().split('\n');
   expect(lines.length).toBeGreaterThan(1);

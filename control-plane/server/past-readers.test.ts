@@ -1,20 +1,15 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Fastify from 'fastify';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { History } from '../history/history.ts';
 import { PastStates } from '../history/past.ts';
 import { pastReaderOf } from './context.ts';
 
-const closing: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close();
-});
 /** As many as one caller may have. */
 const waiters = 64;
 
@@ -28,7 +23,7 @@ interface Readers {
 }
 
 async function readers(): Promise<Readers> {
-  const dir = mkdtempSync(join(tmpdir(), 'headgate-past-readers-'));
+  const dir = folderOfTest('past-readers');
   const records = recordsOf(fleetHistory(7, 20));
   const present = memorySnapshot();
   present.apply(records);
@@ -51,11 +46,8 @@ async function readers(): Promise<Readers> {
       throw error;
     });
   });
-  closing.push(
-    () => app.close(),
-    () => history.stop(),
-    () => rmSync(dir, { recursive: true }),
-  );
+  onTestFinished(() => history.stop());
+  onTestFinished(() => app.close());
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
   return {
     counts,

@@ -1,8 +1,8 @@
 /** A follower of requests that reads slowly gets all of a turn, and is not buffered for. */
 import { createServer, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
 import type { RequestRow, RequestsMessage } from '../../schemas/requests.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { writeRows } from './request-routes.ts';
 
 test('a turn of any size is read in messages, and what waits to be read is bounded', async () => {
@@ -21,9 +21,8 @@ test('a turn of any size is read in messages, and what waits to be read is bound
     const { signal } = new AbortController();
     void writeRows(response, rows, { silent: ['gw-2'], missed: 7 }, signal).then(() => response.end());
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = await portOf(server);
   try {
-    const { port } = server.address() as AddressInfo;
     const answer = await new Promise<IncomingMessage>((resolve) => get({ port, host: '127.0.0.1' }, resolve));
     let text = '';
     for await (const piece of answer) {

@@ -1,18 +1,18 @@
 /** Downloads of a state that is larger than the buffers of a connection, over loopback, by clients of several addresses. */
 
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { openLog } from '../../shared/log/open-log.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { until } from '../../test/support/until.ts';
 
 const gatewayToken = 'test-gateway-token-0001';
-const dir = mkdtempSync(join(tmpdir(), 'headgate-snapshot-route-'));
+const dir = folderOfFile('snapshot-route');
 const open: ClientRequest[] = [];
 let plane: TestControlPlane;
 
@@ -43,7 +43,6 @@ afterEach(() => {
 });
 afterAll(async () => {
   await plane.close();
-  rmSync(dir, { recursive: true, force: true });
 });
 
 interface Download {

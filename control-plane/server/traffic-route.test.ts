@@ -2,7 +2,8 @@
 // and requests of two organisations, as soon as every gateway must have reported.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AnswerOf } from '../../schemas/admin.ts';
-import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
+import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { until } from '../../test/support/until.ts';
 
 const stack = 'stk-amber-otter-9k2f';
@@ -37,11 +38,7 @@ afterAll(() => fleet.close());
 type Traffic = AnswerOf<'traffic.get'>;
 
 function read(query: string, person?: string): Promise<Response> {
-  const headers = {
-    authorization: `Bearer ${operatorToken}`,
-    ...(person !== undefined && { 'x-headgate-as': person }),
-  };
-  return fetch(`${fleet.controlPlane.admin}/admin/v1/traffic${query}`, { headers });
+  return askAdmin(fleet.controlPlane.admin, `/traffic${query}`, { as: person });
 }
 
 /** All that is in the steps. */

@@ -1,21 +1,16 @@
 /** What ended stays ended: also where there is no room to remember it, and without a write of the disk for each end. */
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { Commit } from '../../schemas/commit.ts';
 import { type EventData, toStored } from '../../schemas/events.ts';
 import { known } from '../../test/support/commits.ts';
 import { quiet } from '../../test/support/fleet.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { EndedSessions, endedPerHolderMax } from './ended-sessions.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-ended-'));
-const opened: EndedSessions[] = [];
-afterEach(() => {
-  for (const ended of opened.splice(0)) ended.close();
-  rmSync(dir, { recursive: true, force: true });
-});
+const dir = folderOfFile('ended');
 
 const head = { log: 'test-log', seq: 1, hash: 'h', signers: [] };
 
@@ -30,7 +25,7 @@ async function open(endedMax?: number, at: object = { log: null, seq: 0 }): Prom
   expect(ended.isReady()).toBe(false);
   await ended.ready();
   expect(ended.isReady()).toBe(true);
-  opened.push(ended);
+  onTestFinished(() => ended.close());
   return ended;
 }
 

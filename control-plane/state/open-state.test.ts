@@ -1,20 +1,19 @@
 /** Which log a control plane folds: its own, or a successor whose restored state is complete. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { openState } from './open-state.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-open-state-'));
-afterAll(() => rmSync(dir, { recursive: true, force: true }));
+const dir = folderOfFile('open-state');
 const quiet = pino({ level: 'silent' });
 let folders = 0;
 

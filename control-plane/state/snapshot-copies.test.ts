@@ -1,24 +1,15 @@
 /** Copies of a real state: one for all that ask for it at once, and the limits per caller. */
 import { createHash } from 'node:crypto';
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openExisting, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { SnapshotCopies } from './snapshot-copies.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-copies-'));
+const dir = folderOfFile('copies');
 const state = join(dir, 'state.db');
 const folder = join(dir, 'copies');
 let snapshot: Snapshot;
@@ -29,7 +20,6 @@ beforeAll(() => {
 });
 afterAll(() => {
   snapshot.close();
-  rmSync(dir, { recursive: true, force: true });
 });
 const copies = (more: object = {}): SnapshotCopies =>
   new SnapshotCopies({ state, folder, position: () => snapshot.seq, ...more });

@@ -1,16 +1,11 @@
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { BodyWorker } from './body-worker.ts';
 import type { BodyJob } from './messages.ts';
 import { type StartWorker, startWorker, type WorkerHandle, type WorkerListener } from './start-worker.ts';
 
-const open: BodyWorker[] = [];
-afterEach(() => {
-  for (const bodyWorker of open.splice(0)) bodyWorker.close();
-});
-
 function opened(options: ConstructorParameters<typeof BodyWorker>[0] = {}): BodyWorker {
   const bodyWorker = new BodyWorker(options);
-  open.push(bodyWorker);
+  onTestFinished(() => bodyWorker.close());
   return bodyWorker;
 }
 

@@ -30,42 +30,25 @@ test('a name given twice is refused wherever it stands, and a name that only loo
   );
 });
 
-test.each([
-  { name: 'plain', text: '{"a":1,"a":1}' },
-  { name: 'by an escape', text: '{"a":1,"\\u0061":2}' },
-  { name: 'deep inside', text: '{"x":[{"y":{"a":1,"b":2,"a":3}}]}' },
-  { name: 'next to strings with colons and quotes', text: '{"a":"\\":\\\\","a":":"}' },
-])('a name given twice is refused: $name', ({ text }) => {
-  expect(() => parse(text)).toThrow('an object of the body has the same name twice');
-});
-
-test.each([
-  { name: 'nothing', raw: Buffer.from(''), message: 'not valid JSON' },
-  { name: 'an open object', raw: Buffer.from('{"a":'), message: 'not valid JSON' },
-  { name: 'an open string', raw: Buffer.from('{"a\\"'), message: 'not valid JSON' },
-  { name: 'a number that JSON lacks', raw: Buffer.from('{"a":NaN}'), message: 'not valid JSON' },
-  { name: 'a byte order mark', raw: Buffer.from('\ufeff{}'), message: 'not valid JSON' },
-  { name: 'two values', raw: Buffer.from('{}{}'), message: 'not valid JSON' },
-  { name: 'bytes that are no UTF-8', raw: Buffer.from([0x22, 0xff, 0x22]), message: 'not valid UTF-8' },
-  {
-    name: 'a surrogate in UTF-8',
-    raw: Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]),
-    message: 'not valid UTF-8',
-  },
-  {
-    name: 'a lone surrogate by an escape',
-    raw: Buffer.from('{"a":"x\\uD83d"}'),
-    message: 'half a surrogate pair',
-  },
-  { name: 'a lone surrogate in a name', raw: Buffer.from('{"\\udc00":1}'), message: 'half a surrogate pair' },
-  { name: 'the name __proto__', raw: Buffer.from('{"a":{"__proto__":{"b":1}}}'), message: 'not allowed' },
-  {
-    name: 'the name __proto__ by an escape',
-    raw: Buffer.from('{"\\u005f_proto__":1}'),
-    message: 'not allowed',
-  },
-])('a body is refused: $name', ({ raw, message }) => {
-  expect(() => parseStrictJson(raw)).toThrow(message);
+test.each<[string, string | Buffer, string]>([
+  ['nothing', '', 'not valid JSON'],
+  ['an open object', '{"a":', 'not valid JSON'],
+  ['an open string', '{"a\\"', 'not valid JSON'],
+  ['a number that JSON lacks', '{"a":NaN}', 'not valid JSON'],
+  ['a byte order mark', '\ufeff{}', 'not valid JSON'],
+  ['two values', '{}{}', 'not valid JSON'],
+  ['bytes that are no UTF-8', Buffer.from([0x22, 0xff, 0x22]), 'not valid UTF-8'],
+  ['a surrogate in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), 'not valid UTF-8'],
+  ['a lone surrogate by an escape', '{"a":"x\\uD83d"}', 'half a surrogate pair'],
+  ['a lone surrogate in a name', '{"\\udc00":1}', 'half a surrogate pair'],
+  ['the name __proto__', '{"a":{"__proto__":{"b":1}}}', 'not allowed'],
+  ['the name __proto__ by an escape', '{"\\u005f_proto__":1}', 'not allowed'],
+  ['a name given twice', '{"a":1,"a":1}', 'an object of the body has the same name twice'],
+  ['a name given twice, by an escape', '{"a":1,"\\u0061":2}', 'the same name twice'],
+  ['a name given twice deep inside', '{"x":[{"y":{"a":1,"b":2,"a":3}}]}', 'the same name twice'],
+  ['one next to colons and quotes', '{"a":"\\":\\\\","a":":"}', 'the same name twice'],
+])('a body is refused: %s', (_, text, message) => {
+  expect(() => parseStrictJson(Buffer.from(text as string))).toThrow(message);
 });
 
 test('a whole pair of surrogates by escapes passes', () => {

@@ -1,9 +1,9 @@
 /** What each engine is sent: every field that engines differ on is honoured, mapped or refused, for all four. */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
-import { Refusal } from '../../shared/decision/refusal.ts';
 import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import { chatExamples } from '../../test/support/chat-examples.ts';
+import { shapeRefusal } from '../../test/support/shape-refusal.ts';
 import { shapeChat } from '../surfaces/chat/shape-chat.ts';
 import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import { toNodeBody } from './node-body.ts';
@@ -111,113 +111,45 @@ test.each<[string, object, object]>([
 
 type Expected = object | 'refused';
 
-/** For each feature: the request, and what a node is sent of it, or that it is refused, naming the path. */
-const rows: readonly {
-  readonly feature: string;
-  readonly fields: object;
-  readonly path: string;
-  readonly expected: Readonly<Record<Dialect, Expected>>;
-}[] = [
-  {
-    feature: 'tool_choice none',
-    fields: { tools, tool_choice: 'none' },
-    path: 'tool_choice',
-    expected: {
-      vllm: { tool_choice: 'none' },
-      sglang: { tool_choice: 'none' },
-      llamacpp: { tool_choice: 'none' },
-      ollama: 'refused',
-    },
-  },
-  {
-    feature: 'tool_choice required',
-    fields: { tools, tool_choice: 'required' },
-    path: 'tool_choice',
-    expected: {
-      vllm: { tools, tool_choice: 'required' },
-      sglang: { tools, tool_choice: 'required' },
-      llamacpp: { tools, tool_choice: 'required' },
-      ollama: 'refused',
-    },
-  },
-  {
-    feature: 'a named tool',
-    fields: { tools, tool_choice: named },
-    path: 'tool_choice',
-    expected: {
-      vllm: { tools, tool_choice: named },
-      sglang: { tools: [tool('get_time')], tool_choice: 'required' },
-      llamacpp: { tools: [tool('get_time')], tool_choice: 'required' },
-      ollama: 'refused',
-    },
-  },
-  {
-    feature: 'an image',
-    fields: { messages: [image] },
-    path: 'messages[0].content[0]',
-    expected: {
-      vllm: { messages: [image] },
-      sglang: { messages: [image] },
-      llamacpp: { messages: [image] },
-      ollama: 'refused',
-    },
-  },
-  {
-    feature: 'a last message of the assistant',
-    fields: { messages: [user, { role: 'assistant', content: 'So' }] },
-    path: 'messages[1]',
-    expected: {
-      vllm: { continue_final_message: true, add_generation_prompt: false },
-      sglang: { continue_final_message: true },
-      llamacpp: { messages: [user, { role: 'assistant', content: 'So' }] },
-      ollama: 'refused',
-    },
-  },
-  {
-    feature: 'developer',
-    fields: { messages: [{ role: 'developer', content: 'x' }, user] },
-    path: '',
-    expected: {
-      vllm: { messages: [{ role: 'system', content: 'x' }, user] },
-      sglang: { messages: [{ role: 'system', content: 'x' }, user] },
-      llamacpp: { messages: [{ role: 'system', content: 'x' }, user] },
-      ollama: { messages: [{ role: 'system', content: 'x' }, user] },
-    },
-  },
-  ...['reasoning', 'reasoning_content'].map((name) => ({
-    feature: `thoughts named ${name}`,
-    fields: { messages: [user, { role: 'assistant', content: 'a', [name]: 'b' }, user] },
-    path: '',
-    expected: {
-      vllm: { messages: [user, { role: 'assistant', content: 'a', reasoning: 'b' }, user] },
-      sglang: { messages: [user, { role: 'assistant', content: 'a', reasoning_content: 'b' }, user] },
-      llamacpp: { messages: [user, { role: 'assistant', content: 'a', reasoning_content: 'b' }, user] },
-      ollama: { messages: [user, { role: 'assistant', content: 'a', reasoning: 'b' }, user] },
-    },
-  })),
+const required = { tools: [tool('get_time')], tool_choice: 'required' };
+const none = { tools, tool_choice: 'none' };
+const any = { tools, tool_choice: 'required' };
+const one = { tools, tool_choice: named };
+const seen = { messages: [image] };
+const continued = { messages: [user, { role: 'assistant', content: 'So' }] };
+const goesOn = { continue_final_message: true };
+const from = (role: string) => ({ messages: [{ role, content: 'x' }, user] });
+const system = from('system');
+const thought = (name: string) => ({
+  messages: [user, { role: 'assistant', content: 'a', [name]: 'b' }, user],
+});
+const [short, long] = [thought('reasoning'), thought('reasoning_content')];
+
+/** For each feature: the request, the path that a refusal names, and what a node of each dialect is sent, as in `all`. */
+const rows: readonly (readonly [string, object, string, readonly Expected[]])[] = [
+  ['tool_choice none', none, 'tool_choice', [none, none, none, 'refused']],
+  ['tool_choice required', any, 'tool_choice', [any, any, any, 'refused']],
+  ['a named tool', one, 'tool_choice', [one, required, required, 'refused']],
+  ['an image', seen, 'messages[0].content[0]', [seen, seen, seen, 'refused']],
+  [
+    'a last message of the assistant',
+    ...([continued, 'messages[1]'] as const),
+    [{ ...goesOn, add_generation_prompt: false }, goesOn, continued, 'refused'],
+  ],
+  ['developer', from('developer'), '', [system, system, system, system]],
+  ['thoughts named reasoning', short, '', [short, long, long, short]],
+  ['thoughts named reasoning_content', long, '', [short, long, long, short]],
 ];
 
 test.each(
-  rows.flatMap((row) => all.map((dialect) => ({ ...row, dialect, expected: row.expected[dialect] }))),
-)(
-  'Errors 2: $feature on $dialect is honoured, mapped or refused: $expected',
-  ({ dialect, fields, path, expected }) => {
-    if (expected !== 'refused') {
-      expect(sent(dialect, fields)).toMatchObject(expected);
-      return;
-    }
-    try {
-      sent(dialect, fields);
-    } catch (error) {
-      expect(error).toBeInstanceOf(Refusal);
-      expect((error as Refusal).type).toBe('UnsupportedShapeError');
-      // Names the field, and nothing about engine or place.
-      expect((error as Refusal).message).toBe(`${path}: is not supported for this model`);
-      return;
-    }
-    expect.unreachable('was not refused');
-  },
-);
+  rows.flatMap(([feature, fields, path, expected]) =>
+    all.map((dialect, at) => [feature, dialect, expected[at] as Expected, fields, path] as const),
+  ),
+)('Errors 2: %s on %s is honoured, mapped or refused: %j', (_feature, dialect, expected, fields, path) => {
+  if (expected !== 'refused') expect(sent(dialect, fields)).toMatchObject(expected);
+  // Names the field, and nothing about engine or place.
+  else expect(shapeRefusal(() => sent(dialect, fields))).toBe(`${path}: is not supported for this model`);
+});
 
 test('only engines that heed parallel_tool_calls are sent it, and it is never true', () => {
   const single = { tools, parallel_tool_calls: false };

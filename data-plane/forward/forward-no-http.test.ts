@@ -1,14 +1,9 @@
 /** Nodes whose answers are no HTTP: a failure of the node, of which neither the client nor the log sees a byte. */
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { inspect } from 'node:util';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { post, routeTo, startForwardServer } from '../../test/support/forward-server.ts';
-
-const open: { close(): unknown }[] = [];
-afterEach(async () => {
-  for (const one of open.splice(0).reverse()) await one.close();
-});
+import { portOf } from '../../test/support/listen.ts';
 
 const completion = 'a-completion-that-nobody-may-log';
 
@@ -17,10 +12,9 @@ async function nodeThatAnswers(bytes: string): Promise<string> {
     socket.on('error', () => socket.destroy());
     socket.once('data', () => socket.end(bytes));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  open.push(server);
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const port = await portOf(server);
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${port}`;
 }
 
 const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n';
@@ -35,7 +29,7 @@ test.each([
   ['bytes behind its chunks', `${head}transfer-encoding: chunked\r\n\r\n1\r\n {${completion}`],
 ])('an answer with %s is a failure of the node, and no byte of it is kept', async (_what, bytes) => {
   const server = await startForwardServer({ candidates: [routeTo(await nodeThatAnswers(bytes))] });
-  open.push(server);
+  onTestFinished(() => server.close());
   const chat = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
   const { status, text } = await post(`${server.url}/v1/chat/completions`, chat).answer;
   const ended = await server.next();

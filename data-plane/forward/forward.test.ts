@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer, type Server as TcpServer } from 'node:net';
+import { createServer as createTcpServer, type Server as TcpServer } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, type SimNodeOptions, startSimNode } from '../../dev/simulator/sim-node.ts';
@@ -12,6 +12,7 @@ import {
   routeTo,
   startForwardServer,
 } from '../../test/support/forward-server.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { stall } from '../../test/support/stall.ts';
 import { until, within } from '../../test/support/until.ts';
 
@@ -42,23 +43,20 @@ async function handMade(
 }
 
 async function listens(server: Server | TcpServer): Promise<number> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const port = await portOf(server);
   open.push({
     close: async () => {
       if ('closeAllConnections' in server) server.closeAllConnections();
       server.close();
     },
   });
-  return (server.address() as AddressInfo).port;
+  return port;
 }
 
 /** An address where nobody listens. */
 async function deadUrl(): Promise<string> {
   const server = createTcpServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const port = await portOf(server);
   server.close();
   await once(server, 'close');
   return `http://127.0.0.1:${port}`;

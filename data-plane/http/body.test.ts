@@ -1,14 +1,15 @@
 /** Bodies over real HTTP: what is held of them, whose memory it is, and how slowly they may come. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
-import { afterEach, expect, test, vi } from 'vitest';
+import { connect, type Socket } from 'node:net';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { BodyPace } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { chat, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { TenantSecrets } from '../core/tenant-secrets.ts';
@@ -19,10 +20,6 @@ import { NodeExchange } from './node-exchange.ts';
 const MiB = 1024 * 1024;
 const bytesMax = 32 * MiB;
 const sealKeys = new TenantSecrets('gateway-token-of-the-tests', 'sealed thoughts');
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 interface Read {
   readonly length?: number;
@@ -46,14 +43,13 @@ async function reading(
       .catch((error: unknown) => results.push(error instanceof Refusal ? { refusal: error } : {}))
       .finally(() => response.end());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  open.push(() => {
+  const port = await portOf(server);
+  onTestFinished(() => {
     server.closeAllConnections();
     server.close();
   });
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     next: async () => {
       await vi.waitUntil(() => results.length > 0, { timeout: 20_000, interval: 5 });
       return results.shift() as Read;
@@ -64,7 +60,7 @@ async function reading(
 /** `path` names the owner of the body. */
 async function post(port: number, head: string, path = '/'): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
-  open.push(() => socket.destroy());
+  onTestFinished(() => void socket.destroy());
   socket.on('error', () => undefined);
   await once(socket, 'connect');
   socket.write(`POST ${path} HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);
@@ -124,7 +120,7 @@ test('a body that comes too slowly or not at all is cut off, and one that keeps 
   const slow = await post(port, 'Content-Length: 10000');
   slow.write('a');
   const drip = setInterval(() => slow.write('a'), 20);
-  open.push(() => clearInterval(drip));
+  onTestFinished(() => clearInterval(drip));
   const { refusal } = await next();
   expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'slow body' });
   expect(budget.usedBytes).toBe(0);
@@ -137,7 +133,7 @@ test('a body that comes too slowly or not at all is cut off, and one that keeps 
   const flow = setInterval(() => {
     if (left-- > 0) steady.write('a'.repeat(100));
   }, 20);
-  open.push(() => clearInterval(flow));
+  onTestFinished(() => clearInterval(flow));
   expect(await next()).toEqual({ length: 5000 });
 });
 
@@ -147,7 +143,7 @@ test.each([
 ])('the bytes of a %s body are given back once they are not held here', async (_, length, heldThen) => {
   const budget = new BodyBudget();
   const bodyWorker = new BodyWorker();
-  open.push(() => bodyWorker.close());
+  onTestFinished(() => bodyWorker.close());
   const seen: number[] = [];
   const server = createServer((_request, response) => {
     const exchange = new NodeExchange(response);
@@ -162,11 +158,10 @@ test.each([
       response.end();
     })();
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  open.push(() => server.close());
+  const port = await portOf(server);
+  onTestFinished(() => void server.close());
   const content = 'a'.repeat(length);
-  await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, {
+  await fetch(`http://127.0.0.1:${port}/`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] }),
@@ -186,7 +181,7 @@ test.each([
 ])('the bytes of a refused body are given back: a %s one', async (_, length) => {
   const budget = new BodyBudget();
   const bodyWorker = new BodyWorker();
-  open.push(() => bodyWorker.close());
+  onTestFinished(() => bodyWorker.close());
   const seen: unknown[] = [];
   const server = createServer((_request, response) => {
     const exchange = new NodeExchange(response);
@@ -202,10 +197,9 @@ test.each([
       response.end();
     })();
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  open.push(() => server.close());
-  await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, {
+  const port = await portOf(server);
+  onTestFinished(() => void server.close());
+  await fetch(`http://127.0.0.1:${port}/`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ model: 1, messages: [{ role: 'user', content: 'a'.repeat(length) }] }),
@@ -217,7 +211,7 @@ test.each(['/v1/chat/completions', '/v1/messages', '/v1/embeddings'])(
   'an encoded body is refused by the name of the header: %s',
   async (path) => {
     const fleet = await startFleet({ fleet: specFleet });
-    open.push(() => fleet.close());
+    onTestFinished(() => fleet.close());
     const { value } = await fleet.key('acme');
     await fleet.settle();
     for (const encoding of ['gzip', 'br', 'identity, gzip', 'x-unknown']) {

@@ -1,21 +1,18 @@
 /** Bodies for which the share of their organisation has no room, over real HTTP: who waits, in what order, and for how long. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
-import { afterEach, expect, test, vi } from 'vitest';
+import { connect, type Socket } from 'node:net';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { type Body, type BodyPace, ClientGone } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { readBody } from './body.ts';
 import { NodeExchange } from './node-exchange.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
-const open: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
 
 const soon = { timeout: 20_000, interval: 5 };
 
@@ -40,10 +37,8 @@ class Reading {
         .catch((error: unknown) => this.ended.set(name, error))
         .finally(() => response.end());
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    this.port = (server.address() as AddressInfo).port;
-    open.push(() => {
+    this.port = await portOf(server);
+    onTestFinished(() => {
       server.closeAllConnections();
       server.close();
     });
@@ -53,7 +48,7 @@ class Reading {
   /** Sends a head, and so much of a body. */
   async post(name: string, bytes: number, head = `Content-Length: ${MiB}`): Promise<Socket> {
     const socket = connect(this.port, '127.0.0.1');
-    open.push(() => socket.destroy());
+    onTestFinished(() => void socket.destroy());
     socket.on('error', () => undefined);
     await once(socket, 'connect');
     socket.write(`POST /${name} HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);

@@ -1,15 +1,11 @@
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { connect, type Socket } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { until } from '../../test/support/until.ts';
 import type { Fields } from './exchange.ts';
 import { NodeExchange } from './node-exchange.ts';
-
-const closers: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closers.splice(0)) close();
-});
 
 interface Asked {
   readonly client: NodeExchange;
@@ -28,10 +24,9 @@ const eventStream = 'text/event-stream';
 
 async function exchange(bounds: { stallMs?: number; lastBytesMs?: number } = {}): Promise<Asked> {
   const server = createServer({ keepAliveTimeout: 60_000 });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
-  closers.push(() => {
+  const port = await portOf(server);
+  const socket = connect(port, '127.0.0.1');
+  onTestFinished(() => {
     socket.destroy();
     server.closeAllConnections();
     server.close();

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { Connections } from '../../shared/runtime/connections.ts';
 import { until } from '../../test/support/until.ts';
 import type { EarlyRefusal, Listener } from './api-listener.ts';
@@ -10,11 +10,6 @@ import type { ConnectionEvent, ConnectionState } from './connection-states.ts';
 import { connectionTransitions } from './connection-states.ts';
 import type { Exchange } from './exchange.ts';
 import { startListener } from './node-listener.ts';
-
-const closers: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closers.splice(0).reverse()) close();
-});
 
 interface Opened {
   readonly listener: Listener;
@@ -37,7 +32,7 @@ async function opened(handle: Handle = () => undefined, timeouts: object = {}): 
     onRefusal: (refusal) => refused.push(refusal),
     connections: new Connections({ registry: new Registry() }),
   });
-  closers.push(() => listener.destroy());
+  onTestFinished(() => listener.destroy());
   return { listener, port: Number(new URL(listener.url).port), exchanges, refused };
 }
 
@@ -55,7 +50,7 @@ class Client {
     this.socket.on('close', () => {
       this.isClosed = true;
     });
-    closers.push(() => this.socket.destroy());
+    onTestFinished(() => void this.socket.destroy());
   }
 
   send(text: string): this {
@@ -250,7 +245,7 @@ test('waits for a head, a request and a further request end', async () => {
   const slow = new Client(port).send('GET / HTTP/1.1\r\nHos');
   const idle = new Client(port).send(get());
   const drip = setInterval(() => slow.socket.write('t'), 5);
-  closers.push(() => clearInterval(drip));
+  onTestFinished(() => clearInterval(drip));
   await Promise.all([nothing, slow, idle].map(({ socket }) => once(socket, 'end')));
   expect([nothing.statuses, slow.statuses, idle.statuses]).toEqual([[400], [400], [200]]);
 });

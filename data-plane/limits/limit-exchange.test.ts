@@ -1,14 +1,14 @@
 /** The exchange of limits over a log in memory: what a request is admitted for, and what a gateway does when the log is silent. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { decodeGauges, encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { LimitExchange } from './limit-exchange.ts';
@@ -16,15 +16,10 @@ import { LimitExchange } from './limit-exchange.ts';
 let folder: string;
 let memory: MemoryTopic;
 let isAway: boolean;
-const opened: { close(): Promise<void> }[] = [];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-exchange-'));
+  folder = folderOfTest('exchange');
   memory = new MemoryTopic();
   isAway = false;
-});
-afterEach(async () => {
-  for (const each of opened.splice(0)) await each.close();
-  rmSync(folder, { recursive: true });
 });
 
 function topic(isCut = () => isAway): LimitTopic {
@@ -45,7 +40,7 @@ async function gateway(dataDir = mkdtempSync(join(folder, 'gateway-')), isCut = 
   const registry = new Registry();
   const logger = { warn: () => undefined };
   const exchange = new LimitExchange({ topic: topic(isCut), dataDir, name: 'edge', registry, logger });
-  opened.push(exchange);
+  onTestFinished(() => exchange.close());
   exchange.start();
   await exchange.ready(5000);
   const metric = async (name: string): Promise<number> =>
@@ -122,10 +117,10 @@ test('records that are foreign or malformed are counted by cause, and entries of
     ...{ topic: topic(), dataDir: mkdtempSync(join(folder, 'reader-')), name: 'reader', registry },
     logger: { warn: () => undefined },
   });
-  opened.push(reader);
+  onTestFinished(() => reader.close());
   reader.start();
   const writer = topic();
-  opened.push(writer);
+  onTestFinished(() => writer.close());
   const far = { subject: 'acme', window: Date.now() + 1e7, limit: 10, used: 10, claim: 10 };
   const foreign = { process: 'p', name: 'p', n: 1, ended: [], silent: [] };
   await writer.append(Buffer.from('[]'));
@@ -153,7 +148,7 @@ test('where the log takes nothing a gateway says since when, admits its share, a
   await one.exchange.close();
   const records: unknown[] = [];
   const reader = topic();
-  opened.push(reader);
+  onTestFinished(() => reader.close());
   const follower = reader.follower({
     from: 0,
     onFault: () => undefined,

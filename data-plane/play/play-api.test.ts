@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { afterAll, expect, test, vi } from 'vitest';
@@ -13,6 +13,7 @@ import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { type Answered, errorOf, post } from '../../test/play/page-calls.ts';
 import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { until } from '../../test/support/until.ts';
 import type { EarlyRefusal } from '../http/api-listener.ts';
 import { NodeExchange } from '../http/node-exchange.ts';
@@ -35,9 +36,7 @@ test('a client that leaves before its body is whole was refused nothing', async 
     await api.handle(new NodeExchange(response));
     return response.destroyed;
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const port = await portOf(server);
   const client = connect(port, '127.0.0.1');
   const head = ['content-type: application/json', 'sec-fetch-site: same-origin', 'content-length: 100'];
   client.write(`POST /api/visitor HTTP/1.1\r\nhost: 127.0.0.1\r\n${head.join('\r\n')}\r\n\r\n{`);
@@ -55,9 +54,8 @@ async function serving(gateway: Gateway): Promise<{ readonly port: number; reado
   const server = createServer((_request, response) => {
     void api.handle(new NodeExchange(response));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return { port: (server.address() as AddressInfo).port, close: () => server.close() };
+  const port = await portOf(server);
+  return { port, close: () => server.close() };
 }
 
 const snapshot = memorySnapshot();

@@ -1,11 +1,11 @@
 /** What the journal keeps, and that no fault of its file reaches a request. */
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
@@ -18,12 +18,11 @@ let dir: string;
 let folder: string;
 const open: DecisionJournal[] = [];
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'headgate-journal-'));
+  dir = folderOfTest('journal');
   folder = join(dir, 'records');
 });
 afterEach(async () => {
   for (const journal of open.splice(0)) await journal.close();
-  rmSync(dir, { recursive: true });
 });
 
 const recorded = (record: RequestRecord, nowMs = Date.now()) =>

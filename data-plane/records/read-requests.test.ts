@@ -1,10 +1,10 @@
 /** What an answer about requests may cost: it is bounded in what it reads and holds, and leaves turns to others between groups. */
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { SegmentLog } from '../segments/segment-log.ts';
 import { DecisionJournal } from './decision-journal.ts';
 import { followedRequests, requestPages } from './read-requests.ts';
@@ -13,13 +13,8 @@ import { mayHave } from './request-row.ts';
 import { requestStats } from './request-stats.ts';
 
 let folder: string;
-const open: { close(): Promise<void> }[] = [];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-read-'));
-});
-afterEach(async () => {
-  for (const each of open.splice(0)) await each.close();
-  rmSync(folder, { recursive: true });
+  folder = folderOfTest('read');
 });
 
 const startMs = 1_700_000_000_000;
@@ -42,7 +37,7 @@ async function write(count: number, segmentBytes: number): Promise<void> {
 
 function journalOf(): DecisionJournal {
   const journal = new DecisionJournal({ folder, gateway: 'gw-1', oneIn: 1 });
-  open.push(journal);
+  onTestFinished(() => journal.close());
   return journal;
 }
 

@@ -1,14 +1,12 @@
 /** What a gateway answers of its decisions: those that completed since a time, each with what it stands for, in bounded reads. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import {
   gatewayQuerySchema,
   gatewaySampledSchema,
   gatewaySampleEndSchema,
 } from '../../schemas/gateway-requests.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { SegmentLog } from '../segments/segment-log.ts';
 import { DecisionJournal } from './decision-journal.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
@@ -16,9 +14,8 @@ import { requestSample } from './sample-requests.ts';
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-sample-'));
+  folder = folderOfTest('sample');
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 type Known = Partial<Record<RecordedName, string | number | boolean>>;
 const groupSize = 50;

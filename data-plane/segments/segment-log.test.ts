@@ -3,7 +3,6 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -12,31 +11,26 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { type RecordedRequest, recordedNames } from '../../schemas/request-record.ts';
 import { runs } from '../../test/support/budget.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { groupHeading, idOf, RecordGroupBuffer, requestsIn } from '../records/record-group.ts';
 import type { RecordGroup } from './segment-frame.ts';
 import { type SegmentBounds, SegmentLog } from './segment-log.ts';
 
 let folder: string;
-const open: SegmentLog[] = [];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-segments-'));
-});
-afterEach(async () => {
-  for (const log of open.splice(0)) await log.close();
-  rmSync(folder, { recursive: true });
+  folder = folderOfTest('segments');
 });
 
 const startMs = 1_700_000_000_000;
 const reqOf = (n: number): string => `req_${n.toString(16).padStart(32, '0')}`;
 function logOf(bounds: Partial<SegmentBounds> = {}): SegmentLog {
   const log = new SegmentLog(folder, { heading: groupHeading, ...bounds });
-  open.push(log);
+  onTestFinished(() => log.close());
   return log;
 }
 function groupOf(...requests: RecordedRequest[]): RecordGroup {
@@ -221,7 +215,7 @@ test('what a build with other fields wrote is read by their names', async () => 
   const [id, ...others] = recordedNames;
   const names = [id, 'unheard of', ...others.toReversed()];
   const log = new SegmentLog(folder, { heading: JSON.stringify(names) });
-  open.push(log);
+  onTestFinished(() => log.close());
   const values: Readonly<Record<string, unknown>> = {
     ...{ request: reqOf(7), atMs: startMs, status: 200, model: 'm', 'unheard of': 1 },
   };

@@ -1,8 +1,6 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import { readdirSync, rmSync, statfsSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -10,14 +8,17 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { systemClock } from '../../shared/runtime/retry.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { forgePosition } from '../../test/support/forged-position.ts';
+import { portOf, urlOf } from '../../test/support/listen.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { checkSnapshotSources, fetchSnapshot } from './fetch-snapshot.ts';
 
 let fleet: TestFleet;
 let log: ControlLog;
-const dir = mkdtempSync(join(tmpdir(), 'headgate-fetch-'));
+const dir = folderOfFile('fetch');
 beforeAll(async () => {
   fleet = await startFleet({ gateways: 0 });
   log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
@@ -25,7 +26,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await log.close();
   await fleet.close();
-  rmSync(dir, { recursive: true, force: true });
 });
 /** Records the pauses instead of waiting. */
 const pausesMs: number[] = [];
@@ -65,8 +65,7 @@ test.each([
 });
 
 test('a control plane that is busy is asked again after the time it names', async () => {
-  const url = `${fleet.controlPlane.admin}/admin/v1/snapshot`;
-  const whole = await fetch(url, { headers: { authorization: `Bearer ${operatorToken}` } });
+  const whole = await askAdmin(fleet.controlPlane.admin, '/snapshot');
   const bytes = Buffer.from(await whole.arrayBuffer());
   const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
   let asked = 0;
@@ -75,8 +74,7 @@ test('a control plane that is busy is asked again after the time it names', asyn
     if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
     else response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+  const controlPlanes = [await urlOf(server)];
   pausesMs.length = 0;
   expect(await fetchSnapshot({ ...options('after-busy.db'), controlPlanes })).toBe(true);
   expect({ asked, pausesMs }).toEqual({ asked: 4, pausesMs: [1000, 2000, 3000] });
@@ -101,15 +99,13 @@ test.each([
       })
       .end(bytes),
   );
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+  const controlPlanes = [await urlOf(server)];
   expect(await fetchSnapshot({ ...options('changed.db'), controlPlanes })).toBe(false);
   server.close();
 });
 
 test('a download that broke off continues where it ended, and begins again where the copy is another', async () => {
-  const url = `${fleet.controlPlane.admin}/admin/v1/snapshot`;
-  const whole = await fetch(url, { headers: { authorization: `Bearer ${operatorToken}` } });
+  const whole = await askAdmin(fleet.controlPlane.admin, '/snapshot');
   const bytes = Buffer.from(await whole.arrayBuffer());
   const head = { 'x-headgate-sha256': whole.headers.get('x-headgate-sha256') ?? '' };
   const half = bytes.length / 2;
@@ -126,8 +122,7 @@ test('a download that broke off continues where it ended, and begins again where
           .end(bytes.subarray(half));
       else response.writeHead(200, { ...head, etag: '"two"', 'content-length': bytes.length }).end(bytes);
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+    const controlPlanes = [await urlOf(server)];
     expect(await fetchSnapshot({ ...options(`broken-${isSame}.db`), controlPlanes })).toBe(true);
     expect(asked).toEqual([undefined, `bytes=${half}-`]);
     server.close();
@@ -144,13 +139,13 @@ async function hostile(answer: Answer): Promise<{ readonly url: string; asked():
     asked++;
     answer(response);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = await portOf(server);
   const close = () => {
     server.closeAllConnections();
     server.close();
   };
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     asked: () => asked,
     close,
   };
@@ -225,15 +220,9 @@ test('without the log a snapshot is taken as it is, to be compared when the log 
 });
 
 test.each([
-  'http://10.0.0.1:8081',
-  'http://control-plane:8081',
-  'http://localhost.example.com:8081',
-  'http://127.0.0.1.example.com:8081',
-  'http://127.0.0.1@10.0.0.1:8081',
-  'http://[::2]:8081',
-  'ftp://127.0.0.1:8081',
-  'control-plane:8081',
-  '',
+  ...['http://10.0.0.1:8081', 'http://control-plane:8081', 'http://localhost.example.com:8081'],
+  ...['http://127.0.0.1.example.com:8081', 'http://127.0.0.1@10.0.0.1:8081', 'http://[::2]:8081'],
+  ...['ftp://127.0.0.1:8081', 'control-plane:8081', ''],
 ])('a snapshot may not come from %s, where anybody on the way could change it', (base) => {
   expect(() => checkSnapshotSources(['https://control-plane:8081', base])).toThrow(/--control-plane/);
 });

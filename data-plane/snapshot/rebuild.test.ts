@@ -1,14 +1,16 @@
 /** A rebuilt snapshot never replaces the one in use with less than what was in force before. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { ReplicaStatus } from '../../schemas/admin.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { type RebuildOptions, rebuildNextTo } from './rebuild.ts';
 
 let fleet: TestFleet;
@@ -16,7 +18,7 @@ let log: ControlLog;
 let olderCopy: Server;
 let older: number;
 let served: number;
-const root = mkdtempSync(join(tmpdir(), 'headgate-rebuild-'));
+const root = folderOfFile('rebuild');
 
 const status = (): Promise<ReplicaStatus> => fleet.admin.call('GET', '/status');
 
@@ -24,9 +26,7 @@ beforeAll(async () => {
   fleet = await startFleet({ gateways: 0 });
   log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const { id } = await fleet.key((await fleet.admin.organisations())[0]!.id);
-  const answer = await fetch(`${fleet.controlPlane.admin}/admin/v1/snapshot`, {
-    headers: { authorization: `Bearer ${operatorToken}` },
-  });
+  const answer = await askAdmin(fleet.controlPlane.admin, '/snapshot');
   const sha256 = answer.headers.get('x-headgate-sha256') ?? '';
   const bytes = Buffer.from(await answer.arrayBuffer());
   older = Number((await status()).position);
@@ -35,22 +35,17 @@ beforeAll(async () => {
   olderCopy = createServer((_, response) => {
     response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
-  await new Promise<void>((resolve) => olderCopy.listen(0, '127.0.0.1', resolve));
+  await portOf(olderCopy);
 });
 afterAll(async () => {
   olderCopy?.close();
   await log?.close();
   await fleet?.close();
-  rmSync(root, { recursive: true, force: true });
 });
 
 let dir: string;
 beforeEach(() => {
   dir = mkdtempSync(join(root, 'case-'));
-});
-const opened: { close(): void }[] = [];
-afterEach(() => {
-  for (const each of opened.splice(0)) each.close();
 });
 
 /** A log that cannot be reached: every call fails. */
@@ -78,7 +73,7 @@ async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
     logger: quiet,
     ...more,
   });
-  opened.push(snapshot);
+  onTestFinished(() => snapshot.close());
   return snapshot.seq;
 }
 

@@ -1,6 +1,5 @@
 /** What a gateway's supervisor does where the fold that it resumes finds the next fault at once. */
-import { mkdtempSync, renameSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import pino from 'pino';
@@ -12,10 +11,11 @@ import { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { quickRecovery } from '../../test/support/fleet.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { SnapshotSupervisor } from './supervisor.ts';
 
 test('a log that is removed while the snapshot cannot be written is refused, not recovered from, and followed once it is back', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'headgate-supervisor-'));
+  const dir = folderOfTest('supervisor');
   const logUrl = `sqlite:${join(dir, 'log')}`;
   const path = join(dir, 'state.db');
   const log = await openLog(logUrl, { topic: controlTopic });
@@ -45,7 +45,6 @@ test('a log that is removed while the snapshot cannot be written is refused, not
   });
   onTestFinished(async () => {
     await supervisor.close();
-    rmSync(dir, { recursive: true });
   });
   const seq = () => supervisor.snapshot.seq;
   const state = () => supervisor.fault?.state ?? 'live';

@@ -6,8 +6,8 @@ import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
 import { rerankRequestSchema } from '../../schemas/rerank.ts';
 import { responsesRequestSchema } from '../../schemas/responses.ts';
-import { Refusal } from '../../shared/decision/refusal.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
+import { shapeRefusal } from '../../test/support/shape-refusal.ts';
 import { toNodeBody } from '../dialect/node-body.ts';
 import { shapeOperation } from './surfaces.ts';
 
@@ -26,18 +26,6 @@ type Kind = (typeof operations)[number]['kind'];
 
 function shape(kind: Kind, text: string, contentType: string | undefined = json, version?: string) {
   return shapeOperation({ kind }, Buffer.from(text), { contentType, version });
-}
-
-/** The refusal's message; fails where there is no refusal. */
-function refused(act: () => unknown): string {
-  try {
-    act();
-  } catch (error) {
-    expect(error).toBeInstanceOf(Refusal);
-    expect((error as Refusal).type).toBe('UnsupportedShapeError');
-    return (error as Refusal).message;
-  }
-  throw new Error('was not refused');
 }
 
 const secret = 'SECRET-9f3a';
@@ -62,7 +50,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     ['null', 'null', 'the body must be a JSON object'],
     ['no JSON', '{', 'the body is not valid JSON'],
   ])('a body that is no object is refused: %s', (_, text, message) => {
-    expect(refused(() => shape(kind, text))).toContain(message);
+    expect(shapeRefusal(() => shape(kind, text))).toContain(message);
   });
 
   test.each([
@@ -77,18 +65,18 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   ])('Endpoints: the content type %j is taken: %s', (contentType, taken) => {
     const act = () => shape(kind, JSON.stringify(least), contentType);
     if (taken) expect(act().asked.model).toBe('echo');
-    else expect(refused(act)).toBe('the content type must be application/json');
+    else expect(shapeRefusal(act)).toBe('the content type must be application/json');
   });
 
   test('Endpoints: a body that does not say what it is, is refused', () => {
     const headers = { contentType: undefined, version: undefined };
     const act = () => shapeOperation({ kind }, Buffer.from(JSON.stringify(least)), headers);
-    expect(refused(act)).toBe('the content type must be application/json');
+    expect(shapeRefusal(act)).toBe('the content type must be application/json');
   });
 
   test.each(Object.keys(least))('Endpoints: a body without %s is refused', (field) => {
     for (const empty of [undefined, null])
-      expect(refused(() => withFields({ [field]: empty }))).toBe(`${field}: is required`);
+      expect(shapeRefusal(() => withFields({ [field]: empty }))).toBe(`${field}: is required`);
   });
 
   test('null, [] and {} count as absent on every other known field', () => {
@@ -103,7 +91,8 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     ['drop table\n', 'the body has an unknown field, which is not supported'],
     ['x'.repeat(65), 'the body has an unknown field, which is not supported'],
   ])('Errors 2: a field that the shape does not know is refused, whatever its value: %j', (name, message) => {
-    for (const value of [1, null, {}]) expect(refused(() => withFields({ [name]: value }))).toBe(message);
+    for (const value of [1, null, {}])
+      expect(shapeRefusal(() => withFields({ [name]: value }))).toBe(message);
   });
 
   test('no refusal repeats a value of the body', () => {
@@ -130,13 +119,13 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
     const text = JSON.stringify({ ...least, messages: undefined, input: undefined });
     const field = 'input' in least ? 'input' : 'messages';
     const large = `${text.slice(0, -1)},"${field}":${list}}`;
-    expect(cpuMsOf(() => refused(() => shape(kind, large)))).toBeLessThan(3000);
+    expect(cpuMsOf(() => shapeRefusal(() => shape(kind, large)))).toBeLessThan(3000);
   });
 
   test('so are many unknown fields', () => {
     const more = Array.from({ length: 50_000 }, (_, at) => `,"x${at}":1`).join('');
     const large = `${JSON.stringify(least).slice(0, -1)}${more}}`;
-    expect(cpuMsOf(() => refused(() => shape(kind, large)))).toBeLessThan(2000);
+    expect(cpuMsOf(() => shapeRefusal(() => shape(kind, large)))).toBeLessThan(2000);
   });
 });
 

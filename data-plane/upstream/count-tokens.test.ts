@@ -1,12 +1,11 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { testedHttp } from '../../test/support/budget.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { until, within } from '../../test/support/until.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { shapeChat } from '../surfaces/chat/shape-chat.ts';
@@ -100,8 +99,7 @@ test('an answer to a count that has no end is read no further than its bound', a
     }
     response.end('{"count":7}');
   });
-  node.listen(0, '127.0.0.1');
-  await once(node, 'listening');
+  const port = await portOf(node);
   open.push({
     close: async () => {
       node.closeAllConnections();
@@ -109,7 +107,7 @@ test('an answer to a count that has no end is read no further than its bound', a
     },
   });
   const opened = pools();
-  const url = `http://127.0.0.1:${(node.address() as AddressInfo).port}`;
+  const url = `http://127.0.0.1:${port}`;
   const counting = createPromptCounter(opened, new BodyWorker(), { countMs: 20_000 });
   expect(await counting(routeTo(url), shaped)).toBeUndefined();
   await until(() => !isOpen);

@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, test } from 'vitest';
 import { Ticker } from '../../shared/runtime/ticker.ts';
+import { urlOf } from '../../test/support/listen.ts';
 import { stall } from '../../test/support/stall.ts';
 import { until } from '../../test/support/until.ts';
 import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
@@ -20,9 +20,7 @@ afterEach(() => {
 async function node(listener: Parameters<typeof createServer>[1]): Promise<string> {
   const server = createServer(listener as never);
   servers.push(server);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return urlOf(server);
 }
 
 /** One call to its end: what the reader received. */

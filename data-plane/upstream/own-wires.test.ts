@@ -1,17 +1,12 @@
 /** The own connections to a node over real sockets: nodes that answer oddly, early, in pieces, twice, or not at all. */
-import { once } from 'node:events';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { afterEach, describe, expect, test } from 'vitest';
+import { createServer, type Server, type Socket } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { until } from '../../test/support/until.ts';
 import { BodyPieces } from './body-pieces.ts';
 import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import { type NodeConnectionEvent, nodeConnectionTransitions } from './node-connection-states.ts';
 import { NodePools } from './node-pools.ts';
-
-const closers: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
 
 interface Node {
   readonly url: string;
@@ -33,18 +28,17 @@ async function node(answer: (socket: Socket, text: string) => void): Promise<Nod
       answer(socket, bytes.toString('latin1'));
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  closers.push(() => {
+  const port = await portOf(server);
+  onTestFinished(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, sockets, asked };
+  return { url: `http://127.0.0.1:${port}`, sockets, asked };
 }
 
 function pools(): NodePools {
   const opened = new NodePools({ credential: () => undefined, tickMs: 5, http: 'own' });
-  closers.push(() => opened.close());
+  onTestFinished(() => opened.close());
   return opened;
 }
 

@@ -1,8 +1,7 @@
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { CounterState, counterKey } from '../../shared/limits/counters.ts';
+import { portOf } from '../../test/support/listen.ts';
 import { fetchCounters } from './fetch-counters.ts';
 
 const servers: ReturnType<typeof createServer>[] = [];
@@ -15,10 +14,9 @@ afterEach(() => {
 
 async function plane(answer: (response: ServerResponse) => void): Promise<string> {
   const server = createServer((_, response) => answer(response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const port = await portOf(server);
   servers.push(server);
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${port}`;
 }
 
 const period = new Date().toISOString().slice(0, 10);

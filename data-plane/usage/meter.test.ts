@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { pino } from 'pino';
@@ -10,6 +9,7 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { runs } from '../../test/support/budget.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until, within } from '../../test/support/until.ts';
 import { CounterExchange } from './counter-exchange.ts';
@@ -29,11 +29,10 @@ let folder: string;
 const closers: (() => Promise<void> | void)[] = [];
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-meter-'));
+  folder = folderOfTest('meter');
 });
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
-  rmSync(folder, { recursive: true });
 });
 
 function completed(more: Partial<MeteredRequest> = {}): MeteredRequest {

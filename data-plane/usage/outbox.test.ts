@@ -1,9 +1,9 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { UsageBox, usageRow } from '../../test/support/usage-rows.ts';
 import type { Outbox, OutboxOptions } from './outbox.ts';
 import type { Shipment } from './shipper.ts';
@@ -15,14 +15,13 @@ const errors: string[] = [];
 const open: UsageBox[] = [];
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-outbox-'));
+  folder = folderOfTest('outbox');
   path = join(folder, 'outbox.db');
   clockMs = Date.parse('2026-11-21T10:00:00.000Z');
   errors.length = 0;
 });
 afterEach(async () => {
   for (const each of open.splice(0)) await each.close();
-  rmSync(folder, { recursive: true });
 });
 
 function boxOf(options: Partial<OutboxOptions> = {}): UsageBox {

@@ -1,11 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { TurnCounter } from '../../test/support/turns.ts';
 import { within } from '../../test/support/until.ts';
@@ -20,13 +19,12 @@ let outbox: Outbox;
 const running: Publisher[] = [];
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-publisher-'));
+  folder = folderOfTest('publisher');
   openBox();
 });
 afterEach(async () => {
   for (const each of running.splice(0)) await each.stop(0);
   await box.close();
-  rmSync(folder, { recursive: true });
 });
 
 function openBox(): void {

@@ -1,21 +1,12 @@
 /** What a process that ends at any moment leaves in the log of rows, and what the next one makes of it. */
 import { execFileSync } from 'node:child_process';
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { runs } from '../../test/support/budget.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { UsageBox, usageRow } from '../../test/support/usage-rows.ts';
 import { SegmentReader } from '../segments/segment-reader.ts';
 
@@ -26,14 +17,13 @@ const open: UsageBox[] = [];
 const usage = (): string => join(folder, 'usage');
 
 beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), 'headgate-usage-log-'));
+  root = folderOfTest('usage-log');
   folder = join(root, 'now');
   mkdirSync(folder);
   errors.length = 0;
 });
 afterEach(async () => {
   for (const each of open.splice(0)) await each.close();
-  rmSync(root, { recursive: true });
 });
 
 function openBox(): UsageBox {

@@ -1,10 +1,10 @@
 /**
  * Goal: a behaviour document determines exactly which requests fail; the error for an invalid one has the path of its fault.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { BehaviourInvalid, parseBehaviour, RuleBook } from './behaviour.ts';
 
 const chat = { method: 'POST', path: '/v1/chat/completions', model: 'a', stream: true };
@@ -67,14 +67,10 @@ test.each([
 });
 
 test('a capture named by a file is read from the folder of the document', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sim-behaviour-'));
-  try {
-    writeFileSync(join(folder, 'a.txt'), capture);
-    const behaviour = parseBehaviour({ rules: [{ fault: { kind: 'replay', file: 'a.txt' } }] }, folder);
-    expect(behaviour.rules[0]?.fault).toEqual({ kind: 'replay', text: capture });
-    const missing = { rules: [{ fault: { kind: 'replay', file: 'b.txt' } }] };
-    expect(() => parseBehaviour(missing, folder)).toThrow('capture b.txt');
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  const folder = folderOfTest('sim-behaviour');
+  writeFileSync(join(folder, 'a.txt'), capture);
+  const behaviour = parseBehaviour({ rules: [{ fault: { kind: 'replay', file: 'a.txt' } }] }, folder);
+  expect(behaviour.rules[0]?.fault).toEqual({ kind: 'replay', text: capture });
+  const missing = { rules: [{ fault: { kind: 'replay', file: 'b.txt' } }] };
+  expect(() => parseBehaviour(missing, folder)).toThrow('capture b.txt');
 });

@@ -3,18 +3,13 @@
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { afterEach, expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { parseBehaviour } from './behaviour.ts';
 import { type SimNode, type SimNodeOptions, startSimNode } from './sim-node.ts';
 
-const open: SimNode[] = [];
-afterEach(async () => {
-  for (const node of open.splice(0)) await node.close();
-});
-
 async function start(options: Partial<SimNodeOptions> = {}): Promise<SimNode> {
   const node = await startSimNode({ models: ['m'], tokensPerSecond: 0, ...options });
-  open.push(node);
+  onTestFinished(() => node.close());
   return node;
 }
 

@@ -210,18 +210,9 @@ test('for any look-up, counters and facts there is a decision or a Refusal, twic
   );
   // Not vacuous: whatever can be decided was.
   expect([...seen].sort()).toEqual([
-    'ContextWindowExceededError',
-    'DedicatedOnlyModelError',
-    'InferenceConcurrencyLimitedError',
-    'InferenceRateLimitedError',
-    'InferenceUnavailableError',
-    'InferenceUpsellError',
-    'ModelNotInPlanError',
-    'TargetNotServingError',
-    'UnsupportedShapeError',
-    'own',
-    'pool',
-    'stack',
+    ...['ContextWindowExceededError', 'DedicatedOnlyModelError', 'InferenceConcurrencyLimitedError'],
+    ...['InferenceRateLimitedError', 'InferenceUnavailableError', 'InferenceUpsellError'],
+    ...['ModelNotInPlanError', 'TargetNotServingError', 'UnsupportedShapeError', 'own', 'pool', 'stack'],
   ]);
 });
 

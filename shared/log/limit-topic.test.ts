@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { limitTopicContract } from '../../test/contract/limit-topic.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { LogUnavailable } from './core/control-log.ts';
@@ -36,7 +37,7 @@ limitTopicContract('the log in memory', async () => {
 });
 
 test('the embedded log finds a time by halves, also where records were removed and clocks stepped', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-limit-topic-'));
+  const folder = folderOfTest('limit-topic');
   let nowMs = 1_000_000;
   const log = await openEmbeddedLog({
     folder,
@@ -55,7 +56,6 @@ test('the embedded log finds a time by halves, also where records were removed a
   expect(await log.offsetAt(nowMs - 29_999)).toBe(47);
   expect(await log.offsetAt(nowMs + 1)).toBe(50);
   await log.close();
-  rmSync(folder, { recursive: true });
 });
 
 test('a topic that cannot be opened is reported once with the reason, and tried again', async () => {
@@ -86,7 +86,7 @@ test('a topic that cannot be opened is reported once with the reason, and tried 
 });
 
 test('a folder of the log that was moved away is not made again', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-limit-topic-'));
+  const folder = folderOfTest('limit-topic');
   const topic = limitTopicAt(`sqlite:${folder}/log`, {
     topic: gaugesTopic,
     tokens: ['token-of-sixteen-bytes'],
@@ -95,7 +95,6 @@ test('a folder of the log that was moved away is not made again', async () => {
   rmSync(join(folder, 'log'), { recursive: true });
   for (let n = 0; n < 3; n++) await expect(topic.append(Buffer.from('b'))).rejects.toThrow(LogUnavailable);
   await topic.close();
-  rmSync(folder, { recursive: true });
 });
 
 test('a reader that rests takes in one read what arrived meanwhile, and one that is behind does not rest', async () => {

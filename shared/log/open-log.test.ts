@@ -1,8 +1,8 @@
 /** URLs of logs: what each means, and that invalid ones are refused without being repeated in the error. */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { LogUrlInvalid, openLog, parseLogUrl } from './open-log.ts';
 
 test.each([
@@ -21,33 +21,20 @@ test.each([
 });
 
 test.each([
-  '',
-  'sqlite',
-  'sqlite:',
-  'sqlite: ',
-  'sqlite://secret/path',
-  'sqlite:a\0b',
-  '/secret',
-  'http://secret',
-  'memory:secret',
-  'kafka:secret:1',
-  'kafka://',
-  'kafka://secret',
-  'kafka://a:1,',
-  'kafka://user:secret@host:1',
-  'kafka://a:1/secret',
+  ...['', 'sqlite', 'sqlite:', 'sqlite: ', 'sqlite://secret/path', 'sqlite:a\0b', '/secret'],
+  ...['http://secret', 'memory:secret', 'kafka:secret:1', 'kafka://', 'kafka://secret', 'kafka://a:1,'],
+  ...['kafka://user:secret@host:1', 'kafka://a:1/secret'],
 ])('%j is refused, and not repeated', (url) => {
   expect(() => parseLogUrl(url)).toThrow(LogUrlInvalid);
   expect(() => parseLogUrl(url)).not.toThrow(/secret/);
 });
 
 test('a folder is opened, absolute or relative', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-log-'));
+  const folder = folderOfTest('log');
   const log = await openLog(`sqlite:${folder}/new`, { topic: 'headgate.usage', partition: 2 });
   await log.append(Buffer.from('x'));
   await log.close();
   expect(existsSync(join(folder, 'new', 'headgate.usage-2.db'))).toBe(true);
-  rmSync(folder, { recursive: true });
 });
 
 test('what cannot be opened is refused with what can be used', async () => {

@@ -1,8 +1,7 @@
 /** The bound of connections over real sockets: how many a listener and one address may hold, and what shows of the rest. */
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { type ConnectionLimits, Connections, connectionLimits, peerOf } from './connections.ts';
 import { startHealthServer } from './health-server.ts';
@@ -12,10 +11,6 @@ import { Certificate } from './tls.ts';
 const fixture = (name: string): string =>
   new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
 const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
-const closers: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closers.splice(0)) close();
-});
 
 interface Bounded {
   readonly port: number;
@@ -36,10 +31,8 @@ async function bounded(limits: Partial<ConnectionLimits>, tls = false): Promise<
     },
     (_request, response) => response.end('ok'),
   );
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  closers.push(() => {
+  const port = await portOf(server);
+  onTestFinished(() => {
     server.close();
     server.closeAllConnections();
   });
@@ -48,7 +41,7 @@ async function bounded(limits: Partial<ConnectionLimits>, tls = false): Promise<
     logged,
     open: async (from) => {
       const peer = await RawPeer.open({ host: '127.0.0.1', port, tls }, from === undefined ? {} : { from });
-      closers.push(() => peer.close());
+      onTestFinished(() => peer.close());
       return peer;
     },
     value: async (name, labels = {}) => {

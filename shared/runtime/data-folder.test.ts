@@ -1,11 +1,10 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { lockDataFolder } from './data-folder.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'headgate-folder-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = folderOfFile('folder');
 const mode = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
 
 test('a folder that was mounted empty is closed to others', () => {

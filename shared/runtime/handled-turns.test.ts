@@ -1,8 +1,7 @@
 /** Requests of many connections in one turn of the event loop, over real sockets: whose are handled before whose. */
-import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
 import { expect, test, vi } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { until } from '../../test/support/until.ts';
 import { Connections } from './connections.ts';
@@ -31,9 +30,8 @@ test('requests that take long leave the turn to a caller from another address af
       response.end('ok');
     },
   );
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const at = { host: '127.0.0.1', port: (server.address() as AddressInfo).port, tls: false };
+  const port = await portOf(server);
+  const at = { host: '127.0.0.1', port, tls: false };
   other = await RawPeer.open(at);
   const hostile = await Promise.all(
     Array.from({ length: hostileCount }, () => RawPeer.open(at, { from: '127.0.0.9' })),

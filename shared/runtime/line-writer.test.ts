@@ -1,7 +1,7 @@
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { LineWriter } from './line-writer.ts';
 
 let folder: string;
@@ -9,13 +9,12 @@ let path: string;
 let fd: number;
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-lines-'));
+  folder = folderOfTest('lines');
   path = join(folder, 'log');
   fd = openSync(path, 'a');
 });
 afterEach(() => {
   closeSync(fd);
-  rmSync(folder, { recursive: true });
 });
 
 async function written(bytes: number): Promise<string> {

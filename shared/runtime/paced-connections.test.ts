@@ -1,8 +1,8 @@
 /** The pace of connections over real sockets: how many start, in which order, and what happens to those without room. */
-import { once } from 'node:events';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { until } from '../../test/support/until.ts';
 import { Connections } from './connections.ts';
@@ -12,10 +12,6 @@ import { Certificate } from './tls.ts';
 const fixture = (name: string): string =>
   new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
 const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
-const closers: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closers.splice(0)) close();
-});
 
 const exempt = '127.9.9.9';
 const get = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
@@ -66,10 +62,8 @@ async function paced(tls = false): Promise<Paced> {
     },
   );
   server.on('connection', (socket: Socket) => sockets.push(socket));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  closers.push(() => {
+  const port = await portOf(server);
+  onTestFinished(() => {
     server.close();
     for (const socket of sockets) socket.destroy();
   });
@@ -77,7 +71,7 @@ async function paced(tls = false): Promise<Paced> {
     ...{ handled, sockets, connections, logged },
     open: async (from: string) => {
       const peer = await RawPeer.open({ host: '127.0.0.1', port, tls }, { from });
-      closers.push(() => peer.close());
+      onTestFinished(() => peer.close());
       return peer;
     },
     refused: async (): Promise<number> => {

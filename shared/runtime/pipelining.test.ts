@@ -1,18 +1,13 @@
 /** Requests sent ahead on one connection, over real sockets: how many are handled, and what becomes of the rest. */
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
-import { afterEach, expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { Connections } from './connections.ts';
 import { createHttpServer } from './http-server.ts';
 import { pipelinedMax } from './pipelining.ts';
-
-const closers: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closers.splice(0)) close();
-});
 
 interface Listening {
   readonly peer: RawPeer;
@@ -36,11 +31,9 @@ async function listening(isAnswered: boolean): Promise<Listening> {
       if (isAnswered) response.end('ok');
     },
   );
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const port = await portOf(server);
   const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
-  closers.push(() => {
+  onTestFinished(() => {
     peer.close();
     server.close();
     server.closeAllConnections();

@@ -1,8 +1,7 @@
 /** Bodies in very small pieces, over real sockets. */
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
+import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { BodyBudget } from './byte-budget.ts';
 import { ClientGone, discardRest, readWhole } from './request-body.ts';
@@ -33,9 +32,8 @@ test.each([
         },
       );
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const at = { host: '127.0.0.1', port: (server.address() as AddressInfo).port, tls: false };
+    const port = await portOf(server);
+    const at = { host: '127.0.0.1', port, tls: false };
     const hostile = await RawPeer.open(at);
     await hostile.send(head + inPieces);
     await hostile.closed;

@@ -1,15 +1,7 @@
-import {
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { kafkaSettingsFrom } from '../log/kafka/settings.ts';
 import { nodeCredentials } from './node-credentials.ts';
 import { writeFileAtomically, writeJsonAtomically } from './ready-file.ts';
@@ -24,8 +16,7 @@ import {
 } from './secrets.ts';
 import { settingOf } from './settings.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-secrets-'));
-afterAll(() => rmSync(dir, { recursive: true, force: true }));
+const dir = folderOfFile('secrets');
 
 const blanks: readonly (readonly [string, string | undefined])[] = [
   ['unset', undefined],

@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import {
   copyFileSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -11,11 +10,11 @@ import {
   truncateSync,
 } from 'node:fs';
 import type { AddressInfo, Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, createServer, type TLSSocket } from 'node:tls';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { dialWith } from '../log/kafka/client.ts';
 import { KafkaFiles } from '../log/kafka/files.ts';
 import { Connections } from './connections.ts';
@@ -39,14 +38,13 @@ const note = (fields: object, text?: string): void => {
 const logger = { info: note, warn: note, error: note } as unknown as Logger;
 
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'headgate-files-'));
+  dir = folderOfTest('files');
   files = { cert: join(dir, 'tls.crt'), key: join(dir, 'tls.key') };
   lines = [];
 });
 afterEach(() => {
   vi.useRealTimers();
   for (const close of closers.splice(0)) close();
-  rmSync(dir, { recursive: true });
 });
 
 function copy(name: 'first' | 'second', to = dir): void {

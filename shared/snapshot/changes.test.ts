@@ -2,13 +2,13 @@
  * A change that is released in waves, over random histories: every fold of one log has one state; the base never has more than a
  * reader of the same log has that knows no changes; and a gateway has the base, or the base with all events of the change.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
 import { runs, scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, randomEvent } from '../../test/support/commits.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { type Random, seededRandom } from '../../test/support/random.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { stagedEventTypes } from './effects-changes.ts';
@@ -20,8 +20,7 @@ import { verify } from './verify.ts';
 import type { State } from './views.ts';
 import { waveOf } from './waves.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-changes-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = folderOfFile('changes');
 
 const ofChanges: ReadonlySet<TableName> = new Set(['change', 'closed_change', 'overlay']);
 const baseTables = tableNames.filter((name) => !ofChanges.has(name));

@@ -2,16 +2,15 @@
  * A snapshot file has exactly the tables and indexes that this build makes. Anything else in its schema, a trigger above
  * all, would change rows behind the back of their digests.
  */
-import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { DatabaseCorrupt, openDatabase } from '../runtime/sqlite.ts';
 import { openExisting, openOrRebuild } from './open-snapshot.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-schema-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = folderOfFile('schema');
 
 const intact = join(folder, 'intact.db');
 const { snapshot: good } = openOrRebuild(intact);

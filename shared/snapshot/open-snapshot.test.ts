@@ -3,20 +3,12 @@
  * process from starting. What only a full reading can find is found by verify.
  */
 
-import {
-  copyFileSync,
-  existsSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { seededRandom } from '../../test/support/random.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
@@ -27,8 +19,7 @@ import { memorySnapshot, OtherFoldVersion, openExisting, openOrRebuild } from '.
 import { type TableName, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-open-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = folderOfFile('open');
 
 function makeLog(log = 'test-log'): LogRecord[] {
   const writer = new ChainWriter({ log });

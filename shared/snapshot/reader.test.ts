@@ -1,16 +1,15 @@
 /** A connection that is always inside a read transaction, and a file next to it that a verification reads: no log grows. */
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
 import { walBytesMax } from '../runtime/sqlite.ts';
 import { verifyContinuously } from './background-verify.ts';
 import { openOrRebuild } from './open-snapshot.ts';
 import { SnapshotReader } from './reader.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-reader-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = folderOfFile('reader');
 
 const commits = 3000;
 const records = recordsOf(fleetHistory(7, commits));

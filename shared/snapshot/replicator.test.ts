@@ -6,7 +6,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
 import { forgePosition } from '../../test/support/forged-position.ts';
@@ -27,16 +27,11 @@ import { Replicator, type ReplicatorOptions } from './replicator.ts';
 import { Snapshot } from './snapshot.ts';
 import { verify } from './verify.ts';
 
-const releases: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const release of releases.splice(0).reverse()) await release();
-});
-
 function started(options: Partial<ReplicatorOptions> & { readonly log: ControlLog }) {
   const snapshot = options.snapshot ?? memorySnapshot();
   const replicator = new Replicator({ snapshot, ...options });
   replicator.start();
-  releases.push(() => replicator.stop());
+  onTestFinished(() => replicator.stop());
   return { snapshot, replicator };
 }
 
@@ -91,7 +86,7 @@ const memory = async (): Promise<ControlLog> => new MemoryLog(new MemoryTopic())
 const embedded = async (): Promise<ControlLog> => {
   const folder = mkdtempSync(join(tmpdir(), 'headgate-replicator-'));
   const log = await openEmbeddedLog({ folder, address: { topic: 'headgate.control' }, durability: 'normal' });
-  releases.push(async () => {
+  onTestFinished(async () => {
     await log.close();
     rmSync(folder, { recursive: true });
   });
@@ -191,7 +186,7 @@ test('a proof is as of the moment before its end was asked for, not of the answe
     };
   });
   replicator.start();
-  releases.push(() => replicator.stop());
+  onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
   // Between the moment and the proof an end was asked for; what was asked before the moment does not count.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');

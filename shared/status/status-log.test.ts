@@ -1,13 +1,13 @@
 /** A status topic whose file is moved away and replaced while it is read: an unread topic never counts as read. */
-import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { boardOn, publish, reportOf } from '../../test/support/status-reports.ts';
 import { openStatusLog } from './status-log.ts';
 
 test('a board whose topic was moved away reports why, and reads the one in its place to its end before it reports that', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'headgate-status-log-'));
+  const dir = folderOfTest('status-log');
   const open = () => openStatusLog(`sqlite:${dir}/log`);
   const log = await open();
   for (let n = 1; n <= 5; n++) await publish(log, reportOf({ name: 'edge-1', n }));
@@ -25,5 +25,4 @@ test('a board whose topic was moved away reports why, and reads the one in its p
   expect(board.fault).toBeUndefined();
   await board.stop();
   await log.close();
-  rmSync(dir, { recursive: true });
 });

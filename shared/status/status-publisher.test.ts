@@ -1,8 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import type { TrafficReport } from '../../schemas/traffic.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { boardOn, reportOf, testMac, topic } from '../../test/support/status-reports.ts';
 import type { ControlLog } from '../log/core/control-log.ts';
 import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
@@ -11,9 +9,8 @@ import { type ReportBody, StatusPublisher } from './status-publisher.ts';
 
 let dir: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'headgate-publisher-'));
+  dir = folderOfTest('publisher');
 });
-afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 const body = (): ReportBody => reportOf();
 const lines: { fields: Record<string, unknown>; text: string }[] = [];

@@ -1,8 +1,8 @@
 /** Completed requests in the files of their days: what is moved when, what is read, and what a process leaves that ends in between. */
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
 import { checkUsage } from './check-usage.ts';
 import { moveRows } from './move-rows.ts';
@@ -18,7 +18,7 @@ const lines: object[] = [];
 const unreadable: string[] = [];
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-kept-'));
+  folder = folderOfTest('kept');
   path = join(folder, 'usage.db');
   vi.useFakeTimers({ toFake: ['Date'], now: Date.parse('2026-11-22T12:00:00Z') });
   lines.length = 0;
@@ -27,7 +27,6 @@ beforeEach(() => {
 afterEach(() => {
   for (const each of open.splice(0)) each.close();
   vi.useRealTimers();
-  rmSync(folder, { recursive: true });
 });
 
 function row(n: number, more: object = {}): object {

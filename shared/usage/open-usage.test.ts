@@ -1,10 +1,9 @@
 /** What is wrong with rows of usage reaches a log line and a metric, over a real log and a real file. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { usageTopic } from '../../schemas/usage.ts';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import { openUsage } from './open-usage.ts';
 import { usageLogAt } from './usage-log.ts';
@@ -15,9 +14,8 @@ const mac = new RecordMac(usageTopic, token);
 const nobody = (value: Buffer) => new RecordMac(usageTopic, 'another-gateway-token').of(value);
 let dir: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'headgate-usage-'));
+  dir = folderOfTest('usage');
 });
-afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 function row(n: number, promptTokens: number, v = 1): Buffer {
   const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';

@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { LogUnavailable } from '../log/core/control-log.ts';
 import { UsageReplicator, type UsageReplicatorOptions } from './usage-replicator.ts';
@@ -6,10 +6,6 @@ import { type AppliedUsage, openUsageStore, type UsageStore } from './usage-stor
 
 const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
 const period = '2026-11-01';
-const closers: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
 
 function record(...numbers: number[]): Buffer {
   return Buffer.from(
@@ -32,12 +28,12 @@ function record(...numbers: number[]): Buffer {
 }
 function newStore(): UsageStore {
   const store = openUsageStore(':memory:', { acceptUnsigned: true });
-  closers.push(() => store.close());
+  onTestFinished(() => store.close());
   return store;
 }
 function start(options: Partial<UsageReplicatorOptions> & Pick<UsageReplicatorOptions, 'store' | 'open'>) {
   const replicator = new UsageReplicator({ partitions: 1, ...options });
-  closers.push(() => replicator.stop());
+  onTestFinished(() => replicator.stop());
   replicator.start();
   return replicator;
 }

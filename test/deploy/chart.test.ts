@@ -2,12 +2,12 @@
  * The Helm chart over a table of values: lint, every object against the schemas of Kubernetes, references between objects,
  * what the restricted security standard demands, and flags and variables as the CLI reads them. No cluster is involved.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { z } from 'zod';
+import { folderOfFile } from '../support/folders.ts';
 import { envOf } from './cluster.ts';
 import { checkFlags } from './flags.ts';
 import {
@@ -81,8 +81,7 @@ const foreignSpecs: Readonly<Record<string, z.ZodType>> = {
 };
 
 describe.skipIf(!isAsked)('the chart', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'headgate-chart-'));
-  afterAll(() => rmSync(dir, { recursive: true }));
+  const dir = folderOfFile('chart');
 
   test('asks for what it cannot know, and refuses what it does not know', () => {
     const refused: readonly (readonly [Values, string])[] = [

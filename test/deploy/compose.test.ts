@@ -1,10 +1,10 @@
 /** docker-compose.yml by itself: what the CLI reads, who has which token, and what its monitoring scrapes. */
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { folderOfTest } from '../support/folders.ts';
 import { checkFlags } from './flags.ts';
 
 const root = resolve(import.meta.dirname, '../..');
@@ -81,17 +81,13 @@ const hasPromtool = spawnSync('promtool', ['--version']).status === 0;
 if (!hasPromtool) console.warn('SKIPPED: the configuration of Prometheus needs promtool');
 
 test.skipIf(!hasPromtool)('promtool accepts the configuration as it is mounted', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'headgate-compose-'));
-  try {
-    for (const volume of file.services['prometheus']?.volumes ?? []) {
-      const [source = '', target = ''] = volume.split(':');
-      if (source.startsWith('./')) cpSync(join(root, source), join(dir, target.split('/').pop() ?? ''));
-    }
-    const words = ['check', 'config', join(dir, 'prometheus.yml')];
-    const { status, stdout, stderr } = spawnSync('promtool', words, { encoding: 'utf8' });
-    expect(status, `${stdout}${stderr}`).toBe(0);
-    expect(stdout).toContain('rules found');
-  } finally {
-    rmSync(dir, { recursive: true });
+  const dir = folderOfTest('compose');
+  for (const volume of file.services['prometheus']?.volumes ?? []) {
+    const [source = '', target = ''] = volume.split(':');
+    if (source.startsWith('./')) cpSync(join(root, source), join(dir, target.split('/').pop() ?? ''));
   }
+  const words = ['check', 'config', join(dir, 'prometheus.yml')];
+  const { status, stdout, stderr } = spawnSync('promtool', words, { encoding: 'utf8' });
+  expect(status, `${stdout}${stderr}`).toBe(0);
+  expect(stdout).toContain('rules found');
 });

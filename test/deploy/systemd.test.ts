@@ -1,15 +1,14 @@
 /** The units in deploy/systemd: what the CLI reads, tokens as credentials alone, and what systemd-analyze says of them. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { folderOfFile } from '../support/folders.ts';
 import { checkFlags } from './flags.ts';
 
 const folder = resolve(import.meta.dirname, '../../deploy/systemd');
 const units = readdirSync(folder).filter((name) => name.endsWith('.service'));
-const dir = mkdtempSync(join(tmpdir(), 'headgate-units-'));
-afterAll(() => rmSync(dir, { recursive: true }));
+const dir = folderOfFile('units');
 
 /** Each directive with its values, in their order. */
 function directivesOf(name: string): ReadonlyMap<string, readonly string[]> {

@@ -40,8 +40,12 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-const cli = (...argv: string[]): Promise<CliRun> =>
-  runCli(argv, { env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken } });
+const cliWith = (argv: readonly string[], options: object): Promise<CliRun> =>
+  runCli(argv, {
+    env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken },
+    ...options,
+  });
+const cli = (...argv: string[]): Promise<CliRun> => cliWith(argv, {});
 const keyOf = (organisation: string): string => keys[organisation] ?? '';
 
 let made = 0;
@@ -153,11 +157,7 @@ test('the step of the key names the key and its organisation, as they are called
 test('on a terminal the page keeps to its width and paints what decides; elsewhere a step is one line', async () => {
   const { key } = await newcomer({ models: ['echo-idle'] });
   const id = (await chat({ port, key, model: 'echo-small' })).fields['x-request-id'] ?? '';
-  const page = (options: object): Promise<CliRun> =>
-    runCli(['explain', '--request', id], {
-      env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken },
-      ...options,
-    });
+  const page = (options: object): Promise<CliRun> => cliWith(['explain', '--request', id], options);
   const esc = String.fromCharCode(27);
   const unpainted = (text: string): string => text.replaceAll(new RegExp(`${esc}\\[\\d+m`, 'g'), '');
   const [wide, narrow] = [await page({}), await page({ stdoutIsTerminal: true, columns: 80 })];
@@ -181,39 +181,14 @@ test('a line of the journal is explained from stdin, and a person sees the own o
   expect(exported.code).toBe(0);
   const line =
     exported.out.split('\n').find((each) => each.includes(answer.fields['x-request-id'] ?? '')) ?? '';
-  const env = { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken };
-  const run = await runCli(['explain', '--request', '-'], { env, stdin: `${line}\n` });
+  const run = await cliWith(['explain', '--request', '-'], { stdin: `${line}\n` });
   expect(run.code).toBe(1);
   expect(run.out).toContain('refused  404 DedicatedOnlyModelError');
   await fleet.admin.call('PUT', '/organisations/birch/members/bea', { role: 'viewer' });
   const foreign = await cli('explain', '--as', 'bea', '--request', answer.fields['x-request-id'] ?? '');
   expect(foreign.code).toBe(4);
-  const own = await cli(
-    'explain',
-    '--as',
-    'bea',
-    '--org',
-    'birch',
-    '--model',
-    'echo-small',
-    '--host',
-    stacks.otter,
-    '-o',
-    'json',
-  );
-  const missing = await cli(
-    'explain',
-    '--as',
-    'bea',
-    '--org',
-    'birch',
-    '--model',
-    'echo-small',
-    '--host',
-    stacks.missing,
-    '-o',
-    'json',
-  );
+  const ofBea = 'explain --as bea --org birch --model echo-small -o json --host'.split(' ');
+  const [own, missing] = [await cli(...ofBea, stacks.otter), await cli(...ofBea, stacks.missing)];
   expect(own.code).toBe(1);
   const text = (run: CliRun) =>
     run.out
@@ -251,19 +226,8 @@ test('the matrix of an organisation agrees with the explanation of each of its c
 test('what changed since a position is named, with its event', async () => {
   const before = await fleet.admin.position();
   await fleet.admin.call('POST', '/nodes/birch-s1/drain');
-  const argv = [
-    'explain',
-    '--org',
-    'birch',
-    '--model',
-    'echo-small',
-    '--host',
-    stacks.heron,
-    '--path',
-    'messages',
-    '-o',
-    'json',
-  ];
+  const line = `explain --org birch --model echo-small --host ${stacks.heron} --path messages -o json`;
+  const argv = line.split(' ');
   const run = await cli(...argv, '--diff', String(before));
   expect(run.code).toBe(1);
   const { diff, before: earlier } = explanationSchema.parse(JSON.parse(run.out));
@@ -286,49 +250,34 @@ test.each([
   expect((await cli('explain', flag, id, '--model', 'echo-small')).code).toBe(code);
 });
 
-describe('a past moment', () => {
-  test('is explained for every row of the table of commands, and one outside the log ends with exit 3', async () => {
-    const { id, key } = await newcomer({ models: ['echo-idle'] });
-    const { id: keyId } = await fleet.key(id);
-    await fleet.settle();
-    const answer = await chat({ port, key, model: 'echo-small' });
-    const request = answer.fields['x-request-id'] ?? '';
-    const before = String((await explained(answer)).at);
-    await fleet.key(id);
-    await fleet.settle();
-    const rows = readFileSync('docs/explain.md', 'utf8').split('\n');
-    const documented = rows.filter((row) => row.startsWith('|')).join('\n');
-    const ways: readonly (readonly string[])[] = [
-      ['--request', request],
-      ['--key', keyId, '--model', 'echo-small'],
-      [
-        '--org',
-        id,
-        '--model',
-        'echo-small',
-        '--host',
-        'shared',
-        '--path',
-        'messages',
-        '--prompt-tokens',
-        '5',
-        '--max-tokens',
-        '7',
-      ],
-      ['--visitor', '--model', 'echo-small'],
-      ['--org', id, '--list'],
-      ['--org', id, '--model', 'echo-small', '--diff', before],
-    ];
-    for (const way of ways) {
-      for (const option of way.filter((word) => word.startsWith('--'))) expect(documented).toContain(option);
-      const run = await cli('explain', ...way, '--at', before, '-o', 'json');
-      expect([0, 1], `${way.join(' ')}: ${run.err}`).toContain(run.code);
-      const { at, position } = JSON.parse(run.out);
-      expect(String(at ?? position), way.join(' ')).toBe(before);
-      for (const outside of ['1000000', '2000-01-01T00:00:00Z'])
-        expect((await cli('explain', ...way, '--at', outside)).code, way.join(' ')).toBe(3);
-    }
-  });
+test('a past moment is explained for every row of the table of commands, and one outside the log ends with exit 3', async () => {
+  const { id, key } = await newcomer({ models: ['echo-idle'] });
+  const { id: keyId } = await fleet.key(id);
+  await fleet.settle();
+  const answer = await chat({ port, key, model: 'echo-small' });
+  const request = answer.fields['x-request-id'] ?? '';
+  const before = String((await explained(answer)).at);
+  await fleet.key(id);
+  await fleet.settle();
+  const rows = readFileSync('docs/explain.md', 'utf8').split('\n');
+  const documented = rows.filter((row) => row.startsWith('|')).join('\n');
+  const ways = [
+    `--request ${request}`,
+    `--key ${keyId} --model echo-small`,
+    `--org ${id} --model echo-small --host shared --path messages --prompt-tokens 5 --max-tokens 7`,
+    '--visitor --model echo-small',
+    `--org ${id} --list`,
+    `--org ${id} --model echo-small --diff ${before}`,
+  ];
+  for (const way of ways.map((line) => line.split(' '))) {
+    for (const option of way.filter((word) => word.startsWith('--'))) expect(documented).toContain(option);
+    const run = await cli('explain', ...way, '--at', before, '-o', 'json');
+    expect([0, 1], `${way.join(' ')}: ${run.err}`).toContain(run.code);
+    const { at, position } = JSON.parse(run.out);
+    expect(String(at ?? position), way.join(' ')).toBe(before);
+    for (const outside of ['1000000', '2000-01-01T00:00:00Z'])
+      expect((await cli('explain', ...way, '--at', outside)).code, way.join(' ')).toBe(3);
+  }
 });
 
 describe('replay decide decides recorded requests again:', () => {

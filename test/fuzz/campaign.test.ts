@@ -1,15 +1,13 @@
 /** That a run finds, keeps and reports what is wrong: a fuzzer that cannot fail proves nothing. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { folderOfFile } from '../support/folders.ts';
 import { campaign, type RunningTarget, type Target } from './campaign.ts';
 import { Draw } from './draw.ts';
 import { faultOf } from './good-answers.ts';
 import { answerFault, readAnswers } from './raw-answers.ts';
 
-const saveTo = mkdtempSync(join(tmpdir(), 'headgate-fuzz-test-'));
-afterAll(() => rmSync(saveTo, { recursive: true, force: true }));
+const saveTo = folderOfFile('fuzz-test');
 
 function targetOf(more: Partial<RunningTarget>): Target {
   const running: RunningTarget = {

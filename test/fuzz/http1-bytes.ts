@@ -64,19 +64,7 @@ function nameOf(draw: Draw, name: string): string {
 }
 
 const extensions = [
-  ';a',
-  ';a=b',
-  ';a;b=c',
-  ';',
-  ';=',
-  ';a=',
-  ';a="b"',
-  ';a="\r\n"',
-  '; a',
-  ' ;a',
-  ' ',
-  '\t',
-  ';a=b=c',
+  ...[';a', ';a=b', ';a;b=c', ';', ';=', ';a=', ';a="b"', ';a="\r\n"', '; a', ' ;a', ' ', '\t', ';a=b=c'],
   ';a b',
 ];
 
@@ -201,14 +189,7 @@ function request(draw: Draw): string {
     [
       1,
       draw.pick([
-        'HTTP/0.9',
-        'HTTP/2.0',
-        'HTTP/1.2',
-        'http/1.1',
-        'HTTP/1.1 ',
-        'HTTP/11',
-        'ICE/1.0',
-        'RTSP/1.0',
+        ...['HTTP/0.9', 'HTTP/2.0', 'HTTP/1.2', 'http/1.1', 'HTTP/1.1 ', 'HTTP/11', 'ICE/1.0', 'RTSP/1.0'],
         '',
       ]),
     ],

@@ -2,28 +2,8 @@
 import { type Draw, edgeTexts } from './draw.ts';
 
 const edgeBytes: readonly string[] = [
-  '\r\n',
-  '\n',
-  '\r',
-  '\0',
-  ' ',
-  '\t',
-  ':',
-  ',',
-  '{',
-  '}',
-  '[',
-  ']',
-  '"',
-  '\\',
-  '\x7f',
-  '\xff',
-  '\xc0\x80',
-  '\xed\xa0\x80',
-  '\xef\xbb\xbf',
-  '0',
-  '-',
-  '999999999999999999999',
+  ...['\r\n', '\n', '\r', '\0', ' ', '\t', ':', ',', '{', '}', '[', ']', '"', '\\', '\x7f', '\xff'],
+  ...['\xc0\x80', '\xed\xa0\x80', '\xef\xbb\xbf', '0', '-', '999999999999999999999'],
 ];
 
 /** One to `timesMax` changes of the bytes. */

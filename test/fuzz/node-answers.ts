@@ -213,15 +213,9 @@ function headers(draw: Draw, { stream: isStream }: Wanted): string[] {
   if (draw.chance(0.05))
     lines.push(
       draw.pick([
-        'content-encoding: gzip',
-        'location: http://127.0.0.1:1/',
-        'connection: close',
-        'connection: upgrade',
-        'upgrade: h2c',
-        'keep-alive: timeout=0',
-        'set-cookie: a=b',
-        'trailer: x',
-        'retry-after: 9999',
+        ...['content-encoding: gzip', 'location: http://127.0.0.1:1/', 'connection: close'],
+        ...['connection: upgrade', 'upgrade: h2c', 'keep-alive: timeout=0', 'set-cookie: a=b'],
+        ...['trailer: x', 'retry-after: 9999'],
       ]),
     );
   if (draw.chance(0.03)) lines.push(...draw.list(draw.skewed(3000), (index) => `x-${index}: y`));

@@ -1,12 +1,12 @@
 /** Mutations follow their sources: a text that has moved would test nothing. */
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parseSync } from 'vite';
 import { expect, test } from 'vitest';
+import { folderOfTest } from '../support/folders.ts';
 import { goldenMutations, mutate, parseMutations, suiteMutations } from './mutations.ts';
 
 const root = new URL('../../', import.meta.url);
@@ -34,14 +34,13 @@ test('tests that are chosen by a part of their names exist', async () => {
   const choices = suiteMutations().flatMap(({ rule, tests, only }) =>
     only === undefined ? [] : [{ rule, tests, only }],
   );
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-list-'));
+  const folder = folderOfTest('list');
   const list = join(folder, 'list.json');
   // Vitest itself, as names are made of tables: it loads the files and runs none of their tests.
   const files = new Set(choices.flatMap(({ tests }) => tests));
   const words = ['node_modules/vitest/vitest.mjs', 'list', '--project', 'unit', `--json=${list}`, ...files];
   await promisify(execFile)(process.execPath, words, { cwd: fileURLToPath(root) });
   const found = JSON.parse(readFileSync(list, 'utf8')) as { readonly name: string; readonly file: string }[];
-  rmSync(folder, { recursive: true });
   const names = found.map(({ name, file }) => ({ file, name: name.replaceAll(' > ', ' ') }));
   const missing = choices.filter(
     ({ tests, only }) =>

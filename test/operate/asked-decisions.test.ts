@@ -3,12 +3,9 @@
  * nobody else can ask, and nothing but what the asked gateway answered counts.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { askDecision, decisionLines } from '../../control-plane/gateways/ask-decisions.ts';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
@@ -19,15 +16,16 @@ import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { questionScheme } from '../../shared/status/signed-question.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
+import { folderOfFile } from '../support/folders.ts';
+import { portOf } from '../support/listen.ts';
 import { boardOn, publish, reportOf, topic } from '../support/status-reports.ts';
 import { until } from '../support/until.ts';
 
 const [newToken, oldToken] = ['the-new-gateway-token', 'the-old-gateway-token'];
-const dir = mkdtempSync(join(tmpdir(), 'headgate-asked-'));
+const dir = folderOfFile('asked');
 const request = mintRequestId();
 const kept = 250;
 let journal: DecisionJournal;
-const closers: (() => unknown)[] = [];
 /** Of every listener but the gateways themselves. */
 let seen: IncomingMessage[];
 let log: ControlLog;
@@ -48,26 +46,22 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await journal.close();
-  rmSync(dir, { recursive: true });
 });
 beforeEach(async () => {
   seen = [];
   log = topic();
   board = await boardOn(log, new StatusMac(newToken, oldToken));
-  closers.push(() => board.stop());
-});
-afterEach(async () => {
-  for (const close of closers.splice(0)) await close();
+  onTestFinished(() => board.stop());
 });
 
 async function listen(listener: RequestListener): Promise<string> {
   const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  closers.push(() => {
+  const port = await portOf(server);
+  onTestFinished(() => {
     server.closeAllConnections();
-    return new Promise((resolve) => server.close(resolve));
+    return new Promise((resolve) => server.close(() => resolve()));
   });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${port}`;
 }
 
 /** A listener of somebody else. */

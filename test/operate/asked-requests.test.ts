@@ -3,14 +3,11 @@
  * filters them, followed, summed up; and those that do not answer are named.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import {
   type GatewayFilter,
   type GivenRow,
@@ -31,11 +28,13 @@ import { questionScheme, SignedQuestions } from '../../shared/status/signed-ques
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { runs } from '../support/budget.ts';
+import { folderOfFile } from '../support/folders.ts';
+import { portOf } from '../support/listen.ts';
 import { boardOn, publish, reportOf, topic } from '../support/status-reports.ts';
 import { until } from '../support/until.ts';
 
 const token = 'the-gateway-token';
-const dir = mkdtempSync(join(tmpdir(), 'headgate-requests-'));
+const dir = folderOfFile('requests');
 const startMs = Date.now() - 3_200_000;
 const names = ['gw-1', 'gw-2', 'gw-3'] as const;
 const perGateway = 120;
@@ -46,7 +45,6 @@ const secret = 'hg_a-secret-of-somebody';
 const journals = new Map<string, DecisionJournal>();
 /** The rows that there are, by gateway, in the order in which they ended. */
 const model = new Map<string, GatewayRow[]>();
-const closers: (() => unknown)[] = [];
 let log: ControlLog;
 let board: StatusBoard;
 
@@ -97,15 +95,11 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   for (const journal of journals.values()) await journal.close();
-  rmSync(dir, { recursive: true });
 });
 beforeEach(async () => {
   log = topic();
   board = await boardOn(log, new StatusMac(token));
-  closers.push(() => board.stop());
-});
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
+  onTestFinished(() => board.stop());
 });
 
 /** Ends it as `kill -9` does: nothing is answered any more. */
@@ -116,13 +110,13 @@ async function serve(name: string, journal = journals.get(name)): Promise<() => 
     response.on('error', () => undefined);
     route(request, response).catch(() => response.destroy());
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = await portOf(server);
   const stop = (): Promise<void> => {
     server.closeAllConnections();
     return new Promise((resolve) => server.close(() => resolve()));
   };
-  closers.push(stop);
-  const metrics = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  onTestFinished(stop);
+  const metrics = `http://127.0.0.1:${port}`;
   await publish(log, reportOf({ name, metrics, incarnation }), new StatusMac(token));
   await board.readToEnd(5000);
   return stop;
@@ -286,7 +280,7 @@ test('a quantile of buckets is at most a tenth above that of the numbers', () =>
 test('what ends is followed at all gateways, by the filter, and one that is killed and comes back is said', async () => {
   const [stop] = await Promise.all([serve('gw-1'), serve('gw-2')]);
   const end = new AbortController();
-  closers.push(() => end.abort());
+  onTestFinished(() => end.abort());
   const live = liveRequests(sources(), asked({ outcome: 'served' }), end.signal);
   const seen: GivenRow[] = [];
   let silent: readonly string[] = ['not asked'];
@@ -313,7 +307,7 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
 test('of more than a follower can show it is given a sample of all gateways, by time, and the rest is counted', async () => {
   await Promise.all([serve('gw-1'), serve('gw-2')]);
   const end = new AbortController();
-  closers.push(() => end.abort());
+  onTestFinished(() => end.abort());
   const seen: GivenRow[] = [];
   let missed = 0;
   let isFollowed = false;
@@ -355,12 +349,10 @@ async function serveLines(name: string, lines: () => Iterable<string>): Promise<
     };
     pipeline(Readable.from(seal(pages())), response, () => undefined);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  closers.push(
-    () => server.closeAllConnections(),
-    () => new Promise((resolve) => server.close(resolve)),
-  );
-  const metrics = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const port = await portOf(server);
+  onTestFinished(() => new Promise((resolve) => server.close(() => resolve())));
+  onTestFinished(() => server.closeAllConnections());
+  const metrics = `http://127.0.0.1:${port}/`;
   await publish(log, reportOf({ name, incarnation, metrics }), new StatusMac(token));
   await board.readToEnd(5000);
 }

@@ -5,16 +5,16 @@
 
 import { generateKeyPairSync } from 'node:crypto';
 import type { EventEmitter } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { registerAdminCommands } from '../../cli/admin.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { folderOfFile } from '../support/folders.ts';
 import { runCli, testIo } from '../support/run-cli.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-dry-runs-'));
+const dir = folderOfFile('dry-runs');
 const work = join(dir, 'work');
 let fleet: TestFleet;
 let names: Readonly<Record<string, string>>;
@@ -61,7 +61,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await fleet?.close();
-  rmSync(dir, { recursive: true, force: true });
 });
 
 const cli = (argv: readonly string[]) =>

@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Effect, effectSchema } from '../../schemas/effect.ts';
 import { call, chatBody } from '../support/api.ts';
+import { askAdmin } from '../support/ask-admin.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { slashModel, specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
@@ -162,15 +163,7 @@ test('Effect: a command that changes no answer says so and ends with 0, and what
 
 /** What a member of acme is answered who asks for an effect. */
 async function effectFor(person: string, asked: object) {
-  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1/effect`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      'x-headgate-as': person,
-      'content-type': 'application/json',
-    },
-    body: JSON.stringify(asked),
-  });
+  const response = await askAdmin(fleet.controlPlane.admin, '/effect', { body: asked, as: person });
   return { status: response.status, text: await response.text() };
 }
 

@@ -10,9 +10,8 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type ControlPlane, type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
@@ -28,12 +27,12 @@ import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { ChainWriter, fleetHistory, known } from '../support/commits.ts';
 import { gatewayAlone, operatorToken, planeSettings } from '../support/fleet.ts';
+import { folderOfFile } from '../support/folders.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { publish, reportOf } from '../support/status-reports.ts';
 import { until } from '../support/until.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'headgate-archive-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const root = folderOfFile('archive');
 
 const topic = { topic: 'headgate.control' };
 const closing: (() => Promise<void>)[] = [];

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RequestList, RequestRow, RequestStats, RequestsMessage } from '../../schemas/requests.ts';
 import { requestListSchema, requestsMessageSchema } from '../../schemas/requests.ts';
 import { call, chat } from '../support/api.ts';
+import { askAdmin } from '../support/ask-admin.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 
@@ -64,11 +65,7 @@ async function request(path: string, person?: string, way: Way = 'admin API'): P
   const { admin, console = '' } = fleet.controlPlane;
   if (way === 'console')
     return fetch(`${console}/api${path}`, { headers: { cookie: await cookieOf(person) } });
-  const headers = {
-    authorization: `Bearer ${operatorToken}`,
-    ...(person !== undefined && { 'x-headgate-as': person }),
-  };
-  return fetch(`${admin}/admin/v1${path}`, { headers });
+  return askAdmin(admin, path, { as: person });
 }
 
 async function read<Answer>(path: string, person?: string, way?: Way): Promise<Answer> {

@@ -4,8 +4,6 @@
  */
 
 import { randomInt } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { CommitReader, ReadMarks } from '../../control-plane/state/commits.ts';
@@ -15,6 +13,7 @@ import { memorySnapshot, openOrRebuild } from '../../shared/snapshot/open-snapsh
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import { type SignerLog, signerLog, stepNames } from '../contract/signer-changes.ts';
 import { runs } from '../support/budget.ts';
+import { folderOfTest } from '../support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../support/memory-log.ts';
 import { seededRandom } from '../support/random.ts';
 
@@ -81,28 +80,24 @@ function inBulkAtOnce({ records }: SignerLog): Read {
 }
 
 test(`a snapshot that is closed and opened again between batches keeps the signers, from seed ${baseSeed} on`, () => {
-  const dir = mkdtempSync(join(tmpdir(), 'headgate-signers-'));
-  try {
-    for (let seed = baseSeed; seed < baseSeed + runs({ fast: 2, full: 3 }); seed++) {
-      const log = signerLog(seed, 60);
-      const path = join(dir, `${seed}.db`);
-      for (const batch of batches(seed, log.records)) {
-        const { snapshot, rebuiltBecause } = openOrRebuild(path);
-        expect(rebuiltBecause).toBeUndefined();
-        snapshot.apply(batch);
-        snapshot.close();
-      }
-      const { snapshot } = openOrRebuild(path);
-      expect(snapshot.head, `HEADGATE_SEED=${seed}`).toEqual({
-        log: 'main',
-        seq: log.chain.length,
-        hash: log.chain.at(-1),
-        signers: log.signers,
-      });
+  const dir = folderOfTest('signers');
+  for (let seed = baseSeed; seed < baseSeed + runs({ fast: 2, full: 3 }); seed++) {
+    const log = signerLog(seed, 60);
+    const path = join(dir, `${seed}.db`);
+    for (const batch of batches(seed, log.records)) {
+      const { snapshot, rebuiltBecause } = openOrRebuild(path);
+      expect(rebuiltBecause).toBeUndefined();
+      snapshot.apply(batch);
       snapshot.close();
     }
-  } finally {
-    rmSync(dir, { recursive: true, force: true });
+    const { snapshot } = openOrRebuild(path);
+    expect(snapshot.head, `HEADGATE_SEED=${seed}`).toEqual({
+      log: 'main',
+      seq: log.chain.length,
+      hash: log.chain.at(-1),
+      signers: log.signers,
+    });
+    snapshot.close();
   }
 });
 

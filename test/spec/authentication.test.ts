@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Call, call, chat, expectRefusal } from '../support/api.ts';
+import { askAdmin } from '../support/ask-admin.ts';
 import { takeClock } from '../support/clock.ts';
-import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';
@@ -161,18 +162,8 @@ test.each([
   const person = `is-${role}`;
   await fleet.admin.call('PUT', `/organisations/acme/members/${person}`, { role });
   const { id } = await fleet.key('acme');
-  const as = async (path: string, body?: object): Promise<number> => {
-    const { status } = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
-      method: 'POST',
-      headers: {
-        authorization: `Bearer ${operatorToken}`,
-        'x-headgate-as': person,
-        ...(body && { 'content-type': 'application/json' }),
-      },
-      ...(body && { body: JSON.stringify(body) }),
-    });
-    return status;
-  };
+  const as = async (path: string, body?: object): Promise<number> =>
+    (await askAdmin(fleet.controlPlane.admin, path, { method: 'POST', body, as: person })).status;
   const created = await as('/keys', { organisation: 'acme', name: 'by a person', expires: 'never' });
   const elsewhere = await as('/keys', { organisation: 'birch', name: 'by a person', expires: 'never' });
   const revoked = await as(`/keys/${id}/revoke`);
@@ -184,15 +175,8 @@ test.each([
 test("Authentication 6: revoking a person's access does not revoke the keys they made", async () => {
   const path = '/organisations/acme/members/leaver';
   await fleet.admin.call('PUT', path, { role: 'member' });
-  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1/keys`, {
-    method: 'POST',
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      'x-headgate-as': 'leaver',
-      'content-type': 'application/json',
-    },
-    body: JSON.stringify({ organisation: 'acme', name: 'left behind', expires: 'never' }),
-  });
+  const body = { organisation: 'acme', name: 'left behind', expires: 'never' };
+  const response = await askAdmin(fleet.controlPlane.admin, '/keys', { body, as: 'leaver' });
   const { value } = (await response.json()) as { value: string };
   await fleet.admin.call('DELETE', path);
   await fleet.settle();

@@ -1,7 +1,7 @@
 /** A control plane for tests of the command line: real HTTP on loopback, with answers that the test decides. */
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { portOf } from './listen.ts';
 import { type CliOptions, type CliRun, runCli } from './run-cli.ts';
 
 export const testToken = 'operator-token-of-the-test';
@@ -79,8 +79,8 @@ function newAdminServer(): AdminServer {
 
 async function listening(server: AdminServer): Promise<AdminServer> {
   const { http } = server;
-  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
-  return Object.assign(server, { url: `http://127.0.0.1:${(http.address() as AddressInfo).port}` });
+  const port = await portOf(http);
+  return Object.assign(server, { url: `http://127.0.0.1:${port}` });
 }
 
 export function startAdminServer(): Promise<AdminServer> {

@@ -3,14 +3,8 @@
  * do, and in the project `other-http` of vitest.config.ts once more with the other one, so that neither rots.
  */
 export const bothHttp: readonly string[] = [
-  'data-plane/forward/forward-no-http.test.ts',
-  'data-plane/forward/forward.test.ts',
-  'data-plane/upstream/count-tokens.test.ts',
-  'test/listeners/listeners.process.test.ts',
-  'test/operate/tls.process.test.ts',
-  'test/spec/bad-input.test.ts',
-  'test/spec/browsers.test.ts',
-  'test/spec/endpoints.test.ts',
-  'test/spec/events.test.ts',
-  'test/spec/identical-answers.test.ts',
+  ...['data-plane/forward/forward-no-http.test.ts', 'data-plane/forward/forward.test.ts'],
+  ...['data-plane/upstream/count-tokens.test.ts', 'test/listeners/listeners.process.test.ts'],
+  ...['test/operate/tls.process.test.ts', 'test/spec/bad-input.test.ts', 'test/spec/browsers.test.ts'],
+  ...['test/spec/endpoints.test.ts', 'test/spec/events.test.ts', 'test/spec/identical-answers.test.ts'],
 ];

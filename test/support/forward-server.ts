@@ -3,7 +3,7 @@
  * It records how every exchange ended, and closes everything that it opened.
  */
 import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
 import {
   defaultForwardSettings,
@@ -24,6 +24,7 @@ import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { testedHttp } from './budget.ts';
+import { portOf } from './listen.ts';
 
 export type Ended =
   | ForwardOutcome
@@ -151,8 +152,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
+  const port = await portOf(server);
   return {
     url: `http://127.0.0.1:${port}`,
     port,

@@ -1,7 +1,7 @@
 /** A real identity provider in this process, with accounts that need no password, and a browser's way through its pages. */
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { urlOf } from './listen.ts';
 
 /** The part of the library that is used; it comes without types. */
 interface Library {
@@ -71,8 +71,7 @@ export class IdentityProvider {
       }
       handler?.(request, response);
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const issuer = await urlOf(server);
     const provider = new IdentityProvider(server, issuer);
     return provider;
   }

@@ -1,7 +1,6 @@
 /** A node whose answers the test writes, piece by piece: what a model says, and when, is decided by nothing else. */
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { portOf } from './listen.ts';
 
 export interface WrittenAnswer {
   /** Sends a piece of the answer, and resolves once it has left. */
@@ -54,10 +53,9 @@ export async function startWrittenNode(model: string): Promise<WrittenNode> {
       else asked.push(answer);
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const port = await portOf(server);
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     next: () => {
       const answer = asked.shift();
       return answer ? Promise.resolve(answer) : new Promise((resolve) => waiting.push(resolve));

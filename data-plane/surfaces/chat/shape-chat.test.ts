@@ -2,8 +2,8 @@
 
 import { expect, test } from 'vitest';
 import { chatRequestSchema, noOpFields } from '../../../schemas/openai.ts';
-import { Refusal } from '../../../shared/decision/refusal.ts';
 import { chatExamples } from '../../../test/support/chat-examples.ts';
+import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import { leastTokensOf } from '../../shape/asked.ts';
 import { shapeEmbeddings } from '../embeddings/shape-embeddings.ts';
 import { shapeChat } from './shape-chat.ts';
@@ -14,18 +14,6 @@ const tool = { type: 'function', function: { name: 'get_time', parameters: { typ
 const chat = (fields: object) => shapeChat({ model: 'echo', messages: [user], ...fields }).asked;
 const chatWith = (...messages: object[]) => chat({ messages });
 const embed = (fields: object) => shapeEmbeddings({ model: 'echo', input: 'hi', ...fields }).asked;
-
-/** The refusal's message; fails where there is no refusal. */
-function refused(act: () => unknown): string {
-  try {
-    act();
-  } catch (error) {
-    expect(error).toBeInstanceOf(Refusal);
-    expect((error as Refusal).type).toBe('UnsupportedShapeError');
-    return (error as Refusal).message;
-  }
-  throw new Error('was not refused');
-}
 
 test('the least request is a chat of one choice, not streamed, without a limit', () => {
   expect(chat({})).toEqual({
@@ -147,7 +135,7 @@ test.each([
   ['stream', 'yes', 'stream: must be of type boolean'],
   ['stream_options', { include_usage: true }, 'stream_options: needs stream'],
 ])('Errors 2: the field %s is refused with its path: %j', (field, value, message) => {
-  expect(refused(() => chat({ [field]: value }))).toContain(message);
+  expect(shapeRefusal(() => chat({ [field]: value }))).toContain(message);
 });
 
 test('the default choice of a tool is left out where there are no tools', () => {
@@ -157,7 +145,9 @@ test('the default choice of a tool is left out where there are no tools', () => 
 test('Errors 2: a named tool must be among the tools', () => {
   const named = (name: string) => ({ tools: [tool], tool_choice: { type: 'function', function: { name } } });
   expect(chat(named('get_time')).body.tool_choice).toEqual(named('get_time').tool_choice);
-  expect(refused(() => chat(named('other')))).toBe('tool_choice.function.name: must be one of the tools');
+  expect(shapeRefusal(() => chat(named('other')))).toBe(
+    'tool_choice.function.name: must be one of the tools',
+  );
 });
 
 const png = { url: 'data:image/png;base64,AAAA' };
@@ -235,18 +225,18 @@ test.each([
     'messages[1].reasoning: must not be given together with reasoning_content',
   ],
 ])('Errors 2: a message is refused with its path: %s', (_, message, text) => {
-  expect(refused(() => chatWith(user, message, user))).toContain(text);
+  expect(shapeRefusal(() => chatWith(user, message, user))).toContain(text);
 });
 
 test('Errors 2: a call of a tool must be answered before the model continues', () => {
-  expect(refused(() => chatWith(user, { role: 'assistant', tool_calls: [call] }))).toBe(
+  expect(shapeRefusal(() => chatWith(user, { role: 'assistant', tool_calls: [call] }))).toBe(
     'messages[1].tool_calls: must be answered by a message',
   );
 });
 
 test('a fault far down a long list is named by its own place', () => {
   const messages = Array.from({ length: 200 }, (_, at) => (at === 130 ? { role: 'user', content: 5 } : user));
-  expect(refused(() => chatWith(...messages))).toBe(
+  expect(shapeRefusal(() => chatWith(...messages))).toBe(
     'messages[130].content: has a form that is not supported',
   );
 });
@@ -340,7 +330,7 @@ test.each([
   ['dimensions', 0, 'dimensions: must be at least 1'],
   ['truncate', true, 'truncate: is not a supported field'],
 ])('Errors 2: embeddings refuse %s: %j', (field, value, message) => {
-  expect(refused(() => embed({ [field]: value }))).toContain(message);
+  expect(shapeRefusal(() => embed({ [field]: value }))).toContain(message);
 });
 
 test('the bound of a prompt counts every text once, and the JSON of tools twice', () => {

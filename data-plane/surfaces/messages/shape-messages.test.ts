@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { anthropicNoOpFields } from '../../../schemas/anthropic.ts';
 import type { Dialect } from '../../../schemas/names.ts';
-import { Refusal } from '../../../shared/decision/refusal.ts';
 import { tokenCountOf, tokenCountRequest } from '../../../shared/engines/node-answers.ts';
+import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import type { ShapeHeaders } from '../../answer/surface.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
 import { countTokensBody, shapeCountTokens, shapeMessages } from './shape-messages.ts';
@@ -27,18 +27,6 @@ const count = (fields: object) => shapeCountTokens({ model: 'echo', messages: [u
 /** The body for a node whose window is large. */
 const nodeBody = (fields: object, dialect: Dialect, headers = older): Record<string, unknown> =>
   toNodeBody(shape(fields, headers).asked, dialect, { servedName: 'served', maxTokens: 50 });
-
-/** The refusal's message; fails where there is no refusal. */
-function refused(act: () => unknown): string {
-  try {
-    act();
-  } catch (error) {
-    expect(error).toBeInstanceOf(Refusal);
-    expect((error as Refusal).type).toBe('UnsupportedShapeError');
-    return (error as Refusal).message;
-  }
-  throw new Error('was not refused');
-}
 
 test('the least request is a chat of one choice with a limit', () => {
   expect(shape({})).toEqual({
@@ -129,7 +117,7 @@ test.each([
 ] as const)(
   'Errors 2: what the engine cannot honour is refused by its path in the body of the caller: %s %j',
   (dialect, fields, path) => {
-    const message = refused(() => nodeBody(fields, dialect));
+    const message = shapeRefusal(() => nodeBody(fields, dialect));
     expect(message).toBe(`${path}: is not supported for this model`);
   },
 );
@@ -382,7 +370,7 @@ test.each<[string, object, string]>([
     'messages[0].content[1].content[0].type',
   ],
 ])('Endpoints: what the shape cannot hold is refused by its path: %s', (_, fields, expected) => {
-  expect(refused(() => shape(fields))).toContain(expected);
+  expect(shapeRefusal(() => shape(fields))).toContain(expected);
 });
 
 /** A body for each path that the documentation says is refused. */
@@ -425,20 +413,20 @@ test('docs/api.md names what is refused, and it is', () => {
   const list = page.slice(page.indexOf('refused by name, because'), page.indexOf('- on some engines'));
   for (const [path, fields] of Object.entries(documented)) {
     expect(list).toContain(`\`${path}\``);
-    const found = refused(() => shape(fields, newer)).replace(/\[\d+\]/g, '[]');
+    const found = shapeRefusal(() => shape(fields, newer)).replace(/\[\d+\]/g, '[]');
     expect(found.startsWith(path), `${path}: ${found}`).toBe(true);
   }
 });
 
 test('a thread is refused with the way out of it', () => {
   for (const thread of [{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]) {
-    const message = refused(() => shape({ thread }, newer));
+    const message = shapeRefusal(() => shape({ thread }, newer));
     expect(message).toMatch(/^thread: .*set `thread: false` in the tool runner/);
   }
 });
 
 test.each(['temperature', 'top_p', 'top_k'])('the newer generation has no %s, the default too', (field) => {
-  expect(refused(() => shape({ [field]: 1 }, newer))).toBe(
+  expect(shapeRefusal(() => shape({ [field]: 1 }, newer))).toBe(
     `${field}: is not a field of this anthropic-version`,
   );
   expect(shape({ [field]: 1 }, older).asked.kind).toBe('chat');
@@ -448,8 +436,8 @@ test.each(['temperature', 'top_p', 'top_k'])('the newer generation has no %s, th
 test('an unknown version is refused', () => {
   const unknown = { ...older, version: '2024-01-01' };
   const message = 'anthropic-version: must be one of 2023-06-01, 2026-10-21';
-  expect(refused(() => shape({}, unknown))).toBe(message);
-  expect(refused(() => shapeCountTokens(bodyOf({}), unknown))).toBe(message);
+  expect(shapeRefusal(() => shape({}, unknown))).toBe(message);
+  expect(shapeRefusal(() => shapeCountTokens(bodyOf({}), unknown))).toBe(message);
 });
 
 test('counting takes what makes the prompt and nothing of the answer', () => {
@@ -462,7 +450,7 @@ test('counting takes what makes the prompt and nothing of the answer', () => {
   expect(counted.body.messages).toHaveLength(2);
   expect(counted.maxTokens).toBe(0);
   for (const field of ['max_tokens', 'stream', 'temperature', 'stop_sequences', 'metadata']) {
-    expect(refused(() => count({ [field]: 1 }))).toBe(`${field}: is not a supported field`);
+    expect(shapeRefusal(() => count({ [field]: 1 }))).toBe(`${field}: is not a supported field`);
   }
 });
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { responsesNoOpFields } from '../../../schemas/responses.ts';
-import { Refusal } from '../../../shared/decision/refusal.ts';
+import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import { TenantSecrets } from '../../core/tenant-secrets.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
 import { shapeChat } from '../chat/shape-chat.ts';
@@ -18,17 +18,7 @@ const shaped = (fields: Fields) => shapeResponses({ model: 'm', input: 'hi', ...
 const target = { servedName: 's', maxTokens: 9 } as const;
 const sent = (fields: Fields) => toNodeBody(shaped(fields).asked, 'vllm', target);
 const messagesOf = (...input: object[]) => sent({ input })['messages'];
-
-function refusal(fields: Fields): string {
-  try {
-    shaped(fields);
-  } catch (error) {
-    expect(error).toBeInstanceOf(Refusal);
-    expect((error as Refusal).type).toBe('UnsupportedShapeError');
-    return (error as Refusal).message;
-  }
-  throw new Error('was not refused');
-}
+const refusal = (fields: Fields) => shapeRefusal(() => shaped(fields));
 
 const user = (content: unknown) => ({ role: 'user', content });
 const said = (content: unknown, more: object = {}) => ({

@@ -60,24 +60,6 @@ function reasonOf(judgement: Judgement): string {
 }
 
 describe('the first record', () => {
-  test('names the log, and what follows it must be of that log', () => {
-    const first = genesis('main');
-    const head = accept(emptyHead(), first);
-    expect(head).toEqual({ log: 'main', seq: 1, hash: recordHash(first.value), signers: [] });
-    expect(reasonOf(judge(head, next({ ...head, log: 'other' })))).toBe('log');
-  });
-
-  test('is skipped where another log is expected', () => {
-    expect(reasonOf(judge(emptyHead('main'), genesis('other')))).toBe('log');
-    expect(reasonOf(judge(emptyHead('main'), genesis('main')))).toBe('accepted');
-  });
-
-  test('wins over a later one, even of the same bytes', () => {
-    const head = accept(emptyHead(), genesis('main'));
-    expect(reasonOf(judge(head, genesis('main')))).toBe('seq');
-    expect(reasonOf(judge(head, genesis('other')))).toBe('log');
-  });
-
   const good = genesis('main');
   const event = created('main');
   test.each<[string, Record<string, unknown>, string]>([
@@ -103,32 +85,11 @@ describe('the first record', () => {
     const later = { ...event, v: 7, data: { log: 'main', region: 'eu' } };
     expect(reasonOf(judge(emptyHead(), changed(good, { events: [later] })))).toBe('accepted');
   });
-
-  test('that names signers must be signed by one of them', () => {
-    const [a, b] = [newSigner(), newSigner()];
-    const both = [a.publicKey, b.publicKey];
-    expect(accept(emptyHead(), genesis('main', b, both)).signers).toEqual(both);
-    const unsigned = { ...genesis('main', a, both), signature: null };
-    expect(reasonOf(judge(emptyHead(), unsigned))).toBe('signature');
-    expect(reasonOf(judge(emptyHead(), genesis('main', newSigner(), both)))).toBe('signature');
-  });
-
-  test('is found behind junk', () => {
-    const junk = [Buffer.alloc(0), Buffer.from('{}'), Buffer.from([0xff]), Buffer.from('null')].map((v) =>
-      record(v),
-    );
-    const judgements = judgeBatch(emptyHead(), [...junk, next(emptyHead('main')), good]);
-    expect(judgements.map(reasonOf)).toEqual([...junk.map(() => 'unreadable'), 'genesis', 'accepted']);
-  });
 });
 
 describe('a later record', () => {
   const head = accept(emptyHead(), genesis('main'));
   const good = next(head);
-
-  test('that follows the head is accepted and becomes the head', () => {
-    expect(accept(head, good)).toEqual({ ...head, seq: 2, hash: recordHash(good.value) });
-  });
 
   test.each<[string, Record<string, unknown>, string]>([
     ['of another log', { log: 'other' }, 'log'],
@@ -152,23 +113,6 @@ describe('a later record', () => {
     const [a, b] = [accept(head, good), accept(head, spaced)];
     expect(a.hash).not.toBe(b.hash);
     expect(reasonOf(judge(b, next(a)))).toBe('prev');
-  });
-
-  test('of a re-created log is skipped by a reader of the log before it, place by place', () => {
-    const other = accept(emptyHead(), changed(genesis('main'), { by: 'someone else' }));
-    expect(reasonOf(judge(head, next(other)))).toBe('prev');
-  });
-
-  test('of a signed log counts only with a signature over its bytes', () => {
-    const [signer, outsider] = [newSigner(), newSigner()];
-    const signed = accept(emptyHead(), genesis('main', signer));
-    const signedNext = next(signed, 'command', signer);
-    expect(reasonOf(judge(signed, signedNext))).toBe('accepted');
-    expect(reasonOf(judge(signed, { ...signedNext, signature: null }))).toBe('signature');
-    expect(reasonOf(judge(signed, next(signed, 'command', outsider)))).toBe('signature');
-    expect(reasonOf(judge(signed, changed(signedNext, { by: 'mallory' })))).toBe('signature');
-    const moved = { ...next(signed, 'other'), signature: signedNext.signature };
-    expect(reasonOf(judge(signed, moved))).toBe('signature');
   });
 });
 

@@ -1,16 +1,11 @@
 /** What every follower of a log does, whichever fold it has. */
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../../test/support/memory-log.ts';
 import { howItWaits } from '../../../test/support/turns.ts';
 import { until } from '../../../test/support/until.ts';
 import { ReopenedLog } from '../reopened-log.ts';
 import { LogUnavailable } from './control-log.ts';
 import { Follower, type FollowerOptions } from './follower.ts';
-
-const stops: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const stop of stops.splice(0)) await stop();
-});
 
 /** A follower that folds one record at a time, and what it folded. */
 function followed(topic: MemoryTopic, options: Partial<FollowerOptions> = {}) {
@@ -25,10 +20,8 @@ function followed(topic: MemoryTopic, options: Partial<FollowerOptions> = {}) {
     ...options,
   });
   follower.start();
-  stops.push(
-    () => follower.stop(),
-    () => log.close(),
-  );
+  onTestFinished(() => log.close());
+  onTestFinished(() => follower.stop());
   return { follower, log, texts, reached };
 }
 

@@ -1,13 +1,12 @@
 /** Signing keys: which files make a signer, the errors of the others, and which signatures are valid. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { folderOfFile } from '../../../test/support/folders.ts';
 import { loadSigner, SigningKeyUnusable, verify } from './signing.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'headgate-key-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = folderOfFile('key');
 
 function fileOf(name: string, text: string | Buffer): string {
   const path = join(folder, name);

@@ -1,10 +1,10 @@
 /** A pin applies to the first record of a log, in every format of the pin and with any records before it. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { newSigner } from '../../../test/contract/signer-changes.ts';
 import { ChainWriter, known } from '../../../test/support/commits.ts';
+import { folderOfFile } from '../../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../../test/support/memory-log.ts';
 import { checkTrust } from '../../snapshot/log-identity.ts';
 import { memorySnapshot } from '../../snapshot/open-snapshot.ts';
@@ -14,8 +14,7 @@ import { type LogRecord, LogReplaced } from './control-log.ts';
 import { fingerprintOf, type Signer } from './signing.ts';
 import { TrustedSigners, trustedSigners } from './trust.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'headgate-trust-'));
-afterAll(() => rmSync(dir, { recursive: true, force: true }));
+const dir = folderOfFile('trust');
 const [own, outsider] = [newSigner(), newSigner()] as const;
 const pins = new TrustedSigners([own.publicKey]);
 

@@ -21,6 +21,7 @@ import {
   readRecords,
   waitingTail,
 } from '../../../test/contract/control-log.ts';
+import { folderOfTest } from '../../../test/support/folders.ts';
 import { howItWaits, TurnCounter } from '../../../test/support/turns.ts';
 import { openDatabase } from '../../runtime/sqlite.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../core/control-log.ts';
@@ -40,13 +41,12 @@ let folder: string;
 let path: string;
 let opened: ControlLog[];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'headgate-log-'));
+  folder = folderOfTest('log');
   path = embeddedLogPath(folder, address);
   opened = [];
 });
 afterEach(async () => {
   for (const log of opened) await log.close();
-  rmSync(folder, { recursive: true, force: true });
 });
 
 async function open(options: Partial<EmbeddedLogOptions> = {}): Promise<ControlLog> {
