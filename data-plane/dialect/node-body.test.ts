@@ -117,7 +117,7 @@ const any = { tools, tool_choice: 'required' };
 const one = { tools, tool_choice: named };
 const seen = { messages: [image] };
 const continued = { messages: [user, { role: 'assistant', content: 'So' }] };
-const goesOn = { continue_final_message: true };
+const continuing = { continue_final_message: true };
 const from = (role: string) => ({ messages: [{ role, content: 'x' }, user] });
 const system = from('system');
 const thought = (name: string) => ({
@@ -134,7 +134,7 @@ const rows: readonly (readonly [string, object, string, readonly Expected[]])[] 
   [
     'a last message of the assistant',
     ...([continued, 'messages[1]'] as const),
-    [{ ...goesOn, add_generation_prompt: false }, goesOn, continued, 'refused'],
+    [{ ...continuing, add_generation_prompt: false }, continuing, continued, 'refused'],
   ],
   ['developer', from('developer'), '', [system, system, system, system]],
   ['thoughts named reasoning', short, '', [short, long, long, short]],
