@@ -1,15 +1,13 @@
 // Goal: what an operator gets wrong at start ends with an error that names the next step, and with nothing half done.
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { runCommand } from '../support/commands.ts';
 import { startProcess } from '../support/processes.ts';
 
-const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 const root = mkdtempSync(join(tmpdir(), 'headgate-bad-start-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const token = 'bad-start-operator-token';
@@ -47,18 +45,11 @@ const gateway = (): string[] => [
 const gatewayToken = 'a-gateway-token-of-this-test';
 const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken };
 
-/** Runs to its end, which must come by itself. */
-function refused(
-  args: readonly string[],
-  more: Record<string, string> = {},
-): { status: number | null; stderr: string } {
-  const run = spawnSync(process.execPath, [binary, ...args], {
-    env: { ...process.env, ...env, HEADGATE_LOG_LEVEL: 'fatal', ...more },
-    timeout: 30_000,
-    encoding: 'utf8',
-  });
-  expect(run.signal).toBeNull();
-  return { status: run.status, stderr: run.stderr };
+/** What it writes where it is refused. */
+async function refusal(args: readonly string[]): Promise<string> {
+  const { code, stderr } = await runCommand(args, { env: { HEADGATE_LOG_LEVEL: 'fatal', ...env } });
+  expect([1, 2]).toContain(code);
+  return stderr;
 }
 
 async function started(
@@ -67,58 +58,18 @@ async function started(
   return startProcess<{ admin: string }>({ dir, name: 'process', args, env });
 }
 
-test('a taken port is named, with the flag that chooses another', async () => {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const { status, stderr } = refused([...plane(), '--port', String(port)]);
-  expect(status).not.toBe(0);
-  expect(stderr).toContain(`127.0.0.1:${port} is taken`);
-  expect(stderr).toContain('--port');
-  server.close();
-});
-
 test('a data folder in use is refused, and free again once its process was killed', async () => {
   const first = await started(plane());
-  const { status, stderr } = refused(plane());
-  expect(status).not.toBe(0);
+  const stderr = await refusal(plane());
   expect(stderr).toMatch(/in use by another process.*--data/s);
   await first.end('SIGKILL');
   await (await started(plane())).end();
 });
 
-test('a missing operator token is asked for by the name of its variable', () => {
-  const { status, stderr } = refused(plane(), { HEADGATE_OPERATOR_TOKEN: '' });
-  expect(status).not.toBe(0);
-  expect(stderr).toContain('HEADGATE_OPERATOR_TOKEN');
-});
-
-test.each([
-  ['a control plane', plane, ''],
-  ['a control plane', plane, 'too-short'],
-  ['a gateway', gateway, ''],
-  ['a gateway', gateway, 'too-short'],
-])('%s without a gateway token is refused, and the variable is named (%#)', (_process, args, value) => {
-  const { status, stderr } = refused(args(), { HEADGATE_GATEWAY_TOKEN: value });
-  expect(status).not.toBe(0);
-  expect(stderr).toContain('HEADGATE_GATEWAY_TOKEN');
-});
-
-test.each([
-  ['a control plane', plane],
-  ['a gateway', gateway],
-])('%s that is given the operator token as its gateway token is refused', (_process, args) => {
-  const { status, stderr } = refused(args(), { HEADGATE_GATEWAY_TOKEN: token });
-  expect(status).not.toBe(0);
-  expect(stderr).toMatch(/HEADGATE_GATEWAY_TOKEN.*operator token/);
-  expect(stderr).not.toContain(token);
-});
-
-test('an unwritable data folder is named', () => {
+test('an unwritable data folder is named', async () => {
   writeFileSync(join(dir, 'file'), '');
   const args = plane().map((arg) => (arg === `${dir}/cp` ? join(dir, 'file', 'cp') : arg));
-  const { status, stderr } = refused(args);
-  expect(status).not.toBe(0);
+  const stderr = await refusal(args);
   expect(stderr).toMatch(/data folder .*--data/s);
 });
 
@@ -142,8 +93,7 @@ test('a log that lost what was folded from it is refused by control plane and ga
   const db = openDatabase(join(dir, 'log', 'headgate.control.db'), { durability: 'full' });
   db.exec('DELETE FROM record WHERE "offset" = (SELECT max("offset") FROM record)');
   db.close();
-  const { status, stderr } = refused(plane());
-  expect(status).not.toBe(0);
+  const stderr = await refusal(plane());
   expect(stderr).toMatch(/log (ends before commit|no longer holds commit)/);
   expect(stderr).toContain('docs/operate.md');
 });
@@ -192,19 +142,17 @@ test('a damaged state.db is quarantined and rebuilt from the log', async () => {
   await again.end();
 });
 
-test('a fleet file with several faults is refused whole, each fault with its line and column', () => {
+test('a fleet file with several faults is refused whole, each fault with its line and column', async () => {
   const file = join(dir, 'fleet.yaml');
   writeFileSync(
     file,
     'version: 1\nmodels: [{ id: "a b", family: f }]\ntiers:\n  - { id: Gold, models: [ghost] }\norganisations:\n  - { id: ACME, name: x }\n',
   );
-  const { status, stderr } = refused(['validate', '-f', file]);
-  expect(status).toBe(2);
+  const stderr = await refusal(['validate', '-f', file]);
   for (const line of [2, 4, 6]) expect(stderr).toMatch(new RegExp(`fleet\\.yaml:${line}:\\d+ `));
 });
 
-test('an unknown kind of log is refused with what is supported', () => {
-  const { status, stderr } = refused(plane().map((arg) => (arg.startsWith('sqlite:') ? 'redis://x' : arg)));
-  expect(status).not.toBe(0);
+test('an unknown kind of log is refused with what is supported', async () => {
+  const stderr = await refusal(plane().map((arg) => (arg.startsWith('sqlite:') ? 'redis://x' : arg)));
   expect(stderr).toContain('sqlite:FOLDER');
 });

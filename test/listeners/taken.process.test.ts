@@ -2,7 +2,7 @@
  * A process that cannot open one of its listeners, or use one of its options, ends at once and says which option to change.
  * The listeners and options are those that each process declares, so a new one is covered without a line here.
  */
-import { execFile } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -15,6 +15,7 @@ import { nodeAgentCommand } from '../../cli/processes/node-agent.ts';
 import { simNodeCommand } from '../../cli/processes/sim-node.ts';
 import { devCommand } from '../../dev/dev.ts';
 import { scaledMs } from '../support/budget.ts';
+import { type CommandRun, runCommand } from '../support/commands.ts';
 import { binary, type Started, startProcess } from '../support/processes.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-taken-'));
@@ -61,34 +62,20 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-interface Ended {
-  /** -1 where it did not end by itself. */
-  readonly code: number;
-  readonly stderr: string;
-}
-
-function run(
-  name: string,
-  more: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<Ended> {
+function argsOf(name: string, more: readonly string[]): string[] {
   const ports = (declared[name] ?? []).flatMap(({ long }) =>
     long?.endsWith('-port') && long !== '--stack-port' ? [long, '0'] : [],
   );
   const port0 = declared[name]?.some(({ long }) => long === '--port') ? ['--port', '0'] : [];
-  const args = [binary, name, ...(needed[name] ?? []), ...ports, ...port0, ...more];
-  const options = {
-    cwd: dir,
-    env: { ...process.env, HEADGATE_LOG_LEVEL: 'fatal', ...tokens, ...env },
-    timeout: scaledMs(60_000),
-    killSignal: 'SIGKILL' as const,
-  };
-  return new Promise((resolve) => {
-    execFile(process.execPath, args, options, (error, _stdout, stderr) =>
-      resolve({ code: error === null ? 0 : Number(error.code ?? -1), stderr }),
-    );
-  });
+  return [name, ...(needed[name] ?? []), ...ports, ...port0, ...more];
 }
+
+const run = (
+  name: string,
+  more: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<CommandRun> =>
+  runCommand(argsOf(name, more), { env: { HEADGATE_LOG_LEVEL: 'fatal', ...tokens, ...env }, cwd: dir });
 
 const isPort = ({ long }: Option): boolean => /-port$|^--port$/.test(long ?? '');
 const listeners = Object.entries(declared).flatMap(([name, options]) =>
@@ -108,6 +95,8 @@ describe('each listener of each process', () => {
   );
 });
 
+/** Written once all is open, which only the end of the process closes where that fails. */
+const readyFile = '--ready-file';
 /** A value that the option cannot have. */
 const bad: Readonly<Record<string, string>> = {
   '--log': 'zzz:foo',
@@ -131,7 +120,6 @@ const bad: Readonly<Record<string, string>> = {
   '--tls-key': '/nowhere/key.pem',
   '--behaviour': '/nowhere/behaviour.json',
   '--fleet': '/nowhere/fleet.json',
-  '--ready-file': '/dev/null/ready.json',
   '--data': '/dev/null/data',
   '--stack-port': 'stk',
 };
@@ -147,7 +135,7 @@ const free = new Set([
 ]);
 /** `--node` of an agent is a name that the control plane judges. */
 const isFree = (name: string, flag: string): boolean =>
-  free.has(flag) || (name === 'node-agent' && flag === '--node');
+  free.has(flag) || flag === readyFile || (name === 'node-agent' && flag === '--node');
 
 const valued = Object.entries(declared).flatMap(([name, options]) =>
   options
@@ -165,6 +153,20 @@ describe('each option with a value', () => {
       expect(stderr).toContain(flag === '--log' ? 'the address of the log' : flag);
     },
   );
+
+  test.each(Object.keys(declared))('%s: a bad --ready-file ends a process that has started', (name) => {
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [binary, ...argsOf(name, [readyFile, '/dev/null/ready.json'])],
+      {
+        env: { ...process.env, HEADGATE_LOG_LEVEL: 'fatal', ...tokens },
+        timeout: scaledMs(60_000),
+        encoding: 'utf8',
+      },
+    );
+    expect([1, 2]).toContain(status);
+    expect(stderr).toContain(readyFile);
+  });
 
   test.each(Object.keys(declared))('%s: a bad HEADGATE_LOG_LEVEL names the choices', async (name) => {
     const { code, stderr } = await run(name, [], { HEADGATE_LOG_LEVEL: 'zzz' });

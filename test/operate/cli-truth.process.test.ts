@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-/** The exit code of the command alone, whatever the shell does with its output. */
+/** The exit code of the command, whatever the shell does with its output. */
 function codeOf(line: string, pipe: string): Promise<number> {
   const script = `"${process.execPath}" "${binary}" ${line} ${pipe}; exit \${PIPESTATUS[0]}`;
   return new Promise((resolve) => {
@@ -42,10 +42,10 @@ test.each([
   ['events export', 0],
   ['--help', 0],
 ])('%s ends with %i where nobody reads its output, as it does alone', async (line, code) => {
-  expect(await codeOf(line, '> /dev/null 2>&1')).toBe(code);
+  expect((await fleet.cli(line.split(' '), env)).code).toBe(code);
   // The reader has gone before the first byte.
-  expect(await codeOf(line, '| exec true')).toBe(code);
-  expect(await codeOf(line, '2>&1 | exec true')).toBe(code);
+  const pipes = ['| exec true', '2>&1 | exec true'];
+  expect(await Promise.all(pipes.map((pipe) => codeOf(line, pipe)))).toEqual([code, code]);
 });
 
 test.each(['member link --org acme --person ana', 'member invite --org acme --role member', 'console open'])(

@@ -8,8 +8,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { ReplicaStatus } from '../../schemas/admin.ts';
+import type { CommandRun } from '../support/commands.ts';
 import { known } from '../support/commits.ts';
-import { type CliRun, statusWith } from '../support/process-fleet.ts';
+import { statusWith } from '../support/process-fleet.ts';
 import { type KeyFile, SignedFleet } from '../support/signed-fleet.ts';
 
 let fleet: SignedFleet;
@@ -36,7 +37,7 @@ async function caughtUp(client: DevAdmin): Promise<void> {
   expect((await client.confirmed(position, 30)).complete).toBe(true);
 }
 
-function signerCli(admin: string, ...words: string[]): Promise<CliRun> {
+function signerCli(admin: string, ...words: string[]): Promise<CommandRun> {
   return fleet.cli(['signer', ...words], { HEADGATE_ADMIN: admin });
 }
 const fingerprints = (...keys: readonly KeyFile[]): string[] => keys.map(({ fingerprint }) => fingerprint);

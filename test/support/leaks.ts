@@ -6,6 +6,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
+import { endCommands } from './commands.ts';
 import { until } from './until.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-test-'));
@@ -54,6 +55,7 @@ function leaks(): string[] {
 }
 
 afterAll(async () => {
+  await endCommands();
   // A system without /proc is not checked.
   if (!existsSync('/proc/self/fd')) return rmSync(folder, { recursive: true, force: true });
   // A process that was ended without waiting for it gets a moment.

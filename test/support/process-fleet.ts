@@ -2,12 +2,12 @@
  * Real processes of the built service over one log, in a folder of their own, on free ports. What all process tests need of a
  * fleet is here; a suite with operations of its own extends it.
  */
-import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
+import { type CommandRun, runCommand } from './commands.ts';
 import { binary, type Started, startProcess } from './processes.ts';
 
 export const operatorToken = 'process-fleet-operator-token';
@@ -32,7 +32,7 @@ export interface ProcessFleetOptions {
   readonly env?: Env;
   /** Until a process serves. */
   readonly timeoutMs?: number;
-  /** The command of another build. */
+  /** The command of another build, for what is started. */
   readonly build?: string;
 }
 
@@ -50,13 +50,6 @@ export interface StandOptions {
   readonly node?: readonly string[];
   readonly plane?: More;
   readonly gateway?: More;
-}
-
-/** How a command line ended. */
-export interface CliRun {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
 }
 
 export class ProcessFleet {
@@ -168,18 +161,9 @@ export class ProcessFleet {
   }
 
   /** Runs `headgate …` to its end, as the operator. */
-  cli(args: readonly string[], env: Env = {}, timeoutMs = 180_000): Promise<CliRun> {
+  cli(args: readonly string[], env: Env = {}, timeoutMs?: number): Promise<CommandRun> {
     const own = { HEADGATE_TOKEN: operatorToken, HEADGATE_LOG_LEVEL: 'fatal', NO_COLOR: '1' };
-    const options = {
-      cwd: this.dir,
-      env: { ...process.env, ...this.env, ...own, ...env },
-      timeout: timeoutMs,
-    };
-    return new Promise((resolve) => {
-      execFile(process.execPath, [this.#build, ...args], options, (error, stdout, stderr) =>
-        resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr }),
-      );
-    });
+    return runCommand(args, { env: { ...this.env, ...own, ...env }, cwd: this.dir, timeoutMs });
   }
 
   /** Ends all processes, those that are suspended too, and removes their folder. */

@@ -4,8 +4,8 @@
  */
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { GatewayStatus } from '../../schemas/admin.ts';
+import type { CommandRun } from './commands.ts';
 import {
-  type CliRun,
   type GatewayProcess,
   organisation,
   type Plane,
@@ -41,11 +41,11 @@ export class RevokingFleet extends ProcessFleet {
     return (await this.admin(plane).call('GET', '/gateways')).items;
   }
 
-  run(plane: Plane, ...args: string[]): Promise<CliRun> {
+  run(plane: Plane, ...args: string[]): Promise<CommandRun> {
     return this.cli(args, { HEADGATE_ADMIN: plane.ready.admin });
   }
 
-  revoke(plane: Plane, key: { readonly id: string }, waitSeconds: number): Promise<CliRun> {
+  revoke(plane: Plane, key: { readonly id: string }, waitSeconds: number): Promise<CommandRun> {
     return this.run(plane, 'key', 'revoke', key.id, '--yes', `--wait=${waitSeconds}s`);
   }
 
