@@ -181,7 +181,7 @@ export class LimitedFleet extends ProcessFleet {
       while (isRunning) {
         const ages = this.gateways.map((each) => metric(each, 'headgate_limit_feed_age_seconds'));
         ageMax = Math.max(ageMax, ...(await Promise.all(ages)));
-        await pause(20);
+        await pause(50);
       }
     })();
     await work().finally(() => {

@@ -1,11 +1,16 @@
 import { scaledMs } from './budget.ts';
 
+/** What is soon so is soon seen; what takes long is not asked for so often that asking delays it. */
+const pauseMs = { first: 5, most: 50, growth: 1.2 };
+
 /** Polls until the condition holds, and returns the milliseconds that it took; rejects after the (scaled) time-out. */
 export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 20_000): Promise<number> {
   const startMs = performance.now();
+  let nextMs = pauseMs.first;
   while (!(await isSo())) {
     if (performance.now() - startMs > scaledMs(timeoutMs)) throw new Error(`not in ${timeoutMs} ms: ${isSo}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, nextMs));
+    nextMs = Math.min(pauseMs.most, nextMs * pauseMs.growth);
   }
   return Math.round(performance.now() - startMs);
 }
