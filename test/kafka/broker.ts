@@ -7,6 +7,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -70,8 +71,8 @@ export interface Kafka {
   /** SIGSTOP and SIGCONT. */
   freeze(node: number): void;
   thaw(node: number): void;
-  /** Ends all nodes and removes their data. */
-  stop(): Promise<void>;
+  /** Ends all nodes, at once unless another signal is given, and removes their data. */
+  stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
 /** Starts Kafka and waits until every node answers. */
@@ -110,9 +111,9 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
     child.kill(signal);
     await exited;
   };
-  const stop = async () => {
+  const stop = async (signal: NodeJS.Signals = 'SIGKILL') => {
     await Promise.all(doors.map((door) => door.close()));
-    await Promise.all(ids.map((id) => endInTime(end(id, 'SIGTERM'), () => end(id, 'SIGKILL'))));
+    await Promise.all(ids.map((id) => end(id, signal)));
     rmSync(folder, { recursive: true, force: true });
   };
   const ready = (id: number) =>
@@ -131,7 +132,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
       const lines = [...own, `log.dirs=${join(folder, String(id))}`, ...properties, ...wire(id, port(id))];
       writeFileSync(file, lines.join('\n'));
     }
-    await Promise.all(ids.map((id) => format(join(folder, `${id}.properties`), formatWords)));
+    await Promise.all(ids.map((id) => format(folder, id, formatWords)));
     for (const id of ids) start(id);
     await Promise.all(ids.map(ready));
   } catch (error) {
@@ -196,7 +197,11 @@ function serverProperties({ id, nodes, voters, port, controllerPort, doors }: No
   ];
 }
 
-async function format(file: string, words: readonly string[]): Promise<void> {
+/** The same for each node of this number, whatever its ports are, and so made once by a process of its own. */
+async function format(folder: string, id: number, words: readonly string[]): Promise<void> {
+  const made = join(folder, String(id));
+  const kept = join(home, `formatted-${id}`);
+  if (words.length === 0 && existsSync(kept)) return cpSync(kept, made, { recursive: true });
   const args = [...jvm, `-Dlog4j2.configurationFile=${logging}`, '-cp', classPath()];
   await run('java', [
     ...args,
@@ -206,9 +211,18 @@ async function format(file: string, words: readonly string[]): Promise<void> {
     '-t',
     clusterId,
     '-c',
-    file,
+    join(folder, `${id}.properties`),
     ...words,
   ]);
+  if (words.length > 0) return;
+  const draft = mkdtempSync(`${kept}.`);
+  cpSync(made, draft, { recursive: true });
+  try {
+    renameSync(draft, kept);
+  } catch {
+    // Another one was there first.
+    rmSync(draft, { recursive: true });
+  }
 }
 
 /** Ready: it answers, and the cluster has all its brokers. */
@@ -239,13 +253,6 @@ async function untilReady(
 function lastWords(child: ChildProcess | undefined, folder: string, id: number): string | null {
   if (!child || (child.exitCode === null && child.signalCode === null)) return null;
   return readFileSync(join(folder, `${id}.out`), 'utf8').slice(-3000);
-}
-
-async function endInTime(ending: Promise<void>, force: () => Promise<void>): Promise<void> {
-  const timer = new AbortController();
-  const late = pause(20_000, 'late', { signal: timer.signal }).catch(() => 'ended');
-  if ((await Promise.race([ending, late])) === 'late') await force();
-  timer.abort();
 }
 
 /**
@@ -317,6 +324,6 @@ async function download(): Promise<void> {
 async function writeArchive(): Promise<void> {
   const draft = `${archive}.${process.pid}`;
   const kafka = await launch({}, [`-XX:ArchiveClassesAtExit=${draft}`]);
-  await kafka.stop();
+  await kafka.stop('SIGTERM');
   if (existsSync(draft)) renameSync(draft, archive);
 }
