@@ -1,17 +1,30 @@
-/** The log on three brokers: the contract, replicas that are enough, and a leader that is killed in the middle of appends. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+/** The log on three brokers: the contract, replicas that are enough, and a leader that is cut off, or killed in the middle of appends. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
+import { demoFleet } from '../../dev/demo-fleet.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { AppendUnknown, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { dialWith } from '../../shared/log/kafka/client.ts';
+import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { controlLogContract, readRecords } from '../contract/control-log.ts';
-import { type Kafka, startKafka } from './broker.ts';
+import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
+import type { Kafka } from './broker.ts';
+import { type SplitKafka, startSplitKafka } from './split.ts';
 
+let split: SplitKafka;
 let kafka: Kafka;
 let topics = 0;
 beforeAll(async () => {
-  kafka = await startKafka({ nodes: 3 });
-});
-afterAll(() => kafka?.stop());
+  split = await startSplitKafka();
+  ({ kafka } = split);
+}, 180_000);
+afterAll(() => split?.stop());
 
 controlLogContract('the Kafka log on three brokers', async () => {
   const topic = `contract-${topics++}`;
@@ -30,6 +43,129 @@ test('topics are made with three replicas, two of which acknowledge', async () =
   expect(partitions[0]!.replicas).toHaveLength(3);
   expect((await connection.topicSettings('headgate.control')).get('min.insync.replicas')).toBe('2');
   connection.destroy();
+});
+
+/**
+ * A leader that is cut off from the other brokers, together with a gateway: it continues to answer, and what it says must
+ * prove nothing. The gateway stops proving freshness at once and fences 45 s later, so that a revocation which the others
+ * acknowledged meanwhile is never ignored for longer than a minute.
+ */
+describe('a leader that is cut off', () => {
+  const place = { topic: 'headgate.control', partition: 0 };
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-split-'));
+  let controlPlane: ControlPlane;
+  let gateway: RunningGateway;
+  let admin: DevAdmin;
+  beforeAll(async () => {
+    controlPlane = await startControlPlane(planeSettings(dir, kafka.url));
+    admin = new DevAdmin(controlPlane.admin, operatorToken);
+    await admin.apply(demoFleet(nobodyThere));
+    gateway = await startGateway(gatewayAlone(dir, split.observedUrl));
+  }, 180_000);
+  afterEach(() => split.heal());
+  afterAll(async () => {
+    await gateway?.close();
+    await controlPlane?.close();
+    rmSync(dir, { recursive: true, force: true });
+  }, 60_000);
+
+  async function freshSeconds(): Promise<number> {
+    const response = await fetch(`${gateway.metrics}/metrics`);
+    return Number(/^headgate_fold_lag_seconds(?:\{[^}]*\})? (\S+)$/m.exec(await response.text())?.[1]);
+  }
+
+  async function ask<Answer>(node: number, question: (connection: KafkaConnection) => Promise<Answer>) {
+    const connection = await dialWith({})({ host: '127.0.0.1', port: kafka.port(node) });
+    try {
+      return await question(connection);
+    } finally {
+      connection.destroy();
+    }
+  }
+
+  async function leaderAsSeenBy(node: number): Promise<number> {
+    const { partitions } = await ask(node, (connection) => connection.metadata(place.topic));
+    return partitions[0]!.leader;
+  }
+
+  /** Cuts the leader and the gateway off, and waits until the others have chosen another leader. */
+  async function cutOff(): Promise<{ readonly oldLeader: number; readonly atMs: number }> {
+    const oldLeader = await leaderAsSeenBy(1);
+    const other = oldLeader === 1 ? 2 : 1;
+    await expect.poll(freshSeconds, { timeout: 20_000 }).toBeLessThan(5);
+    split.split(oldLeader);
+    const atMs = performance.now();
+    await expect.poll(() => leaderAsSeenBy(other), { timeout: 30_000 }).not.toBe(oldLeader);
+    return { oldLeader, atMs };
+  }
+
+  test('design, Freshness: an old leader that continues to answer proves nothing to a gateway cut off with it', async () => {
+    const { oldLeader, atMs } = await cutOff();
+    const answers: number[] = [];
+    while (performance.now() - atMs < 12_000) {
+      expect(await leaderAsSeenBy(oldLeader)).toBe(oldLeader);
+      answers.push(await ask(oldLeader, (connection) => connection.offset(place, 'end')));
+      const secondsCutOff = (performance.now() - atMs) / 1000;
+      expect(await freshSeconds()).toBeGreaterThan(secondsCutOff - 2);
+      await pause(500);
+    }
+    expect(new Set(answers).size).toBe(1);
+    split.heal();
+    await expect.poll(freshSeconds, { timeout: 30_000 }).toBeLessThan(5);
+  }, 120_000);
+
+  async function createKey(): Promise<{ id: string; key: string }> {
+    const organisation = demoOrganisation();
+    const untilMs = performance.now() + 60_000;
+    for (;;) {
+      try {
+        const { id, value } = await admin.createKey(organisation, 'split');
+        return { id, key: value };
+      } catch (error) {
+        // While there is no leader a command may be unavailable, or its outcome unknown.
+        if (performance.now() > untilMs) throw error;
+        await pause(500);
+      }
+    }
+  }
+
+  function demoOrganisation(): string {
+    return demoFleet(nobodyThere).organisations![0]!.id;
+  }
+
+  async function statusOf(key: string): Promise<number> {
+    const response = await fetch(`${gateway.api}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'unknown-model', messages: [{ role: 'user', content: 'hello' }] }),
+    });
+    await response.text();
+    return response.status;
+  }
+
+  /** Waits for the fence: a minute. HEADGATE_LONG=1 runs it. */
+  test.runIf(process.env['HEADGATE_LONG'])(
+    'design, Revocation confirmed: what the others revoke is refused by the gateway cut off within 60 s',
+    async () => {
+      const { id, key } = await createKey();
+      await expect.poll(() => statusOf(key), { timeout: 20_000 }).toBe(404);
+      await cutOff();
+      const revoke = () =>
+        admin.call('POST', `/keys/${id}/revoke`, {}).then(
+          () => true,
+          () => false,
+        );
+      await expect.poll(revoke, { timeout: 60_000 }).toBe(true);
+      const revokedMs = performance.now();
+      await expect.poll(() => statusOf(key), { timeout: 60_000, interval: 200 }).toBe(503);
+      console.log(
+        `fenced ${((performance.now() - revokedMs) / 1000).toFixed(1)} s after the revocation was acknowledged`,
+      );
+      split.heal();
+      await expect.poll(() => statusOf(key), { timeout: 30_000 }).toBe(401);
+    },
+    180_000,
+  );
 });
 
 test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
