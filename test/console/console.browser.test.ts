@@ -4,9 +4,8 @@ import OpenAI from 'openai';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { View, WatchedPage } from '../support/browser.ts';
-import { runs, scaledMs } from '../support/budget.ts';
+import { scaledMs } from '../support/budget.ts';
 import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
-import { consolePages } from '../support/console-pages.ts';
 import { runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
 
@@ -409,36 +408,6 @@ test('a list of more than a page: windowed, searched whole, and read on by links
     expect(await rows.count()).toBe(0);
     expect(await page.getByRole('row', { name: /q-/ }).count()).toBe(1);
     expect(page.url()).toContain('q=q-1619');
-  });
-});
-
-describe('every page', () => {
-  // The first two show each width and each scheme once; the nightly run has all four.
-  test.each(
-    (
-      [
-        [360, 'dark'],
-        [1440, 'light'],
-        [360, 'light'],
-        [1440, 'dark'],
-      ] as const
-    ).slice(0, runs({ fast: 2, full: 2 })),
-  )('at %i pixels, %s: nothing against accessibility, nothing too wide, no errors', async (width, scheme) => {
-    await withPage({ width, scheme }, async (page, watched) => {
-      await page.goto('/sign-in');
-      await page.getByRole('button', { name: /^ana,/ }).waitFor();
-      await watched.expectAccessible('/sign-in');
-      await asOperator(page);
-      for (const [path, name] of consolePages) {
-        await page.goto(path);
-        await heading(page, name).waitFor();
-        await page.locator('.loading').waitFor({ state: 'detached' });
-        await watched.expectAccessible(path);
-      }
-      await page.goto('/keys');
-      await button(page, 'Create key').click();
-      await watched.expectAccessible('create key');
-    });
   });
 });
 

@@ -1,7 +1,11 @@
-/** Of every page, wide and narrow: nothing is cut or covered, and each name leads to the page of what it names. */
+/**
+ * Of every page, wide and narrow, light and dark: nothing is cut or covered, nothing against accessibility, and each name leads to
+ * the page of what it names.
+ */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { runs } from '../support/budget.ts';
+import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
 import { consolePages } from '../support/console-pages.ts';
 import { until } from '../support/until.ts';
 
@@ -116,20 +120,6 @@ const faultsOfLayout = `(() => {
   return [...new Set(faults)];
 })()`;
 
-test.each([1280, 360])('at %i pixels nothing of any page is cut, outside or covered', async (width) => {
-  await fleet.withPage({ width }, async (page) => {
-    watchCalls(page);
-    await fleet.asOperator(page);
-    const found: Record<string, string[]> = {};
-    for (const [path, name] of consolePages) {
-      await open(page, path, name);
-      const faults = await page.evaluate<string[]>(faultsOfLayout);
-      if (faults.length > 0) found[path] = faults.slice(0, 12);
-    }
-    expect(found).toEqual({});
-  });
-});
-
 test('the check of the layout sees what it is for', async () => {
   await fleet.withPage({ width: 1280 }, async (page) => {
     watchCalls(page);
@@ -188,39 +178,69 @@ const unlinked = (names: readonly string[]): string => `(() => {
   return [...new Set(faults)].slice(0, 12);
 })()`;
 
-test('every name of a node, key, organisation, stack, model, gateway, plan or member is a link to its page, wherever it is', async () => {
-  const names = await namesOfFleet();
-  const pathsOf = new Map<string, Set<string>>();
-  for (const [name, path] of names) pathsOf.set(name, (pathsOf.get(name) ?? new Set()).add(path));
-  await fleet.withPage({ width: 1280 }, async (page) => {
-    watchCalls(page);
-    await fleet.asOperator(page);
-    const found: Record<string, string[]> = {};
-    const targets = new Set<string>();
-    for (const [path, title] of consolePages) {
-      await open(page, path, title);
-      const faults = await page.evaluate<string[]>(unlinked([...pathsOf.keys()]));
-      const links = await page.evaluate<[string, string][]>(
-        `[...document.querySelectorAll('main a.name')].map((link) => [link.textContent.trim(), link.pathname])`,
-      );
-      for (const [name, to] of links) {
-        targets.add(to);
-        if (pathsOf.has(name) && !pathsOf.get(name)?.has(to)) faults.push(`${name} leads to ${to}`);
+/** What the links of a page that are names lead to, and which of them to another page than that of the name. */
+async function linksOf(page: Page, pathsOf: ReadonlyMap<string, ReadonlySet<string>>) {
+  const links = await page.evaluate<[string, string][]>(
+    `[...document.querySelectorAll('main a.name')].map((link) => [link.textContent.trim(), link.pathname])`,
+  );
+  const wrong = links.filter(([name, to]) => pathsOf.has(name) && !pathsOf.get(name)?.has(to));
+  return { targets: links.map(([, to]) => to), wrong: wrong.map(([name, to]) => `${name} leads to ${to}`) };
+}
+
+/** Each of these is a page, and not the one that says that there is none. */
+async function expectPages(page: Page, targets: ReadonlySet<string>): Promise<void> {
+  for (const folder of ['/orgs', '/nodes', '/stacks', '/models', '/tiers', '/gateways', '/keys'])
+    expect([...targets].some((path) => path.startsWith(folder))).toBe(true);
+  for (const path of targets) {
+    await page.goto(path);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+    expect([path, await page.getByText('There is no such page').count()]).toEqual([path, 0]);
+    expect([path, await page.getByRole('alert').count()]).toEqual([path, 0]);
+  }
+}
+
+// The first two show each width and each scheme once; the nightly run has all four.
+test.each(
+  (
+    [
+      [1280, 'light'],
+      [360, 'dark'],
+      [360, 'light'],
+      [1280, 'dark'],
+    ] as const
+  ).slice(0, runs({ fast: 2, full: 2 })),
+)(
+  'at %i pixels, %s, every page: nothing cut, outside or covered, nothing against accessibility, no errors, and every name a link to its page',
+  async (width, scheme) => {
+    const pathsOf = new Map<string, Set<string>>();
+    for (const [name, path] of await namesOfFleet())
+      pathsOf.set(name, (pathsOf.get(name) ?? new Set()).add(path));
+    await fleet.withPage({ width, scheme }, async (page, watched) => {
+      watchCalls(page);
+      await page.goto('/sign-in');
+      await page.getByRole('button', { name: /^ana,/ }).waitFor();
+      await watched.expectAccessible('/sign-in');
+      await fleet.asOperator(page);
+      const found: Record<string, string[]> = {};
+      const targets = new Set<string>();
+      for (const [path, name] of consolePages) {
+        await open(page, path, name);
+        await watched.expectAccessible(path);
+        const links = await linksOf(page, pathsOf);
+        for (const to of links.targets) targets.add(to);
+        const layout = await page.evaluate<string[]>(faultsOfLayout);
+        const bare = await page.evaluate<string[]>(unlinked([...pathsOf.keys()]));
+        const faults = [...layout, ...bare, ...links.wrong];
+        if (faults.length > 0) found[path] = faults.slice(0, 12);
       }
-      if (faults.length > 0) found[path] = faults;
-    }
-    expect(found).toEqual({});
-    // Each of these is a page, and not the one that says that there is none.
-    for (const folder of ['/orgs', '/nodes', '/stacks', '/models', '/tiers', '/gateways', '/keys'])
-      expect([...targets].some((path) => path.startsWith(folder))).toBe(true);
-    for (const path of targets) {
-      await page.goto(path);
-      await page.getByRole('heading', { level: 1 }).waitFor();
-      expect([path, await page.getByText('There is no such page').count()]).toEqual([path, 0]);
-      expect([path, await page.getByRole('alert').count()]).toEqual([path, 0]);
-    }
-  });
-});
+      expect(found).toEqual({});
+      if (width === 1280) await expectPages(page, targets);
+      await page.goto('/keys');
+      await button(page, 'Create key').click();
+      await watched.expectAccessible('create key');
+    });
+  },
+);
 
 test('a node has a page: where it is, what it has loaded, who reports on it, what happened; it is drained there', async () => {
   await fleet.withPage({ allowed: /status of 40[14]/ }, async (page, watched) => {
