@@ -165,7 +165,7 @@ async function crawl(
   let calls = 0;
   for (const route of routes) {
     if (ofTheSession.has(`${route.method} ${route.url}`)) continue;
-    for (const asked of requestsTo(route, own)) {
+    const ask = async (asked: CrawlRequest): Promise<void> => {
       calls++;
       const answer = await (route.isWebSocket
         ? upgraded(caller, asked.path)
@@ -176,7 +176,8 @@ async function crawl(
         faults.push(
           `${caller.name}: ${route.method} ${asked.path} ${JSON.stringify(asked.body ?? '')}: ${answer.status} ${fault.slice(0, 300)}`,
         );
-    }
+    };
+    await Promise.all(requestsTo(route, own).map(ask));
     const position = await fleet.admin.position();
     if (position !== before) faults.push(`${caller.name}: ${route.method} ${route.url} wrote`);
     if (faults.length > 20) break;

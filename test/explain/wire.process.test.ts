@@ -148,21 +148,21 @@ describe('what fails while it is answered is explained by its last step:', () =>
 describe('what the gateway cannot do is explained by its step:', () => {
   const isServed = (way: Way): Promise<unknown> => until(async () => (await ask(way)).status === 200, 60_000);
 
-  test.each(served)('a state that is too old, %s', async (wayName) => {
-    const way: Way = ways[wayName];
-    const answers = await during(
-      '.clock',
-      async () => [await ask(way), await ask(way, { key: null })] as const,
+  test('a state that is too old, at each host', async () => {
+    const answers = await during('.clock', () =>
+      Promise.all(
+        served.flatMap((way) => [
+          ask(ways[way]).then((answer) => [answer, 'InferenceUnavailableError'] as const),
+          ask(ways[way], { key: null }).then((answer) => [answer, 'Unauthorized'] as const),
+        ]),
+      ),
     );
-    for (const [answer, type] of [
-      [answers[0], 'InferenceUnavailableError'],
-      [answers[1], 'Unauthorized'],
-    ] as const) {
+    for (const [answer, type] of answers) {
       refused(answer, type);
       const found = await explained(answer);
       expect([refusedStep(found), found.would]).toEqual(['fresh', []]);
     }
-    await isServed(way);
+    for (const way of served) await isServed(ways[way]);
   });
 
   test('usage that cannot be kept, at each host', async () => {

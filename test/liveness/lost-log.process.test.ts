@@ -81,12 +81,19 @@ const harms = [
 ] as const;
 
 test.each(harms)(
-  'with a log that is %s, health answers, each tail ends with the reason, and SIGTERM ends the replica',
+  'with a log that is %s, health and commands answer, each tail ends with the reason, a gateway says why, and SIGTERM ends both',
   async (_, harm, reason) => {
+    const gateway = await fleet.startGateway('gw', { flags: ['--drain-timeout', '1'] });
+    const key = await admin.call('POST', '/keys', { organisation: 'acme', name: 'k', expires: 'never' });
     const tails = await Promise.all([1, 2].map(() => rawTail(replica.ready, operatorToken)));
     const tail = cli('events', 'tail', '--from', '1');
     await vi.waitFor(() => expect(tail.stdout).toContain('"core"'), { timeout: 20_000 });
     await harm();
+    await vi.waitFor(
+      async () => expect((await health(gateway.ready.metrics, '/readyz?verbose')).text).toMatch(reason),
+      { timeout: 20_000 },
+    );
+    expect((await health(gateway.ready.metrics, '/livez')).status).toBe(200);
     await isFaulted(replica.ready, reason);
     for (const { ended, frames } of tails) {
       const { code, reason: given } = await ended;
@@ -96,47 +103,28 @@ test.each(harms)(
     await vi.waitFor(() => expect(tail.stderr).toMatch(reason), { timeout: 20_000 });
     expect(tail.stderr).not.toContain(operatorToken);
     expect(await tail.interrupt()).toBe(130);
-    await endsInOrder(replica);
+    await expectAnswers(String(key['id']), Number(key['position']), reason);
+    await Promise.all([endsInOrder(gateway), endsInOrder(replica)]);
   },
 );
 
-test.each(harms)(
-  'with a log that is %s, commands, reads that wait and downloads end with an answer',
-  async (_, harm, reason) => {
-    const key = await admin.call('POST', '/keys', { organisation: 'acme', name: 'k', expires: 'never' });
-    const position = Number(key['position']);
-    await harm();
-    await isFaulted(replica.ready, reason);
-    const revoke = cli('key', 'revoke', String(key['id']), '--yes', '--wait', '5s');
-    expect(await revoke.exitCode()).toBe(7);
-    expect(revoke.stderr).toMatch(/error\[LogUnavailable\]/);
-    expect(revoke.stderr).toMatch(/ {2}next {2}\S/);
-    const waiting = await fetch(`${replica.ready.admin}/admin/v1/status?min=${position + 5}`, {
-      headers: { authorization: `Bearer ${operatorToken}` },
-      signal: AbortSignal.timeout(30_000),
-    });
-    const { error } = (await waiting.json()) as { error: { type: string; message: string; next: string } };
-    expect([waiting.status, error.type]).toEqual([503, 'LogUnavailable']);
-    expect(error.message).toMatch(reason);
-    expect(error.next).not.toBe('');
-    // What was folded is still whole, and may be what a new log is begun from.
-    const saved = join(dir, 'saved.db');
-    expect(await cli('snapshot', 'save', saved).exitCode()).toBe(0);
-    expect(existsSync(saved)).toBe(true);
-    await endsInOrder(replica);
-  },
-);
-
-test.each(harms)(
-  'with a log that is %s, a gateway says why, and ends at SIGTERM',
-  async (_, harm, reason) => {
-    const gateway = await fleet.startGateway('gw', { flags: ['--drain-timeout', '1'] });
-    await harm();
-    await vi.waitFor(
-      async () => expect((await health(gateway.ready.metrics, '/readyz?verbose')).text).toMatch(reason),
-      { timeout: 20_000 },
-    );
-    expect((await health(gateway.ready.metrics, '/livez')).status).toBe(200);
-    await endsInOrder(gateway);
-  },
-);
+/** Commands, reads that wait and downloads end with an answer. */
+async function expectAnswers(keyId: string, position: number, reason: RegExp): Promise<void> {
+  const env = { HEADGATE_ADMIN: replica.ready.admin };
+  const revoke = await fleet.cli(['key', 'revoke', keyId, '--yes', '--wait', '5s'], env);
+  expect(revoke.code).toBe(7);
+  expect(revoke.stderr).toMatch(/error\[LogUnavailable\]/);
+  expect(revoke.stderr).toMatch(/ {2}next {2}\S/);
+  const waiting = await fetch(`${replica.ready.admin}/admin/v1/status?min=${position + 5}`, {
+    headers: { authorization: `Bearer ${operatorToken}` },
+    signal: AbortSignal.timeout(30_000),
+  });
+  const { error } = (await waiting.json()) as { error: { type: string; message: string; next: string } };
+  expect([waiting.status, error.type]).toEqual([503, 'LogUnavailable']);
+  expect(error.message).toMatch(reason);
+  expect(error.next).not.toBe('');
+  // What was folded is still whole, and may be what a new log is begun from.
+  const saved = join(dir, 'saved.db');
+  expect((await fleet.cli(['snapshot', 'save', saved], env)).code).toBe(0);
+  expect(existsSync(saved)).toBe(true);
+}
