@@ -11,6 +11,7 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore, type PeriodUsage } from '../../shared/usage/usage-store.ts';
+import { runs } from '../../test/support/budget.ts';
 import { openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
@@ -220,9 +221,12 @@ function upTo(count: number): number[] {
   return Array.from({ length: count }, (_, index) => index + 1);
 }
 
-test('Events: killed twenty-four times under load, it bills nothing twice, loses no group that it took, leaves no gap', async () => {
+const killsUnderLoad = runs({ fast: 8, full: 8 });
+
+test(`Events: killed ${killsUnderLoad} times under load, it bills nothing twice, loses no group that it took, leaves no gap`, async () => {
   const lives: Life[] = [];
-  for (let seed = 0; seed < 24; seed++) lives.push(await liveAndDie(seed, 40 + ((seed * 137) % 900)));
+  for (let seed = 0; seed < killsUnderLoad; seed++)
+    lives.push(await liveAndDie(seed, 40 + ((seed * 137) % 900)));
   await shipRest();
   const { numbers, requests } = await readLog();
   for (const shipped of numbers.values()) expect(shipped).toEqual(upTo(shipped.length));

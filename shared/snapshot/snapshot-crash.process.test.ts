@@ -1,7 +1,7 @@
 /**
  * Position and rows change in one transaction: a process killed before any statement of a fold leaves the state of some
- * prefix of the log, and folding on from its position gives what an undisturbed process has. Every statement is tried on a
- * copy of the files, and some by a kill.
+ * prefix of the log, and folding on from its position gives what an undisturbed process has. Statements are tried on a copy of
+ * the files, in the nightly run all of them, and some by a kill.
  */
 
 import { spawn } from 'node:child_process';
@@ -23,7 +23,7 @@ interface End {
   readonly output: string;
 }
 
-/** Before which statement it is killed, or `copy`. */
+/** Before which statement it is killed, or `copy` and the distance. */
 async function fold(path: string, what: string): Promise<End> {
   const child = spawn(process.execPath, [program, path, what], { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
@@ -73,17 +73,21 @@ afterAll(() => rmSync(folder, { recursive: true }));
 /** Where each copy of the files continued, by the statement that was next. */
 const continuedAt = new Map<number, number>();
 let statements = 0;
+/** From one statement that is tried to the next: all in the nightly run. */
+const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
+/** One in so many of them is tried by a kill, because each costs the start of a process. */
+const copiesOfKill = 10;
 
 beforeAll(async () => {
   const path = join(folder, 'copied');
-  const { code, output } = await fold(path, 'copy');
+  const { code, output } = await fold(path, `copy ${distance}`);
   expect(code).toBe(0);
   statements = Number(output);
-  for (let n = 1; n <= statements; n++) continuedAt.set(n, recover(`${path}.${n}`, n));
+  for (let n = 1; n <= statements; n += distance) continuedAt.set(n, recover(`${path}.${n}`, n));
 }, scaledMs(300_000));
 
 test('what is in the files before any statement of a fold loses and repeats nothing', () => {
-  expect(continuedAt.size).toBeGreaterThan(300);
+  expect(continuedAt.size).toBeGreaterThan(300 / distance);
   // They met every piece of the history, or there was nothing to lose.
   const all = [...continuedAt.values(), whole.nextOffset];
   expect(new Set(all)).toEqual(new Set(undisturbed.keys()));
@@ -92,9 +96,7 @@ test('what is in the files before any statement of a fold loses and repeats noth
 test('a process that is killed before a statement leaves what was in its files', {
   timeout: scaledMs(900_000),
 }, async () => {
-  // Each statement would cost the start of a process.
-  const every = Math.max(1, Math.floor(statements / runs({ fast: 10, full: 40 })));
-  for (let n = 1; n <= statements; n += every) {
+  for (const n of [...continuedAt.keys()].filter((_, at) => at % copiesOfKill === 0)) {
     const path = join(folder, `killed-${n}`);
     expect(await fold(path, String(n))).toMatchObject({ signal: 'SIGKILL' });
     expect(recover(path, n), `killed before statement ${n}`).toBe(continuedAt.get(n));

@@ -4,12 +4,13 @@
  * revocation is confirmed. `npm run attack` measures how long they wait.
  */
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { runs } from '../support/budget.ts';
 import { Observer, runAttack } from './attack.ts';
 import { attacks } from './attacks.ts';
 import { AttackFleet } from './fleet.ts';
 import { HostileServer } from './hostile-server.ts';
 
-const seconds = 1;
+const seconds = runs({ fast: 1, full: 1 }) / 2;
 /** Of processor time; the bound of a turn is 50 ms, and more than one may be between two looks at a busy machine. */
 const turnMsMax = 250;
 const extraModels = 2000;

@@ -12,7 +12,7 @@ import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
 
 const seed = Number(process.env['HEADGATE_EFFECT_SEED'] ?? 1);
-const commands = runs({ fast: 6, full: 25 });
+const commands = runs({ fast: 6, full: 10 });
 
 const models = ['echo-small', 'echo-large', 'echo-embed', 'echo-own'];
 const tiers = ['Starter', 'Team', 'Wide'];

@@ -17,10 +17,10 @@ test.each(targets.map((target) => [target.name, target] as const))(
   'some seconds of the fuzz target %s end no process, and find nothing',
   async (_name, target) => {
     const said: string[] = [];
-    const summary = await campaign(target, { seed: 1, seconds: 3, saveTo, say: (line) => said.push(line) });
+    const summary = await campaign(target, { seed: 1, seconds: 2, saveTo, say: (line) => said.push(line) });
     expect(said).toEqual([]);
     expect(summary.findings).toEqual([]);
-    expect(summary.cases).toBeGreaterThan(5);
+    expect(summary.cases).toBeGreaterThan(2);
   },
   180_000,
 );
@@ -36,8 +36,8 @@ function fuzz(...args: readonly string[]): Promise<{ readonly code: number; read
 }
 
 test('the command prints its seed first and a summary last', async () => {
-  const { code, out } = await fuzz('json', '--seconds', '2', '--seed', '5');
-  expect(out).toMatch(/^SEED=5\njson: \d+ cases in [\d.]+ s, \d+\/s, 0 findings/);
+  const { code, out } = await fuzz('http1', '--seconds', '2', '--seed', '5');
+  expect(out).toMatch(/^SEED=5\nhttp1: \d+ cases in [\d.]+ s, \d+\/s, 0 findings/);
   expect(code).toBe(0);
 });
 

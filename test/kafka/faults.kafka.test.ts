@@ -19,6 +19,7 @@ import { dialWith } from '../../shared/log/kafka/client.ts';
 import { KafkaCluster } from '../../shared/log/kafka/cluster.ts';
 import { KafkaLog, type KafkaLogOptions, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
+import { runs, scaledMs } from '../support/budget.ts';
 import { until, within } from '../support/until.ts';
 import { type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
@@ -130,41 +131,47 @@ class Writer {
   }
 }
 
-test('a broker killed five times loses no acknowledged append, and no command enters the chain twice', async () => {
-  const [log, reader] = [await open(), await open()];
-  const ending = new AbortController();
-  const writer = new Writer(log);
-  const seen: string[] = [];
-  const following = [
-    follow(log, ending.signal, (record) => writer.fold(record)),
-    follow(reader, ending.signal, (record) => seen.push(`${record.offset}`)),
-  ];
-  const submitted: string[] = [];
-  let killing = true;
-  const submitting = (async () => {
-    for (let n = 0; killing || n < 50; n++) {
-      await writer.submit(`command-${n}`);
-      submitted.push(`command-${n}`);
+const brokerKills = runs({ fast: 2, full: 2 });
+
+test(
+  `a broker killed ${brokerKills} times loses no acknowledged append, and no command enters the chain twice`,
+  async () => {
+    const [log, reader] = [await open(), await open()];
+    const ending = new AbortController();
+    const writer = new Writer(log);
+    const seen: string[] = [];
+    const following = [
+      follow(log, ending.signal, (record) => writer.fold(record)),
+      follow(reader, ending.signal, (record) => seen.push(`${record.offset}`)),
+    ];
+    const submitted: string[] = [];
+    let killing = true;
+    const submitting = (async () => {
+      for (let n = 0; killing || n < 50; n++) {
+        await writer.submit(`command-${n}`);
+        submitted.push(`command-${n}`);
+      }
+    })();
+    for (let kill = 0; kill < brokerKills; kill++) {
+      const before = submitted.length;
+      await until(() => submitted.length >= before + 30, 120_000);
+      await kafka.kill(1);
+      await kafka.restart(1);
     }
-  })();
-  for (let kill = 0; kill < 5; kill++) {
-    const before = submitted.length;
-    await until(() => submitted.length >= before + 30, 120_000);
-    await kafka.kill(1);
-    await kafka.restart(1);
-  }
-  killing = false;
-  await submitting;
-  const end = await log.end();
-  await until(() => Number(seen.at(-1) ?? -1) >= end - 1, 60_000);
-  ending.abort();
-  await Promise.all(following);
-  console.log(JSON.stringify({ commands: submitted.length, records: end, unknown: writer.unknown }));
-  expect(writer.accepted).toEqual(submitted);
-  const offsets = Array.from({ length: end }, (_, offset) => offset);
-  expect(writer.offsets).toEqual(offsets);
-  expect(seen).toEqual(offsets.map(String));
-});
+    killing = false;
+    await submitting;
+    const end = await log.end();
+    await until(() => Number(seen.at(-1) ?? -1) >= end - 1, 60_000);
+    ending.abort();
+    await Promise.all(following);
+    console.log(JSON.stringify({ commands: submitted.length, records: end, unknown: writer.unknown }));
+    expect(writer.accepted).toEqual(submitted);
+    const offsets = Array.from({ length: end }, (_, offset) => offset);
+    expect(writer.offsets).toEqual(offsets);
+    expect(seen).toEqual(offsets.map(String));
+  },
+  scaledMs(100_000 * brokerKills),
+);
 
 test('an append whose answer is lost is unknown, and was written once', async () => {
   const { log, proxy } = await openThroughProxy();

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { expect } from 'vitest';
+import { runs } from '../support/budget.ts';
 import { type GatewayProcess, model, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -98,14 +99,20 @@ export async function nobodyRefused(fleet: WideFleet, disturb: Disturbance): Pro
     }
 }
 
-/** What disturbs the bursts, over how many gateways. `slowLog`: the log answers after a second, again and again. */
-export function burstCases(slowLog: Disturbance) {
+/**
+ * What disturbs the bursts, over how many gateways: so many of the cases, in the nightly run all. `slowLog`: the log answers after
+ * a second, again and again.
+ */
+export function burstCases(slowLog: Disturbance, count: number) {
   const disturbances: Readonly<Record<string, Disturbance>> = {
+    'a log that answers after a second': slowLog,
     calm: () => ({ stop: () => undefined }),
     busy,
-    'a log that answers after a second': slowLog,
   };
-  return [2, 10].flatMap((gateways) =>
+  const all = [10, 2].flatMap((gateways) =>
     Object.entries(disturbances).map(([name, disturb]) => ({ gateways, name, disturb })),
   );
+  const chosen = all.slice(0, runs({ fast: count, full: count }));
+  // Gateways are only added.
+  return chosen.sort((one, other) => one.gateways - other.gateways);
 }

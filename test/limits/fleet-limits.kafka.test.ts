@@ -1,7 +1,8 @@
-/** Limits of the whole fleet over two and four gateways on Kafka, which is also away for a while. */
+/** Limits of the whole fleet over four gateways on Kafka, which is also away for a while; over two in the nightly run. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { post, turnsOf } from '../play/page-calls.ts';
+import { runs } from '../support/budget.ts';
 import { type GatewayProcess, metric, model } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { everyCase, LimitedFleet } from './fleet-limits.ts';
@@ -20,7 +21,7 @@ afterAll(async () => {
 
 const log = { leave: () => kafka.freeze(1), come: () => kafka.thaw(1) };
 
-test.each([2, 4])(
+test.each([2, 4].slice(-runs({ fast: 1, full: 1 })))(
   'Limits 1, Limits 2: %i gateways on Kafka carry a limit once: cold burst, sticky client, three times the limit, slow streams, weights, one killed and back, Kafka away and back',
   async (gateways) => {
     await fleet.grow(gateways);

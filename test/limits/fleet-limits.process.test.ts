@@ -1,5 +1,9 @@
-/** Limits of the whole fleet over two and four gateways on one embedded log, with gateways killed and the log away. */
+/**
+ * Limits of the whole fleet over two gateways on one embedded log, with gateways killed and the log away; over four in the
+ * nightly run, and on Kafka.
+ */
 import { afterAll, beforeAll, test } from 'vitest';
+import { runs } from '../support/budget.ts';
 import { everyCase, LimitedFleet } from './fleet-limits.ts';
 
 let fleet: LimitedFleet;
@@ -11,7 +15,7 @@ afterAll(() => fleet?.close());
 
 const log = { leave: () => fleet.moveGauges(true), come: () => fleet.moveGauges(false) };
 
-test.each([2, 4])(
+test.each([2, 4].slice(0, runs({ fast: 1, full: 1 })))(
   'Limits 1, Limits 2: %i gateways carry a limit once: cold burst, sticky client, three times the limit, slow streams, weights, one killed and back, the log away and back',
   async (gateways) => {
     await fleet.grow(gateways);

@@ -1,7 +1,7 @@
 /**
  * A program that folds a fixed history into a snapshot, and before its n-th writing statement, counted from the first one
- * that makes the file, kills itself; or copies the files before each, which is what a kill would leave. It ends in good order,
- * and says how many statements there were, where it is not killed. Arguments: path of the snapshot, n or `copy`.
+ * that makes the file, kills itself; or copies the files before some, which is what a kill would leave. It ends in good order,
+ * and says how many statements there were, where it is not killed. Arguments: path of the snapshot, and n, or `copy N` for one in N.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -61,10 +61,11 @@ function beforeEach(act: (n: number) => void): () => number {
   return () => count;
 }
 
-const [, program, path, what] = process.argv;
+const [, program, path, what = ''] = process.argv;
 if (path !== undefined && program?.endsWith('crash-fold.js')) {
+  const distance = Number(/^copy (\d+)$/.exec(what)?.[1] ?? 0);
   const counted = beforeEach((n) => {
-    if (what === 'copy') copyTo(path, n);
+    if (distance > 0 && (n - 1) % distance === 0) copyTo(path, n);
     else if (n === Number(what)) process.kill(process.pid, 'SIGKILL');
   });
   foldInPieces(path, crashHistory());
