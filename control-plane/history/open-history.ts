@@ -3,7 +3,6 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { HistoryAccess } from './history.ts';
-import { serveHistory } from './history-thread.ts';
 import type { HistoryQueries } from './queries.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
@@ -67,7 +66,10 @@ export class HistoryThread implements HistoryAccess {
       entry: new URL('./worker-entry.js', import.meta.url),
       data,
       limits: { maxOldGenerationSizeMb: heapMegabytes },
-      serve: (port) => serveHistory(port, data),
+      load: async () => {
+        const { serveHistory } = await import('./history-thread.ts');
+        return (port) => serveHistory(port, data);
+      },
       onEvent: (message) => this.#receive(message),
       isRef: true,
     });

@@ -5,7 +5,6 @@
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
-import { serveJobs } from './worker.ts';
 
 /** Fits the texts of all bodies in the budget, at two bytes a character, and the working memory of one job. */
 const heapMegabytesMax = 1536;
@@ -28,7 +27,7 @@ export const startWorker: StartWorker = ({ onResponse, onExit }) => {
   const thread = new WorkerThread<BodyWorkerRequest, BodyWorkerResponse>({
     entry: new URL('./worker-entry.js', import.meta.url),
     limits: { maxOldGenerationSizeMb: heapMegabytesMax },
-    serve: serveJobs,
+    load: async () => (await import('./worker.ts')).serveJobs,
     onEvent: onResponse,
     isRef: false,
   });

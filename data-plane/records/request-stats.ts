@@ -6,7 +6,7 @@ import type { GatewayQuery } from '../../schemas/gateway-requests.ts';
 import { taskOnThread } from '../../shared/runtime/worker-thread.ts';
 import { type DecisionJournal, JournalSilent } from './decision-journal.ts';
 import { lineOf, type ReadBounds } from './read-requests.ts';
-import { type SummedRequests, type SumTask, sumRequests } from './sum-requests.ts';
+import type { SummedRequests, SumTask } from './sum-requests.ts';
 
 /** Of a million requests or so. */
 const statsBounds: ReadBounds = { charactersMax: 320 * 1024 * 1024 };
@@ -37,7 +37,7 @@ async function summed(task: SumTask, client: AbortSignal): Promise<SummedRequest
   const { result, end } = taskOnThread({
     entry: new URL('./sum-thread.js', import.meta.url),
     ...{ data: task, limits, isRef: false },
-    task: () => sumRequests(task),
+    task: async () => (await import('./sum-requests.ts')).sumRequests(task),
   });
   const leave = (): void => void end();
   client.addEventListener('abort', leave);

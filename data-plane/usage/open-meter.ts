@@ -7,7 +7,7 @@ import { type Logger, writeLine } from '../../shared/runtime/logger.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { Meter } from './meter.ts';
-import { serveUsageWorker, type UsageWorkerOptions } from './open-usage-worker.ts';
+import type { UsageWorkerOptions } from './open-usage-worker.ts';
 import { openUsageLog } from './usage-log.ts';
 import { UsageWriter } from './usage-writer.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
@@ -114,7 +114,10 @@ function startUsageWorker(
       entry: new URL('./worker-entry.js', import.meta.url),
       data,
       limits: { maxYoungGenerationSizeMb: workerYoungMegabytes },
-      serve: (port) => serveUsageWorker(port, data),
+      load: async () => {
+        const { serveUsageWorker } = await import('./open-usage-worker.ts');
+        return (port) => serveUsageWorker(port, data);
+      },
       onEvent,
       isRef: true,
     });

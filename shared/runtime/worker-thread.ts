@@ -13,8 +13,8 @@ export interface ThreadOptions<Event> {
   readonly entry: URL;
   readonly data?: unknown;
   readonly limits?: ResourceLimits;
-  /** What the entry file does with the port of its thread. */
-  readonly serve: (port: MessagePort) => unknown;
+  /** Loads what the entry file does with the port of its thread: only where it runs on this thread. */
+  readonly load: () => Promise<(port: MessagePort) => unknown>;
   readonly onEvent: (event: Event) => void;
   /** Does the thread keep the process alive? */
   readonly isRef: boolean;
@@ -34,10 +34,10 @@ export class WorkerThread<Request, Event> {
   readonly #port: MessagePort | Worker;
 
   /** Throws where the system grants no other thread. */
-  constructor({ entry, data, limits = {}, serve, onEvent, isRef }: ThreadOptions<Event>) {
+  constructor({ entry, data, limits = {}, load, onEvent, isRef }: ThreadOptions<Event>) {
     this.#port = isBuilt
       ? new Worker(entry, { workerData: data, resourceLimits: limits })
-      : servedHere(serve, isRef);
+      : servedHere(load, isRef);
     this.#port.on('message', onEvent);
     this.#port.on('messageerror', () => void this.terminate());
     if (!isRef) this.#port.unref();
@@ -71,10 +71,13 @@ export class WorkerThread<Request, Event> {
   }
 }
 
-function servedHere(serve: (port: MessagePort) => unknown, isRef: boolean): MessagePort {
+/** What is posted before it is loaded waits in the port. */
+function servedHere(load: ThreadOptions<never>['load'], isRef: boolean): MessagePort {
   const { port1, port2 } = new MessageChannel();
-  void serve(port2);
-  if (!isRef) port2.unref();
+  void load().then((serve) => {
+    void serve(port2);
+    if (!isRef) port2.unref();
+  });
   return port1;
 }
 
@@ -111,7 +114,7 @@ export function taskOnThread<Result>(
   const posted = new Promise<Result>((resolve) => {
     onEvent = resolve;
   });
-  const thread = new WorkerThread<never, Result>({ ...rest, serve: () => undefined, onEvent });
+  const thread = new WorkerThread<never, Result>({ ...rest, load: async () => () => undefined, onEvent });
   const ended = thread.ended.then(({ exitCode, error }) => {
     throw error ?? new Error(`the thread of ${basename(options.entry.pathname)} ended with ${exitCode}`);
   });
