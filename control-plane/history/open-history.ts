@@ -1,4 +1,7 @@
-/** Starts the history on a thread of its own, and starts it again where the thread ends. */
+/**
+ * Starts the history on a thread of its own at the first question, or once the process has had time to start serving, and starts
+ * it again where the thread ends.
+ */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -10,6 +13,8 @@ interface HistoryThreadSettings extends ThreadData {
   readonly logger: Logger;
 }
 
+/** A thread costs as much processor time as a third of a start, and what starts has none to spare. */
+const startMs = 10_000;
 const restartMs = 1000;
 const stopTimeoutMs = 10_000;
 const heapMegabytes = 512;
@@ -22,13 +27,14 @@ interface Waiting {
 export class HistoryThread implements HistoryAccess {
   readonly #settings: HistoryThreadSettings;
   readonly #waiting = new Map<number, Waiting>();
-  #thread: WorkerThread<ToThread, FromThread>;
+  #thread: WorkerThread<ToThread, FromThread> | undefined;
+  #starts: NodeJS.Timeout;
   #asked = 0;
   #isStopping = false;
 
   constructor(settings: HistoryThreadSettings) {
     this.#settings = settings;
-    this.#thread = this.#start();
+    this.#starts = setTimeout(() => this.#started(), startMs).unref();
   }
 
   async ask<Name extends keyof HistoryQueries>(
@@ -37,16 +43,18 @@ export class HistoryThread implements HistoryAccess {
     client: AbortSignal,
   ): Promise<ReturnType<HistoryQueries[Name]>> {
     client.throwIfAborted();
+    if (this.#isStopping) throw stopped();
+    const thread = this.#started();
     const id = ++this.#asked;
     const cancel = (): void => {
       this.#waiting.get(id)?.reject(client.reason);
       this.#waiting.delete(id);
-      this.#thread.post({ cancel: id });
+      thread.post({ cancel: id });
     };
     client.addEventListener('abort', cancel);
     try {
       const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-      this.#thread.post({ id, name, args });
+      thread.post({ id, name, args });
       return (await answer) as ReturnType<HistoryQueries[Name]>;
     } finally {
       client.removeEventListener('abort', cancel);
@@ -55,8 +63,15 @@ export class HistoryThread implements HistoryAccess {
 
   async stop(): Promise<void> {
     this.#isStopping = true;
-    await this.#thread.close({ stop: true }, stopTimeoutMs);
-    await this.#thread.terminate();
+    clearTimeout(this.#starts);
+    await this.#thread?.close({ stop: true }, stopTimeoutMs);
+    await this.#thread?.terminate();
+  }
+
+  /** The thread, from now on. */
+  #started(): WorkerThread<ToThread, FromThread> {
+    this.#thread ??= this.#start();
+    return this.#thread;
   }
 
   #start(): WorkerThread<ToThread, FromThread> {
@@ -94,12 +109,14 @@ export class HistoryThread implements HistoryAccess {
 
   #onEnd(fault: Error | undefined): void {
     if (fault) this.#settings.logger.error({ err: fault }, 'the thread of the history failed');
-    const error = new CommandError('Busy', 'the history has stopped', { next: 'try again in a few seconds' });
-    for (const { reject } of this.#waiting.values()) reject(error);
+    for (const { reject } of this.#waiting.values()) reject(stopped());
     this.#waiting.clear();
     if (this.#isStopping) return;
-    setTimeout(() => {
-      if (!this.#isStopping) this.#thread = this.#start();
+    this.#starts = setTimeout(() => {
+      this.#thread = this.#start();
     }, restartMs).unref();
   }
 }
+
+const stopped = () =>
+  new CommandError('Busy', 'the history has stopped', { next: 'try again in a few seconds' });
