@@ -15,3 +15,8 @@ export function durationMs(text: string, units: readonly (DurationUnit | 'alone'
 }
 
 export const ageUnits = ['s', 'm', 'h', 'd'] as const;
+
+/** ms of a filter by how long a request took: `500ms`, `2s`, `1m`. */
+export function slowerThanMs(text: string): number {
+  return durationMs(text, ['ms', 's', 'm']);
+}

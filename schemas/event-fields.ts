@@ -3,7 +3,7 @@
  * of schemas: the console has them in a browser, for their sentences.
  */
 import { z } from 'zod';
-import { changeWatchSchema, holdSecondsMax, stagedEventSchema, waveSchema, wavesMax } from './changes.ts';
+import { changeWatchSchema, stagedEventSchema, waveSchema, wavesMax } from './changes.ts';
 import {
   affinitySchema,
   credentialNameSchema,
@@ -22,6 +22,7 @@ import {
   surfaceSchema,
   tierIdSchema,
 } from './names.ts';
+import { holdSecondsMax } from './release.ts';
 
 const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 

@@ -3,6 +3,7 @@
  * Every id is parsed by one of these at the edge; inside, no string is examined again.
  */
 import { z } from 'zod';
+import { affinities, dialects, expiryChoices, keyStates, nodeStates, roles, surfaces } from './choices.ts';
 
 /** An opaque internal id: organisation, person, key, node, token. At most 64 characters. */
 export const idSchema = z
@@ -62,14 +63,13 @@ export const stackIdSchema = z
 
 export const sha256HexSchema = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hex digits');
 
-export const surfaceSchema = z.enum(['openai', 'anthropic']);
-export const dialectSchema = z.enum(['vllm', 'sglang', 'llamacpp', 'ollama']);
-export const roleSchema = z.enum(['owner', 'admin', 'approver', 'member', 'viewer']);
-export const expiryChoiceSchema = z.enum(['never', '30d', '90d', '1y']);
-/** `prefix`: prompts that begin alike go to one node, which may have them cached. `none`: to any. */
-export const affinitySchema = z.enum(['prefix', 'none']);
-export const keyStateSchema = z.enum(['active', 'revoked', 'expired']);
-export const nodeStateSchema = z.enum(['up', 'down', 'drained']);
+export const surfaceSchema = z.enum(surfaces);
+export const dialectSchema = z.enum(dialects);
+export const roleSchema = z.enum(roles);
+export const expiryChoiceSchema = z.enum(expiryChoices);
+export const affinitySchema = z.enum(affinities);
+export const keyStateSchema = z.enum(keyStates);
+export const nodeStateSchema = z.enum(nodeStates);
 export const nodeTokenStates = ['active', 'revoked'] as const;
 
 /** A calendar day, `YYYY-MM-DD`, in UTC. */

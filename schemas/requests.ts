@@ -5,7 +5,7 @@
 import { z } from 'zod';
 import { momentInQuery, numberInQuery } from './admin-row.ts';
 import { requestIdSchema } from './decisions.ts';
-import { durationMs } from './durations.ts';
+import { slowerThanMs } from './durations.ts';
 import { idSchema, modelIdSchema } from './names.ts';
 import { type RefusalType, refusalKinds } from './refusals.ts';
 
@@ -99,7 +99,6 @@ export const requestStatsSchema = z.object({
 export type RequestStats = z.infer<typeof requestStatsSchema>;
 
 const refusalTypes = Object.keys(refusalKinds) as [RefusalType, ...RefusalType[]];
-const slowerUnits = ['ms', 's', 'm'] as const;
 
 /** Which requests: each is one that all given filters name. */
 export const requestFilterShape = {
@@ -114,7 +113,7 @@ export const requestFilterShape = {
   /** `500ms`, `2s`, `1m`: of those that took longer. */
   'slower-than': z
     .string()
-    .refine((text) => !Number.isNaN(durationMs(text, slowerUnits)), 'must be a duration such as 500ms or 2s')
+    .refine((text) => !Number.isNaN(slowerThanMs(text)), 'must be a duration such as 500ms or 2s')
     .optional(),
   /** A time, or a time ago. */
   since: momentInQuery.optional(),
@@ -144,8 +143,3 @@ export const requestStatsQuerySchema = z.object({
   /** An hour where it is left out. */
   since: momentInQuery.default('1h'),
 });
-
-/** ms of `slower-than`. */
-export function slowerThanMs(text: string): number {
-  return durationMs(text, slowerUnits);
-}

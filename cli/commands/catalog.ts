@@ -5,7 +5,7 @@
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
 import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
-import { affinitySchema } from '../../schemas/names.ts';
+import { affinities } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';
@@ -106,7 +106,7 @@ export const models: NounRow = {
       )
         .option('--family <text>', 'model family')
         .option('--weight <n>', 'number of requests that one request counts as', countIn(1, 1000))
-        .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinitySchema.options)
+        .choice('--affinity <how>', 'prefix: prompts that begin alike go to one node', affinities)
         .option('--added <time>', 'time it was added, RFC 3339; now by default', time)
         .action(modelSet),
     write('model.delete', {

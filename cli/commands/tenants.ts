@@ -1,6 +1,6 @@
 /** `headgate org` and `headgate member`: organisations, and the people who may act for them. */
 import type { Member, Organisation } from '../../schemas/admin.ts';
-import { roleSchema } from '../../schemas/names.ts';
+import { roles } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { day, linkSeconds } from '../terminal/options.ts';
 import { column, longColumn, type View } from '../terminal/render.ts';
@@ -91,7 +91,7 @@ export const organisations: NounRow = {
   ],
 };
 
-const role = choice('--role <role>', 'role of the person', roleSchema.options, 'required');
+const role = choice('--role <role>', 'role of the person', roles, 'required');
 const seconds = parsed(
   '--expires <duration>',
   'how long the link is valid, 60s to 30d; 7d by default',

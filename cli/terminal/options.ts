@@ -1,9 +1,8 @@
 /** Parsers of option values. Each throws commander's own error, which names the option and becomes exit 2. */
 import { InvalidArgumentError } from 'commander';
-import { ageUnits, dayMs, durationMs } from '../../schemas/durations.ts';
+import { ageUnits, dayMs, durationMs, slowerThanMs } from '../../schemas/durations.ts';
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 import type { Place } from '../../schemas/names.ts';
-import { slowerThanMs } from '../../schemas/requests.ts';
 
 /** A position of the log: a whole number from 1. */
 export function position(text: string): number {

@@ -2,13 +2,8 @@
 
 import type { z } from 'zod';
 import type { commandQuerySchema } from '../../schemas/admin-row.ts';
-import {
-  type Change,
-  ReleaseFault,
-  type ReleaseTexts,
-  releasePlan,
-  watchFrom,
-} from '../../schemas/changes.ts';
+import type { Change, ReleaseTexts } from '../../schemas/changes.ts';
+import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/release.ts';
 import type { Staging } from '../commands/staging.ts';
 import { CommandError } from '../core/command-error.ts';
 import { figuresOf, olderGateways, reportingGateways } from '../gateways/change-figures.ts';

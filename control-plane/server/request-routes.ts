@@ -8,15 +8,11 @@ import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 import type { AnswerOf, QueryOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
+import { slowerThanMs } from '../../schemas/durations.ts';
 import { addGatewayStat, firstTokenQuantile, type GatewayStat } from '../../schemas/gateway-requests.ts';
 import { parseMoment } from '../../schemas/moments.ts';
 import { requestFields } from '../../schemas/request-record.ts';
-import {
-  type RequestList,
-  type RequestRow,
-  type RequestsMessage,
-  slowerThanMs,
-} from '../../schemas/requests.ts';
+import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/requests.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
