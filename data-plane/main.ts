@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { controlTopic } from '../schemas/commit.ts';
 import type { StalePolicy } from '../schemas/status.ts';
 import type { HostNames } from '../shared/decision/admission.ts';
-import { measureCounterFeed } from '../shared/limits/counter-feed.ts';
+import { measureCounterFeed } from '../shared/limits/counter-feed-metrics.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
 import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';

@@ -4,7 +4,7 @@ import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type CounterRecord, countersTopic, readCounterRecord, rowsReplica } from '../../schemas/limits.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
-import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
+import { measureCounterFeed } from '../../shared/limits/counter-feed-metrics.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';

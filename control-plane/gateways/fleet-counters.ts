@@ -9,7 +9,8 @@ import type { Registry } from 'prom-client';
 import { hourMs } from '../../schemas/durations.ts';
 import { type CounterRecord, counterEntriesMax, countersTopic, rowsReplica } from '../../schemas/limits.ts';
 import { type CounterCopy, openCounterCopy } from '../../shared/limits/counter-copy.ts';
-import { CounterFeed, measureCounterFeed } from '../../shared/limits/counter-feed.ts';
+import { CounterFeed } from '../../shared/limits/counter-feed.ts';
+import { measureCounterFeed } from '../../shared/limits/counter-feed-metrics.ts';
 import {
   CounterState,
   counterKey,

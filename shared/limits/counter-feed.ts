@@ -2,12 +2,10 @@
  * Reads the counters topic without end into a state, keeps its copy on disk, and publishes records. Each process that needs
  * the counters has one. It counts what is not a record, and continues without the topic from what it has.
  */
-import type { Registry } from 'prom-client';
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
 import type { LineLogger } from '../runtime/logger.ts';
-import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
@@ -39,21 +37,6 @@ export interface CounterFeedCounts {
   published: number;
   /** Records read that are foreign, cut, forged, too large or no records, and entries out of bounds. */
   rejected: number;
-}
-
-/** Registers what a process exchanges of counters as metrics. */
-export function measureCounterFeed(registry: Registry, counts: () => CounterFeedCounts): void {
-  const metrics = new ObservedMetrics(registry);
-  metrics.counter(
-    'headgate_counters_published_total',
-    'records of counters published since the start',
-    () => counts().published,
-  );
-  metrics.counter(
-    'headgate_counters_rejected_total',
-    'records of counters that were foreign, damaged or out of bounds since the start',
-    () => counts().rejected,
-  );
 }
 
 export class CounterFeed {
