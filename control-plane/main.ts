@@ -5,8 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import type { Commit } from '../schemas/commit.ts';
-import { controlTopic } from '../schemas/commit.ts';
+import { type Commit, controlTopic } from '../schemas/commit.ts';
 import { dayMs } from '../schemas/durations.ts';
 import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
@@ -34,7 +33,7 @@ import { countUsageFaults, countUsageRows } from '../shared/usage/usage-metrics.
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { EndedKeys } from './command-log/ended-keys.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
-import { type ConsoleSettings, startConsole } from './console/start-console.ts';
+import type { ConsoleSettings } from './console/start-console.ts';
 import { gatewayAgent } from './gateways/ask-decisions.ts';
 import { StagedWatch } from './gateways/change-watch.ts';
 import { openFleetCounters } from './gateways/fleet-counters.ts';
@@ -346,7 +345,7 @@ async function listen(
     gauges,
     ...callerBounds(logger),
     askTimeoutMs: settings.askTimeoutMs,
-    gatewayAgent: gatewayAgent(settings.gatewayTlsName, closers),
+    gatewayAgent: await gatewayAgent(settings.gatewayTlsName, closers),
     usageCounts: usage.counts,
     usageFile: () => usage.file.state,
     acceptsUnsignedUsage: settings.acceptUnsignedUsage,
@@ -369,6 +368,7 @@ async function listen(
   parts.drain.countRequests(app.server);
   const { file: usageFile } = usage;
   if (!settings.console) return { app, console: undefined, usageFile };
+  const { startConsole } = await import('./console/start-console.ts');
   const people = { connections: parts.connections, certificate, dataDir: settings.dataDir };
   return { app, console: await startConsole(settings.console, context, people, closers), usageFile };
 }

@@ -32,7 +32,7 @@ import type { HttpEngine, Listener } from './http/api-listener.ts';
 import { withOrigins } from './http/cors.ts';
 import { startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
-import { type PlaySettings, startPlay } from './play/start-play.ts';
+import type { PlaySettings } from './play/start-play.ts';
 import { DecisionJournal } from './records/decision-journal.ts';
 import { RequestRecords } from './records/request-records.ts';
 import { countDecisions, decisionRoute } from './records/serve-decisions.ts';
@@ -360,8 +360,9 @@ async function listen(
     const options = { ...base, name: 'stack', port, fixed, flag: '--stack-port' } as const;
     add('stack', stack, await startListener(options));
   }
-  const parts = { gateway, gatewayToken, bind, certificate, connections };
-  if (play !== undefined) add('play', undefined, await startPlay(play, parts));
+  if (play === undefined) return opened;
+  const { startPlay } = await import('./play/start-play.ts');
+  add('play', undefined, await startPlay(play, { gateway, gatewayToken, bind, certificate, connections }));
   return opened;
 }
 

@@ -2,7 +2,7 @@
  * Asks the gateways for what they decided, at the addresses of their reports. Anybody with an accepted token can report any
  * address, so no secret is sent there: questions and answers are signed with the token that signed the report.
  */
-import { Agent, type Dispatcher, request } from 'undici';
+import type { Dispatcher } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { askSigned, questionScheme, type SignedQuestion } from '../../shared/status/signed-question.ts';
@@ -21,8 +21,12 @@ export interface DecisionSources {
  * For gateways whose certificates share one name: a process in a cluster is reached under a name of its own, which is in no
  * certificate. Undefined: each must be valid for the host of its address.
  */
-export function gatewayAgent(tlsName: string | undefined, closers: Closers): Agent | undefined {
+export async function gatewayAgent(
+  tlsName: string | undefined,
+  closers: Closers,
+): Promise<Dispatcher | undefined> {
   if (tlsName === undefined) return undefined;
+  const { Agent } = await import('undici');
   const agent = new Agent({ connect: { servername: tlsName } });
   closers.add(() => agent.destroy());
   return agent;
@@ -167,7 +171,13 @@ async function challenged(
 }
 
 /** Follows no redirect. */
-function get(address: string, { dispatcher, signal }: Way, headers: Readonly<Record<string, string>> = {}) {
+async function get(
+  address: string,
+  { dispatcher, signal }: Way,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Dispatcher.ResponseData> {
+  // Loaded on use: it is a tenth of what a start costs.
+  const { request } = await import('undici');
   return request(address, { headers, signal, ...(dispatcher && { dispatcher }) });
 }
 

@@ -2,7 +2,7 @@
  * One request to an inference server and its response. The node is untrusted: no redirect is followed, the size of the
  * response and the wait are bounded, and JSON of too many values is not parsed.
  */
-import { type Dispatcher, request } from 'undici';
+import type { Dispatcher } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
 import { Ticker, type Timed } from '../runtime/ticker.ts';
@@ -54,6 +54,8 @@ export async function askNode(
   body?: object,
 ): Promise<Dispatcher.ResponseData> {
   const base = url.endsWith('/') ? url.slice(0, -1) : url;
+  // Loaded on use: a control plane whose nodes all have agents needs it not.
+  const { request } = await import('undici');
   const wait = new ResponseWait(timeoutMs);
   try {
     const response = await request(base + path, {
