@@ -1,61 +1,61 @@
-/** All admin commands: those that call a control plane, and those that read its files. */
-import type { Command } from 'commander';
-import { registerBackups } from './commands/backups.ts';
-import { pool, stacks } from './commands/capacity.ts';
-import { models, tiers } from './commands/catalog.ts';
-import { changes } from './commands/changes.ts';
-import { registerConsole } from './commands/console.ts';
-import { registerDecisions } from './commands/decisions.ts';
-import { registerDoctor } from './commands/doctor.ts';
-import { registerEffect } from './commands/effect.ts';
-import { registerEvents } from './commands/events.ts';
-import { registerExplain } from './commands/explain.ts';
-import { registerFleet } from './commands/fleet.ts';
-import { gateways } from './commands/gateways.ts';
-import { keys } from './commands/keys.ts';
-import { limits } from './commands/limits.ts';
-import { registerLog } from './commands/log.ts';
-import { nodes, registerTokens } from './commands/nodes.ts';
-import { addNoun, type NounRow } from './commands/operation-verbs.ts';
-import { registerReplay } from './commands/replay.ts';
-import { registerRequests } from './commands/requests.ts';
-import { signers } from './commands/signers.ts';
-import { registerSnapshots } from './commands/snapshots.ts';
-import { registerStatus } from './commands/status.ts';
-import { members, organisations } from './commands/tenants.ts';
-import { usage } from './commands/usage.ts';
-import { type Io, processIo } from './terminal/io.ts';
+/**
+ * The table of the admin commands: those that call a control plane, and those that read its files. A command line loads the module
+ * of its first word alone. A command that already exists under a noun's name gets that noun's verbs.
+ */
+import type { CommandModule } from './command-modules.ts';
+import type { NounRow } from './commands/operation-verbs.ts';
 
-type Family = (program: Command, io: Io) => void;
-const all =
-  (...rows: readonly NounRow[]): Family =>
-  (program, io) => {
+async function nouns(...rows: readonly NounRow[]): ReturnType<CommandModule['load']> {
+  const { addNoun } = await import('./commands/operation-verbs.ts');
+  return (program, io) => {
     for (const row of rows) addNoun(program, io, row);
   };
+}
 
 /** In the order of help. */
-const families: readonly Family[] = [
-  registerFleet,
-  registerEffect,
-  all(organisations, members, tiers, models, keys, stacks, pool, nodes, changes),
-  registerTokens,
-  all(gateways),
-  registerStatus,
-  registerDoctor,
-  registerConsole,
-  registerEvents,
-  all(signers),
-  registerSnapshots,
-  registerBackups,
-  registerLog,
-  all(usage, limits),
-  registerReplay,
-  registerExplain,
-  registerRequests,
-  registerDecisions,
+export const adminCommands: readonly CommandModule[] = [
+  {
+    names: ['apply', 'diff', 'undo', 'export', 'validate'],
+    load: async () => (await import('./commands/fleet.ts')).registerFleet,
+  },
+  { names: ['effect'], load: async () => (await import('./commands/effect.ts')).registerEffect },
+  {
+    names: ['org', 'member'],
+    load: async () => {
+      const { organisations, members } = await import('./commands/tenants.ts');
+      return nouns(organisations, members);
+    },
+  },
+  {
+    names: ['tier', 'model'],
+    load: async () => {
+      const { tiers, models } = await import('./commands/catalog.ts');
+      return nouns(tiers, models);
+    },
+  },
+  { names: ['key'], load: async () => nouns((await import('./commands/keys.ts')).keys) },
+  {
+    names: ['stack', 'pool'],
+    load: async () => {
+      const { stacks, pool } = await import('./commands/capacity.ts');
+      return nouns(stacks, pool);
+    },
+  },
+  { names: ['node'], load: async () => (await import('./commands/nodes.ts')).registerNodes },
+  { names: ['change'], load: async () => nouns((await import('./commands/changes.ts')).changes) },
+  { names: ['gateway'], load: async () => nouns((await import('./commands/gateways.ts')).gateways) },
+  { names: ['status'], load: async () => (await import('./commands/status.ts')).registerStatus },
+  { names: ['doctor'], load: async () => (await import('./commands/doctor.ts')).registerDoctor },
+  { names: ['console'], load: async () => (await import('./commands/console.ts')).registerConsole },
+  { names: ['events'], load: async () => (await import('./commands/events.ts')).registerEvents },
+  { names: ['signer'], load: async () => nouns((await import('./commands/signers.ts')).signers) },
+  { names: ['snapshot'], load: async () => (await import('./commands/snapshots.ts')).registerSnapshots },
+  { names: ['backup'], load: async () => (await import('./commands/backups.ts')).registerBackups },
+  { names: ['log'], load: async () => (await import('./commands/log.ts')).registerLog },
+  { names: ['usage'], load: async () => nouns((await import('./commands/usage.ts')).usage) },
+  { names: ['limits'], load: async () => nouns((await import('./commands/limits.ts')).limits) },
+  { names: ['replay'], load: async () => (await import('./commands/replay.ts')).registerReplay },
+  { names: ['explain'], load: async () => (await import('./commands/explain.ts')).registerExplain },
+  { names: ['requests'], load: async () => (await import('./commands/requests.ts')).registerRequests },
+  { names: ['decisions'], load: async () => (await import('./commands/decisions.ts')).registerDecisions },
 ];
-
-/** Registers the admin commands. A command that already exists under a noun's name gets that noun's verbs. */
-export function registerAdminCommands(program: Command, io: Io = processIo()): void {
-  for (const register of families) register(program, io);
-}

@@ -5,7 +5,7 @@
 import type { Command, Option } from 'commander';
 import { beforeEach, expect, test } from 'vitest';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
-import { registerProcesses } from './program.ts';
+import { processCommands } from './program.ts';
 import { buildProgram } from './run.ts';
 import { processIo } from './terminal/io.ts';
 import { wordsOf } from './terminal/usage-errors.ts';
@@ -21,7 +21,7 @@ function leaves(command: Command): Command[] {
   const isLeaf = command.commands.length === 0 || command.registeredArguments.length > 0;
   return [...(isLeaf ? [command] : []), ...command.commands.flatMap(leaves)];
 }
-const program = await buildProgram(processIo(), registerProcesses);
+const program = await buildProgram(processIo(), processCommands);
 const processes = new Set(['dev', 'control-plane', 'gateway', 'node-agent', 'sim-node', 'help']);
 const admin = leaves(program).filter((command) => !processes.has(wordsOf(command).join(' ')));
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { endOnUncaught, faultsToStderr } from '../shared/runtime/fault.ts';
 /** The one binary: long-running processes and the admin CLI. */
-import { registerProcesses } from './program.ts';
+import { processCommands } from './program.ts';
 import { main } from './run.ts';
 
 // Every file written may contain keys, tokens or tenant data: only its owner may read it.
@@ -11,7 +11,7 @@ process.on('SIGUSR1', () => undefined);
 // Until a process has its own logger.
 endOnUncaught(faultsToStderr);
 
-const exitCode = await main(process.argv.slice(2), registerProcesses);
+const exitCode = await main(process.argv.slice(2), processCommands);
 process.exitCode = exitCode;
 // A process that was started keeps running. One that failed ends, whatever it still has open: a supervisor waits for its end.
 if (exitCode !== 0)

@@ -1,15 +1,16 @@
 /** The commands that run processes, in the order in which help lists them, and the variables that are no option of any. */
-import type { Command } from 'commander';
-import { devCommand } from '../dev/dev.ts';
-import { controlPlaneCommand } from './processes/control-plane.ts';
-import { gatewayCommand } from './processes/gateway.ts';
-import { nodeAgentCommand } from './processes/node-agent.ts';
-import { simNodeCommand } from './processes/sim-node.ts';
+import type { CommandModule } from './command-modules.ts';
 
-export function registerProcesses(program: Command): void {
-  for (const register of [devCommand, controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand])
-    register(program);
-}
+export const processCommands: readonly CommandModule[] = [
+  { names: ['dev'], load: async () => (await import('../dev/dev.ts')).devCommand },
+  {
+    names: ['control-plane'],
+    load: async () => (await import('./processes/control-plane.ts')).controlPlaneCommand,
+  },
+  { names: ['gateway'], load: async () => (await import('./processes/gateway.ts')).gatewayCommand },
+  { names: ['node-agent'], load: async () => (await import('./processes/node-agent.ts')).nodeAgentCommand },
+  { names: ['sim-node'], load: async () => (await import('./processes/sim-node.ts')).simNodeCommand },
+];
 
 /** `…_FILE`: its value may be the name of a file instead. */
 export const variables: readonly (readonly [name: string, meaning: string])[] = [

@@ -2,13 +2,13 @@
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { beforeEach, expect, test } from 'vitest';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
 import { folderOfTest } from '../test/support/folders.ts';
 import { portOf } from '../test/support/listen.ts';
 import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
-import { registerAdminCommands } from './admin.ts';
+import { buildProgram } from './run.ts';
 import { exitCodes } from './terminal/errors.ts';
 import { processIo } from './terminal/io.ts';
 
@@ -281,9 +281,7 @@ function everyCommand(command: Command, words: string[] = []): string[][] {
 }
 
 test('every help starts with examples that name a command that is there', async () => {
-  const program = new Command('headgate');
-  registerAdminCommands(program, processIo());
-  const commands = everyCommand(program);
+  const commands = everyCommand(await buildProgram(processIo())).filter(([first]) => first !== 'help');
   expect(commands.length).toBeGreaterThan(60);
   for (const words of commands) {
     const { out, code } = await cli([...words, '--help']);
@@ -303,20 +301,21 @@ test('help exit-codes is the table of exit codes', async () => {
 
 test('a process that shares its name with a noun keeps its own options', async () => {
   const started: unknown[] = [];
-  const extras = (program: Command): void => {
+  const register = (program: Command): void => {
     program
       .command('gateway')
       .requiredOption('--log <url>')
       .option('--data <folder>')
       .action((options) => void started.push(options));
   };
+  const processes = [{ names: ['gateway'], load: async () => register }];
   server.answer = () => ({ body: { items: [], position: 1 } });
-  expect((await cli(['gateway', 'list'], { extras })).code).toBe(0);
-  expect((await cli(['gateway', '--data', 'd'], { extras })).code).toBe(2);
+  expect((await cli(['gateway', 'list'], { processes })).code).toBe(0);
+  expect((await cli(['gateway', '--data', 'd'], { processes })).code).toBe(2);
   expect(started).toEqual([]);
-  expect((await cli(['gateway', '--log', 'sqlite:x'], { extras })).code).toBe(0);
+  expect((await cli(['gateway', '--log', 'sqlite:x'], { processes })).code).toBe(0);
   expect(started).toEqual([{ log: 'sqlite:x' }]);
-  const verified = await cli(['gateway', 'verify', '--data', '/nonexistent/d'], { extras });
+  const verified = await cli(['gateway', 'verify', '--data', '/nonexistent/d'], { processes });
   expect(verified.err).toContain('/nonexistent/d/state.db');
 });
 

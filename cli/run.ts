@@ -4,23 +4,21 @@
  */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
+import { adminCommands } from './admin.ts';
+import type { CommandModule } from './command-modules.ts';
 import { Exit, type ExitCode, errorText, exitCodes, toCliError, usageError } from './terminal/errors.ts';
+import { withExamples } from './terminal/examples.ts';
 import { type Io, processIo } from './terminal/io.ts';
-import { commandId, moment, position } from './terminal/options.ts';
-import { formats } from './terminal/render.ts';
-import { helpOf, usageOf, withNext } from './terminal/usage-errors.ts';
-import { withExamples } from './terminal/verbs.ts';
+import { commandId, formats, moment, position } from './terminal/options.ts';
+import { helpOf, namedBy, usageOf, withNext } from './terminal/usage-errors.ts';
 
-/**
- * Parses and runs `argv` (without the interpreter and the script) and returns the exit code. `extras` registers further
- * commands before the admin commands.
- */
+/** Parses and runs `argv` (without the interpreter and the script) and returns the exit code. */
 export async function main(
   argv: readonly string[],
-  extras: (program: Command) => void = () => undefined,
+  processes: readonly CommandModule[] = [],
   io: Io = processIo(),
 ): Promise<ExitCode> {
-  const program = await buildProgram(io, extras, argv);
+  const program = await buildProgram(io, processes, argv);
   try {
     await program.parseAsync(normaliseWaitFlag(argv), { from: 'user' });
     return 0;
@@ -37,20 +35,37 @@ export async function main(
   }
 }
 
-/** All commands: what help, the reference page and tests are made from. Of a command line that starts a process, the processes. */
+/**
+ * All commands: what help, the reference page and tests are made from. Of a command line that names one, what its module
+ * registers; of one that starts a process, the process alone.
+ */
 export async function buildProgram(
   io: Io,
-  extras: (program: Command) => void = () => undefined,
+  processes: readonly CommandModule[] = [],
   argv: readonly string[] = [],
 ): Promise<Command> {
   const program = emptyProgram(io);
-  extras(program);
+  const isNeeded = neededBy(argv, program, [...processes, ...adminCommands]);
+  for (const { load } of processes.filter(isNeeded)) (await load())(program, io);
   // A process would hold the admin commands and their schemas, some ten megabytes, as long as it runs.
-  if (!startsProcess(program, argv)) {
-    const { registerAdminCommands } = await import('./admin.ts');
-    registerAdminCommands(program, io);
-  }
+  if (startsProcess(program, argv)) return program;
+  for (const { load } of adminCommands.filter(isNeeded)) (await load())(program, io);
   return program;
+}
+
+/** Help and a name that there is not need all modules, the version none. */
+function neededBy(
+  argv: readonly string[],
+  program: Command,
+  modules: readonly CommandModule[],
+): (module: CommandModule) => boolean {
+  // The first word, because the program takes none: of help it is the second.
+  const { command, excess: name } = namedBy(program, argv);
+  const isNamed = ({ names }: CommandModule): boolean =>
+    command === program && names.some((each) => each === name);
+  if (modules.some(isNamed)) return isNamed;
+  const isVersion = name === undefined && argv.some((word) => word === '-V' || word === '--version');
+  return () => !isVersion;
 }
 
 /** Whether this is the name of a process and nothing but options: a verb, help or a mistake needs all commands. */

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { expect, test } from 'vitest';
-import { registerProcesses, variables } from '../cli/program.ts';
+import { processCommands, variables } from '../cli/program.ts';
 import { referenceOf } from '../cli/reference.ts';
 import { buildProgram } from '../cli/run.ts';
 import { exitCodes } from '../cli/terminal/errors.ts';
@@ -26,7 +26,7 @@ const pages = [
   'CONTRIBUTING.md',
   ...filesIn('docs', /\.md$/).filter((path) => path !== 'docs/specification.md'),
 ];
-const program = await buildProgram(processIo(), registerProcesses);
+const program = await buildProgram(processIo(), processCommands);
 const all = everyCommand(program);
 function everyCommand(command: Command): Command[] {
   return [command, ...command.commands.flatMap(everyCommand)];

@@ -13,7 +13,7 @@ import { bodySchemas, madeAtOnceMax } from '../../schemas/commands.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { CliError, toCliError, usageError } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
-import type { Format } from '../terminal/render.ts';
+import type { Format } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { csvLine, csvRecords } from './csv.ts';
 import { openSecretOutput, type SecretOutput } from './secrets.ts';

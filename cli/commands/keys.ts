@@ -1,7 +1,8 @@
 /** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
 import { AdminError } from '../../admin-client/admin-error.ts';
 import type { ApiKey, InputOf } from '../../schemas/admin.ts';
-import { type ExpiryChoice, expiryChoiceSchema, keyStateSchema } from '../../schemas/names.ts';
+import { expiryChoices, keyStates } from '../../schemas/choices.ts';
+import type { ExpiryChoice } from '../../schemas/names.ts';
 import { usageError } from '../terminal/errors.ts';
 import { count, durationSeconds } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
@@ -10,7 +11,6 @@ import { ageText } from '../terminal/text.ts';
 import type { Noun } from '../terminal/verbs.ts';
 import { outcome } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
-import { createFrom } from './key-file.ts';
 import { choice, confirmed, type NounRow, pages, run, text } from './operation-verbs.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
@@ -107,7 +107,7 @@ export const keys: NounRow = {
       ],
       options: {
         organisation: text('--org <id>', 'only this organisation'),
-        state: choice('--state <state>', 'only keys in this state', keyStateSchema.options),
+        state: choice('--state <state>', 'only keys in this state', keyStates),
       },
       view: keyView,
       extend: async (session, listed, query) => {
@@ -139,7 +139,7 @@ function registerCreate(key: Noun): void {
     )
     .option('--org <id>', 'organisation of the key')
     .option('--name <text>', 'what the key is used for')
-    .choice('--expires <choice>', 'when it expires', expiryChoiceSchema.options)
+    .choice('--expires <choice>', 'when it expires', expiryChoices)
     .option(
       '--from <file>',
       'many keys: CSV with the columns organisation,name,expires, named in its first line',
@@ -149,7 +149,10 @@ function registerCreate(key: Noun): void {
     .action<CreateOptions>(async (session, options) => {
       const { from, skipLines: skip, out } = options;
       const input = checkedKey(options);
-      if (from !== undefined) return createFrom(session, 'key.create', { from, skip, out });
+      if (from !== undefined) {
+        const { createFrom } = await import('./key-file.ts');
+        return createFrom(session, 'key.create', { from, skip, out });
+      }
       if (input) await createOne(session, input, out);
     });
 }

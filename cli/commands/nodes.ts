@@ -1,16 +1,17 @@
 /** `headgate node`: inference servers, their capacity, and the tokens of their agents. */
 import type { Command } from 'commander';
 import type { LiveNodeResource, NodeToken } from '../../schemas/admin.ts';
-import { dialectSchema, nodeStateSchema } from '../../schemas/names.ts';
+import { dialects, nodeStates } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
+import { withExamples } from '../terminal/examples.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, place } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { someText } from '../terminal/text.ts';
-import { groups, verb, withExamples } from '../terminal/verbs.ts';
-import { createFrom } from './key-file.ts';
+import { groups, type Noun, verb } from '../terminal/verbs.ts';
 import {
+  addNoun,
   choice,
   flag,
   type NounRow,
@@ -75,12 +76,12 @@ const draining = (name: 'drain' | 'undrain', help: string): VerbRow =>
     done: `${name}ed`,
   });
 
-export const nodes: NounRow = {
+const nodes: NounRow = {
   noun: ['node', 'inference servers', 'healthy', 'headgate node list'],
   verbs: [
     pages('node.list', {
       verb: ['list', 'list nodes', 'headgate node list', 'headgate node list --state down'],
-      options: { state: choice('--state <state>', 'only nodes in this state', nodeStateSchema.options) },
+      options: { state: choice('--state <state>', 'only nodes in this state', nodeStates) },
       view: nodeView,
     }),
     show('node.get', {
@@ -97,12 +98,7 @@ export const nodes: NounRow = {
       operands: ['id'],
       options: {
         url: text('--url <url>', 'base URL of the inference server', 'required'),
-        dialect: choice(
-          '--dialect <dialect>',
-          'API of the inference server',
-          dialectSchema.options,
-          'required',
-        ),
+        dialect: choice('--dialect <dialect>', 'API of the inference server', dialects, 'required'),
         agent: flag('--agent', 'an agent reports its health; otherwise the control plane probes it', true),
         credential: text(
           '--credential <name>',
@@ -166,15 +162,14 @@ const tokenVerbs: readonly VerbRow[] = [
   }),
 ];
 
-/** Below the noun `node`, which is there already. */
-export function registerTokens(program: Command, io: Io): void {
-  const node = program.commands.find((known) => known.name() === 'node');
-  if (!node) return;
+export function registerNodes(program: Command, io: Io): void {
+  const node = addNoun(program, io, nodes);
   const token = withExamples(
     node.command('token').description('tokens of node agents').helpGroup(groups.healthy),
     ['headgate node token list pool-1'],
   );
-  const noun = {
+  const noun: Noun = {
+    command: token,
     verb: (signature: string, help: string, ...examples: string[]) =>
       verb(token, io, signature, help, examples),
   };
@@ -194,6 +189,7 @@ async function createToken(
 ): Promise<void> {
   if (from !== undefined) {
     if (node !== undefined) throw usageError('a node is not for --from, whose lines have it');
+    const { createFrom } = await import('./key-file.ts');
     return createFrom(session, 'token.create', { from, skip, out });
   }
   if (skip !== undefined) throw usageError('--skip-lines is for --from');

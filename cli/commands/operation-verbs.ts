@@ -132,9 +132,10 @@ export interface NounRow {
   readonly verbs: readonly VerbRow[];
 }
 
-export function addNoun(program: Command, io: Io, { noun: texts, verbs }: NounRow): void {
+export function addNoun(program: Command, io: Io, { noun: texts, verbs }: NounRow): Command {
   const made = noun(program, io, ...texts);
   for (const add of verbs) add(made);
+  return made.command;
 }
 
 type Work<Name extends OperationName> = (

@@ -4,6 +4,10 @@ import { ageUnits, dayMs, durationMs, slowerThanMs } from '../../schemas/duratio
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 import type { Place } from '../../schemas/names.ts';
 
+/** Of `--output`. */
+export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
+export type Format = (typeof formats)[number];
+
 /** A position of the log: a whole number from 1. */
 export function position(text: string): number {
   return wholeNumber(text, 1);

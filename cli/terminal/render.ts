@@ -7,10 +7,8 @@ import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
 import { printable } from '../../schemas/printable.ts';
 import { type Io, writeAll } from './io.ts';
+import type { Format } from './options.ts';
 import { ageText, amountText, cellText, printableJson } from './text.ts';
-
-export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
-export type Format = (typeof formats)[number];
 
 export interface Column<Row = Resource> {
   readonly heading: string;

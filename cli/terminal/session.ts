@@ -15,7 +15,8 @@ import { printable } from '../../schemas/printable.ts';
 import { isTurning } from '../../schemas/turned-answers.ts';
 import { Exit, interrupted, toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
-import { type Format, Renderer } from './render.ts';
+import type { Format } from './options.ts';
+import { Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
 import { wordsOf } from './usage-errors.ts';
 

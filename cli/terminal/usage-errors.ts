@@ -54,7 +54,7 @@ export function helpOf(command: Command): string {
 }
 
 /** The command that a line names, as far as it names one, and the first word that is none of it. */
-function namedBy(
+export function namedBy(
   program: Command,
   argv: readonly string[],
 ): { readonly command: Command; readonly excess: string | undefined } {

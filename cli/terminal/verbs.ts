@@ -2,6 +2,7 @@
  * Builds uniform nouns and verbs: help that starts with examples, and one way to declare an action.
  */
 import { type Command, Option } from 'commander';
+import { withExamples } from './examples.ts';
 import type { Io } from './io.ts';
 import { action, type Work } from './session.ts';
 
@@ -12,13 +13,9 @@ export const groups = {
   past: 'What happened?',
 } as const;
 
-/** Adds examples at the top of a command's help. */
-export function withExamples(command: Command, examples: readonly string[]): Command {
-  return command.addHelpText('before', `Examples:\n${examples.map((line) => `  ${line}\n`).join('')}`);
-}
-
 /** A noun is a group of verbs and has no action itself. */
 export interface Noun {
+  readonly command: Command;
   verb(signature: string, summary: string, ...examples: string[]): Verb;
 }
 /** A verb: options first, `action` last. */
@@ -46,7 +43,7 @@ export function noun(
   const command = process
     ? withVerbs(process)
     : withExamples(program.command(name).description(summary), [example]).helpGroup(groups[group]);
-  return { verb: (signature, text, ...examples) => verb(command, io, signature, text, examples) };
+  return { command, verb: (signature, text, ...examples) => verb(command, io, signature, text, examples) };
 }
 
 /**

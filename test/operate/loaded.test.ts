@@ -1,16 +1,106 @@
-/** Goal: a gateway holds no code that it does not run. */
+/**
+ * Goal: a process holds no code that it does not run, and starts without loading it. Method: the imports of the sources that are
+ * followed when a command starts, which are all that are not of types and not in a function.
+ */
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { registerProcesses } from '../../cli/program.ts';
+import { adminCommands } from '../../cli/admin.ts';
+import { processCommands } from '../../cli/program.ts';
 import { buildProgram } from '../../cli/run.ts';
 import { processIo } from '../../cli/terminal/io.ts';
 
-test('a command line that starts a process has no admin commands, any other has all', async () => {
-  const commands = async (line: string) => {
-    const program = await buildProgram(processIo(), registerProcesses, line.split(' '));
-    return program.commands.some((command) => command.name() === 'org');
+const root = new URL('../..', import.meta.url).pathname;
+const statement = /^(?:import|export)\s(?!type\s)(?:[^;'"=()]*?\sfrom\s)?'([^']+)';/gm;
+
+/** Files and packages that are loaded with these files, before any of their functions runs. */
+function loadedWith(...files: readonly string[]): Set<string> {
+  const loaded = new Set<string>();
+  const add = (path: string): void => {
+    if (loaded.has(path)) return;
+    loaded.add(path);
+    for (const [, from = ''] of readFileSync(join(root, path), 'utf8').matchAll(statement)) {
+      if (from.startsWith('.')) add(join(dirname(path), from));
+      else if (!from.startsWith('node:')) loaded.add(from);
+    }
+  };
+  for (const file of files) add(file);
+  return loaded;
+}
+
+const threads = [
+  'control-plane/history/history-thread.ts',
+  'data-plane/usage/open-usage-worker.ts',
+  'data-plane/body-worker/worker.ts',
+  'data-plane/records/sum-requests.ts',
+];
+/** None of these is needed before a setting or a request asks for it. */
+const onUse = [
+  'kafkajs',
+  'undici',
+  'openid-client',
+  'yaml',
+  '@opentelemetry/api',
+  '@opentelemetry/sdk-trace',
+];
+const ofServers = ['fastify', '@fastify/swagger', 'ws', 'pino', 'better-sqlite3', 'prom-client'];
+const own = {
+  gateway: 'data-plane/main.ts',
+  controlPlane: 'control-plane/main.ts',
+  console: 'control-plane/console/start-console.ts',
+  play: 'data-plane/play/start-play.ts',
+};
+
+test.each([
+  ['any command line', ['cli/headgate.ts'], ['zod', ...onUse, ...ofServers, ...Object.values(own)]],
+  ['gateway', ['cli/processes/gateway.ts', own.gateway], ['fastify', 'ws', own.controlPlane, own.play]],
+  ['control-plane', ['cli/processes/control-plane.ts', own.controlPlane], [own.gateway, own.console]],
+  ['dev', ['dev/dev.ts', own.controlPlane, own.console], [own.gateway]],
+  ['sim-node', ['cli/processes/sim-node.ts', 'dev/simulator/sim-node.ts'], ['fastify', 'better-sqlite3']],
+  ['the thread of usage', ['data-plane/usage/worker-entry.ts'], ['prom-client', 'pino', own.gateway]],
+  ['the thread of bodies', ['data-plane/body-worker/worker-entry.ts'], ['better-sqlite3', own.gateway]],
+  ['the thread of sums', ['data-plane/records/sum-thread.ts'], ['better-sqlite3', own.gateway]],
+  ['the thread of the history', ['control-plane/history/worker-entry.ts'], ['fastify', own.controlPlane]],
+])('%s starts without what it may never need', (name, files, unneeded) => {
+  const loaded = loadedWith(...files);
+  const ofThreads = name.startsWith('the thread') ? [] : threads;
+  expect([...onUse, ...unneeded, ...ofThreads].filter((each) => loaded.has(each))).toEqual([]);
+});
+
+test.each(['keys', 'tenants', 'capacity', 'nodes', 'gateways', 'status', 'events'])(
+  'the commands of %s load no schemas and no server',
+  (module) => {
+    const loaded = loadedWith(`cli/commands/${module}.ts`);
+    expect(['zod', ...onUse, ...ofServers].filter((each) => loaded.has(each))).toEqual([]);
+  },
+);
+
+const io = processIo();
+const names = async (line: string): Promise<string[]> => {
+  const program = await buildProgram(io, processCommands, line.split(' '));
+  return program.commands.map((command) => command.name()).filter((name) => name !== 'help');
+};
+
+test('a module registers what the table of commands says', async () => {
+  for (const module of [...processCommands, ...adminCommands])
+    for (const name of module.names) expect(await names(`${name} --help`)).toEqual(module.names);
+});
+
+test('a command line loads the module of its command, and help or a mistake all of them', async () => {
+  const all = [...new Set([...processCommands, ...adminCommands].flatMap((module) => module.names))];
+  expect(await names('--at 5 -o json key list --org dev')).toEqual(['key']);
+  expect(await names('--version')).toEqual([]);
+  for (const line of ['', 'help', 'help key', 'keys list', '--help', '--at 5'])
+    expect([line, await names(line)]).toEqual([line, all]);
+});
+
+test('a command line that starts a process has no admin commands', async () => {
+  const verbs = async (line: string) => {
+    const program = await buildProgram(io, processCommands, line.split(' '));
+    return program.commands.some((command) => command.commands.length > 0);
   };
   for (const line of ['gateway', 'gateway --port 1 --name=list --insecure-snapshots', 'dev --no-demo -q'])
-    expect([line, await commands(line)]).toEqual([line, false]);
+    expect([line, await verbs(line)]).toEqual([line, false]);
   for (const line of ['org list', 'gateway list', 'gateway --help', 'gateway --port 1 forget x', 'help', ''])
-    expect([line, await commands(line)]).toEqual([line, true]);
+    expect([line, await verbs(line)]).toEqual([line, true]);
 });

@@ -1,6 +1,6 @@
 /** Runs one command line in this process, with streams, environment and folder of the test's own. */
 import { PassThrough, Writable } from 'node:stream';
-import type { Command } from 'commander';
+import type { CommandModule } from '../../cli/command-modules.ts';
 import { main } from '../../cli/run.ts';
 import type { Io } from '../../cli/terminal/io.ts';
 
@@ -15,7 +15,7 @@ export interface CliOptions {
   readonly stdoutIsTerminal?: boolean;
   /** Of the terminal. */
   readonly columns?: number;
-  readonly extras?: (program: Command) => void;
+  readonly processes?: readonly CommandModule[];
   readonly signal?: AbortSignal;
   /** Called with each piece that is written to stdout; the next one waits for the promise that it returns. */
   readonly onStdout?: (text: string) => Promise<void> | void;
@@ -33,7 +33,7 @@ const nowhere = '/nonexistent/headgate-test';
 /** Runs a command line to its end. */
 export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
   const { io, written } = testIo(options);
-  const code = await main(argv, options.extras, io);
+  const code = await main(argv, options.processes, io);
   return { code, ...written() };
 }
 
