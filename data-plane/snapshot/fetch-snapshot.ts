@@ -8,12 +8,13 @@
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { stat, statfs } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { Dispatcher } from 'undici';
 import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
+import { httpGet } from '../../shared/runtime/http-get.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { type Clock, systemClock } from '../../shared/runtime/retry.ts';
 import { waits } from '../../shared/runtime/waits.ts';
@@ -138,17 +139,13 @@ async function askUntilFree(
   base: string,
   headers: Readonly<Record<string, string>>,
   options: FetchOptions,
-): Promise<Dispatcher.ResponseData> {
+): Promise<IncomingMessage> {
   const { clock = systemClock, headMsMax = waits.snapshotHead.ms } = options;
   const { silentMsMax = waits.snapshotPiece.ms, wholeMsMax = waits.snapshotWhole.ms } = options;
   const until = clock.now() + busyMsMax;
-  // Loaded on use: a start from the state on disk needs it not.
-  const { request } = await import('undici');
   for (;;) {
-    const answer = await request(`${base}${adminPrefix}${routeOf('snapshot.get').path}`, {
-      headers,
-      headersTimeout: headMsMax,
-      bodyTimeout: silentMsMax,
+    const answer = await httpGet(`${base}${adminPrefix}${routeOf('snapshot.get').path}`, {
+      ...{ headers, headMs: headMsMax, silentMs: silentMsMax },
       signal: AbortSignal.timeout(wholeMsMax),
     });
     const seconds = Number(answer.headers['retry-after']);
@@ -159,12 +156,22 @@ async function askUntilFree(
 }
 
 /** Its text is of no use, but a connection that is read to its end is used again. */
-function readRefusal({ body }: Dispatcher.ResponseData): Promise<void> {
-  return body.dump({ limit: refusalBytesMax, signal: AbortSignal.timeout(refusalMsMax) });
+async function readRefusal(answer: IncomingMessage): Promise<void> {
+  const timer = setTimeout(() => answer.destroy(), refusalMsMax);
+  const pieces: AsyncIterable<Buffer> = answer;
+  let bytes = 0;
+  try {
+    for await (const piece of pieces) {
+      bytes += piece.length;
+      if (bytes > refusalBytesMax) return;
+    }
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** The size that the control plane states: more is never read. Throws SourceUnfit where it is too large for this disk. */
-async function statedBytes({ headers }: Dispatcher.ResponseData, folder: string): Promise<number> {
+async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))
     throw new SourceUnfit('the control plane states no size of the snapshot');
@@ -203,7 +210,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   }
   const { paceFromMs = paceFromMsDefault } = options;
   const stated = await statedBytes(answer, dirname(part.path)).catch((error: unknown) => {
-    answer.body.on('error', () => undefined).destroy();
+    answer.destroy();
     throw error;
   });
   const hash = createHash('sha256');
@@ -212,7 +219,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   const measure = measured(hash, stated, paceFromMs);
   const file = createWriteStream(part.path, { mode: 0o600, flags: isRest ? 'a' : 'w' });
   try {
-    await pipeline(answer.body, measure, file);
+    await pipeline(answer, measure, file);
   } finally {
     // A file that is still being opened would be there again after the caller has removed it.
     if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));

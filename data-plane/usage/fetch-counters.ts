@@ -7,6 +7,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
+import { httpGet } from '../../shared/runtime/http-get.ts';
 
 /** Until the head of an answer, and between two of its pieces. */
 const silentMsMax = 10_000;
@@ -35,21 +36,18 @@ async function fetchFrom(
   base: string,
   { token, state, timeoutMs = fetchMsMax }: FetchCountersOptions,
 ): Promise<number | undefined> {
-  // Loaded on use: most starts need it not, and it is a third of what this thread holds.
-  const { request } = await import('undici');
-  const { statusCode, body } = await request(`${base}${adminPrefix}${routeOf('counters.get').path}`, {
+  const answer = await httpGet(`${base}${adminPrefix}${routeOf('counters.get').path}`, {
     headers: { authorization: `Bearer ${token}` },
-    headersTimeout: silentMsMax,
-    bodyTimeout: silentMsMax,
+    ...{ headMs: silentMsMax, silentMs: silentMsMax },
     signal: AbortSignal.timeout(timeoutMs),
   });
-  if (statusCode !== 200) {
-    await body.dump();
+  if (answer.statusCode !== 200) {
+    answer.destroy();
     return undefined;
   }
   let position: number | undefined;
   const nowMs = Date.now();
-  for await (const line of linesWithin(body)) {
+  for await (const line of linesWithin(answer)) {
     const record = readCounterRecord(Buffer.from(line));
     if (record !== undefined) state.apply(record, nowMs);
     else position ??= positionIn(line);
