@@ -9,6 +9,7 @@ import { type Commit, controlTopic } from '../../schemas/commit.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { readEvent } from '../../schemas/events.ts';
 import { grouped } from '../../schemas/grouped.ts';
+import { recordAt } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judgeBatch } from '../../shared/log/core/chain.ts';
 import {
   type ControlLog,
@@ -22,7 +23,6 @@ import { openLog, parseLogUrl } from '../../shared/log/open-log.ts';
 import { DatabaseBusy, DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { BeginningUnusable, copyBeginning } from '../../shared/snapshot/log-beginning.ts';
-import { recordAt } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';

@@ -4,6 +4,7 @@
  */
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { type Commit, parseCommit } from '../../schemas/commit.ts';
+import { recordAt } from '../../shared/log/core/batches-to-end.ts';
 import type { ControlLog, LogBeginning } from '../../shared/log/core/control-log.ts';
 import {
   type Database,
@@ -12,7 +13,6 @@ import {
   refuseForeignSchema,
 } from '../../shared/runtime/sqlite.ts';
 import { copyBeginning } from '../../shared/snapshot/log-beginning.ts';
-import { recordAt } from '../../shared/snapshot/log-identity.ts';
 import { createSchema, stateSql } from '../../shared/snapshot/open-snapshot.ts';
 import { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { hex128, type TableSpec, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';

@@ -1,10 +1,9 @@
 /** Reads the accepted commits from the log, for lists of events and for past states. */
 import { type Commit, parseCommit } from '../../schemas/commit.ts';
-import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
+import { batchesToEnd, recordAt } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
-import { recordAt } from '../../shared/snapshot/log-identity.ts';
 import { CommandError } from '../core/command-error.ts';
 
 /** What is asked for is no longer in the log, which begins at this position. */

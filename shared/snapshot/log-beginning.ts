@@ -6,11 +6,11 @@
 import { renameSync, rmSync } from 'node:fs';
 import { parseCommit } from '../../schemas/commit.ts';
 import { readEvent } from '../../schemas/events.ts';
+import { recordAt } from '../log/core/batches-to-end.ts';
 import { followSigners, recordHash } from '../log/core/chain.ts';
 import type { ControlLog, LogBeginning } from '../log/core/control-log.ts';
 import { verify } from '../log/core/signing.ts';
 import { foldVersion } from './fold.ts';
-import { recordAt } from './log-identity.ts';
 import { type OpenedSnapshot, openExisting, openOrRebuild, quarantineFile } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { tableNames } from './tables.ts';

@@ -2,8 +2,9 @@
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { recordAt } from '../log/core/batches-to-end.ts';
 import { type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
-import { checkIdentity, readLogId, recordAt, WrongPosition } from './log-identity.ts';
+import { checkIdentity, readLogId, WrongPosition } from './log-identity.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 

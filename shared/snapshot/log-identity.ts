@@ -4,7 +4,7 @@
  */
 import { type Commit, parseCommit } from '../../schemas/commit.ts';
 import { type EventData, readEvent } from '../../schemas/events.ts';
-import { batchesToEnd } from '../log/core/batches-to-end.ts';
+import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge, recordHash } from '../log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
 import { verify } from '../log/core/signing.ts';
@@ -12,17 +12,6 @@ import type { TrustedSigners } from '../log/core/trust.ts';
 
 /** Junk before the first valid record is skipped, but not without end. */
 const recordsBeforeGenesisMax = 10_000;
-
-/** The first record at or behind `offset`, or undefined where the log ends before one. Throws what a tail throws. */
-export async function recordAt(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
-  if ((await log.end()) <= offset) return undefined;
-  for await (const batch of log.tail({ from: offset, recordsMax: 1 })) {
-    const record = batch.records[0];
-    if (record) return record;
-    if (batch.nextOffset >= (await log.end())) return undefined;
-  }
-  return undefined;
-}
 
 /** How a log begins. */
 export interface Genesis {

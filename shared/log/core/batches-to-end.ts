@@ -14,3 +14,14 @@ export async function* batchesToEnd(
     if (nextOffset >= end) return;
   }
 }
+
+/** The first record at or behind `offset`, or undefined where the log ends before one. Throws what a tail throws. */
+export async function recordAt(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
+  if ((await log.end()) <= offset) return undefined;
+  for await (const batch of log.tail({ from: offset, recordsMax: 1 })) {
+    const record = batch.records[0];
+    if (record) return record;
+    if (batch.nextOffset >= (await log.end())) return undefined;
+  }
+  return undefined;
+}
