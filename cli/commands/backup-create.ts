@@ -24,7 +24,7 @@ import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 import { checkFile, completedRequests, copyDatabase, syncFolder, writeSegment } from './backup-files.ts';
 import { type Manifest, readManifest, writeManifest } from './backup-manifest.ts';
-import { logUrlOf } from './recorded-log.ts';
+import { requireLogUrl } from './recorded-log.ts';
 
 export interface BackupOptions {
   readonly log?: string;
@@ -45,9 +45,7 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     throw usageError('a backup has no dry run: leave out --dry-run', `headgate backup verify ${folder}`);
   const dir = resolve(session.io.cwd, folder);
   const dataDir = dataFolderOf(session, options);
-  const url = options.log ?? logUrlOf(session);
-  if (!url)
-    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
+  const url = requireLogUrl(session, options.log);
   const lock = lockBackup(dir, folder);
   try {
     const former = readManifest(dir);

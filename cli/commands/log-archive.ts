@@ -3,13 +3,14 @@
  * state at the cut from it, and only then removes the commits from the log. Interrupted anywhere, nothing is lost, and the same
  * command finishes it.
  */
-import { existsSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { type Commit, controlTopic } from '../../schemas/commit.ts';
+import { type Commit, parseCommit } from '../../schemas/commit.ts';
 import { dayMs } from '../../schemas/durations.ts';
-import { readEvent } from '../../schemas/events.ts';
+import { type EventData, readEvent } from '../../schemas/events.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import { recordAt } from '../../shared/log/core/batches-to-end.ts';
+import type { LogCutter } from '../../shared/log/core/beginning.ts';
 import { emptyHead, type Head, judgeBatch } from '../../shared/log/core/chain.ts';
 import {
   type ControlLog,
@@ -17,21 +18,19 @@ import {
   type LogRecord,
   LogUnreadable,
 } from '../../shared/log/core/control-log.ts';
-import { LogCutter } from '../../shared/log/embedded/cut-log.ts';
-import { embeddedLogPath } from '../../shared/log/embedded/embedded-log.ts';
-import { openLog, parseLogUrl } from '../../shared/log/open-log.ts';
+import { openCutter } from '../../shared/log/open-log.ts';
 import { DatabaseBusy, DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { BeginningUnusable, copyBeginning } from '../../shared/snapshot/log-beginning.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
-import { CliError, interrupted, usageError } from '../terminal/errors.ts';
+import { CliError, interrupted } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 import { archiveTo } from './backup-create.ts';
 import { readSegment } from './backup-files.ts';
 import { damaged, requireManifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
-import { logUrlOf, recordsOfLog } from './recorded-log.ts';
+import { openRecordedLog, recordsOfLog, requireLogUrl } from './recorded-log.ts';
 
 export interface ArchiveOptions {
   readonly before: number;
@@ -50,23 +49,14 @@ interface Cut extends Head {
 }
 
 export async function archiveLog(session: Session, { before, to: folder }: ArchiveOptions): Promise<void> {
-  const url = embeddedUrl(session);
-  const path = embeddedLogPath(url.folder, { topic: controlTopic });
-  if (!existsSync(path))
-    throw new CliError('no control log exists at this address', {
-      type: 'Unreachable',
-      exitCode: 7,
-      next: 'check HEADGATE_LOG',
-    });
-  const log = await openLog(url.text, { topic: controlTopic }, { mustExist: true });
+  const log = await openRecordedLog(session, { mustExist: true, allowTrimmed: true });
   try {
-    const beginning = await log.beginning?.();
-    const seq =
-      beginning !== undefined && before <= beginning.seq
-        ? beginning.seq
-        : await findCut(session, log, beginning, before);
+    const beginning = await beginningIn(log);
+    const begin = beginning?.seq ?? (await firstKept(log));
+    const isFound = begin !== undefined && (beginning === undefined || before <= begin);
+    const seq = isFound ? begin : await findCut(session, log, beginning, before);
     // What is not in the log any more was passed by all when it was removed.
-    if (beginning?.seq !== seq) await checkReaders(session, seq);
+    if (begin !== seq) await checkReaders(session, seq);
     const dryRun = session.globals.dryRun === true;
     if (!dryRun) {
       await confirmDestructive(
@@ -74,7 +64,7 @@ export async function archiveLog(session: Session, { before, to: folder }: Archi
         String(seq),
         `remove the commits before position ${seq} from the log`,
       );
-      await cutLog(session, { url: url.text, path, folder, seq });
+      await cutLog(session, { log, folder, seq });
     }
     await session.out.lines(
       [
@@ -91,18 +81,32 @@ export async function archiveLog(session: Session, { before, to: folder }: Archi
   }
 }
 
-function embeddedUrl(session: Session): { readonly text: string; readonly folder: string } {
-  const text = logUrlOf(session);
-  if (!text)
-    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
-  const parsed = parseLogUrl(text);
-  if (parsed.kind === 'sqlite') return { text, folder: parsed.folder };
-  throw new CliError('a log on Kafka cannot be cut: only an embedded log (sqlite:FOLDER) can', {
-    type: 'Usage',
-    exitCode: 2,
-    why: 'nothing was changed',
-    next: 'headgate backup FOLDER keeps a copy of all commits',
+/** Undefined also where it cannot be used: it is made again. */
+async function beginningIn(log: ControlLog): Promise<LogBeginning | undefined> {
+  try {
+    return await log.beginning?.();
+  } catch (error) {
+    if (error instanceof LogUnreadable) return undefined;
+    throw error;
+  }
+}
+
+/** The position of a checkpoint behind which the log was cut; undefined where it has its first record. */
+async function firstKept(log: ControlLog): Promise<number | undefined> {
+  const first = await recordAt(log, 0);
+  if (first === undefined || first.offset === 0) return undefined;
+  const commit = parseCommit(first.value);
+  if (commit && checkpointIn(commit)) return commit.seq;
+  throw new CliError('the first records of the log were removed, and not by headgate log archive', {
+    type: 'DamagedLog',
+    why: 'what is left does not begin with a checkpoint; nothing was changed',
+    next: 'restore the log from its last backup, see docs/operate.md',
   });
+}
+
+function checkpointIn({ events }: Commit): EventData<'checkpoint'> | undefined {
+  const read = events.length === 1 && events[0] ? readEvent(events[0]) : undefined;
+  return read?.outcome === 'known' && read.event.type === 'checkpoint' ? read.event.data : undefined;
 }
 
 /**
@@ -134,11 +138,12 @@ class Checkpoints {
   #young = 0;
   #others = 0;
 
-  look({ seq, at, events }: Commit): void {
-    const read = events.length === 1 && events[0] ? readEvent(events[0]) : undefined;
-    if (read?.outcome !== 'known' || read.event.type !== 'checkpoint') return;
+  look(commit: Commit): void {
+    const checkpoint = checkpointIn(commit);
+    if (checkpoint === undefined) return;
+    const { seq, at } = commit;
     const isYoung = !(Date.parse(at) < Date.now() - keptMs);
-    const isOther = read.event.data.foldVersion !== foldVersion;
+    const isOther = checkpoint.foldVersion !== foldVersion;
     if (isYoung) this.#young++;
     else if (isOther) this.#others++;
     else this.last = seq;
@@ -150,7 +155,6 @@ class Checkpoints {
     const why = [...(this.#young > 0 ? [young] : []), ...(this.#others > 0 ? [others] : [])];
     return new CliError(`there is no checkpoint up to position ${before} at which the log can be cut`, {
       type: 'Conflict',
-      exitCode: 6,
       why: [
         ...(why.length > 0 ? why : ['a control plane writes one every 1000 commits']),
         'nothing was changed',
@@ -172,7 +176,6 @@ async function checkReaders(session: Session, seq: number): Promise<void> {
   if (behind.length === 0) return;
   throw new CliError(`${behind.length} of those that read the log have not reached position ${seq}`, {
     type: 'Conflict',
-    exitCode: 6,
     why: [
       ...behind.map(({ what, name, applied }) => `${what} ${name} is at position ${applied}`),
       'nothing was changed',
@@ -182,28 +185,23 @@ async function checkReaders(session: Session, seq: number): Promise<void> {
 }
 
 interface Work {
-  readonly url: string;
-  readonly path: string;
+  readonly log: ControlLog;
   readonly folder: string;
   readonly seq: number;
 }
 
-async function cutLog(session: Session, { url, path, folder, seq }: Work): Promise<void> {
-  const cutter = openCutter(path);
+async function cutLog(session: Session, { log, folder, seq }: Work): Promise<void> {
+  const url = requireLogUrl(session);
+  const dir = resolve(session.io.cwd, folder);
+  const cutter = await onlyCutter(url, dir);
   try {
     session.note(`writing the commits up to position ${seq} to ${folder}`);
     await archiveTo(session, { url, folder, to: seq });
     session.note('reading them back');
-    const dir = resolve(session.io.cwd, folder);
     await checkBackup(session, dir);
-    const log = await openLog(url, { topic: controlTopic }, { mustExist: true });
-    try {
-      const beginning = await log.beginning?.();
-      if (beginning?.seq !== seq || !(await isUsable(beginning, log, cutter)))
-        await makeBeginning(session, { dir, log, seq, cutter });
-    } finally {
-      await log.close();
-    }
+    const beginning = await beginningIn(log);
+    if (beginning?.seq !== seq || !(await isUsable(beginning, log, cutter)))
+      await makeBeginning(session, { dir, log, seq, cutter });
     const report = progress(session);
     for await (const removed of cutter.removeArchived()) {
       report(`${removed} records removed`);
@@ -212,18 +210,17 @@ async function cutLog(session: Session, { url, path, folder, seq }: Work): Promi
     if (!(await cutter.compact()))
       session.note('the file stays as large as it is, and later commits use its free pages');
   } finally {
-    cutter.close();
+    await cutter.close();
   }
 }
 
-function openCutter(path: string): LogCutter {
+async function onlyCutter(url: string, near: string): Promise<LogCutter> {
   try {
-    return new LogCutter(path);
+    return await openCutter(url, near);
   } catch (error) {
     if (!(error instanceof DatabaseBusy)) throw error;
     throw new CliError('another headgate log archive is at work on this log', {
       type: 'Conflict',
-      exitCode: 6,
       cause: error,
     });
   }
@@ -307,14 +304,13 @@ async function* archivedTo(dir: string, seq: number, last: LogRecord): AsyncIter
 
 /** The accepted record of a commit. */
 async function recordInLog(session: Session, log: ControlLog, seq: number): Promise<LogRecord> {
-  const beginning = await log.beginning?.();
-  const first = beginning?.seq === seq ? await recordAt(log, beginning.offset) : undefined;
-  if (first !== undefined) return first;
+  const beginning = await beginningIn(log);
+  const first = await recordAt(log, beginning?.offset ?? 0);
+  if (first !== undefined && parseCommit(first.value)?.seq === seq) return first;
   for await (const { commit, record } of accepted(session, log, beginning))
     if (commit.seq === seq) return record;
   throw new CliError(`the log has no position ${seq}`, {
     type: 'NotFound',
-    exitCode: 3,
     next: 'headgate status',
   });
 }
@@ -326,7 +322,7 @@ async function* accepted(
   beginning: LogBeginning | undefined,
 ): AsyncIterable<{ readonly commit: Commit; readonly record: LogRecord }> {
   let head: Head = beginning ?? emptyHead();
-  for await (const records of recordsOfLog(log)) {
+  for await (const records of recordsOfLog(log, beginning?.offset ?? 0)) {
     if (session.signal.aborted) throw interrupted();
     for (const [index, judgement] of judgeBatch(head, records).entries()) {
       const record = records[index];

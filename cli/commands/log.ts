@@ -17,7 +17,7 @@ export function registerLog(program: Command, io: Io): void {
   log
     .verb(
       'archive',
-      'move the oldest commits of an embedded log into an archive, and cut the log behind them',
+      'move the oldest commits of the log into an archive, and cut the log behind them',
       'headgate log archive --before 18000 --to /archive/headgate --dry-run',
       'headgate log archive --before 18000 --to /archive/headgate --yes',
     )

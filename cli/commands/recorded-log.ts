@@ -6,6 +6,7 @@ import { controlTopic, parseCommit } from '../../schemas/commit.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { recordHash } from '../../shared/log/core/chain.ts';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
+import type { OpenLogOptions } from '../../shared/log/open-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -20,11 +21,16 @@ export function logUrlOf(session: Session): string | undefined {
   return session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
 }
 
+/** `given` or else that. Throws a CliError where there is none. */
+export function requireLogUrl(session: Session, given?: string): string {
+  const url = given ?? logUrlOf(session);
+  if (url) return url;
+  throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
+}
+
 /** For its caller to close. */
-export async function openRecordedLog(session: Session): Promise<ControlLog> {
-  const url = logUrlOf(session);
-  if (!url)
-    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
+export async function openRecordedLog(session: Session, options?: OpenLogOptions): Promise<ControlLog> {
+  const url = requireLogUrl(session);
   const { openLog, parseLogUrl } = await import('../../shared/log/open-log.ts');
   const { embeddedLogPath } = await import('../../shared/log/embedded/embedded-log.ts');
   const parsed = parseLogUrl(url);
@@ -34,11 +40,12 @@ export async function openRecordedLog(session: Session): Promise<ControlLog> {
       type: 'Unreachable',
       next: 'check HEADGATE_LOG',
     });
-  return openLog(url, { topic: controlTopic });
+  return openLog(url, { topic: controlTopic }, options);
 }
 
-export function recordsOfLog(log: ControlLog): AsyncIterable<readonly LogRecord[]> {
-  return batchesToEnd(log, { recordsMax: batchRecords });
+/** From where the log begins, unless `from` says otherwise. */
+export function recordsOfLog(log: ControlLog, from?: number): AsyncIterable<readonly LogRecord[]> {
+  return batchesToEnd(log, { recordsMax: batchRecords, ...(from !== undefined && { from }) });
 }
 
 /** A state to fold the records of a log into. */

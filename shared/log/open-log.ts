@@ -2,9 +2,12 @@
  * From the URL of a log to its adapter: the only parser of `HEADGATE_LOG`, which the composition roots read.
  * Error texts never contain the URL: it may include a password.
  */
+import { controlTopic } from '../../schemas/commit.ts';
 import { environment } from '../runtime/settings.ts';
+import type { LogCutter } from './core/beginning.ts';
 import type { TimedLog, TopicAddress } from './core/control-log.ts';
-import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
+import { type EmbeddedLogOptions, embeddedLogPath, openEmbeddedLog } from './embedded/embedded-log.ts';
+import type { KafkaFiles } from './kafka/files.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
 
 export type LogUrl =
@@ -77,14 +80,34 @@ export async function openLog(
   }
 }
 
+/**
+ * To cut the control log. `near`: a path next to which states may be made, where the log has no folder of its own.
+ * Throws LogUrlInvalid, and DatabaseBusy where another process cuts an embedded log.
+ */
+export async function openCutter(url: string, near: string): Promise<LogCutter> {
+  const parsed = parseLogUrl(url);
+  if (parsed.kind === 'sqlite') {
+    const { EmbeddedLogCutter } = await import('./embedded/cut-log.ts');
+    return new EmbeddedLogCutter(embeddedLogPath(parsed.folder, { topic: controlTopic }));
+  }
+  const { KafkaLogCutter } = await import('./kafka/cut-log.ts');
+  const { kafkaClusterOf } = await import('./kafka/kafka-log.ts');
+  const files = await kafkaFiles();
+  return new KafkaLogCutter(kafkaClusterOf(parsed.brokers, files.current(), files), near);
+}
+
 /** kafkajs is loaded only where a Kafka log is opened. */
 async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<TimedLog> {
+  const { openKafkaLog } = await import('./kafka/kafka-log.ts');
+  const files = await kafkaFiles();
+  return await openKafkaLog(brokers, files.current(), options, files);
+}
+
+async function kafkaFiles(): Promise<KafkaFiles> {
   const { KafkaSettingsInvalid } = await import('./kafka/settings.ts');
   const { KafkaFiles } = await import('./kafka/files.ts');
-  const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   try {
-    const files = new KafkaFiles(environment);
-    return await openKafkaLog(brokers, files.current(), options, files);
+    return new KafkaFiles(environment);
   } catch (error) {
     if (error instanceof KafkaSettingsInvalid) throw new LogUrlInvalid(error.message, { cause: error });
     throw error;

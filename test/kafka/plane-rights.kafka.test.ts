@@ -110,7 +110,7 @@ afterAll(async () => {
 
 test('the page has a row for each topic', () => {
   expect(rows.map(({ topic }) => topic)).toEqual(
-    ['control', 'usage', 'status', 'gauges', 'counters'].map((name) => `headgate.${name}`),
+    ['control', 'beginning', 'usage', 'status', 'gauges', 'counters'].map((name) => `headgate.${name}`),
   );
 });
 

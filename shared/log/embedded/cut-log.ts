@@ -1,4 +1,4 @@
-/** Cuts an embedded log behind commits that were archived. Called by the command of an operator alone. */
+/** Cuts an embedded log behind commits that were archived. */
 import { createHash } from 'node:crypto';
 import { createReadStream, readdirSync, rmSync, statSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
@@ -6,7 +6,8 @@ import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { sleep } from '../../runtime/retry.ts';
 import { lockFile } from '../../runtime/sqlite.ts';
-import { type BeginningFacts, beginningStatePath, readBeginning, writeBeginning } from './beginning-files.ts';
+import type { LogCutter, NewBeginning } from '../core/beginning.ts';
+import { beginningStatePath, readBeginning, writeBeginning } from './beginning-files.ts';
 import { EmbeddedFile } from './embedded-file.ts';
 import { untilUnlocked } from './embedded-log.ts';
 
@@ -16,7 +17,7 @@ const pauseMs = 20;
 /** What is left is copied to make the file shorter, while nobody can append: more is not copied. */
 const compactedBytesMax = 64 * 1024 * 1024;
 
-export class LogCutter {
+export class EmbeddedLogCutter implements LogCutter {
   readonly #path: string;
   readonly #lock: { release(): void };
   readonly #file: EmbeddedFile;
@@ -28,13 +29,11 @@ export class LogCutter {
     this.#file = new EmbeddedFile({ path: logPath, durability: 'full', allowTrimmed: true });
   }
 
-  /** Where the state at this place is to be made; its owner's alone. */
-  partPath(at: Pick<BeginningFacts, 'seq' | 'foldVersion'>): string {
+  partPath(at: Pick<NewBeginning, 'seq' | 'foldVersion'>): string {
     return `${beginningStatePath(this.#path, at)}.part`;
   }
 
-  /** Makes the state that was made at `partPath` the beginning of the log. */
-  async setBeginning(facts: Omit<BeginningFacts, 'v' | 'state'>): Promise<void> {
+  async setBeginning(facts: NewBeginning): Promise<void> {
     const part = this.partPath(facts);
     const state = beginningStatePath(this.#path, facts);
     const hash = createHash('sha256');
@@ -49,7 +48,7 @@ export class LogCutter {
     this.#removeOthers(kept.file);
   }
 
-  /** Removes the records before the beginning, a part at a time; yields how many so far. */
+  /** A part at a time. */
   async *removeArchived(): AsyncGenerator<number> {
     const beginning = readBeginning(this.#path, (offset) => this.#file.recordAt(offset));
     if (beginning === undefined) return;
@@ -62,14 +61,13 @@ export class LogCutter {
     }
   }
 
-  /** False where so much is left that its pages are used again by later commits instead. */
   async compact(): Promise<boolean> {
     if (this.#file.usedBytes() > compactedBytesMax) return false;
     await this.#unlocked(() => this.#file.compact());
     return true;
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.#file.close();
     this.#lock.release();
   }

@@ -84,6 +84,7 @@ interface Broker {
   listOffsets(request: object): Promise<{ responses: readonly Partitions<{ offset: string }>[] }>;
   produce(request: object): Promise<{ topics: readonly Partitions<{ baseOffset: string }>[] }>;
   createTopics(request: object): Promise<unknown>;
+  deleteRecords(request: object): Promise<unknown>;
   describeConfigs(
     request: object,
   ): Promise<{ resources: readonly { configEntries: readonly ConfigEntry[] }[] }>;
@@ -264,6 +265,11 @@ class KafkajsConnection implements KafkaConnection {
     await this.#bounded(() => this.#broker.createTopics({ topics: [request], timeout: replicasTimeoutMs }));
   }
 
+  async deleteRecords({ topic, partition }: TopicPartition, before: number): Promise<void> {
+    const topics = [{ topic, partitions: [{ partition, offset: String(before) }] }];
+    await this.#bounded(() => this.#broker.deleteRecords({ topics }));
+  }
+
   async topicSettings(topic: string): Promise<ReadonlyMap<string, string>> {
     // Without names, Kafka returns every setting.
     const resources = [{ type: topicResource, name: topic, configNames: [] }];
@@ -359,7 +365,11 @@ function mapKafkaError(error: unknown): KafkaFault {
   if (error instanceof KafkaFault) return error;
   if (!(error instanceof Error)) return new KafkaFault('UNKNOWN', { kind: 'lost', cause: error });
   const { name, message } = error;
-  const inner = (error as { errors?: readonly Error[] }).errors?.[0];
+  const { errors, partitions } = error as {
+    readonly errors?: readonly Error[];
+    readonly partitions?: readonly { readonly error?: Error }[];
+  };
+  const inner = errors?.[0] ?? partitions?.[0]?.error;
   if (inner) return mapKafkaError(inner);
   if (name === 'KafkaJSSASLAuthenticationError')
     return new KafkaFault('SASL', { kind: 'unsent', cause: error });

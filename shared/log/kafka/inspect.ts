@@ -1,8 +1,15 @@
 /** What `doctor` reports of the brokers and topics: settings that were changed while processes run, lone and old brokers. */
-import type { LogInspection, TopicFault } from '../core/control-log.ts';
+import { controlTopic } from '../../../schemas/commit.ts';
+import {
+  type LogBeginning,
+  type LogInspection,
+  LogUnreadable,
+  type TopicFault,
+} from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
-import { type TopicPlan, topicFaults, topicPlans } from './topics.ts';
+import { TopicMisconfigured } from './errors.ts';
+import { topicFaults, topicPlans } from './topics.ts';
 
 /** The largest version of a fetch that releases know, the newest first: brokers name no release. */
 const releases: readonly (readonly [fetchVersion: number, release: number])[] = [
@@ -17,7 +24,10 @@ const releases: readonly (readonly [fetchVersion: number, release: number])[] = 
 ];
 
 /** Rejects with KafkaFault. Topics that are not made yet are left out. */
-export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspection> {
+export async function inspectBrokers(
+  cluster: KafkaCluster,
+  beginning: () => Promise<LogBeginning | undefined>,
+): Promise<LogInspection> {
   const connection = await cluster.anyBroker();
   const faults: TopicFault[] = [];
   const brokers = new Map<string, { readonly host: string; readonly port: number }>();
@@ -28,7 +38,7 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
     if (metadata.errorCode !== 0 || metadata.partitions.length === 0) continue;
     for (const partition of metadata.partitions) replicas = Math.min(replicas, partition.replicas.length);
     const { topic } = plan;
-    faults.push(...(await removalFault(cluster, plan)));
+    if (topic === controlTopic) faults.push(...(await removalFault(cluster, topic, beginning)));
     for (const { text, next } of await topicFaults(connection, plan, metadata))
       faults.push({ topic, text, next });
   }
@@ -41,16 +51,28 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
   };
 }
 
-/** Records that were removed are missed by a process that starts, long after. */
-async function removalFault(cluster: KafkaCluster, { topic, retentionMs }: TopicPlan): Promise<TopicFault[]> {
-  if (retentionMs !== -1) return [];
+/** Records that were removed are missed by a process that starts, long after, unless they were archived. */
+async function removalFault(
+  cluster: KafkaCluster,
+  topic: string,
+  beginning: () => Promise<LogBeginning | undefined>,
+): Promise<TopicFault[]> {
   const target = { topic, partition: 0 };
   const leader = await cluster.connectionTo(await cluster.leader(target));
   const start = await leader.offset(target, 'start');
-  const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it`;
+  if (start === 0) return [];
+  let why = '';
+  try {
+    if ((await beginning()) !== undefined) return [];
+  } catch (error) {
+    if (!(error instanceof LogUnreadable || error instanceof TopicMisconfigured)) throw error;
+    why = ` (${error.message})`;
+  }
+  const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it${why}`;
   const next =
-    'make a new log from the last state: see "The log is unreachable, lost or truncated" in docs/operate.md';
-  return start > 0 ? [{ topic, text, next }] : [];
+    'make a new log from the last state: see "The log is unreachable, lost or truncated" in docs/operate.md; ' +
+    'where headgate log archive removed them, run it again with the archive';
+  return [{ topic, text, next }];
 }
 
 /** undefined of a broker that is away now. */
