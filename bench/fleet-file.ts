@@ -4,117 +4,44 @@
  * event loop, which is how long every other caller waits, on a busy machine too. The clock is that of the command. Then each
  * read of the table of operations that needs no parameter, on the fleet that is there. `--sizes N,N` names other sizes.
  */
-import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { adminOperations } from '../schemas/admin.ts';
 import { operationNames, routeOf } from '../schemas/admin-routes.ts';
 import type { OperationRow } from '../schemas/admin-row.ts';
-import { sleep } from '../shared/runtime/retry.ts';
 import { largeFleet } from '../test/support/large-fleet.ts';
-import { operatorToken, type Plane, ProcessFleet } from '../test/support/process-fleet.ts';
-import { binary } from '../test/support/processes.ts';
+import { operatorToken, ProcessFleet } from '../test/support/process-fleet.ts';
+import { MeteredPlane } from './support/metered-plane.ts';
 
 const { values } = parseArgs({ options: { sizes: { type: 'string' } } });
 const sizes = values.sizes?.split(',').map(Number) ?? [1_000, 10_000];
-const meter = new URL('../../test/support/turn-meter.mjs', import.meta.url).href;
 
-interface Figures {
-  readonly 'clock, s': number;
-  readonly 'longest turn, ms': number;
-  readonly 'its thread, s': number;
-  readonly exit: number;
-}
-
-const seconds = (ms: number): number => Number((ms / 1000).toFixed(2));
-
-/** Processor time of the main thread of a process so far, ms. */
-function mainThreadMs(pid: number): number {
-  return Number(readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6;
-}
-
-class Bench {
-  readonly #fleet: ProcessFleet;
-  readonly #report: string;
-  readonly #plane: Plane;
-
-  constructor(fleet: ProcessFleet, report: string, plane: Plane) {
-    this.#fleet = fleet;
-    this.#report = report;
-    this.#plane = plane;
-  }
-
-  /** The longest turn since it was asked last. */
-  async #longestTurnMs(): Promise<number> {
-    rmSync(this.#report, { force: true });
-    process.kill(this.#plane.ready.pid, 'SIGUSR2');
-    while (!existsSync(this.#report)) await sleep(20);
-    return Number(readFileSync(this.#report, 'utf8'));
-  }
-
-  async measure(args: readonly string[], output: string): Promise<Figures> {
-    const { pid } = this.#plane.ready;
-    await this.#longestTurnMs();
-    const [beganMs, threadMs] = [performance.now(), mainThreadMs(pid)];
-    const exit = await this.#run(args, output);
-    const clockMs = performance.now() - beganMs;
-    const longestMs = await this.#longestTurnMs();
-    return {
-      'clock, s': seconds(clockMs),
-      'longest turn, ms': Math.round(longestMs),
-      'its thread, s': seconds(mainThreadMs(pid) - threadMs),
-      exit,
-    };
-  }
-
-  /** Of one call of each read that is answered without parameters, in ms. */
-  async reads(): Promise<Record<string, object>> {
-    const figures: Record<string, object> = {};
-    for (const name of operationNames) {
-      const { method, path } = routeOf(name);
-      const { params, mediaType, opens }: OperationRow = adminOperations[name];
-      if (method !== 'GET' || params !== undefined || mediaType !== undefined || opens === 'tail') continue;
-      const { pid, admin } = this.#plane.ready;
-      await this.#longestTurnMs();
-      const threadMs = mainThreadMs(pid);
-      const answer = await fetch(`${admin}/admin/v1${path}`, {
-        headers: { authorization: `Bearer ${operatorToken}` },
-      });
-      const { length } = await answer.text();
-      const longest = Math.round(await this.#longestTurnMs());
-      if (!answer.ok) continue;
-      const thread = Math.round(mainThreadMs(pid) - threadMs);
-      figures[name] = { 'longest turn, ms': longest, 'its thread, ms': thread, bytes: length };
-    }
-    return figures;
-  }
-
-  /** `output` takes what it prints. */
-  #run(args: readonly string[], output: string): Promise<number> {
-    const env = {
-      ...process.env,
-      ...{ HEADGATE_ADMIN: this.#plane.ready.admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' },
-    };
-    const stdio: ('ignore' | 'pipe' | 'inherit')[] = ['ignore', 'pipe', 'inherit'];
-    const child = spawn(process.execPath, [binary, ...args], { env, stdio, cwd: this.#fleet.dir });
-    const pieces: Buffer[] = [];
-    child.stdout?.on('data', (piece: Buffer) => pieces.push(piece));
-    return new Promise((resolve) => {
-      child.once('close', (code) => {
-        writeFileSync(output, Buffer.concat(pieces));
-        resolve(code ?? -1);
-      });
+/** Of one call of each read that is answered without parameters, in ms. */
+async function readsOf(metered: MeteredPlane): Promise<Record<string, object>> {
+  const figures: Record<string, object> = {};
+  for (const name of operationNames) {
+    const { method, path } = routeOf(name);
+    const { params, mediaType, opens }: OperationRow = adminOperations[name];
+    if (method !== 'GET' || params !== undefined || mediaType !== undefined || opens === 'tail') continue;
+    await metered.longestTurnMs();
+    const threadMs = metered.threadMs();
+    const answer = await fetch(`${metered.plane.ready.admin}/admin/v1${path}`, {
+      headers: { authorization: `Bearer ${operatorToken}` },
     });
+    const { length } = await answer.text();
+    const longest = Math.round(await metered.longestTurnMs());
+    if (!answer.ok) continue;
+    const thread = Math.round(metered.threadMs() - threadMs);
+    figures[name] = { 'longest turn, ms': longest, 'its thread, ms': thread, bytes: length };
   }
+  return figures;
 }
 
 async function figuresOf(organisations: number): Promise<Record<string, Record<string, object>>> {
   const fleet = new ProcessFleet();
   try {
-    const report = join(fleet.dir, 'turns');
-    const env = { HEADGATE_TEST_TURNS: report, NODE_OPTIONS: `--import ${meter}` };
-    const bench = new Bench(fleet, report, await fleet.startPlane('plane', { env }));
+    const bench = await MeteredPlane.start(fleet);
     const [file, changed, exported, ignored] = ['fleet.json', 'changed.json', 'exported.yaml', 'output'].map(
       (name) => join(fleet.dir, name),
     ) as [string, string, string, string];
@@ -132,7 +59,7 @@ async function figuresOf(organisations: number): Promise<Record<string, Record<s
       'validate, exported': await bench.measure(['validate', '-f', exported], ignored),
       'diff, exported': await bench.measure(['diff', '-f', exported], ignored),
     };
-    return { files: figures, reads: await bench.reads() };
+    return { files: figures, reads: await readsOf(bench) };
   } finally {
     await fleet.close();
   }
