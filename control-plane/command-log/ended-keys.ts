@@ -99,7 +99,9 @@ export class EndedKeys {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const forgotten = await this.#tried();
-      await sleep(forgotten === 0 ? restMs : pauseMs, signal);
+      // After a start the log is first to be read.
+      const isDone = forgotten === 0 && this.#endedUntilMs() !== undefined;
+      await sleep(isDone ? restMs : pauseMs, signal);
     }
   }
 

@@ -1,0 +1,183 @@
+// Goal: what removes old rows of usage and old keys by itself does so once and completely, wherever it is killed in between.
+// Method: SIGKILL before each step of a removal, and between the commits that forget keys; then a start on what is left.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, expect, test } from 'vitest';
+import { controlTopic } from '../../schemas/commit.ts';
+import { dayMs } from '../../schemas/durations.ts';
+import { toStored } from '../../schemas/events.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { checkUsage } from '../../shared/usage/check-usage.ts';
+import { RowMover } from '../../shared/usage/row-mover.ts';
+import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import { ChainWriter, known, sha256 } from '../support/commits.ts';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-removals-'));
+const fleet = new ProcessFleet();
+afterAll(async () => {
+  await fleet.close();
+  rmSync(folder, { recursive: true });
+});
+
+const daysAgo = (days: number): string => new Date(Date.now() - days * dayMs).toISOString();
+const rowsOfDay = 700;
+/** Older than what is kept, and kept. */
+const days = [daysAgo(9), daysAgo(8), daysAgo(3), daysAgo(2)];
+const keepDays = 5;
+const built = (path: string): string => JSON.stringify(pathToFileURL(resolve('dist', path)).href);
+
+/** Ends itself before its n-th step: a note of what was moved, a batch of rows, the note of a removal, and each file. */
+const program = `
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+const [path, keepDays, at] = process.argv.slice(2);
+let left = Number(at);
+const step = () => { if (--left === 0) { process.kill(process.pid, 'SIGKILL'); for (;;); } };
+const { rmSync } = fs;
+fs.rmSync = (file, ...rest) => { if (fs.existsSync(file)) step(); rmSync(file, ...rest); };
+syncBuiltinESMExports();
+const { openUsageStore } = await import(${built('shared/usage/usage-store.js')});
+const { RowMover } = await import(${built('shared/usage/row-mover.js')});
+const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
+for (const name of ['noteMoved', 'removeMoved', 'removeBefore']) {
+  const real = store.rows[name].bind(store.rows);
+  store.rows[name] = (...args) => { step(); return real(...args); };
+}
+const logger = { warn: () => {}, error: () => {}, fatal: () => {} };
+const alive = setInterval(() => {}, 1000);
+await new RowMover({ rows: store.rows, path, keepDays: Number(keepDays), logger }).move();
+clearInterval(alive);
+store.close();
+`;
+
+async function endOf(path: string, step: number): Promise<string | number | null> {
+  const file = join(folder, 'remove.mjs');
+  writeFileSync(file, program);
+  const args = [file, path, String(keepDays), String(step)];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+  const [code, signal] = await once(child, 'exit');
+  return signal ?? code;
+}
+
+function open(path: string) {
+  const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
+  const quiet = () => undefined;
+  const logger = { warn: quiet, error: quiet, fatal: quiet };
+  return { store, mover: (keep: number) => new RowMover({ rows: store.rows, path, keepDays: keep, logger }) };
+}
+
+/** Of each day: half of its rows are in its file, half of them wait. */
+async function filled(path: string): Promise<void> {
+  const { store, mover } = open(path);
+  const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
+  for (let half = 0; half < 2; half++) {
+    const rows = days.flatMap((at, day) =>
+      Array.from({ length: rowsOfDay / 2 }, (_, row) => {
+        const n = (half * days.length + day) * (rowsOfDay / 2) + row + 1;
+        const period = days[0]?.slice(0, 10);
+        return {
+          ...{ v: 1, incarnation, n, at, organisation: 'acme', period, draw: 'pool', model: 'echo-small' },
+          ...{ promptTokens: 1, completionTokens: 1, requestId: `r-${n}` },
+        };
+      }),
+    );
+    store.apply(0, [{ offset: half, value: Buffer.from(JSON.stringify(rows)), signature: null }]);
+    if (half === 0) await mover(100).move();
+  }
+  store.close();
+}
+
+test('days of rows that are removed, and rows that are moved, wherever the process is killed', async () => {
+  const origin = join(folder, 'origin');
+  await filled(join(origin, 'usage.db'));
+  let [steps, end]: [number, string | number | null] = [0, 'SIGKILL'];
+  while (end === 'SIGKILL') {
+    const left = join(folder, `left-${++steps}`);
+    cpSync(origin, left, { recursive: true });
+    const path = join(left, 'usage.db');
+    end = await endOf(path, steps);
+    const { store, mover } = open(path);
+    // What was not removed yet is there, and whole.
+    const read = (): number => store.requests({ limit: 10_000 }).length;
+    expect([2 * rowsOfDay, 3 * rowsOfDay, 4 * rowsOfDay], `killed before step ${steps}`).toContain(
+      2 * Math.ceil(read() / 2),
+    );
+    await mover(keepDays).move();
+    expect([read(), checkUsage(path)], `after a kill before step ${steps}`).toEqual([2 * rowsOfDay, []]);
+    expect(store.totals('acme', days[0]?.slice(0, 10) ?? '').requests).toBe(4 * rowsOfDay);
+    const files = readdirSync(join(left, 'usage-rows')).filter((name) => name.endsWith('.db'));
+    expect(files).toEqual(days.slice(2).map((at) => `${at.slice(0, 10)}.db`));
+    store.close();
+  }
+  expect(end).toBe(0);
+  // The note of the removal, a file of each day, what was moved, and its rows in several batches.
+  expect(steps).toBeGreaterThan(8);
+});
+
+const keys = 1_200;
+
+/** Keys that were revoked long ago, in a log that is of now. */
+async function writeKeys(): Promise<void> {
+  const writer = new ChainWriter();
+  const records = [
+    writer.open(),
+    writer.add([known('organisation.set', { id: 'acme', name: 'Acme', tier: null, anchor: '2026-01-01' })]),
+  ];
+  for (let from = 0; from < keys; from += 100) {
+    const ids = Array.from({ length: 100 }, (_, n) => `key-${from + n}`);
+    const key = (id: string) => ({ id, organisation: 'acme', name: id, hash: sha256(id) });
+    records.push(
+      writer.add(
+        ids.map((id) => known('key.created', { ...key(id), expires: 'never' as const, expiresAt: null })),
+      ),
+    );
+    records.push(writer.add(ids.map((id) => known('key.revoked', { id }))));
+  }
+  const named = known('organisation.set', { id: 'acme', name: 'Now', tier: null, anchor: '2026-01-01' });
+  records.push(writer.addStored([toStored(named)], 'operator', new Date().toISOString()));
+  const log = await openLog(fleet.logUrl, { topic: controlTopic });
+  for (const { value } of records) await log.append(value);
+  await log.close();
+}
+
+const keyCount = async (plane: Plane): Promise<number> =>
+  Number((await fleet.admin(plane).run('key.list', { limit: 1 })).total);
+
+test('keys that are forgotten in several commits, though the control plane is killed between them', async () => {
+  await writeKeys();
+  const start = () => fleet.startPlane('plane', { flags: ['--forget-keys-after', '1d'] });
+  const counts: number[] = [];
+  for (let plane = await start(); ; plane = await start()) {
+    const before = counts.at(-1) ?? keys;
+    // A process takes the time of the log from what it reads since its start.
+    await fleet.admin(plane).run('organisation.create', { id: `other-${counts.length}`, name: 'Other' });
+    await until(async () => (await keyCount(plane)) < before, 60_000);
+    counts.push(await keyCount(plane));
+    await plane.end('SIGKILL');
+    if (counts.at(-1) === 0) break;
+  }
+  // Whole commits of 500.
+  expect(counts.every((count) => count === 0 || (keys - count) % 500 === 0)).toBe(true);
+  expect(counts.length).toBeGreaterThan(1);
+  const forgotten = await forgottenKeys();
+  expect([forgotten.length, new Set(forgotten).size]).toEqual([keys, keys]);
+});
+
+async function forgottenKeys(): Promise<string[]> {
+  const found: string[] = [];
+  const log = await openLog(fleet.logUrl, { topic: controlTopic });
+  for await (const records of batchesToEnd(log, { recordsMax: 500 }))
+    for (const { value } of records) {
+      const { events } = JSON.parse(value.toString()) as { events: { type: string; data: { id: string } }[] };
+      found.push(...events.filter(({ type }) => type === 'key.forgotten').map(({ data }) => data.id));
+    }
+  await log.close();
+  return found;
+}
