@@ -1,8 +1,8 @@
 /** Calls of the console's API: JSON, with the cookie of the session, which no script can read. */
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import { type OperationName, partsOf, routeOf } from '../../schemas/admin-routes.ts';
-import { printable } from '../../schemas/printable.ts';
 import type { TurningName } from '../../schemas/turned-answers.ts';
+import { documentOf } from './documents.ts';
 import { minPosition, signedOut } from './session.ts';
 
 export class ApiFailure extends Error {
@@ -78,17 +78,6 @@ export async function callPath<T>(method: string, path: string, options: CallOpt
   } = document?.error ?? {};
   if (answer.status === 401 && path !== '/session') signedOut();
   throw new ApiFailure(answer.status, type, message, next);
-}
-
-/** JSON text of the API; undefined where it is none. Its texts are made visible here, so that no page has to. */
-export function documentOf<T>(text: string): T | undefined {
-  try {
-    return JSON.parse(text, (_name, value: unknown) =>
-      typeof value === 'string' ? printable(value, '\n\t') : value,
-    ) as T;
-  } catch {
-    return undefined;
-  }
 }
 
 /** A response to read as a stream. Rejects with ApiFailure. */

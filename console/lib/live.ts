@@ -4,7 +4,8 @@
  */
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
-import { call, documentOf } from './api.ts';
+import { call } from './api.ts';
+import { documentOf } from './documents.ts';
 import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';

@@ -2,7 +2,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { InputOf } from '../../schemas/admin.ts';
 import type { RequestsMessage } from '../../schemas/requests.ts';
-import { type ApiFailure, call, documentOf, failureOf, withQuery } from './api.ts';
+import { type ApiFailure, call, failureOf, withQuery } from './api.ts';
+import { documentOf } from './documents.ts';
 import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
