@@ -3,7 +3,7 @@
  * exit code ends what it wrote to either stream. What `commands.ts` starts.
  */
 import { createInterface } from 'node:readline';
-import { registerProcesses } from '../../cli/program.ts';
+import { processCommands } from '../../cli/program.ts';
 import { main } from '../../cli/run.ts';
 
 export interface CommandLine {
@@ -23,7 +23,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   process.chdir(cwd);
   // What it forks is the command itself.
   process.argv = [process.execPath, binary, ...args];
-  const code = await main(args, registerProcesses);
+  const code = await main(args, processCommands);
   for (const stream of [process.stdout, process.stderr]) stream.write(`\0${code}\n`);
 }
 // A process that has started would keep this one.
