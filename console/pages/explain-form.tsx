@@ -2,12 +2,11 @@
 import { useState } from 'preact/hooks';
 import type { ExplainedKind } from '../../schemas/operations.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
-import { useRead } from '../lib/read.ts';
 import { go } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
-import { Choice, Field, suggestionsMax } from '../ui/field.tsx';
-import { OrganisationField } from '../ui/organisation-choice.tsx';
+import { Chooser } from '../ui/chooser.tsx';
+import { Choice, Field } from '../ui/field.tsx';
 
 type Subject = 'request' | 'key' | 'org' | 'visitor';
 
@@ -63,7 +62,13 @@ export function ExplainForm({ asked }: { readonly asked: Asked }) {
       {subject === 'request' ? <RequestField asked={asked} /> : null}
       {subject === 'key' ? <KeyField asked={asked} /> : null}
       {subject === 'org' ? (
-        <OrganisationField name="org" chosen={asked.org ?? organisationInScope()} />
+        <Chooser
+          label="Organisation"
+          of="organisation"
+          name="org"
+          required
+          chosen={asked.org ?? organisationInScope()}
+        />
       ) : null}
       {subject === 'request' ? null : <Details asked={asked} />}
       <Field
@@ -95,41 +100,38 @@ function RequestField({ asked }: { readonly asked: Asked }) {
 }
 
 function KeyField({ asked }: { readonly asked: Asked }) {
-  const newest = { organisation: organisationInScope(), sort: '-createdAt', limit: suggestionsMax };
-  const keys = useRead('key.list', newest).data?.items ?? [];
   return (
-    <Field
+    <Chooser
       label="Key id"
+      of="key"
+      organisation={organisationInScope()}
       name="key"
       required
-      suggestions={keys.map(({ id, name }) => [id, name])}
-      defaultValue={asked.key ?? ''}
+      isFree
+      chosen={asked.key}
       placeholder="key-…"
     />
   );
 }
 
 function Details({ asked }: { readonly asked: Asked }) {
-  const models =
-    useRead(isOperator() ? 'model.list' : undefined, { limit: suggestionsMax }).data?.items ?? [];
-  const organisation = organisationInScope();
-  const stacks = useRead('stack.list', { organisation }, { isWhole: true }).data?.items ?? [];
-  const hosts = ['shared', ...stacks.map(({ id }) => id)];
-  const others = asked.host !== undefined && !hosts.includes(asked.host) ? [asked.host] : [];
   return (
     <>
-      <Field
+      <Chooser
         label="Model"
+        of="model"
         name="model"
-        suggestions={models.map(({ id }) => [id, id])}
-        defaultValue={asked.model ?? ''}
+        isFree
+        chosen={asked.model}
         placeholder="empty: all of them"
       />
-      <Choice
+      <Chooser
         label="Host"
+        of="stack"
+        organisation={organisationInScope()}
         name="host"
-        options={[...hosts, ...others].map((host) => [host, host === 'shared' ? 'the shared host' : host])}
-        chosen={asked.host ?? 'shared'}
+        none="the shared host"
+        chosen={asked.host === 'shared' ? '' : asked.host}
       />
       <Choice label="Kind" name="path" options={kinds} chosen={asked.path ?? 'chat'} />
       <Field

@@ -1,9 +1,9 @@
 /** Why a request is served or refused: a question in the address, and its answer. */
 import { type Asked, askedIn, commandOf, isComplete } from '../lib/explain.ts';
+import { useOrganisations } from '../lib/organisations.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
-import { useOrganisations } from '../ui/organisation-choice.tsx';
 import { PageHeader } from '../ui/parts.tsx';
 import { ExplainForm } from './explain-form.tsx';
 import { Matrix } from './explain-matrix.tsx';

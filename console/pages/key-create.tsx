@@ -2,11 +2,12 @@
 import { useState } from 'preact/hooks';
 import type { InputOf } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
+import { useOrganisations } from '../lib/organisations.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { may } from '../lib/session.ts';
+import { Chooser } from '../ui/chooser.tsx';
 import { Dialog, FormDialog } from '../ui/dialog.tsx';
 import { Choice, Field, Shown } from '../ui/field.tsx';
-import { OrganisationField, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Button, Copy } from '../ui/parts.tsx';
 
 const choices = [
@@ -48,7 +49,14 @@ function KeyForm({ onClose, onCreated }: FormProps) {
         placeholder="what uses it, such as billing job"
       />
       {organisations.length > 1 ? (
-        <OrganisationField name="organisation" command="key.create" chosen={scope} />
+        <Chooser
+          label="Organisation"
+          of="organisation"
+          name="organisation"
+          command="key.create"
+          required
+          chosen={scope}
+        />
       ) : null}
       <Choice label="Expiry" name="expires" options={choices} chosen="90d" />
     </FormDialog>

@@ -3,9 +3,9 @@ import type { ComponentChildren } from 'preact';
 import type { RequestRow } from '../../schemas/requests.ts';
 import { withQuery } from '../lib/api.ts';
 import { clock, count } from '../lib/format.ts';
+import { organisationName } from '../lib/organisations.ts';
 import { location } from '../lib/router.ts';
 import { Name } from '../ui/name.tsx';
-import { organisationName } from '../ui/organisation-choice.tsx';
 import { State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 

@@ -5,6 +5,7 @@ import type { RequestRow, RequestVerdict } from '../../schemas/requests.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, isToday, nameSome, plural } from '../lib/format.ts';
+import { useOrganisations } from '../lib/organisations.ts';
 import {
   type AddressFilter,
   clearedFilters,
@@ -16,7 +17,7 @@ import { rowsMax, type Rows as ShownRows } from '../lib/request-rows.ts';
 import { type Followed, useRequests } from '../lib/requests.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
-import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
+import { OrganisationChoice } from '../ui/organisation-choice.tsx';
 import { Button, Copy, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Rows } from '../ui/table.tsx';
 import { Explained } from './explained.tsx';

@@ -4,11 +4,12 @@ import type { UsageTotals } from '../../schemas/admin.ts';
 import { type ApiFailure, failureOf } from '../lib/api.ts';
 import { type DayUsage, quantile, toCsv } from '../lib/csv.ts';
 import { count, day, shellWord } from '../lib/format.ts';
+import { useOrganisations } from '../lib/organisations.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { readUsage, type UsageRows } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
-import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
+import { OrganisationChoice } from '../ui/organisation-choice.tsx';
 import { Answer } from '../ui/page.tsx';
 import {
   Button,

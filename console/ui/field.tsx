@@ -2,10 +2,7 @@
 import type { ComponentChildren, PartialInputHTMLAttributes } from 'preact';
 import { useId } from 'preact/hooks';
 
-/** Suggestions that a field offers at most; any other value can be typed. */
-export const suggestionsMax = 200;
-
-export type FieldOption = readonly [value: string, text: string];
+type FieldOption = readonly [value: string, text: string];
 
 type Attributes = Pick<
   PartialInputHTMLAttributes<HTMLInputElement>,
@@ -31,29 +28,15 @@ export interface FieldProps extends Attributes {
   readonly label: ComponentChildren;
   readonly type?: 'text' | 'number';
   readonly hint?: string;
-  readonly suggestions?: readonly FieldOption[];
 }
 
-export function Field({ label, hint, suggestions, ...input }: FieldProps) {
+export function Field({ label, hint, ...input }: FieldProps) {
   const id = useId();
   return (
     <label class="field" for={id}>
       <span>{label}</span>
-      <input
-        id={id}
-        type="text"
-        autocomplete="off"
-        list={suggestions ? `${id}-suggestions` : undefined}
-        {...input}
-      />
+      <input id={id} type="text" autocomplete="off" list={undefined} {...input} />
       {hint === undefined ? null : <small>{hint}</small>}
-      {suggestions ? (
-        <datalist id={`${id}-suggestions`}>
-          {suggestions.slice(0, suggestionsMax).map(([value, text]) => (
-            <option key={value} value={value} label={text} />
-          ))}
-        </datalist>
-      ) : null}
     </label>
   );
 }

@@ -4,9 +4,9 @@ import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { eventSentence } from '../../schemas/event-sentences.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { cutAt, type NamedThing, thingsIn } from '../lib/event-names.ts';
+import { organisationName } from '../lib/organisations.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
-import { organisationName } from './organisation-choice.tsx';
 
 type Thing = NamedThing | { readonly kind: 'gateway'; readonly id: string };
 

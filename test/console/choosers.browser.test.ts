@@ -1,0 +1,173 @@
+/** Choosers of the console before a fleet that has more of everything than one answer of a list. */
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { launchBrowser, WatchedPage } from '../support/browser.ts';
+import { button, heading } from '../support/console-fleet.ts';
+import { largeFleet } from '../support/large-fleet.ts';
+import { operatorToken, ProcessFleet } from '../support/process-fleet.ts';
+import type { Started } from '../support/processes.ts';
+
+type ConsolePlane = Started<{ readonly admin: string; readonly console: string }>;
+
+/** Half of them have a stack. */
+const organisations = 2_200;
+const keysAtOnce = 1_000;
+let fleet: ProcessFleet;
+let plane: ConsolePlane;
+let browser: Awaited<ReturnType<typeof launchBrowser>>;
+let watched: WatchedPage;
+let page: Page;
+let oldestKey = '';
+
+beforeAll(async () => {
+  fleet = new ProcessFleet();
+  plane = await fleet.serve('control-plane', 'cp-1', ['--console-port', '0']);
+  const admin = fleet.admin(plane);
+  const large = largeFleet(organisations);
+  const more = Array.from({ length: 1_100 }, (_, n) => ({
+    id: `model-more-${n}`,
+    family: 'echo',
+    weight: 1,
+  }));
+  // Without the members it is one commit.
+  const tenants = large.organisations?.map((each) => ({ ...each, members: [] }));
+  await admin.apply({ ...large, organisations: tenants, models: [...(large.models ?? []), ...more] });
+  const expires = 'never';
+  const first = await admin.run('key.create', { organisation: 'org-3', name: 'the oldest key', expires });
+  oldestKey = String(first.id);
+  const items = Array.from({ length: keysAtOnce }, (_, n) => ({
+    ...{ organisation: 'org-3', name: `key ${n}`, expires },
+  }));
+  for (let part = 0; part < 2; part++) await admin.run('key.create', { items } as never);
+  browser = await launchBrowser();
+  watched = await WatchedPage.open(browser, plane.ready.console);
+  page = watched.page;
+  await page.goto('/sign-in');
+  await page.getByLabel('Operator token').fill(operatorToken);
+  await button(page, 'Sign in').click();
+  await heading(page, 'Fleet').waitFor();
+});
+afterAll(async () => {
+  await watched?.close();
+  await browser?.close();
+  await fleet?.close();
+});
+
+const chooser = (within: Pick<Page, 'getByRole'>, label = 'Organisation') =>
+  within.getByRole('combobox', { name: label, exact: true });
+const fieldOf = (name: string): string => `document.querySelector('input[type=hidden][name=${name}]').value`;
+
+interface Case {
+  /** Where it is, and what opens it. */
+  readonly path: string;
+  readonly open?: () => Promise<unknown>;
+  readonly label: string;
+  /** Typed, and the option that is then there. */
+  readonly text: string;
+  readonly option: RegExp;
+  /** What is chosen then: in the address, or in a form. */
+  readonly chosen: string;
+  readonly value: () => string;
+}
+
+const ofAddress = {
+  label: 'Organisation',
+  text: 'isation 999',
+  option: /Organisation 999/,
+  value: () => 'org-999',
+};
+const inAddress = `new URL(location.href).searchParams.get('org')`;
+const asks = (subject: string) => () => page.getByLabel('Who asks').selectOption(subject);
+
+const cases: Readonly<Record<string, Case>> = {
+  ...Object.fromEntries(
+    ['/keys', '/stacks', '/limits', '/usage', '/requests'].map((path) => [
+      `the organisation of ${path}`,
+      { ...ofAddress, path, chosen: inAddress },
+    ]),
+  ),
+  'the organisation of a new key': {
+    ...{ ...ofAddress, path: '/keys', chosen: fieldOf('organisation') },
+    open: () => button(page, 'Create key').click(),
+  },
+  'the organisation of a question': {
+    ...{ ...ofAddress, path: '/explain', chosen: fieldOf('org'), open: asks('org') },
+  },
+  'the key of a question': {
+    ...{ path: '/explain', open: asks('key'), label: 'Key id', text: 'oldest', option: /the oldest key/ },
+    ...{ chosen: fieldOf('key'), value: () => oldestKey },
+  },
+  'the model of a question': {
+    ...{ path: '/explain', open: asks('org'), label: 'Model', text: 'more-999', option: /^model-more-999$/ },
+    ...{ chosen: fieldOf('model'), value: () => 'model-more-999' },
+  },
+  'the host of a question': {
+    ...{
+      path: '/explain',
+      open: asks('org'),
+      label: 'Host',
+      text: 'fleet-998',
+      option: /^stk-large-fleet-998$/,
+    },
+    ...{ chosen: fieldOf('host'), value: () => 'stk-large-fleet-998' },
+  },
+};
+
+test.each(Object.entries(cases))('%s is found though it is not among the first thousand', async (_, one) => {
+  await page.goto(one.path);
+  await one.open?.();
+  const dialog = page.getByRole('dialog');
+  const scope = (await dialog.count()) > 0 ? dialog : page;
+  await chooser(scope, one.label).fill(one.text);
+  await scope.getByRole('option', { name: one.option }).click();
+  await page.waitForFunction(`${one.chosen} === '${one.value()}'`);
+  // Nothing is offered any more.
+  expect(await page.getByRole('listbox').count()).toBe(0);
+  watched.expectClean();
+});
+
+test('a chooser says how many there are, and is used by keys alone', async () => {
+  await page.goto('/keys');
+  await button(page, 'Create key').click();
+  const dialog = page.getByRole('dialog');
+  const field = chooser(dialog);
+  const options = dialog.getByRole('listbox', { name: 'Organisation' }).getByRole('option');
+  await field.press('ArrowDown');
+  await dialog.getByText('The first 20 of 2,200: type to find others.').waitFor();
+  expect(await options.count()).toBe(20);
+  await watched.expectAccessible('an open chooser');
+  await field.fill('no such name');
+  await dialog.getByText('Nothing is found for “no such name”.').waitFor();
+  // Enter neither takes what is not there nor sends the form, and Escape leaves the dialog open.
+  await field.press('Enter');
+  await field.press('Escape');
+  expect([await field.inputValue(), await options.count()]).toEqual(['', 0]);
+  await field.fill('isation 77');
+  await options.filter({ hasText: 'Organisation 770' }).waitFor();
+  await field.press('ArrowDown');
+  await field.press('ArrowDown');
+  await field.press('ArrowUp');
+  const name = await dialog.getByRole('option', { selected: true }).filter({ hasText: 'org-' }).textContent();
+  await field.press('Enter');
+  const chosen = await field.inputValue();
+  expect(name).toContain(chosen);
+  // It stays where a search is left.
+  await field.fill('something else');
+  await dialog.getByLabel('Name', { exact: true }).fill('by keys');
+  expect(await field.inputValue()).toBe(chosen);
+  await button(page, 'Create').click();
+  await page.getByLabel('Key value').waitFor();
+  watched.expectClean();
+});
+
+test('all of them are chosen, too, and an id that was typed in full', async () => {
+  await page.goto('/keys?org=org-999');
+  await chooser(page).click();
+  await page.getByRole('option', { name: 'All', exact: true }).click();
+  await page.waitForFunction(`${inAddress} === null`);
+  await chooser(page).fill('org-998');
+  await page.getByRole('option', { name: 'org-998' }).waitFor();
+  await chooser(page).press('Tab');
+  await page.waitForFunction(`${inAddress} === 'org-998'`);
+  watched.expectClean();
+});
