@@ -1,10 +1,12 @@
 /** The catalog: models with where each is installed and loaded, and plans with what each includes. For operators. */
 import type { LiveNodeResource, Model, Tier } from '../../schemas/admin.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
+import { useKnown } from '../lib/organisations.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
+import { moment } from '../lib/travel.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
-import { listed, Name, Names } from '../ui/name.tsx';
+import { Name, Names } from '../ui/name.tsx';
 import { ListPage, ThingPage } from '../ui/page.tsx';
 import { Card, Empty, Facts, Id, State } from '../ui/parts.tsx';
 import { numberColumn, type TableColumn } from '../ui/table.tsx';
@@ -163,6 +165,7 @@ export function TiersPage() {
 
 export function TierPage({ id }: { readonly id: string }) {
   const organisations = useRead('organisation.list', { text: id }, { isWhole: true }).data?.items;
+  useKnown(moment() === undefined ? organisations : undefined);
   const having = organisations?.filter(({ tier }) => tier === id) ?? [];
   return (
     <ThingPage
@@ -189,11 +192,7 @@ export function TierPage({ id }: { readonly id: string }) {
           </Card>
           <Card title={`${plural(having.length, 'organisation')} with it`} isWide>
             <p>
-              {having.length === 0 ? <span class="muted">None has this plan.</span> : null}
-              {listed(having, ({ id: of, name }) => [
-                of,
-                <Name key={of} of={{ kind: 'organisation', id: of, name }} />,
-              ])}
+              <Names kind="organisation" ids={having.map((each) => each.id)} none="None has this plan." />
             </p>
           </Card>
         </div>

@@ -4,6 +4,7 @@ import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { eventSentence } from '../../schemas/event-sentences.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { cutAt, type NamedThing, thingsIn } from '../lib/event-names.ts';
+import { count } from '../lib/format.ts';
 import { organisationName } from '../lib/organisations.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
@@ -61,9 +62,18 @@ export interface NamesProps {
   readonly none?: string;
 }
 
+/** Of more nobody reads all. */
+const namesMax = 50;
+
 export function Names({ kind, ids, none = 'none' }: NamesProps) {
   if (ids.length === 0) return <span class="muted">{none}</span>;
-  return <span>{listed(ids, (id) => [id, <Name key={id} of={{ kind, id }} />])}</span>;
+  const more = ids.length - namesMax;
+  return (
+    <span>
+      {listed(ids.slice(0, namesMax), (id) => [id, <Name key={id} of={{ kind, id }} />])}
+      {more > 0 ? <span class="muted"> and {count(more)} more</span> : null}
+    </span>
+  );
 }
 
 /** Each with its key, behind commas. */

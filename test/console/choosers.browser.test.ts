@@ -171,3 +171,14 @@ test('all of them are chosen, too, and an id that was typed in full', async () =
   await page.waitForFunction(`${inAddress} === 'org-998'`);
   watched.expectClean();
 });
+
+test('a plan that hundreds of organisations have names some of them, and says how many there are', async () => {
+  await page.goto('/tiers/Team');
+  await heading(page, 'Team').waitFor();
+  await page.getByText('and 500 more').waitFor();
+  const titled = page.getByRole('heading', { name: '550 organisations with it' });
+  const card = page.locator('section').filter({ has: titled });
+  expect(await card.getByRole('link').count()).toBe(50);
+  expect(await card.getByRole('link').first().textContent()).toMatch(/^Organisation \d+$/);
+  watched.expectClean();
+});
