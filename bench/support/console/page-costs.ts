@@ -1,4 +1,4 @@
-/** What a page costs the browser: until it is shown, in scripts, and in elements. */
+/** What a page costs the browser: until it is shown by the clock, in scripts as processor time, and in elements. */
 import type { Page } from 'playwright-core';
 import { settled } from './seen-page.ts';
 
@@ -20,7 +20,7 @@ const sessionOf = (page: Page) => page.context().newCDPSession(page);
 /** By path; each is loaded as from a link of another site. */
 export async function pageCosts(page: Page): Promise<Record<string, object>> {
   const session = await sessionOf(page);
-  await session.send('Performance.enable');
+  await session.send('Performance.enable', { timeDomain: 'threadTicks' });
   const costs: Record<string, object> = {};
   for (const path of paths) {
     await page.goto('about:blank');
