@@ -29,8 +29,11 @@ export class RequestRecords {
   add(record: RequestRecord, endMs: number): void {
     const { lookup, accessLog, journal, traces } = this.#options;
     const moment = {
-      ...{ nowMs: Date.now(), endMs, position: lookup.position() },
-      ...{ overlaid: lookup.overlaid(), isKnown: this.#isKnown },
+      nowMs: Date.now(),
+      endMs,
+      position: lookup.position(),
+      overlaid: lookup.overlaid(),
+      isKnown: this.#isKnown,
     };
     const recorded = recordedOf(record, moment);
     if (accessLog.isEnabled()) accessLog.write(lineOf(recorded), 'request');
