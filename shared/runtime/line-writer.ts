@@ -51,7 +51,11 @@ export class LineWriter {
       return;
     }
     this.#waitingBytes += this.#waiting.write(lines, this.#waitingBytes);
-    if (this.#leaving === undefined) this.#timer ??= setTimeout(() => this.#begin(), this.#gatherMs).unref();
+    if (this.#leaving === undefined) this.#plan();
+  }
+
+  #plan(): void {
+    this.#timer ??= setTimeout(() => this.#begin(), this.#gatherMs).unref();
   }
 
   #begin(): void {
@@ -81,7 +85,9 @@ export class LineWriter {
       // The reader has closed the descriptor, or the write failed: these lines are lost.
       if (error !== null || bytes === leaving.length) {
         this.#leaving = undefined;
-        if (this.#waitingBytes > 0) this.#begin();
+        // Each write wakes another thread, so the few lines that came meanwhile wait for more, too.
+        if (2 * this.#waitingBytes > this.#waiting.length) this.#begin();
+        else if (this.#waitingBytes > 0) this.#plan();
         return;
       }
       this.#leaving = leaving.subarray(bytes);
