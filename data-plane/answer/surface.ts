@@ -26,10 +26,11 @@ export interface RebuiltBody {
 export interface ClientSurface<Context> {
   /** The style of the hosts that have it. */
   readonly style: RoutingFacts['surface'];
-  /** Throws UnsupportedShapeError naming the JSON path, never a value. */
+  /** Throws UnsupportedShapeError naming the JSON path, never a value. `text`: what the body was parsed from, if it may be kept. */
   shape(
     body: Record<string, unknown>,
     headers: ShapeHeaders,
+    text: string | undefined,
   ): { readonly asked: WholeAsked; readonly context: Context };
   /** A node's answer that is not streamed, as parsed. Throws NodeFailure. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody;

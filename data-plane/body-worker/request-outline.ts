@@ -25,7 +25,7 @@ export function withText({ asked, form, surface }: RequestOutline, workerText: W
   return { asked: { ...asked, workerText }, form, surface };
 }
 
-function chatFacts({ body, cacheKey, workerText: _, ...facts }: WholeChat): ChatFacts {
+function chatFacts({ body, cacheKey, workerText: _, source: __, ...facts }: WholeChat): ChatFacts {
   const images = facts.needs.includes('images') ? { images: pathOfImage(body) } : {};
   return {
     ...facts,

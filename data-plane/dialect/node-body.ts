@@ -1,8 +1,8 @@
 /**
  * The body of a request to a node, in the dialect of the engine: rendered here where the text is here, else on the body
  * worker that retains it. It is built from fields that the shape has validated: the served name, a limit of tokens always
- * set, no nulls, usage always requested. What the engine would ignore is refused by name, and the refusal reveals nothing
- * of engine or place.
+ * set, no nulls, usage always requested; plain messages go as the client wrote them. What the engine would ignore is refused
+ * by name, and the refusal reveals nothing of engine or place.
  */
 import type { ChatSettings } from '../../schemas/chat-fields.ts';
 import type { Dialect } from '../../schemas/names.ts';
@@ -33,7 +33,10 @@ export function renderBody(
   target: NodeTarget,
 ): string | Promise<Uint8Array<ArrayBuffer>> {
   if (asked.workerText !== undefined) return asked.workerText.nodeBody(dialect, target);
-  return JSON.stringify(toNodeBody(asked, dialect, target));
+  const body = toNodeBody(asked, dialect, target);
+  const messages = asked.kind === 'chat' ? asked.source?.messages : undefined;
+  if (messages === undefined) return JSON.stringify(body);
+  return `{"messages":${messages},${JSON.stringify({ ...body, messages: undefined }).slice(1)}`;
 }
 
 /** The request that has a node count the tokens of the prompt; undefined where the node cannot. */

@@ -53,11 +53,26 @@ export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody
   }
   if (shaped === undefined) return shapeOnWorker(bodyWorker, task);
   task.body.release();
-  return { shaped, discard: nothingRetained, release: nothingRetained };
+  return new InlineBody(shaped);
 }
 
-function nothingRetained(): void {
-  // The worker has no text of this request.
+/** The worker has no text of it. */
+class InlineBody implements ShapedBody {
+  readonly shaped: Shaped;
+
+  constructor(shaped: Shaped) {
+    this.shaped = shaped;
+  }
+
+  discard(): void {
+    const { asked } = this.shaped;
+    if (asked.kind === 'chat' && asked.workerText === undefined && asked.source !== undefined)
+      asked.source.messages = undefined;
+  }
+
+  release(): void {
+    // Its memory is charged to nobody.
+  }
 }
 
 /** Undefined where it would block the event loop for too long. */

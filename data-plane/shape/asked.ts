@@ -86,7 +86,13 @@ interface TextOnWorker {
   readonly workerText: WorkerText;
 }
 
-export type WholeChat = ChatFacts & TextHere<ChatBody>;
+/** What a node may be sent as the client wrote it. To write it once more costs as much as to parse it. */
+export interface ChatSource {
+  /** Undefined once a node has the request. */
+  messages: string | undefined;
+}
+
+export type WholeChat = ChatFacts & TextHere<ChatBody> & { readonly source?: ChatSource | undefined };
 export type WholeEmbeddings = EmbeddingsFacts & TextHere<Readonly<Pick<EmbeddingsFields, 'input'>>>;
 export type WholeRerank = RerankFacts & TextHere<RerankBody>;
 export type WholeAsked = WholeChat | WholeEmbeddings | WholeRerank;

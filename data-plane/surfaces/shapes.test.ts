@@ -80,9 +80,11 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   });
 
   test('null, [] and {} count as absent on every other known field', () => {
-    const plain = withFields({});
+    // What is not recognised without the schema is not passed on as it was written.
+    const shaped = (more: object) => ({ ...withFields(more).asked, source: undefined });
+    const plain = shaped({});
     for (const name of fields.filter((one) => !Object.hasOwn(least, one)))
-      for (const empty of [null, [], {}]) expect(withFields({ [name]: empty }), name).toEqual(plain);
+      for (const empty of [null, [], {}]) expect(shaped({ [name]: empty }), name).toEqual(plain);
   });
 
   test.each([

@@ -96,7 +96,9 @@ export function shapeOperation(
     case 'rerank':
     case 'responses': {
       const { shape, style } = surfaces[kind];
-      const { asked, context } = shape(parseBody(bytes, headers.contentType), headers);
+      // The thread that retains large bodies would have them twice.
+      const text = 'counts' in bytes ? bytes.text : undefined;
+      const { asked, context } = shape(parseBody(bytes, headers.contentType), headers, text);
       return { asked, form: { surface: kind, context } as AnswerForm, surface: style };
     }
     case 'count-tokens': {

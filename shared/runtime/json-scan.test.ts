@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { scanJson } from './json-scan.ts';
+import { arrayText, scanJson } from './json-scan.ts';
 
 const unbounded = { depth: 1e9, names: 1e9, values: 1e9 };
 
@@ -23,6 +23,21 @@ test('names and values are counted as the parser finds them, with any strings an
       expect(scanJson(text, unbounded)).toMatchObject(countsOf(JSON.parse(text)));
     }),
   );
+});
+
+test('the text of a member that is an array is found wherever it stands, and of nothing else', () => {
+  const members = fc.dictionary(fc.constantFrom('a', 'b', 'c', '"a"'), fc.jsonValue({ maxDepth: 3 }));
+  fc.assert(
+    fc.property(members, fc.nat(3), (object, indent) => {
+      const found = arrayText(JSON.stringify(object, null, indent), 'a');
+      const { a } = object;
+      expect(found && JSON.parse(found)).toEqual(
+        Array.isArray(a) ? JSON.parse(JSON.stringify(a)) : undefined,
+      );
+    }),
+  );
+  expect(arrayText('{"b":"a","a" : [ 1 ] }', 'a')).toBe('[ 1 ]');
+  expect(arrayText('{"\\u0061":[]}', 'a')).toBeUndefined();
 });
 
 test.each([

@@ -59,6 +59,50 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   return { names, values, exceeded: exceeded({ depth: deepest, names, values, containers }, bounds) };
 }
 
+/**
+ * The text of an array that is a member of the object in a JSON text; undefined where it has none by that name, written without
+ * escapes. No two members may have one name.
+ */
+export function arrayText(json: string, name: string): string | undefined {
+  const quoted = `"${name}"`;
+  let depth = 0;
+  let from = -1;
+  for (let at = 0; at < json.length; at += 1) {
+    switch (json.charCodeAt(at)) {
+      case 0x22: {
+        const isMember = depth === 1 && json.startsWith(quoted, at);
+        at = endOfString(json, at);
+        if (isMember) from = arrayAfter(json, at);
+        break;
+      }
+      case 0x5b: // [
+      case 0x7b: // {
+        depth += 1;
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        depth -= 1;
+        if (from !== -1 && depth === 1) return json.slice(from, at + 1);
+        break;
+    }
+  }
+  return undefined;
+}
+
+/** Where the array begins whose name ends at `at`; -1 where that is no name, or not of an array. */
+function arrayAfter(json: string, at: number): number {
+  const colon = skipSpace(json, at + 1);
+  if (json.charCodeAt(colon) !== 0x3a) return -1;
+  const value = skipSpace(json, colon + 1);
+  return json.charCodeAt(value) === 0x5b ? value : -1;
+}
+
+function skipSpace(json: string, at: number): number {
+  let next = at;
+  while (isSpace(json.charCodeAt(next))) next += 1;
+  return next;
+}
+
 function exceeded(found: Required<JsonBounds>, bounds: JsonBounds): JsonCounts['exceeded'] {
   if (found.depth > bounds.depth) return 'depth';
   if (found.names > bounds.names) return 'names';

@@ -3,9 +3,13 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
 import { chatRequestSchema } from '../../../schemas/openai.ts';
+import { dialects } from '../../../shared/engines/dialects.ts';
 import { runs } from '../../../test/support/budget.ts';
 import { chatExamples } from '../../../test/support/chat-examples.ts';
+import { renderBody } from '../../dialect/node-body.ts';
+import type { WholeChat } from '../../shape/asked.ts';
 import { plainChatFields } from './plain-chat.ts';
+import { shapeChat } from './shape-chat.ts';
 
 const text = fc.string({ maxLength: 8 });
 /** Mostly what a client sends, now and then anything. */
@@ -71,6 +75,45 @@ test('a body that is recognised has the fields of the schema, in the order of th
     { numRuns: runs({ fast: 2000, full: 6000 }) },
   );
   expect(recognised).toBeGreaterThan(20);
+});
+
+/** JSON as no program writes it: with white space, and characters as their numbers. */
+function spelled(value: unknown, indent: number, every: number): string {
+  let letters = 0;
+  const asNumber = (part: string): string =>
+    part.length === 1 && letters++ % every === 0 ? `\\u00${part.charCodeAt(0).toString(16)}` : part;
+  const inString = (text: string): string => text.replace(/\\.|[a-z]/g, asNumber);
+  return JSON.stringify(value, null, indent).replace(/"(?:[^"\\]|\\.)*"/g, inString);
+}
+
+/** Or why a node is sent none. */
+function rendered(asked: WholeChat, dialect: keyof typeof dialects): unknown {
+  try {
+    return JSON.parse(renderBody(asked, dialect, { servedName: 'm', maxTokens: 5 }) as string);
+  } catch (error) {
+    return error;
+  }
+}
+
+test('of a text that is passed on as it was written a node reads what it is sent of the fields otherwise', () => {
+  let passed = 0;
+  const spelling = fc.record({ indent: fc.nat(2), every: fc.constantFrom(5, 50, 1000) });
+  fc.assert(
+    fc.property(body, spelling, (value, { indent, every }) => {
+      const text = spelled(value, indent, every);
+      let asked: WholeChat;
+      try {
+        asked = shapeChat(JSON.parse(text), undefined, text).asked;
+      } catch {
+        return;
+      }
+      if (asked.source?.messages !== undefined) passed++;
+      for (const dialect of Object.keys(dialects) as (keyof typeof dialects)[])
+        expect(rendered(asked, dialect)).toEqual(rendered({ ...asked, source: undefined }, dialect));
+    }),
+    { numRuns: runs({ fast: 1000, full: 10_000 }) },
+  );
+  expect(passed).toBeGreaterThan(5);
 });
 
 test.each([

@@ -1,7 +1,9 @@
 /** The strict shape of POST /v1/chat/completions: what comes out holds only fields that a node may be sent, each checked. */
 import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
 import { type ChatFields, chatRequestSchema } from '../../../schemas/openai.ts';
-import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
+import { arrayText } from '../../../shared/runtime/json-scan.ts';
+import type { ShapeHeaders } from '../../answer/surface.ts';
+import type { ChatBody, ChatNeed, ChatSource, WholeChat } from '../../shape/asked.ts';
 import { chatPromptSize } from '../../shape/prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
 import { plainChatFields } from './plain-chat.ts';
@@ -16,11 +18,13 @@ export interface ChatContext {
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
-export function shapeChat(given: Record<string, unknown>): {
-  readonly asked: WholeChat;
-  readonly context: ChatContext;
-} {
-  const fields = chatFieldsOf(given);
+export function shapeChat(
+  given: Record<string, unknown>,
+  _headers?: ShapeHeaders,
+  text?: string,
+): { readonly asked: WholeChat; readonly context: ChatContext } {
+  const plain = plainChatFields(given);
+  const fields = plain ?? chatFieldsOf(given);
   refuseContradictions(fields);
   const body = carriedFields(fields);
   const maxTokens = Math.min(fields.max_tokens ?? Infinity, fields.max_completion_tokens ?? Infinity);
@@ -38,14 +42,20 @@ export function shapeChat(given: Record<string, unknown>): {
     promptBytes,
     likelyTokens,
     textBytes,
+    source: plain && text !== undefined ? sourceOf(plain, text) : undefined,
     ...(fields.prompt_cache_key === undefined ? {} : { cacheKey: fields.prompt_cache_key }),
   };
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
 }
 
+/** Plain messages have no more than a node is sent, but for one role, which no engine knows. */
+function sourceOf({ messages }: ChatFields, text: string): ChatSource | undefined {
+  if (messages.some(({ role }) => role === 'developer')) return undefined;
+  const written = arrayText(text, 'messages');
+  return written === undefined ? undefined : { messages: written };
+}
+
 function chatFieldsOf(value: Record<string, unknown>): ChatFields {
-  const plain = plainChatFields(value);
-  if (plain !== undefined) return plain;
   const parsed = chatSchema.safeParse(value);
   if (!parsed.success) throw refusalOf(parsed.error);
   return parsed.data;
