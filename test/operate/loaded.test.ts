@@ -76,6 +76,8 @@ test.each(['keys', 'tenants', 'capacity', 'nodes', 'gateways', 'status', 'events
 );
 
 const io = processIo();
+// All modules are loaded here, where no time-out of a test is over them.
+const whole = await buildProgram(io, processCommands);
 const names = async (line: string): Promise<string[]> => {
   const program = await buildProgram(io, processCommands, line.split(' '));
   return program.commands.map((command) => command.name()).filter((name) => name !== 'help');
@@ -88,6 +90,7 @@ test('a module registers what the table of commands says', async () => {
 
 test('a command line loads the module of its command, and help or a mistake all of them', async () => {
   const all = [...new Set([...processCommands, ...adminCommands].flatMap((module) => module.names))];
+  expect(whole.commands.map((command) => command.name())).toEqual(['help', ...all]);
   expect(await names('--at 5 -o json key list --org dev')).toEqual(['key']);
   expect(await names('--version')).toEqual([]);
   for (const line of ['', 'help', 'help key', 'keys list', '--help', '--at 5'])
