@@ -197,9 +197,7 @@ export const historyRows = {
             .optional(),
         }),
       ),
-      /** How many checks are well. */
       ok: count,
-      /** How many findings there are. */
       warn: count,
       fail: count,
       position,

@@ -89,7 +89,11 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   const others = options.pre ? [] : groups.filter((group) => group !== 'machine');
   let answer: AnswerOf<'doctor.get'> | undefined;
   if (others.length > 0) answer = await (await session.api()).run('doctor.get', { only: others.join(',') });
-  const { checks, ok, warn, fail } = summarise([...local, ...(answer?.checks ?? []), ...probed]);
+  const { checks, ok, warn, fail } = summarise([
+    ...local,
+    ...((answer?.checks ?? []) as CheckResult[]),
+    ...probed,
+  ]);
   const document = { checks, ok, warn, fail, ...(answer && { position: answer.position }) };
   await session.out.lines(linesOf(document, options.verbose === true), document, fail > 0 ? 'fail' : 'ok');
   if (fail > 0 || (options.strict && warn > 0)) throw new Exit(1);

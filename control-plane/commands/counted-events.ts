@@ -78,10 +78,10 @@ type Removal = readonly [kind: ResourceKind, id: string];
  * `refuses`: some that were served may be refused. `counts`: the same, by counters alone, which are empty where combinations are
  * decided. `meant`: it refuses those whom it names, which is what it is for.
  */
-export type EventEffect = 'nothing' | 'serves' | 'refuses' | 'counts' | 'meant';
+export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'counts' | 'meant';
 
 interface Counted<Data> {
-  readonly answers: EventEffect;
+  readonly answers: AnswerEffect;
   /** The bounds against which it counts; none where it only changes what is there. */
   adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
   removes?(db: Database, data: Data): readonly Removal[];

@@ -25,7 +25,8 @@ export function doctorHandlers(context: AdminContext): OperationHandlers<'doctor
       const skipped = groupsIn(skip) ?? [];
       const groups = (groupsIn(only) ?? doctorGroups).filter((group) => !skipped.includes(group));
       const facts = await collectFacts(context, pastReaderOf(request, reply));
-      return { ...diagnose(facts, groups), position: context.snapshot.seq };
+      const { checks, ...counts } = diagnose(facts, groups);
+      return { checks: [...checks], ...counts, position: context.snapshot.seq };
     },
   };
 }

@@ -1,5 +1,4 @@
 /** One check of `doctor`: a stable code, and what it finds in the facts. */
-import { member } from '../runtime/member.ts';
 import type { DoctorFacts } from './facts.ts';
 
 export const doctorGroups = [
@@ -71,8 +70,10 @@ export function check<Item>({ code, well, of, wrong, object = nameOf, ...row }: 
 }
 
 function nameOf(item: unknown): string | undefined {
-  const name = typeof item === 'string' ? item : (member(item, 'name') ?? member(item, 'id'));
-  return typeof name === 'string' ? name : undefined;
+  if (typeof item === 'string') return item;
+  const { name, id } = Object(item) as { readonly name?: unknown; readonly id?: unknown };
+  const found = name ?? id;
+  return typeof found === 'string' ? found : undefined;
 }
 
 /** One item, where it is known. */

@@ -1,5 +1,4 @@
 /** Runs the checks of `doctor` over facts. The CLI, the admin API and `/readyz?verbose` show what it finds. */
-import type { AnswerOf } from '../../schemas/admin.ts';
 import { changeChecks } from './change-checks.ts';
 import { type DoctorCheck, type DoctorGroup, doctorGroups, type Finding } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
@@ -21,9 +20,30 @@ const doctorChecks: Readonly<Record<DoctorGroup, readonly DoctorCheck[]>> = {
   changes: changeChecks,
 };
 
-/** One entry for each check that found nothing, and a few for one that found something, however much it is. */
-export type Diagnosis = Omit<AnswerOf<'doctor.get'>, 'position'>;
-export type CheckResult = Diagnosis['checks'][number];
+export interface CheckResult {
+  readonly code: string;
+  readonly group: DoctorGroup;
+  readonly level: 'ok' | 'warn' | 'fail';
+  readonly object?: string;
+  readonly text: string;
+  readonly next?: string;
+  /** What to read about it. */
+  readonly page?: string;
+  /** How many findings it stands for, where that is more than one. */
+  readonly findings?: number;
+  /** Some of them, without itself. */
+  readonly examples?: Omit<Finding, 'level'>[];
+}
+
+export interface Diagnosis {
+  /** One entry for each check that found nothing, and a few for one that found something, however much it is. */
+  readonly checks: readonly CheckResult[];
+  /** How many checks are well. */
+  readonly ok: number;
+  /** How many findings there are. */
+  readonly warn: number;
+  readonly fail: number;
+}
 
 /** Findings of one kind that are shown one by one; of more, the first stands for all. */
 const shownAloneMax = 20;
@@ -38,7 +58,7 @@ export function diagnose(facts: DoctorFacts, groups: readonly DoctorGroup[] = do
   );
 }
 
-export function summarise(checks: CheckResult[]): Diagnosis {
+export function summarise(checks: readonly CheckResult[]): Diagnosis {
   const count = (level: CheckResult['level']): number =>
     checks.reduce((sum, check) => sum + (check.level === level ? (check.findings ?? 1) : 0), 0);
   return { checks, ok: count('ok'), warn: count('warn'), fail: count('fail') };

@@ -1,7 +1,4 @@
 /** What the checks of `doctor` look at. Collected elsewhere; what is left out is not known there, and not checked. */
-import type { LogInspection, TopicReading } from '../log/core/control-log.ts';
-import type { RefusedRecords } from '../log/core/record-mac.ts';
-import type { UsageFault } from '../usage/check-usage.ts';
 
 interface MachineFacts {
   /** Such as `20.18.1`. */
@@ -23,6 +20,24 @@ interface MachineFacts {
   readonly takenPorts?: readonly number[];
 }
 
+interface BrokerFacts {
+  /** Topics that are not set as they must be, each with the command that fixes it. */
+  readonly faults: readonly { readonly topic: string; readonly text: string; readonly next: string }[];
+  /** Of the partition with the fewest; left out where no topic is made yet. */
+  readonly replicas?: number;
+  /** Release of the oldest broker, such as 3.9; 0: older than 2.1. */
+  readonly oldestBroker?: number;
+}
+
+interface TopicFacts {
+  readonly topic: string;
+  /** Batches of records that no reader decodes. */
+  readonly skipped: number;
+  readonly lastSkipped?: { readonly partition: number; readonly offset: number; readonly cause: string };
+  /** `isReached`: although the brokers answer. */
+  readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
+}
+
 interface LogFacts {
   readonly reachable: boolean;
   /** Why nothing can be written to it, although it can be read. */
@@ -40,13 +55,22 @@ interface LogFacts {
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
   /** How this replica reads each topic. */
-  readonly topics?: readonly TopicReading[] | undefined;
+  readonly topics?: readonly TopicFacts[] | undefined;
   /** False: the status topic cannot be read, so that silence proves nothing. */
   readonly hasReports?: boolean | undefined;
   /** Of a log on Kafka. */
-  readonly brokers?: LogInspection | undefined;
+  readonly brokers?: BrokerFacts | undefined;
   /** Topics with records that did not count for want of a valid MAC, since the start. */
-  readonly refused?: readonly (RefusedRecords & { readonly topic: string })[] | undefined;
+  readonly refused?:
+    | readonly {
+        readonly topic: string;
+        readonly count: number;
+        readonly first: number;
+        readonly last: number;
+        /** Of which processes they say they are. */
+        readonly claimed?: readonly string[];
+      }[]
+    | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
     | undefined;
@@ -142,7 +166,12 @@ interface ModelFacts {
 
 interface LimitFacts {
   /** Periods of organisations in which the totals and the rows kept for billing differ. */
-  readonly differing: readonly (NonNullable<UsageFault['differs']> & { readonly organisation: string })[];
+  readonly differing: readonly {
+    readonly organisation: string;
+    readonly day: string;
+    readonly counted: number;
+    readonly rows: number;
+  }[];
   /** Tiers without any limit that organisations are on. */
   readonly unlimitedTiers: readonly string[];
   /** Tiers with a model of theirs that counts as more than they carry in flight. */
@@ -154,7 +183,7 @@ interface LimitFacts {
   }[];
   readonly usageFaults: Readonly<Record<string, number>>;
   /** Damage in usage.db. */
-  readonly unreadable?: readonly UsageFault[] | undefined;
+  readonly unreadable?: readonly { readonly object: string; readonly text: string }[] | undefined;
   /** Usage without a MAC is accepted. */
   readonly acceptsUnsigned: boolean;
   /** Periods in which the counters of the gateways and the rows of usage differ at rest, in tokens. */

@@ -3,11 +3,8 @@
  * Each incarnation's rows count once and in the order of their numbers, however often and in whatever order they come:
  * the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it have arrived.
  */
-import { type ReadUsageRow, usageRecordRowsMax } from '../../schemas/usage.ts';
+import type { ReadUsageRow } from '../../schemas/usage.ts';
 import type { UsageState } from './usage-state.ts';
-
-/** Rows of each incarnation whose hashes are kept, those of the largest record: a repeat of one must be equal to it. */
-export const comparedRows = usageRecordRowsMax;
 
 /** Rows by result, since the store was opened. */
 export interface FoldCounts {

@@ -3,10 +3,9 @@
  * at the end. Nothing collected here outlives a failed transaction.
  */
 import { hash as digest } from 'node:crypto';
-import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
+import { type ReadUsageRow, readUsageRow, type UsageRow, usageRecordRowsMax } from '../../schemas/usage.ts';
 import { HourSums, ownerOf, writeHourSums } from './hour-sums.ts';
 import { KeyUses, writeKeyUses } from './key-use.ts';
-import { comparedRows } from './usage-fold.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
 interface Sum {
@@ -23,6 +22,8 @@ export interface KeepOptions {
   readonly onUnreadable?: (table: 'request' | 'parked' | 'day', key: string) => void;
 }
 
+/** Rows of each incarnation whose hashes are kept, those of the largest record: a repeat of one must be equal to it. */
+export const comparedRows = usageRecordRowsMax;
 /** Hexadecimal digits of a hash: enough for an alarm, and few, because all of an incarnation are written with each of its records. */
 const hashDigits = 8;
 

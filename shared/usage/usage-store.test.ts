@@ -8,7 +8,7 @@ import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
-import { comparedRows } from './usage-fold.ts';
+import { comparedRows } from './usage-state.ts';
 import { openUsageStore, type UsageStore, type UsageStoreOptions } from './usage-store.ts';
 
 const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
