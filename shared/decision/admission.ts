@@ -140,7 +140,7 @@ export function admit(
 }
 
 /** The model listing on the shared host is the one thing that needs no key (Authentication 7). */
-export function needsKey(target: Target, operation: Operation): boolean {
+function needsKey(target: Target, operation: Operation): boolean {
   return target.kind === 'stack' || !isListing(operation);
 }
 

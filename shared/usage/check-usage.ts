@@ -2,7 +2,8 @@
  * Looks for damage in `usage.db` and the files of its days: pages that contradict each other, rows that cannot be read, totals that
  * are not the sums of their hours, and hours that are not the sums of their rows. The files have no digest, and a bit that flips in a
  * number shows nowhere else. Takes as long as the files are large, so it runs on a thread of its own, over connections of its own.
- * Each organisation, and each day, is compared in one read transaction, because totals, sums and rows change together.
+ * Each organisation, and each day, is compared in one read transaction, because totals, sums and rows change together. Rows that
+ * have moved into the file of a day never change.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readKeptRow } from '../../schemas/usage.ts';
@@ -104,9 +105,7 @@ class UsageCheck {
       });
     for (const day of this.#days()) {
       if (this.#faults.length >= usageFaultsMax) break;
-      this.#db.exec('BEGIN');
       this.#checkDay(day);
-      this.#db.exec('COMMIT');
     }
     return this.#faults.slice(0, usageFaultsMax);
   }
@@ -128,14 +127,31 @@ class UsageCheck {
   }
 
   #checkDay(day: string): void {
-    const { id, moved } = this.#kept();
     const before = this.#faults.length;
-    const sums = new Map<string, Amounts>();
-    const file = prepare<DayRows, [string]>(this.#db, 'SELECT * FROM day WHERE day = ?').get(day);
-    if (file !== undefined) this.#addFile(file, id, sums);
+    const rows = new Map<string, Amounts>();
+    // Its file can be long: to read it within the transaction would let the write-ahead log grow for as long.
+    this.#db.exec('BEGIN');
+    const { id, moved } = this.#kept();
+    const file = this.#fileOf(day);
     const latest = prepare<RequestBody, [number]>(this.#db, 'SELECT id, body FROM request WHERE id > ?');
-    this.#addRows(latest.iterate(moved), day, sums);
-    if (this.#faults.length === before) this.#compare(day, sums);
+    this.#addRows(latest.iterate(moved), day, rows);
+    const sums = this.#sumsOf(day);
+    this.#db.exec('COMMIT');
+    if (file !== undefined) this.#addFile(file, id, rows);
+    if (this.#faults.length === before) this.#compare(day, sums, rows);
+  }
+
+  #fileOf(day: string): DayRows | undefined {
+    return prepare<DayRows, [string]>(this.#db, 'SELECT * FROM day WHERE day = ?').get(day);
+  }
+
+  #sumsOf(day: string): readonly Amounts[] {
+    const from = firstHourOf(day);
+    return prepare<Amounts, [number, number]>(
+      this.#db,
+      `SELECT organisation, draw || ' ' || model AS what, ${amountsSql} FROM hour_sum
+       WHERE hour >= ? AND hour < ? GROUP BY organisation, draw, model`,
+    ).all(from, from + hoursOfDay);
   }
 
   #addFile({ day, last_id: lastId }: DayRows, owner: string, sums: Map<string, Amounts>): void {
@@ -147,7 +163,8 @@ class UsageCheck {
       const rows = prepare<RequestBody, [number]>(db, 'SELECT id, body FROM request WHERE id <= ?');
       if (faults.length === 0) this.#addRows(rows.iterate(lastId), day, sums);
     } catch {
-      this.#add({ object: `day ${day}`, text: unreadableDayText });
+      // Unless it is no longer kept, and was removed meanwhile.
+      if (this.#fileOf(day) !== undefined) this.#add({ object: `day ${day}`, text: unreadableDayText });
     } finally {
       db?.close();
     }
@@ -179,13 +196,7 @@ class UsageCheck {
     }
   }
 
-  #compare(day: string, rows: Map<string, Amounts>): void {
-    const from = firstHourOf(day);
-    const sums = prepare<Amounts, [number, number]>(
-      this.#db,
-      `SELECT organisation, draw || ' ' || model AS what, ${amountsSql} FROM hour_sum
-       WHERE hour >= ? AND hour < ? GROUP BY organisation, draw, model`,
-    ).all(from, from + hoursOfDay);
+  #compare(day: string, sums: readonly Amounts[], rows: Map<string, Amounts>): void {
     for (const sum of sums) {
       const key = `${sum.organisation} ${sum.what}`;
       const ofRows = rows.get(key);

@@ -15,6 +15,7 @@ import {
   DatabaseCorrupt,
   mapSqliteError,
   openDatabase,
+  shortenWal,
 } from '../runtime/sqlite.ts';
 import { dayFolderOf } from './day-files.ts';
 import { type KeptRequest, KeptRows } from './kept-rows.ts';
@@ -290,6 +291,8 @@ export class UsageStore {
   #transaction(change: () => void): void {
     try {
       this.#db.transaction(change).immediate();
+      // Threads read this file while rows come without a pause, and a log that has a reader at each commit never begins again.
+      shortenWal(this.#db, this.#path);
     } catch (error) {
       this.#readParked();
       throw mapSqliteError(error, this.#path);

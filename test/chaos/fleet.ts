@@ -156,7 +156,7 @@ export async function complete(
 }
 
 /** What a control plane or a gateway has folded, by its metrics and its health. */
-export async function foldedBy({ ready }: Plane | Gateway): Promise<Folded> {
+async function foldedBy({ ready }: Plane | Gateway): Promise<Folded> {
   const skipped = await metric({ ready }, 'headgate_fold_skipped_total');
   if ('admin' in ready) {
     const { body } = await call({ ready } as Plane, 'GET', '/status');

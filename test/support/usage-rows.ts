@@ -20,7 +20,7 @@ export function usageRow({ requestId = 'r-1', ...more }: Partial<RecordedUsage> 
   };
 }
 
-export function usageText(...rows: readonly RecordedUsage[]): string {
+function usageText(...rows: readonly RecordedUsage[]): string {
   return rows.map((row) => `${JSON.stringify(row)},\n`).join('');
 }
 
