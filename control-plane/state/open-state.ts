@@ -57,9 +57,12 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
 /** A log that lost commits needs an operator. */
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
+  const cut =
+    error instanceof LogTruncated
+      ? 'where headgate log archive cut it, run that again with the archive; '
+      : '';
   const next =
-    'restore the log from its last backup or create a new one from a snapshot, see docs/operate.md, or, where ' +
-    'headgate log archive cut it, run that again with the archive; ' +
+    `restore the log from its last backup or create a new one from a snapshot, see docs/operate.md; ${cut}` +
     'only if the log is complete and state.db is wrong, move state.db away';
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }

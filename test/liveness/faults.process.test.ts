@@ -49,7 +49,7 @@ async function exitOf({ child }: Started<unknown>): Promise<number | null> {
   return child.exitCode;
 }
 
-/** A process whose end takes for ever. It has its signal before all tests, which it outlives. */
+/** A process whose end never comes. It has its signal before all tests, which it outlives. */
 const stuck = { stderr: '', ended: Promise.resolve<readonly [code: unknown, ms: number]>([0, 0]) };
 beforeAll(async () => {
   const shutdown = new URL('../../dist/shared/runtime/shutdown.js', import.meta.url).href;
