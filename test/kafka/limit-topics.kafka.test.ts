@@ -46,7 +46,10 @@ limitTopicContract('the Kafka log', async () => {
     replace: async () => {
       await remove(topic);
       const configEntries = [{ name: 'retention.ms', value: String(3600 * 1000) }];
-      await admin.createTopics({ topics: [{ topic, configEntries }], waitForLeaders: true });
+      await admin.createTopics({ topics: [{ topic, configEntries }], waitForLeaders: false });
+      // The client's own wait ends with an error where the broker does not know the new topic yet.
+      const hasLeader = () => admin.fetchTopicOffsets(topic).then(Boolean, () => false);
+      await until(hasLeader);
     },
     dispose: async () => undefined,
   };
