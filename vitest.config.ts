@@ -24,10 +24,10 @@ class LongestFirst extends BaseSequencer {
 }
 
 /**
- * Projects that mostly wait, for processes, brokers and pages: their files run side by side, after the unit tests, two
- * for each core of a usual machine. Ports are free ones and folders temporary.
+ * Projects that mostly wait, for processes, brokers and pages: their files run side by side, after the unit tests, one
+ * more at a time than a usual machine has cores. Ports are free ones and folders temporary.
  */
-const waiting = { maxWorkers: 4, sequence: { groupOrder: 1 } };
+const waiting = { maxWorkers: 3, sequence: { groupOrder: 1 } };
 
 /** Tests that start processes. */
 const setupFiles = ['test/support/leaks.ts'];
