@@ -6,7 +6,7 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { dataFiles, fileKinds, isOvergrown } from '../../shared/runtime/data-files.ts';
 import { walBytesMax } from '../../shared/runtime/sqlite.ts';
 import { fleetHistory, recordsOf } from '../support/commits.ts';
-import { type GatewayProcess, operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 
 const fleet = new ProcessFleet();
 afterAll(() => fleet.close());
@@ -43,9 +43,7 @@ test('after ten thousand commits every file is within its bound, and was all the
       }
   };
   // The first question begins the history.
-  await fetch(`${plane.ready.admin}/admin/v1/events?limit=1`, {
-    headers: { authorization: `Bearer ${operatorToken}` },
-  });
+  await fleet.admin(plane).call('GET', '/timeline');
   for (let from = 1; from < records.length; from += recordsAtOnce) {
     await append(from, from + recordsAtOnce);
     look();
