@@ -35,16 +35,25 @@ interface Kind<Name extends ManyName> {
 }
 type AnyKind = Kind<ManyName>;
 
+/** In their order. A field that is new has a column, or is false here. */
+function columnsOf<Name extends ManyName>(
+  fields: {
+    readonly [Field in keyof New<Name>]-?: boolean;
+  },
+): string[] {
+  return Object.entries(fields).flatMap(([field, hasColumn]) => (hasColumn ? [field] : []));
+}
+
 const kinds: { readonly [Name in ManyName]: Kind<Name> } = {
   'key.create': {
     ...{ name: 'key.create', one: 'key', many: 'keys', noun: 'key' },
-    columns: ['organisation', 'name', 'expires'],
+    columns: columnsOf<'key.create'>({ organisation: true, name: true, expires: true }),
     line: bodySchemas.createKey,
     shown: ['id', 'organisation', 'name', 'value'],
   },
   'token.create': {
     ...{ name: 'token.create', one: 'token', many: 'tokens', noun: 'node token' },
-    columns: ['node'],
+    columns: columnsOf<'token.create'>({ node: true }),
     line: bodySchemas.createToken,
     shown: ['id', 'node', 'value'],
   },
