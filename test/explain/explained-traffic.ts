@@ -4,6 +4,7 @@ import { AdminError } from '../../admin-client/admin-error.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
+import type { StepName } from '../../shared/decision/step.ts';
 import type { Answer } from '../support/api.ts';
 import { operatorToken } from '../support/process-fleet.ts';
 import { runCli } from '../support/run-cli.ts';
@@ -34,13 +35,16 @@ interface HeldOne {
   readonly times: Times;
 }
 
-/** Each has the refusals that it may be the cause of. */
-const refusals: Readonly<Record<string, RegExp>> = {
+const none = /^$/;
+/** Each has the refusals that it may be the cause of, as far as the requests of these tests have any. */
+const refusals: Readonly<Record<StepName, RegExp>> = {
   http: /^UnsupportedShapeError$/,
   host: /^NotFoundError$/,
   key: /^Unauthorized$/,
+  fresh: none,
   path: /^NotFoundError$/,
   shape: /^UnsupportedShapeError$/,
+  usage: none,
   plan: /^ModelNotInPlanError$/,
   context: /^ContextWindowExceededError$/,
   allowance: /^InferenceUpsellError$/,
@@ -52,6 +56,7 @@ const refusals: Readonly<Record<string, RegExp>> = {
   'visitor concurrency': /^InferenceConcurrencyLimitedError$/,
   stack: /^TargetNotServingError$/,
   surface: /^UnsupportedShapeError$/,
+  'own nodes': none,
   pool: /^(?:DedicatedOnlyModelError|InferenceUnavailableError)$/,
   tier: /^ModelNotInPlanError$/,
   nodes: /^(?:InferenceUnavailableError|TargetNotServingError)$/,
@@ -254,9 +259,9 @@ export class ExplainedTraffic {
       this.results.add(`${step.step} ${step.result}`);
       if (step.result === 'skipped') expect(step.text, label).toMatch(/^not asked/);
       else {
-        const says = oracle[step.step]?.(known, step, answer as Answer, at);
+        const says = oracle[step.step as StepName](known, step, answer as Answer, at);
         expect({ result: step.result, text: step.text }, `${step.step}: ${label}`).toEqual({
-          ...{ result: says?.ok ? 'ok' : 'refused', text: says?.text },
+          ...{ result: says.ok ? 'ok' : 'refused', text: says.text },
         });
         checkEvent(step, found.at, label);
       }
@@ -357,7 +362,7 @@ function checkLadder(
       : steps.findIndex(({ step, result }) => result === 'refused' && step !== 'own nodes');
   const last = steps[at];
   expect(last, label).toBeDefined();
-  if (type !== undefined) expect(type, label).toMatch(refusals[last?.step ?? ''] ?? /^$/);
+  if (type !== undefined) expect(type, label).toMatch(refusals[last?.step as StepName]);
   const leftOut = mayBeLeftOut(known);
   const before = steps.slice(0, at).filter(({ step, result }) => result === 'skipped' && !leftOut.has(step));
   expect(before, label).toEqual([]);

@@ -5,6 +5,7 @@
 import { expect } from 'vitest';
 import type { Explanation } from '../../schemas/explanations.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
+import type { StepName } from '../../shared/decision/step.ts';
 import type { Answer } from '../support/api.ts';
 import { type Asked, askedTokens, isMessages } from './asked.ts';
 import { type Counted, exactly, isWithin, type Range } from './counted.ts';
@@ -314,8 +315,7 @@ const listing: Check = (known) => {
   return { ok: false, text: 'it is not in the list of this host' };
 };
 
-/** By the step's name; a step that is not here is a fault. */
-export const oracle: Readonly<Record<string, Check>> = {
+export const oracle: Readonly<Record<StepName, Check>> = {
   http: () => ({ ok: false, text: 'it is not well-formed HTTP' }),
   host: ({ asked: { host } }) => ({
     ok: host !== 'unknown',

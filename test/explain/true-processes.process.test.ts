@@ -8,6 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LimitUse, UsageTotals } from '../../schemas/admin.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
+import { stepNames } from '../../shared/decision/steps.ts';
 import { scaledMs } from '../support/budget.ts';
 import { gatewayToken, operatorToken } from '../support/process-fleet.ts';
 import { runCli } from '../support/run-cli.ts';
@@ -305,11 +306,13 @@ const bothWays = [
 const passedOnly = [
   ...['fresh', 'usage', 'network allowance', 'visitor tokens', 'visitor requests', 'visitor concurrency'],
 ];
+const refusedOnly = ['http', 'answer'];
 
 test('the sample has the results that steps can have, and numbers of both gateways', () => {
+  expect([...bothWays, ...passedOnly, ...refusedOnly].sort()).toEqual([...stepNames].sort());
   const results = [
     ...[...bothWays, ...passedOnly].map((step) => `${step} ok`),
-    ...[...bothWays, 'http', 'answer'].map((step) => `${step} refused`),
+    ...[...bothWays, ...refusedOnly].map((step) => `${step} refused`),
   ];
   expect(results.filter((result) => !traffic.results.has(result))).toEqual([]);
   const numbers = ['requests', 'concurrency'].flatMap((step) => [

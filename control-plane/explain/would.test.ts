@@ -1,0 +1,53 @@
+/** What would turn a refusal, for each cause that the rules have: some command, or none for a reason that is known. */
+import { expect, test } from 'vitest';
+import { resolveHost } from '../../shared/decision/admission.ts';
+import { type Cause, causeNames, causes } from '../../shared/decision/causes.ts';
+import { decideOn, type Question } from '../../shared/decision/question.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { corpusHosts, factsOf, goldenCases, recordsOfCorpus } from '../../test/replay/decisions/corpus.ts';
+import { wouldTurn } from './would.ts';
+
+/** The request has to be another one, a stack or a key is not the caller's, or only time helps. */
+const withoutCommand: readonly Cause[] = [
+  ...(['unknown host', 'fenced', 'fenced without a key', 'malformed', 'unknown'] as const),
+  ...(['two different keys', 'no such path', 'foreign or missing stack'] as const),
+  ...(['not listed without a plan', 'not listed by the stack', 'not listed by the pool'] as const),
+  ...(['not listed now', 'outbox full', 'foreign stack', 'no such stack', 'wrong kind'] as const),
+];
+/** Only visitors have them, and no golden decision does. */
+const ofVisitors: readonly Cause[] = [
+  ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
+];
+
+test('each cause of the rules has a command that turns it, or is known to have none', async () => {
+  const records = recordsOfCorpus();
+  const turned = new Set<Cause>();
+  for (const { atSeq, gateway, ...golden } of goldenCases) {
+    if (golden.decision.kind !== 'refused' || gateway !== undefined) continue;
+    const { counters, fenced = false, outboxFull = false, nowMs, ...facts } = factsOf({ ...golden, atSeq });
+    const snapshot = memorySnapshot();
+    snapshot.apply(records.slice(0, atSeq));
+    const question: Question = { facts: withTarget(facts), counters, fenced, outboxFull, nowMs };
+    const decided = decideOn(snapshot.db, question);
+    const cause = decided.verdict.kind === 'refused' ? decided.verdict.refusal.cause : undefined;
+    if (
+      cause !== undefined &&
+      !turned.has(cause) &&
+      (await wouldTurn(snapshot, question, decided)).length > 0
+    )
+      turned.add(cause);
+    snapshot.db.close();
+  }
+  const ruled = causeNames.filter((name) => causes[name].stage === 'admission');
+  const without = ruled.filter((name) => !turned.has(name) && !ofVisitors.includes(name));
+  expect(without).toEqual(withoutCommand);
+});
+
+/** A question has a target, and no names of hosts. */
+function withTarget(facts: Question['facts']): Question['facts'] {
+  try {
+    return { ...facts, fixed: resolveHost(facts.host, corpusHosts) };
+  } catch {
+    return facts;
+  }
+}
