@@ -1,6 +1,7 @@
 /** Claims about answers: whole and streamed, their usage, how long they may be, and what the engine is sent for them. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
+import type { chatFields } from '../../schemas/chat-fields.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
@@ -115,7 +116,9 @@ const hints = {
   verbosity: 'medium',
   modalities: ['text'],
 };
-const carried = {
+/** What claims of their own ask for. A setting that is new has one, or is among those below. */
+type Apart = 'n' | 'logprobs' | 'top_logprobs' | 'logit_bias' | 'response_format' | 'reasoning_effort';
+const carried: Readonly<Record<Exclude<keyof typeof chatFields, Apart>, unknown>> = {
   temperature: 0.5,
   top_p: 0.9,
   frequency_penalty: 0.1,
@@ -123,18 +126,15 @@ const carried = {
   stop: ['q'],
   seed: 3,
 };
-/** With values that the engine takes. */
-function carriedBy(dialect: Dialect): typeof carried {
-  const given = Object.entries(carried).map(([field, value]) => {
+/** Those that the engine takes, with values that it takes. */
+function carriedBy(dialect: Dialect): Readonly<Record<string, unknown>> {
+  const given = Object.entries(carried).flatMap(([field, value]) => {
     const grant = chatFieldGrants[field as keyof typeof carried][dialect];
-    return [field, grant?.values?.[0] ?? value];
+    return grant === undefined ? [] : [[field, grant.values?.[0] ?? value] as const];
   });
   return Object.fromEntries(given);
 }
-const sentFields = [
-  ...['model', 'messages', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options'],
-  ...Object.keys(carried),
-];
+const sentFields = ['model', 'messages', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options'];
 
 const allowed: Claim = {
   name: 'is sent known fields alone, no null, no hint and no key of a client',
@@ -157,7 +157,7 @@ const allowed: Claim = {
     const settings = carriedBy(engine.dialect);
     expect((await ask({ ...hints, ...settings, ...nulls, stream: true })).status).toBe(200);
     const [sent] = tap.take();
-    const fields = sentFields.filter(
+    const fields = [...sentFields, ...Object.keys(settings)].filter(
       (field) => field !== 'max_completion_tokens' || dialects[engine.dialect].takesMaxCompletionTokens,
     );
     // Of the pool: which organisation's prefix cache it is.

@@ -1,4 +1,4 @@
-/** Values of each setting of a chat that the shape allows and a node may be sent. */
+/** Values of each setting of a chat: those that the shape allows and a node may be sent, and those that it refuses. */
 import type { chatFields } from '../../schemas/chat-fields.ts';
 
 export const chatExamples: Readonly<Record<keyof typeof chatFields, readonly unknown[]>> = {
@@ -18,4 +18,19 @@ export const chatExamples: Readonly<Record<keyof typeof chatFields, readonly unk
     { type: 'json_schema', json_schema: { name: 'o', schema: { type: 'object' }, strict: true } },
   ],
   reasoning_effort: ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'],
+};
+
+export const chatRefused: Readonly<Record<keyof typeof chatFields, readonly [unknown, ...unknown[]]>> = {
+  temperature: [-0.1, 2.1, '1'],
+  top_p: [-0.1, 1.1],
+  frequency_penalty: [-3, 3],
+  presence_penalty: [-3, 3],
+  stop: [['a', 'b', 'c', 'd', 'e'], '', ['']],
+  seed: [0.5],
+  n: [0, 129],
+  logprobs: [1],
+  top_logprobs: [-1, 21],
+  logit_bias: [{ the: 1 }, { '1': 101 }],
+  response_format: [{ type: 'grammar' }, { type: 'json_schema' }],
+  reasoning_effort: ['ultra'],
 };

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 import { chatRequestSchema, noOpFields } from '../../../schemas/openai.ts';
-import { chatExamples } from '../../../test/support/chat-examples.ts';
+import { chatExamples, chatRefused } from '../../../test/support/chat-examples.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import { leastTokensOf } from '../../shape/asked.ts';
 import { shapeEmbeddings } from '../embeddings/shape-embeddings.ts';
@@ -39,6 +39,13 @@ test.each([
   ['tools', [{ type: 'function', function: { name: 'f', strict: false, description: 'x' } }]],
 ])('the field %s is carried as it is: %j', (field, value) => {
   expect(chat({ [String(field)]: value }).body).toEqual({ messages: [user], [String(field)]: value });
+});
+
+test.each(
+  Object.entries(chatRefused).flatMap(([field, values]) => values.map((value) => [field, value] as const)),
+)('Errors 2: a value of %s that it cannot have is refused by its name: %j', (field, value) => {
+  const more = field === 'top_logprobs' ? { logprobs: true } : {};
+  expect(shapeRefusal(() => chat({ ...more, [field]: value }))).toMatch(new RegExp(`^${field}\\b`));
 });
 
 test('a setting that says what its absence says is not carried', () => {
