@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { anthropicNoOpFields } from '../schemas/anthropic.ts';
 import { chatFields } from '../schemas/chat-fields.ts';
+import { eventDefinitions, eventTypeNames } from '../schemas/event-definitions.ts';
 import { logEvents } from '../schemas/log-events.ts';
 import type { Dialect } from '../schemas/names.ts';
 import { noOpFields } from '../schemas/openai.ts';
@@ -112,6 +113,14 @@ test('docs/explain.md has every step and cause: run this test with --update to w
     return [`\`${step}\``, [...types].join(', '), [...new Set(own.map(textsOf))].join(', ')];
   });
   await expectTable('docs/explain.md', ['step', 'refused with', 'cause'], rows);
+});
+
+test('the changelog names each critical event that came later: an older build halts at it', () => {
+  const later = eventTypeNames.filter((type) => {
+    const { critical, foldVersion } = eventDefinitions[type];
+    return critical && foldVersion > 1;
+  });
+  expect(later.filter((type) => !read('CHANGELOG.md').includes(`\`${type}\``))).toEqual([]);
 });
 
 test('the README shows the two commands, and both are scripts of the package', () => {
