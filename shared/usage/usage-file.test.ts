@@ -1,9 +1,10 @@
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
-import { openDatabase } from '../runtime/sqlite.ts';
+import { afterEach, expect, test, vi } from 'vitest';
+import { openDatabase, walBytesMax } from '../runtime/sqlite.ts';
 import { checkUsage } from './check-usage.ts';
+import { UsageFile } from './usage-file.ts';
 import { openUsageStore, type UsageStoreOptions } from './usage-store.ts';
 
 const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
@@ -147,4 +148,25 @@ test('no flipped bit of a file ends a check or a reader with another error than 
     for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
   }
   expect(found).toBeGreaterThan(length / step / 20);
+});
+
+test('a check is put off while the write-ahead log is long, and made once it is not', async () => {
+  const path = usageFile();
+  const lines: unknown[] = [];
+  const note = (fields: object): void => void lines.push(fields);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+  try {
+    const file = new UsageFile(path, { warn: note, error: note, fatal: note });
+    writeFileSync(`${path}-wal`, Buffer.alloc(walBytesMax + 1));
+    file.start();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(file.state).toEqual({ faults: [] });
+    rmSync(`${path}-wal`);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(file.state).toEqual({ checkedMsAgo: expect.any(Number), faults: [] });
+    expect(lines).toEqual([]);
+    await file.close();
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -2,6 +2,7 @@
 import { dayMs } from '../../schemas/durations.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { walBytes, walBytesMax } from '../runtime/sqlite.ts';
 import { type ThreadTask, taskOnThread } from '../runtime/worker-thread.ts';
 import {
   checkUsage,
@@ -16,6 +17,9 @@ const firstCheckMs = 5_000;
 const checkIntervalMs = dayMs;
 /** Before a check that failed is repeated. */
 const retryMs = 10 * 60_000;
+/** What arrives while a check reads stays in the write-ahead log, so one that lasts through a backlog is put off. */
+const watchMs = 1000;
+const putOffMs = 60_000;
 
 export interface UsageFileState {
   /** Since the last check that ended, ms; left out before the first. */
@@ -83,21 +87,40 @@ export class UsageFile {
   }
 
   async #check(): Promise<void> {
+    const isPutOff = (): boolean => walBytes(this.#path) > walBytesMax;
+    const pauseMs = isPutOff() ? putOffMs : await this.#checkUnless(isPutOff);
+    if (!this.#isClosed) this.#checkIn(pauseMs);
+  }
+
+  /** Returns when the next one is due, ms. */
+  async #checkUnless(isPutOff: () => boolean): Promise<number> {
+    let wasPutOff = false;
+    let watch: NodeJS.Timeout | undefined;
     try {
-      this.#running = taskOnThread({
+      const running = taskOnThread({
         entry: new URL('./usage-check-thread.js', import.meta.url),
         data: this.#path,
         isRef: false,
         task: () => checkUsage(this.#path),
       });
-      this.#found = await this.#running.result;
+      this.#running = running;
+      watch = setInterval(() => {
+        if (wasPutOff || !isPutOff()) return;
+        wasPutOff = true;
+        void running.end();
+      }, watchMs).unref();
+      this.#found = await running.result;
       this.#checkedMs = performance.now();
       if (this.#found.length > 0)
         this.#logger.error({ faults: this.#found }, 'usage.db is damaged; see docs/operate.md');
+      return checkIntervalMs;
     } catch (error) {
+      if (wasPutOff) return putOffMs;
       if (!this.#isClosed)
         this.#logger.warn({ err: error }, 'usage.db could not be checked; it is tried again');
+      return this.#checkedMs === undefined ? retryMs : checkIntervalMs;
+    } finally {
+      clearInterval(watch);
     }
-    if (!this.#isClosed) this.#checkIn(this.#checkedMs === undefined ? retryMs : checkIntervalMs);
   }
 }
