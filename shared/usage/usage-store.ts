@@ -290,9 +290,10 @@ export class UsageStore {
 
   #transaction(change: () => void): void {
     try {
-      this.#db.transaction(change).immediate();
       // Threads read this file while rows come without a pause, and a log that has a reader at each commit never begins again.
+      // First, because what throws here must have changed nothing.
       shortenWal(this.#db, this.#path);
+      this.#db.transaction(change).immediate();
     } catch (error) {
       this.#readParked();
       throw mapSqliteError(error, this.#path);
