@@ -2,7 +2,8 @@
  * Every listener of every process, plain and over TLS, against what anybody who reaches its port may send: the process
  * lives on, answers for its health, and holds nothing of what has left.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { listenerKinds } from '../../shared/runtime/connections.ts';
 import { otherHttp, testedHttp } from '../support/budget.ts';
@@ -36,16 +37,26 @@ async function openConnections({ kind, health }: Listener): Promise<number> {
   return Number(open);
 }
 
-/** File descriptors of the process, where the system shows them. */
-function descriptors({ process }: Listener): number {
+/** Sockets of the process, where the system shows them; of files and threads it opens more as it runs. */
+function socketsOf({ process }: Listener): number {
   const folder = `/proc/${process.child.pid}/fd`;
-  return existsSync(folder) ? readdirSync(folder).length : 0;
+  if (!existsSync(folder)) return 0;
+  return readdirSync(folder).filter((name) => isSocket(join(folder, name))).length;
+}
+
+function isSocket(path: string): boolean {
+  try {
+    return readlinkSync(path).startsWith('socket:');
+  } catch {
+    // Closed meanwhile.
+    return false;
+  }
 }
 
 /** A few connections that keep themselves: balancing probes, agents, scrapes. */
 const slack = 6;
 /** What each listener and its process had open before connections were reset. */
-const held = new Map<string, { readonly open: number; readonly descriptors: number }>();
+const held = new Map<string, { readonly open: number; readonly sockets: number }>();
 
 test('every listener of the product is attacked here', () => {
   expect(new Set([...fleet.listeners.values()].map(({ kind }) => kind))).toEqual(new Set(listenerKinds));
@@ -81,7 +92,7 @@ describe.each(names)('%s', (name) => {
 
   test('lives on through a reset at every stage of an exchange', async () => {
     const listener = fleet.listener(name);
-    held.set(name, { open: await openConnections(listener), descriptors: descriptors(listener) });
+    held.set(name, { open: await openConnections(listener), sockets: socketsOf(listener) });
     for (const stage of stages) {
       // At once, turns of the event loop later, and when the answer has begun.
       for (const turns of [0, 0, 0, 1, 4, 16, 'answer'] as const) {
@@ -110,7 +121,7 @@ test.each(names)('%s holds none of the connections that were reset', async (name
   await vi.waitFor(
     async () => {
       expect(await openConnections(listener)).toBeLessThanOrEqual((held.get(name)?.open ?? 0) + slack);
-      expect(descriptors(listener)).toBeLessThanOrEqual((held.get(name)?.descriptors ?? 0) + slack);
+      expect(socketsOf(listener)).toBeLessThanOrEqual((held.get(name)?.sockets ?? 0) + slack);
     },
     { timeout: 20_000, interval: 200 },
   );

@@ -161,6 +161,11 @@ test('limits hold over the worker processes, and each of them that serves has to
 test('where all are full a connection is ended, and SIGTERM to the parent and to its processes drains streams', async () => {
   const most = ['--max-connections', '8', '--max-connections-per-address', '8'];
   const gateway = await start(2, '--drain-timeout', '30', ...most);
+  const sockets = Array.from({ length: 18 }, () => connect(Number(new URL(gateway.ready.api).port)));
+  for (const socket of sockets) socket.on('error', () => undefined).resume();
+  await until(() => sockets.filter(({ closed }) => closed).length === sockets.length - 16);
+  for (const socket of sockets) socket.destroy();
+  await until(async () => (await ask(gateway)) === 200);
   const streams = Array.from({ length: 4 }, async () => {
     const body = { stream: true, max_tokens: 30 };
     const response = await completion(gateway.ready.api, key, body, connection);
@@ -168,10 +173,6 @@ test('where all are full a connection is ended, and SIGTERM to the parent and to
     return { reader, text: (await reader?.read())?.value ?? '' };
   });
   const begun = await Promise.all(streams);
-  const sockets = Array.from({ length: 14 }, () => connect(Number(new URL(gateway.ready.api).port)));
-  for (const socket of sockets) socket.on('error', () => undefined).resume();
-  await until(() => sockets.filter(({ closed }) => closed).length === begun.length + sockets.length - 16);
-  for (const socket of sockets) socket.destroy();
   const ended = gateway.end();
   for (const { pid } of gateway.ready.workers) process.kill(pid, 'SIGTERM');
   for (const { reader, text: first } of begun) {
