@@ -5,9 +5,11 @@
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { daySeconds } from '../../schemas/durations.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
 import { operations } from '../../schemas/operations.ts';
 import { admit } from '../../shared/decision/admission.ts';
-import { unauthorized } from '../../shared/decision/authenticate.ts';
+import { planOf, unauthorized } from '../../shared/decision/authenticate.ts';
+import { textModels } from '../../shared/decision/model-listing.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
@@ -113,7 +115,7 @@ export class PlayApi {
       limit - meter.freeTurns(id, nowMs),
       limit * totals.networkFactor - meter.networkTurns(network, nowMs),
     );
-    const models = lookup.listing('pool').filter((model) => lookup.tierIncludes(tier.id, model.id));
+    const models = textModels(lookup, 'pool').filter((model) => lookup.tierIncludes(tier.id, model.id));
     const state = {
       turns: { left: Math.max(0, left), limit },
       models: models.map((model) => model.id),
@@ -139,14 +141,19 @@ export class PlayApi {
       {},
     );
     if (admitted.kind !== 'inference' || admitted.caller.kind !== 'key') throw unauthorized('no key');
-    const { organisation, tier } = admitted.caller.owner;
-    const own = lookup.listing(`organisation:${organisation}`).map(({ id }) => id);
-    const pool = lookup.listing('pool').filter(({ id }) => tier !== null && lookup.tierIncludes(tier.id, id));
+    const { owner } = admitted.caller;
+    const { organisation } = owner;
+    const tier = planOf(owner);
+    // Without a plan each request would be refused.
+    const idsAt = (place: PlaceKey): string[] =>
+      tier === null ? [] : textModels(lookup, place).map(({ id }) => id);
+    const own = idsAt(`organisation:${organisation}`);
+    const pool = idsAt('pool').filter((id) => tier !== null && lookup.tierIncludes(tier.id, id));
     const stacks = lookup.stacksOf(organisation).map(({ id, surface }) => ({
       ...{ id, surface },
-      models: lookup.listing(`stack:${id}`).map((model) => model.id),
+      models: idsAt(`stack:${id}`),
     }));
-    const models = [...new Set([...own, ...pool.map(({ id }) => id)])];
+    const models = [...new Set([...own, ...pool])];
     sendJson(exchange, ids(), JSON.stringify({ organisation, models, stacks }));
     exchange.discardBody();
   }

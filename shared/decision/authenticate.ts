@@ -4,12 +4,17 @@
  */
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { hashKey, parseKey } from '../ids/api-key.ts';
-import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
+import type { KeyOwner, Lookup, TierLimits } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
 import type { StepFacts } from './step.ts';
 import type { Trace } from './trace.ts';
+
+/** The plan by which an organisation asks: none where it is suspended. */
+export function planOf({ suspended, tier }: KeyOwner): TierLimits | null {
+  return suspended ? null : tier;
+}
 
 /** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
 export type Caller =

@@ -5,7 +5,7 @@
  * context → allowance → requests per minute → concurrency → route. Every message of a limit names the tier.
  */
 import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
-import { type Client, subjectOf } from './authenticate.ts';
+import { type Client, planOf, subjectOf } from './authenticate.ts';
 import { checkLimits, type LimitFacts, type RateCounters, visitorFacts, weightWithin } from './limits.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
@@ -95,7 +95,7 @@ function weightOf(lookup: Lookup, model: string, placement: Placement | Refusal)
 
 function tierOf(lookup: Lookup, caller: RequestFacts['caller']): TierLimits | null {
   if (caller.kind === 'anonymous') return lookup.anonymousTier() ?? null;
-  return caller.owner.suspended ? null : caller.owner.tier;
+  return planOf(caller.owner);
 }
 
 /** Would the pool answer? Only then is the allowance asked: the model is installed there, in the plan, and no own node serves it. */

@@ -8,8 +8,8 @@
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import { type OperationKind, operations } from '../../schemas/operations.ts';
-import type { Lookup } from '../snapshot/lookup.ts';
-import type { Caller } from './authenticate.ts';
+import type { Lookup, ServedModel } from '../snapshot/lookup.ts';
+import { type Caller, planOf } from './authenticate.ts';
 import { dedicatedOnly, notInPlan, type Target, targetNotServing, unavailable } from './route.ts';
 
 export type ListingOperation =
@@ -20,12 +20,26 @@ export function isListing(operation: { readonly kind: OperationKind }): operatio
   return operations[operation.kind].countsAs === 'listing';
 }
 
-function placeOf(lookup: Lookup, target: Target, caller: Caller): PlaceKey {
-  if (target.kind === 'shared') return 'pool';
+/** Where the models of the host are served, and whether its surface has an operation that reranks. */
+interface ListedPlace {
+  readonly place: PlaceKey;
+  readonly reranks: boolean;
+}
+
+function placeOf(lookup: Lookup, target: Target, caller: Caller): ListedPlace {
+  if (target.kind === 'shared') return { place: 'pool', reranks: true };
   const stack = lookup.stack(target.stack);
   if (!stack || caller.kind !== 'key' || stack.organisation !== caller.owner.organisation)
     throw targetNotServing('foreign or missing stack');
-  return `stack:${target.stack}`;
+  return {
+    place: `stack:${target.stack}`,
+    reranks: stack.surface === operations.rerank.surface,
+  };
+}
+
+/** The models of the place that are asked for text or embeddings: all but those that rerank and do nothing else. */
+export function textModels(lookup: Lookup, place: PlaceKey): readonly ServedModel[] {
+  return lookup.listing(place).filter(({ id }) => lookup.routes(place, id).some(({ reranks }) => !reranks));
 }
 
 /** The answer's body. Throws TargetNotServingError or, for a model that is not there, the refusal of its host. */
@@ -37,8 +51,9 @@ export function listModels(
 ): string {
   // As for a request, the plan comes before the stack, so own, foreign and missing stacks have one answer.
   if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed without a plan');
-  const place = placeOf(lookup, target, caller);
-  const served = isEntitled(caller) ? lookup.listing(place) : [];
+  const { place, reranks } = placeOf(lookup, target, caller);
+  const listed = reranks ? lookup.listing(place) : textModels(lookup, place);
+  const served = isEntitled(caller) ? listed : [];
   const entries = served.map(({ id, family, addedMs }) => ({
     id,
     family,
@@ -53,9 +68,9 @@ export function listModels(
     : dedicatedOnly('not listed by the pool');
 }
 
-/** Would a request of the caller be refused for want of a plan? Who needs no key has the plan of nobody. */
+/** Is a request of the caller not refused for want of a plan? Who needs no key has the plan of nobody. */
 function isEntitled(caller: Caller): boolean {
-  return caller.kind !== 'key' || (caller.owner.tier !== null && !caller.owner.suspended);
+  return caller.kind !== 'key' || planOf(caller.owner) !== null;
 }
 
 export interface ListedModel {

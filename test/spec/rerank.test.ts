@@ -7,6 +7,7 @@ import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { post } from '../play/page-calls.ts';
 import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
 import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
@@ -33,6 +34,7 @@ beforeAll(async () => {
   for (const [dialect, id] of Object.entries(served)) await sim(id, dialect as Dialect);
   await sim(byAgent, 'llamacpp');
   fleet = await startFleet({
+    gateway: { play: { port: 0, hosts: [], trustedProxies: ['127.0.0.1'] } },
     fleet: (urls) => {
       const spec = specFleet(urls);
       const [acme, ...others] = spec.organisations ?? [];
@@ -105,6 +107,8 @@ function rerank(
   });
 }
 const on = (host: string | undefined) => (host === undefined ? {} : { host });
+const idsOf = (answer: Answer): string[] =>
+  JSON.parse(answer.content).data.map((model: { readonly id: string }) => model.id);
 const documentOf = (answer: Answer) => JSON.parse(answer.content);
 const requestsOf = (id: string): number => sims[id]?.stats().promptTokens ?? 0;
 
@@ -175,12 +179,46 @@ test('Errors 5, Errors 6, Authentication 7: refusals are those of every request'
   expectRefusal(get, 'NotFoundError');
 });
 
-test('What the service does 4: a stack of the Anthropic-style API does not rerank', async () => {
-  const path = `/stacks/${stacks.idle}/surface`;
+test('What the service does 4, Endpoints rule 3: a stack of the Anthropic-style API does not rerank, and lists nothing that only does', async () => {
+  const path = `/stacks/${stacks.otter}/surface`;
+  const host = stackHost('otter');
+  const listed = async (): Promise<string[]> => idsOf(await call({ port: fleet.port(), host, key })).sort();
+  expect(await listed()).toEqual(['echo-embed', 'echo-large', served.sglang]);
   await fleet.admin.call('PUT', path, { surface: 'anthropic' });
   await fleet.settle();
-  expectRefusal(await rerank(served.sglang, {}, { host: stackHost('idle') }), 'UnsupportedShapeError');
+  expectRefusal(await rerank(served.sglang, {}, { host }), 'UnsupportedShapeError');
+  expect(await listed()).toEqual(['echo-embed', 'echo-large']);
+  const entry = await call({ port: fleet.port(), host, key, path: `/v1/models/${served.sglang}` });
+  expectRefusal(entry, 'TargetNotServingError');
   await fleet.admin.call('PUT', path, { surface: 'openai' });
+  await fleet.settle();
+});
+
+test('the playground shows a key what it answers turns with, and nothing to one without a plan', async () => {
+  const shown = async (value: string) => {
+    const headers = { authorization: `Bearer ${value}` };
+    const { json } = await post(
+      new URL('/api/key', fleet.gateways[0]?.play),
+      {},
+      { address: '203.0.113.1', headers },
+    );
+    return json as { models: string[]; stacks: { id: string; models: string[] }[] };
+  };
+  const { models, stacks: own } = await shown(key);
+  expect(models).toContain('echo-small');
+  expect(own.find(({ id }) => id === stacks.otter)?.models).toEqual(['echo-embed', 'echo-large']);
+  expect(models.filter((id) => judges.includes(id))).toEqual([]);
+  const none = [{ id: stacks.moth, surface: 'openai', models: [] }];
+  expect(await shown((await fleet.key('dormant')).value)).toEqual({
+    organisation: 'dormant',
+    models: [],
+    stacks: none,
+  });
+  await fleet.admin.call('PATCH', '/organisations/acme', { suspended: true });
+  await fleet.settle();
+  const suspended = await shown(key);
+  expect([suspended.models, ...suspended.stacks.map((stack) => stack.models)].flat()).toEqual([]);
+  await fleet.admin.call('PATCH', '/organisations/acme', { suspended: false });
   await fleet.settle();
 });
 
