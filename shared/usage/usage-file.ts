@@ -20,6 +20,8 @@ const retryMs = 10 * 60_000;
 /** What arrives while a check reads stays in the write-ahead log, so one that lasts through a backlog is put off. */
 const watchMs = 1000;
 const putOffMs = 60_000;
+/** For six hours of load without a pause; then the file is checked, and its log grows meanwhile. */
+const putOffsMax = 360;
 
 export interface UsageFileState {
   /** Since the last check that ended, ms; left out before the first. */
@@ -36,6 +38,7 @@ export class UsageFile {
   readonly #met = new Map<string, UsageFault>();
   #found: readonly UsageFault[] = [];
   #checkedMs: number | undefined;
+  #putOffs = 0;
   #timer: NodeJS.Timeout | undefined;
   #running: ThreadTask<readonly UsageFault[]> | undefined;
   #isClosed = false;
@@ -87,8 +90,9 @@ export class UsageFile {
   }
 
   async #check(): Promise<void> {
-    const isPutOff = (): boolean => walBytes(this.#path) > walBytesMax;
+    const isPutOff = (): boolean => this.#putOffs < putOffsMax && walBytes(this.#path) > walBytesMax;
     const pauseMs = isPutOff() ? putOffMs : await this.#checkUnless(isPutOff);
+    this.#putOffs = pauseMs === putOffMs ? this.#putOffs + 1 : 0;
     if (!this.#isClosed) this.#checkIn(pauseMs);
   }
 
