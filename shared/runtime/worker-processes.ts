@@ -6,6 +6,7 @@
 import type { ChildProcess } from 'node:child_process';
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import type { Check } from './health-server.ts';
 import type { LineWriter } from './line-writer.ts';
 import type { Logger } from './logger.ts';
@@ -83,7 +84,10 @@ export class WorkerProcesses<Ready> {
   constructor(options: WorkerProcessesOptions) {
     this.#options = options;
     const stderr = options.lines === undefined ? 'inherit' : 'pipe';
-    cluster.setupPrimary({ stdio: ['ignore', 'inherit', stderr, 'ipc'] });
+    // Where a process has one core, helper threads of the collector only take turns with the thread that waits for them.
+    const collector = availableParallelism() <= options.count ? ['--single-threaded-gc'] : [];
+    const execArgv = [...process.execArgv, ...collector];
+    cluster.setupPrimary({ stdio: ['ignore', 'inherit', stderr, 'ipc'], execArgv });
     // Connections in turns: on a shared socket most come to the process that wakes first.
     cluster.schedulingPolicy = cluster.SCHED_RR;
   }

@@ -4,6 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer } from 'node:net';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
@@ -124,6 +125,8 @@ test('each worker process serves the port, is a gateway of its own name, and one
   await untilAllServed(gateway);
   await until(async () => (await names()).length === 2);
   expect(await names()).toEqual(['gw/1', 'gw/2']);
+  const commandLine = readFileSync(`/proc/${workers[0]?.pid}/cmdline`, 'utf8');
+  expect(commandLine.includes('--single-threaded-gc')).toBe(availableParallelism() <= 2);
   expect(await metric(gateway, 'headgate_workers_serving')).toBe(2);
   process.kill(workers[1]?.pid ?? 0, 'SIGKILL');
   await until(async () => (await metric(gateway, 'headgate_workers_serving')) === 1);
