@@ -5,7 +5,7 @@ import { type Addresses, stackUrl } from '../lib/addresses.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { plural } from '../lib/format.ts';
-import { useOrganisationName } from '../lib/organisations.ts';
+import { organisationName } from '../lib/organisations.ts';
 import { usePath, useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
@@ -72,7 +72,7 @@ function Tabs({ chosen }: { readonly chosen: string }) {
 }
 
 function Overview({ stack, url }: { readonly stack: Stack; readonly url: string }) {
-  const owner = useOrganisationName(stack.organisation);
+  const owner = organisationName(stack.organisation);
   const atIt = { text: `stack:${stack.id}` };
   const all = useRead(isOperator() ? 'node.list' : undefined, atIt, { everyMs: 2000, isWhole: true }).data;
   const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);

@@ -182,3 +182,11 @@ test('a plan that hundreds of organisations have names some of them, and says ho
   expect(await card.getByRole('link').first().textContent()).toMatch(/^Organisation \d+$/);
   watched.expectClean();
 });
+
+test('a row of an organisation that is not among the first thousand has its name', async () => {
+  await page.goto('/stacks?q=fleet-996');
+  await page.getByRole('link', { name: 'Organisation 996' }).first().waitFor();
+  await page.goto('/stacks/stk-large-fleet-994');
+  await page.getByText('Organisation 994').first().waitFor();
+  watched.expectClean();
+});
