@@ -14,6 +14,7 @@ import {
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { controlTopic } from '../../schemas/commit.ts';
+import { countersTopic } from '../../schemas/limits.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { checksIn } from '../support/checks.ts';
 import {
@@ -153,12 +154,19 @@ test('before a start, doctor finds the brokers and topics with the name of each 
   ]);
 });
 
+async function append(name: string, topic: string): Promise<void> {
+  const log = await openKafkaLog(kafka.brokers, { sasl: sasl(name) }, { topic, partition: 0 });
+  try {
+    await log.append(Buffer.from('a record'));
+  } finally {
+    await log.close();
+  }
+}
+
 test('the name of the gateways cannot write a command', async () => {
-  const log = await openKafkaLog(
-    kafka.brokers,
-    { sasl: sasl('gateways') },
-    { topic: controlTopic, partition: 0 },
-  );
-  await expect(log.append(Buffer.from('a command'))).rejects.toThrow(/AUTHORIZATION/);
-  await log.close();
+  await expect(append('gateways', controlTopic)).rejects.toThrow(/AUTHORIZATION/);
+});
+
+test('the name of the control planes may write the counters of silent gateways, which is due each hour', async () => {
+  await append('planes', countersTopic);
 });

@@ -188,16 +188,33 @@ async function namesOf({ metrics }: { readonly metrics: string }): Promise<strin
   return [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);
 }
 const own = /^(?:headgate|gen_ai)_/;
+/** Metrics of TLS need a certificate, those of agents and simulated nodes their processes: see test/operate/tls, and workers. */
+const elsewhere =
+  /^headgate_(?:tls|trace|workers?|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
 
 test('docs/metrics.md lists the metrics of both planes, and no other', async () => {
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
   const listed = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string);
   const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
-  // Metrics of TLS need a certificate, those of agents and simulated nodes their processes: see test/operate/tls, and workers.
-  const elsewhere =
-    /^headgate_(?:tls|trace|workers?|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
   const expected = [...real].filter((name) => own.test(name));
   expect(listed.filter((name) => !elsewhere.test(name)).sort()).toEqual(expected.sort());
+});
+
+test('docs/metrics.md has each metric where the processes are that report it', async () => {
+  const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
+  const ofGateway = await namesOf(gateway.ready);
+  const ofPlane = await namesOf(controlPlane.ready);
+  const sections = {
+    'Gateways and control planes': (name: string) => ofGateway.includes(name) && ofPlane.includes(name),
+    Gateways: (name: string) => !ofPlane.includes(name),
+    'Control planes': (name: string) => !ofGateway.includes(name),
+  };
+  const faults = Object.entries(sections).flatMap(([title, isRight]) => {
+    const section = page.split(`\n## ${title}\n`)[1]?.split('\n## ')[0] ?? '';
+    const names = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name = '']) => name);
+    return names.length === 0 ? [title] : names.filter((name) => !elsewhere.test(name) && !isRight(name));
+  });
+  expect(faults).toEqual([]);
 });
 
 test('docs/metrics.md lists the labels of each sample', async () => {
