@@ -106,7 +106,7 @@ const foreignFlags = new Set(
       ' --alter --add-config --create --partitions --entity-type --entity-name --add --allow-principal --execute',
     )
     .concat(
-      ' --reassignment-json-file --delete --verify --help --trace-gc --semi-space-growth-factor --reranking --sandbox --full --sizes',
+      ' --reassignment-json-file --delete --verify --help --trace-gc --single-threaded-gc --semi-space-growth-factor --reranking --sandbox --full --sizes',
     )
     .split(' '),
 );
