@@ -64,6 +64,7 @@ export const clientTimeouts = {
   headersTimeoutMs: waits.clientHead.ms,
   requestTimeoutMs: waits.clientRequest.ms,
   keepAliveTimeoutMs: waits.clientNext.ms,
+  stallTimeoutMs: waits.clientReads.ms,
 };
 
 export function badRequest(): Refusal {

@@ -197,6 +197,17 @@ test('a client that takes no byte for the whole stall time is cut off; one that 
   expect(events).toEqual(['blocked', 'gone']);
 }, 60_000);
 
+test('what a client sends is nothing that it takes', async () => {
+  const { client, socket } = await exchange({ stallMs: 200 });
+  socket.pause();
+  client.start(eventStream, fields);
+  client.write('x'.repeat(30_000_000));
+  socket.write('GET / HTTP/1.1\r\nHost: a\r\nA: ');
+  const drip = setInterval(() => socket.write('a'), 5);
+  await until(() => client.isGone, 10_000);
+  clearInterval(drip);
+});
+
 test('a connection that is kept alive keeps no listener of an answer', async () => {
   const { client, response, received, socket } = await exchange();
   const accepted = response.req.socket;

@@ -15,6 +15,7 @@ import {
 } from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { AnswerListener, ClientAnswer, Exchange, Fields, HttpHead } from './exchange.ts';
+import { endUntaken } from './untaken.ts';
 
 export interface ClientWaits {
   /** A client that takes no byte for so long is cut off. */
@@ -44,7 +45,7 @@ export class NodeExchange implements Exchange, ClientAnswer {
   #flushPlanned = false;
   /** The head and the first chunk were given to the server, which has the connection at once or in its turn. */
   #isHeadSent = false;
-  #stallWatched = false;
+  #untaken: NodeJS.Timeout | undefined;
   #startedMs: number | undefined;
   #ended = false;
   #isGone: boolean;
@@ -180,7 +181,7 @@ export class NodeExchange implements Exchange, ClientAnswer {
 
   onClose(): void {
     this.#gone?.abort(left());
-    if (this.#stallWatched) this.#socket.setTimeout(0, destroySocket);
+    clearInterval(this.#untaken);
     this.#settleEnd(false);
     if (this.#isGone || this.#ended) return;
     this.#isGone = true;
@@ -212,7 +213,7 @@ export class NodeExchange implements Exchange, ClientAnswer {
     const resolve = this.#resolveEnd;
     if (resolve === undefined) return;
     this.#resolveEnd = undefined;
-    if (this.#stallWatched) this.#socket.off('timeout', destroySocket);
+    clearInterval(this.#untaken);
     this.#listener = undefined;
     resolve(delivered);
   }
@@ -245,15 +246,13 @@ export class NodeExchange implements Exchange, ClientAnswer {
 
   #drained(): void {
     if (this.#isGone || this.#ended) return;
-    this.#socket.setTimeout(0, destroySocket);
+    clearInterval(this.#untaken);
     this.#listener?.onDrained();
   }
 
-  /** The socket's own timer counts only the time without progress, of large writes too; it may take twice as long. */
   #stallAfter(ms: number): void {
-    if (this.#stallWatched) this.#socket.setTimeout(0, destroySocket);
-    this.#stallWatched = true;
-    this.#socket.setTimeout(ms, destroySocket);
+    clearInterval(this.#untaken);
+    this.#untaken = endUntaken(this.#socket, ms);
   }
 }
 
@@ -315,8 +314,4 @@ function onFinish(this: ServerResponse): void {
 function exchangeOf(response: ServerResponse): NodeExchange | undefined {
   for (const each of owedOn(response.req.socket)) if (each.response === response) return each;
   return undefined;
-}
-
-function destroySocket(this: Socket): void {
-  this.destroy();
 }

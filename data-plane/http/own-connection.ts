@@ -15,6 +15,7 @@ import { pathOfRefused } from './answers.ts';
 import { badRequest, type EarlyRefusal, largeHead, rawAnswer } from './api-listener.ts';
 import { type ConnectionEvent, type ConnectionState, connectionTransitions } from './connection-states.ts';
 import { type ExchangeConnection, OwnExchange } from './own-exchange.ts';
+import { endUntaken } from './untaken.ts';
 
 /** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
 export interface ConnectionBounds {
@@ -22,6 +23,8 @@ export interface ConnectionBounds {
   readonly requestLooks: number;
   readonly nextLooks: number;
   readonly restLooks: number;
+  /** How long a client may take nothing of its answer. */
+  readonly stallMs: number;
   readonly keepAliveSeconds: number;
 }
 
@@ -38,8 +41,6 @@ const aheadBytesMax = 64 * 1024;
 const aheadPiecesMax = 64;
 /** How large the rest of a request may be that was answered before its end. */
 const restBytesMax = 64 * 1024 * 1024;
-/** How long a client that reads nothing may take for the last bytes. */
-const stallMs = waits.clientReads.ms;
 
 export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
   readonly #socket: Socket;
@@ -62,6 +63,8 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
   /** What is read now came before the answer to what is in front of it. */
   #isAhead = false;
   #hadRequest = false;
+  /** Ends the connection while the client takes nothing. */
+  #untaken: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
     this.#socket = socket;
@@ -69,7 +72,6 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
     socket.on('data', (bytes: Buffer) => this.#onData(bytes));
     socket.on('end', () => this.#onEnd());
     socket.on('drain', () => this.#onDrain());
-    socket.on('timeout', () => socket.destroy());
     socket.on('close', () => this.#onClose());
   }
 
@@ -103,7 +105,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
 
   write(bytes: string): boolean {
     if (this.#socket.write(bytes)) return true;
-    this.#socket.setTimeout(stallMs);
+    this.#expectTaken(this.#owner.bounds.stallMs);
     return false;
   }
 
@@ -116,11 +118,11 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
       socket.write(body, this.#onHanded);
       socket.uncork();
     }
-    if (socket.writableLength > 0) socket.setTimeout(stallMs);
+    if (socket.writableLength > 0) this.#expectTaken(this.#owner.bounds.stallMs);
   }
 
   destroySoon(): void {
-    this.#socket.setTimeout(waits.clientLastBytes.ms);
+    this.#expectTaken(waits.clientLastBytes.ms);
     this.#socket.destroySoon();
   }
 
@@ -181,6 +183,11 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
       }
     }
     this.#refuse(fault === 'large head' ? largeHead() : badRequest());
+  }
+
+  #expectTaken(ms: number): void {
+    clearInterval(this.#untaken);
+    this.#untaken = endUntaken(this.#socket, ms);
   }
 
   #step(event: ConnectionEvent): void {
@@ -247,7 +254,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
   readonly #onHanded = (error?: Error | null): void => {
     const exchange = this.#exchange;
     if (error || this.#socket.destroyed || exchange === undefined) return;
-    if (this.#socket.timeout !== undefined && this.#socket.timeout > 0) this.#socket.setTimeout(0);
+    clearInterval(this.#untaken);
     const isLast = exchange.isLast;
     this.#step(isLast ? 'answered-last' : 'answered');
     exchange.onHanded();
@@ -273,7 +280,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
   }
 
   #onDrain(): void {
-    this.#socket.setTimeout(0);
+    clearInterval(this.#untaken);
     this.#exchange?.onDrained();
   }
 
@@ -290,6 +297,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
   }
 
   #onClose(): void {
+    clearInterval(this.#untaken);
     this.#step('closed');
     this.#reader.abandon();
     this.#ahead = [];

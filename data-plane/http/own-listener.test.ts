@@ -235,6 +235,34 @@ test('a slow reader blocks its stream until it reads again', async () => {
   expect(await exchanges[0]?.answer.end()).toBe(true);
 });
 
+test('a client that reads nothing is cut off, whatever it sends meanwhile', async () => {
+  let isGone = false;
+  const stream: Handle = ({ answer }) => {
+    answer.listen({ onGone: () => (isGone = true), onBlocked: () => undefined, onDrained: () => undefined });
+    answer.start('text/event-stream', []);
+    answer.write('x'.repeat(30_000_000));
+  };
+  const { port } = await opened(stream, { stallTimeoutMs: 200 });
+  const client = new Client(port).send(get());
+  client.socket.pause();
+  const drip = setInterval(() => client.send('G'), 5);
+  onTestFinished(() => clearInterval(drip));
+  await until(() => isGone);
+});
+
+test('a client that reads slowly is not cut off', async () => {
+  const text = 'x'.repeat(20_000_000);
+  const { port } = await opened(({ answer }) => answer.whole(200, 'text/plain', [], text), {
+    stallTimeoutMs: 500,
+  });
+  const client = new Client(port).send(get());
+  client.socket.pause();
+  const sip = setInterval(() => void client.socket.read(), 5);
+  onTestFinished(() => clearInterval(sip));
+  await until(() => client.text.length > text.length);
+  expect(client.isClosed).toBe(false);
+});
+
 test('waits for a head, a request and a further request end', async () => {
   const { port } = await opened(echoPath, {
     headersTimeoutMs: 50,

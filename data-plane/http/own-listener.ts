@@ -81,6 +81,7 @@ function boundsOf(timeouts: typeof clientTimeouts, everyMs: number): ConnectionB
     requestLooks: looks(timeouts.requestTimeoutMs),
     nextLooks: looks(timeouts.keepAliveTimeoutMs),
     restLooks: looks(waits.clientRest.ms),
+    stallMs: timeouts.stallTimeoutMs,
     keepAliveSeconds: Math.floor(timeouts.keepAliveTimeoutMs / 1000),
   };
 }
