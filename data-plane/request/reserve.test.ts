@@ -5,6 +5,7 @@ import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { known } from '../../test/support/commits.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { TestState } from '../../test/support/state.ts';
+import type { AskedRequest } from '../shape/asked.ts';
 import { shapeChat } from '../surfaces/chat/shape-chat.ts';
 import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import type { CountWatch } from '../upstream/count-tokens.ts';
@@ -23,20 +24,20 @@ const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1'
 type Answer = (watch: CountWatch) => number | undefined;
 
 /** Has one of three nodes count, each of which answers as given; the first asked is the first named. */
-async function count(answers: readonly Answer[], shaped: Parameters<typeof countAtOne>[2] = chat) {
+async function count(answers: readonly Answer[], shaped: AskedRequest = chat) {
   const load = new NodeLoad({ random: () => 0 });
   const asked: string[] = [];
   const busy: number[] = [];
   const counted = await countAtOne(
     {
       load,
-      countTokens: async ({ node }, _shaped, watch = {}) => {
+      countTokens: async ({ node }, _shaped, _owner, watch = {}) => {
         busy.push(load.inFlight(node));
         return answers[asked.push(node) - 1]?.(watch);
       },
     },
     candidates,
-    shaped,
+    { asked: shaped, owner: 'one' },
     (left) => load.choose(left),
   );
   expect(busy.every((requests) => requests === 1)).toBe(true);

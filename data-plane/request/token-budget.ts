@@ -3,6 +3,7 @@
  * (Limits 3; design: Context). Limits come first, so that the text of a request over its limits is not sent to a node. No
  * tokeniser runs on the event loop.
  */
+import { sharerOf } from '../../shared/decision/authenticate.ts';
 import { contextNeeded } from '../../shared/decision/decide.ts';
 import { checkContext } from '../../shared/decision/limits.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
@@ -72,13 +73,13 @@ interface Uncounted {
 
 async function countedBy(
   gateway: Gateway,
-  { decision: { tier }, lease }: Reservation,
+  { decision: { tier, subject }, lease }: Reservation,
   { asked, candidates: all, bounds }: Uncounted,
   choose: NodeChooser,
   record: { promptCounted?: number | undefined },
 ): Promise<Measured> {
   const { maxTokens } = asked;
-  const { tokens, candidates } = await countAtOne(gateway, all, asked, choose);
+  const { tokens, candidates } = await countAtOne(gateway, all, { asked, owner: sharerOf(subject) }, choose);
   if (tokens !== undefined) record.promptCounted = tokens;
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
@@ -111,7 +112,7 @@ const searchMs = waits.nodeSearch.ms;
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],
-  asked: AskedRequest,
+  { asked, owner }: { readonly asked: AskedRequest; readonly owner: string },
   choose: NodeChooser,
 ): Promise<Counted> {
   const untilMs = performance.now() + searchMs;
@@ -125,7 +126,7 @@ export async function countAtOne(
     let reached = true;
     load.begin(route.node);
     try {
-      const tokens = await countTokens(route, asked, {
+      const tokens = await countTokens(route, asked, owner, {
         onSent: () => {
           sent = true;
         },

@@ -227,7 +227,7 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     const pools = new NodePools({ credential: () => undefined, tickMs: 10, http: testedHttp });
     open.push(() => pools.close());
     const count = createPromptCounter(pools, new BodyWorker(), { countMs: 50 });
-    return count(routeTo(await node('')), shapeChat(prompt).asked);
+    return count(routeTo(await node('')), shapeChat(prompt).asked, 'one');
   },
   nodeFirstEvent: async () => {
     const settings = { firstEventMs: 50 };

@@ -41,16 +41,20 @@ test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
   async (dialect) => {
     const node = await sim(dialect);
     // The simulated node counts a quarter of the bytes, and 3 for each message.
-    expect(await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect }), shaped)).toBe(
-      13,
-    );
+    expect(
+      await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect }), shaped, 'one'),
+    ).toBe(13);
   },
 );
 
 test('an engine without a counter is not asked', async () => {
   const node = await sim('ollama');
   expect(
-    await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect: 'ollama' }), shaped),
+    await createPromptCounter(pools(), new BodyWorker())(
+      routeTo(node.url, { dialect: 'ollama' }),
+      shaped,
+      'one',
+    ),
   ).toBeUndefined();
   expect(node.stats().requests).toBe(0);
 });
@@ -58,14 +62,20 @@ test('an engine without a counter is not asked', async () => {
 test('embeddings are not counted', async () => {
   const node = await sim('vllm');
   const { asked } = shapeEmbeddings({ model: 'm', input: 'a' });
-  expect(await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url), asked)).toBeUndefined();
+  expect(
+    await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url), asked, 'one'),
+  ).toBeUndefined();
 });
 
 test('a request that the dialect cannot carry is not counted; refusing it is the matter of forwarding', async () => {
   const node = await sim('llamacpp');
   const two = { ...shaped, body: { ...shaped.body, n: 2 } };
   expect(
-    await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect: 'llamacpp' }), two),
+    await createPromptCounter(pools(), new BodyWorker())(
+      routeTo(node.url, { dialect: 'llamacpp' }),
+      two,
+      'one',
+    ),
   ).toBeUndefined();
 });
 
@@ -80,7 +90,7 @@ test.each<[string, Fault]>([
   const node = await sim('vllm', fault);
   const opened = pools();
   const count = createPromptCounter(opened, new BodyWorker(), { countMs: 100 });
-  expect(await within(1500, Promise.resolve(count(routeTo(node.url), shaped)))).toBeUndefined();
+  expect(await within(1500, Promise.resolve(count(routeTo(node.url), shaped, 'one')))).toBeUndefined();
   expect(opened.answerBytes.usedBytes).toBe(0);
   expect(opened.ticker.size).toBe(0);
 });
@@ -109,7 +119,29 @@ test('an answer to a count that has no end is read no further than its bound', a
   const opened = pools();
   const url = `http://127.0.0.1:${port}`;
   const counting = createPromptCounter(opened, new BodyWorker(), { countMs: 20_000 });
-  expect(await counting(routeTo(url), shaped)).toBeUndefined();
+  expect(await counting(routeTo(url), shaped, 'one')).toBeUndefined();
   await until(() => !isOpen);
   expect(opened.answerBytes.usedBytes).toBe(0);
+});
+
+test('the answers to the counts of one tenant leave the memory of answers to others', async () => {
+  const opened = pools();
+  const part = ' '.repeat(3_900_000);
+  const node = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).write(part);
+  });
+  const port = await portOf(node);
+  open.push({
+    close: async () => {
+      node.closeAllConnections();
+      node.close();
+    },
+  });
+  const count = createPromptCounter(opened, new BodyWorker(), { countMs: 3000 });
+  const share = 64 * 1024 * 1024;
+  let ended = 0;
+  for (let i = 0; i < 20; i++)
+    void count(routeTo(`http://127.0.0.1:${port}`), shaped, 'one').then(() => ended++);
+  await until(() => ended > 0 || opened.answerBytes.usedBytes > share);
+  expect(opened.answerBytes.usedBytes).toBeLessThanOrEqual(share);
 });

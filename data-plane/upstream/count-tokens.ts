@@ -24,10 +24,11 @@ export interface CountWatch {
   readonly onUnreached?: () => void;
 }
 
-/** A node's answer to "how many tokens are these?"; undefined where it has none. */
+/** A node's answer to "how many tokens are these?"; undefined where it has none. Its memory is charged to `owner`. */
 export type PromptCounter = (
   route: Route,
   asked: AskedRequest,
+  owner: string,
   watch?: CountWatch,
 ) => Promise<number | undefined>;
 
@@ -45,7 +46,7 @@ export function createPromptCounter(
   bodyWorker: BodyWorker,
   { countMs = waits.nodeCount.ms }: PromptCounterOptions = {},
 ): PromptCounter {
-  return async (route, asked, watch = {}) => {
+  return async (route, asked, owner, watch = {}) => {
     if (asked.kind !== 'chat') return undefined;
     const { node, dialect, served, url, credential } = route;
     const rendered = await renderCount(asked, dialect, served);
@@ -53,7 +54,8 @@ export function createPromptCounter(
     const { path, body: text } = rendered;
     const body = typeof text === 'string' ? text : new BodyPieces(text);
     const request: NodeRequest = { url, path, body, accept: 'application/json', credential };
-    const answer = await ask(pools, request, countMs, watch);
+    const collector = new ByteCollector(pools.answerBytes.of(owner), countBytesMax);
+    const answer = await ask(pools, request, collector, { ...watch, ms: countMs });
     try {
       return answer && (await countIn(answer, dialect, { bodyWorker, node }));
     } finally {
@@ -82,10 +84,9 @@ async function countIn(
 function ask(
   pools: NodePools,
   request: NodeRequest,
-  ms: number,
-  watch: CountWatch,
+  collector: ByteCollector,
+  { ms, ...watch }: CountWatch & { readonly ms: number },
 ): Promise<ByteCollector | undefined> {
-  const collector = new ByteCollector(pools.answerBytes, countBytesMax);
   return new Promise((resolve) => {
     const fail = (): void => {
       call.abort();
