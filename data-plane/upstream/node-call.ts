@@ -243,7 +243,7 @@ export class NodeCall implements WireCall, Timed {
 
   /** Errors of sockets and of undici have a code; their messages can hold what the node sent, so only the code is kept. */
   #explain(error: Error): Error {
-    if (error instanceof WireFault) return new CallFailure('lost', error.message);
+    if (error instanceof WireFault) return new CallFailure(this.#sent ? 'lost' : 'unreached', error.message);
     // It has no code, and it holds the bytes that could not be read.
     if (error.name === 'HTTPParserError')
       return new CallFailure('lost', "the node's answer is not legal HTTP");

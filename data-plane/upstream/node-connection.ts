@@ -215,6 +215,8 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#call = undefined;
     this.#isAnswered = false;
     this.#isPaused = false;
+    // What is left of the request would go out before the next one, and its node may take it for that.
+    if (this.#socket.writableLength > 0) this.#isLast = true;
     const state = this.#step(this.#isLast ? 'end-last' : 'end');
     if (state === 'resting') {
       this.#socket.resume();

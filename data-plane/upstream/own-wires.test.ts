@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
 import { until } from '../../test/support/until.ts';
 import { BodyPieces } from './body-pieces.ts';
-import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
+import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import { type NodeConnectionEvent, nodeConnectionTransitions } from './node-connection-states.ts';
 import { NodePools } from './node-pools.ts';
 
@@ -48,6 +48,7 @@ interface Called {
   text: string;
   /** Undefined before the end. */
   end: string | undefined;
+  failure: string | undefined;
   isSent: boolean;
 }
 
@@ -65,10 +66,14 @@ function call(opened: NodePools, url: string, more: Partial<NodeRequest> = {}): 
     },
     onFailure: (error) => {
       called.end = error.message;
+      called.failure = error instanceof CallFailure ? error.kind : error.name;
     },
   };
   const made = new NodeCall(opened.ticker, reader);
-  const called: Called = { call: made, heads: [], text: '', end: undefined, isSent: false };
+  const called: Called = {
+    ...{ call: made, heads: [], text: '' },
+    ...{ end: undefined, failure: undefined, isSent: false },
+  };
   made.setDeadline(5000, 'its answer');
   const request = {
     url,
@@ -194,6 +199,13 @@ test.each([
   expect(opened.ticker.size).toBe(0);
 });
 
+test('a node behind TLS that ends the handshake was not reached', async () => {
+  const { url } = await node((socket) => socket.end());
+  const called = call(pools(), url.replace('http', 'https'));
+  await ended(called);
+  expect([called.isSent, called.failure]).toEqual([false, 'unreached']);
+});
+
 test('a node that answers early without end is given up', async () => {
   const { url } = await node((socket) => socket.write('HTTP/1.1 102 Processing\r\n\r\n'.repeat(9)));
   expect(await ended(call(pools(), url))).toBe('the node sent too many early answers');
@@ -240,6 +252,13 @@ test('a body in pieces goes out as the connection takes it, and an answer before
   const refused = call(opened, refuses.url, { body: new BodyPieces(large) });
   expect([await ended(refused), refused.heads]).toEqual(['end', ['413 ']]);
   await until(() => opened.connections === 1);
+  // What is left of it would come before the next request, and the node may take it for one.
+  for (const connections of [2, 3]) {
+    const inOne = call(opened, refuses.url, { body: large.toString() });
+    expect([await ended(inOne), inOne.heads]).toEqual(['end', ['413 ']]);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(refuses.sockets).toHaveLength(connections);
+  }
 });
 
 describe('an aborted call', () => {
