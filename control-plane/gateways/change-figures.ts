@@ -66,12 +66,21 @@ function sideOf(
   };
 }
 
+/**
+ * What callers without a known key ask says nothing of a change, and anybody can send any number of it: refusals would withdraw
+ * every change, listings hide what it refuses others. An internal error is one whoever asks.
+ */
+function errorsOf({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
+  return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
+}
+
 /** A report that began before the wave and ended in it says nothing of it, and is counted on no side. */
 export function figuresOf({ board, traffic }: FleetSeen, released: Released, nowMs: number): ChangeFigures {
   const none = (): TrafficSums => ({ requests: 0 });
   const sums = { inside: none(), outside: none(), before: none() };
   const isInside = insideOf(board, released);
-  for (const { gateway, atMs, report, row } of traffic.rows(nowMs)) {
+  for (const { gateway, atMs, report, row: all, isRest } of traffic.rows(nowMs)) {
+    const row = all.organisation === undefined && !isRest ? errorsOf(all) : all;
     const isIn = isInside(gateway);
     const isSince = atMs - (report.toMs - report.fromMs) >= released.sinceMs;
     if (isSince) addTraffic(isIn ? sums.inside : sums.outside, row);

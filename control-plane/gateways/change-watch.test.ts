@@ -93,6 +93,7 @@ test('a change that rows of today make impossible does not continue', () => {
 
 test('of reports that began before the wave, those of its gateways are what was usual', () => {
   const row = (requests: number, refused: number) => ({
+    organisation: 'cedar',
     requests,
     endedEarly: 1,
     ownTime: [0, requests - 1, 1],
@@ -107,6 +108,8 @@ test('of reports that began before the wave, those of its gateways are what was 
     { gateway: 'gw-1', atMs: 105_000, ms: 10_000, row: row(20, 2) },
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: row(30, 3) },
     { gateway: 'gw-2', atMs: 115_000, ms: 10_000, row: row(40, 4) },
+    // Without a known key.
+    { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: { ...row(900, 800), organisation: undefined } },
   ].map(({ ms, ...each }) => ({ ...each, report: { fromMs: 0, toMs: ms } }));
   const fleetWith = (version: number) => {
     const seen = (name: string) => ({ report: reportOf({ name, foldVersion: version }) });
@@ -123,7 +126,7 @@ test('of reports that began before the wave, those of its gateways are what was 
     before: { requests: 0 },
   });
   expect(figuresOf(fleetWith(foldVersion), released, 120_000)).toEqual({
-    inside: { gateways: 1, requests: 30, refusals: 5, errors: 1, nodeFailures: 3, ownP95Ms: 0.99 },
+    inside: { gateways: 1, requests: 30, refusals: 5, errors: 2, nodeFailures: 3, ownP95Ms: 0.99 },
     outside: { gateways: 1, requests: 40, refusals: 6, errors: 1, nodeFailures: 3, ownP95Ms: 0.99 },
     before: expect.objectContaining({ requests: 10, refusals: 3 }) as object,
   });

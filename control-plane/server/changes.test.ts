@@ -120,13 +120,14 @@ test('a change whose rows were removed meanwhile does not continue, and says why
 
 test('a change that is withdrawn by itself has its reason in the list and in doctor', async () => {
   const query = 'stage=true&waves=all&hold=1h&watch=refusals=0,least=1';
+  const { value: key } = await fleet.key('cedar');
   const { answer: staged } = await call('PUT', `/tiers/Staged?${query}`, limits);
   const seen = async () => (await call('GET', `/staged-changes/${staged['id']}`)).answer;
   // Each report has what came since the last one, and one that began before the wave says nothing of it.
   await expect
     .poll(
       async () => {
-        await chat({ port: fleet.port(), key: 'hg_none', model: 'echo-9' });
+        await chat({ port: fleet.port(), key, model: 'no-such-model' });
         return (await seen())['state'];
       },
       { timeout: scaledMs(60_000), interval: 200 },

@@ -3,9 +3,10 @@
  * number of refused requests is bounded by what the first wave was sent until its reports had said so.
  */
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import type { Change } from '../../schemas/changes.ts';
 import { runs, scaledMs } from '../support/budget.ts';
 import { until } from '../support/until.ts';
-import { nameOf, StagedFleet, SteadyLoad } from './staged-fleet.ts';
+import { models, nameOf, StagedFleet, SteadyLoad, statusOf } from './staged-fleet.ts';
 
 const gateways = Math.min(runs({ fast: 3, full: 10 }), 10);
 /** Of the watch: it concludes nothing from fewer requests. */
@@ -46,6 +47,25 @@ test(
     // Two reports suffice, of some twenty requests each.
     expect(refused).toBeLessThanOrEqual(10 * least);
     process.stdout.write(`${refused} of ${sent} requests refused by 1 of ${gateways} gateways: ${reason}\n`);
+  },
+  scaledMs(150_000),
+);
+
+test(
+  'callers without a key neither withdraw a change nor let it continue',
+  async () => {
+    const load = new SteadyLoad(fleet);
+    onTestFinished(() => load.stop());
+    // The load asks for the model that stays.
+    const { id } = await fleet.stage(`waves=all&hold=1h&watch=least=${least}`, models.slice(1));
+    const [first] = fleet.gateways.values();
+    for (let sent = 0; sent < 20 * least; sent++)
+      expect(await statusOf(first?.ready.api ?? '', 'nobody')).toBe(401);
+    const judged = ({ state, figures }: Change): boolean =>
+      state !== 'open' || (figures?.inside.requests ?? 0) >= least;
+    await until(async () => judged(await fleet.change(id)), 90_000);
+    const { state, figures } = await fleet.change(id);
+    expect([state, figures?.inside.refusals]).toEqual(['open', 0]);
   },
   scaledMs(150_000),
 );
