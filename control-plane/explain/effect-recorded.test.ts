@@ -148,6 +148,23 @@ test('requests of organisations and keys that are meant to be refused are none o
   expect(foundOf({ organisations: [], keys: ['key-org-1'] })).toMatchObject(rest);
 });
 
+test('requests without a key are none of those asked, so that nobody makes what is refused a small share', () => {
+  const random = seededRandom(7);
+  const before = snapshotOf([...servingFleet(random), keys]);
+  const records = randomSample(random);
+  const events = [known('organisation.suspended', { id: 'org-1', suspended: true })];
+  const [{ record: some }] = records as [SampledDecision];
+  const listing: DecisionRecord = {
+    ...{ v: 1, req: some.req, gateway: 'gw-1', at: nowMs, position: 1, host: 'shared', operation: 'models' },
+    ...{ stage: 'admission', served: true, status: 200, outcome: 'completed', counted: 'bound' },
+    ...{ counters: {}, ms: { end: 1 }, fault: 'missing', carried: false },
+  } as DecisionRecord;
+  const foundOf = (all: readonly SampledDecision[]) =>
+    effectOn(before, { events, by: 'operator', nowMs, records: all }).recorded;
+  const flood = { record: listing, requests: 1_000_000 };
+  expect(foundOf([...records, flood])).toEqual(foundOf(records));
+});
+
 test('what cannot be read of a sample is left out, and what is not of the organisation', () => {
   const [one] = randomSample(seededRandom(1));
   const record = { ...one?.record, organisation: 'org-1' };

@@ -46,7 +46,7 @@ export function* recordedAnswers(
   const found: Redecided[] = [];
   for (const [at, { record, requests }] of records.entries()) {
     if (at % pieceMin === 0) yield;
-    if (!isDecidedByRules(record)) continue;
+    if (!isDecidedByRules(record) || isOfNobody(record)) continue;
     const question = questionOf(record);
     const from = before.of(question);
     if (isServed(from)) found.push({ record, requests, question, from });
@@ -79,6 +79,11 @@ export function turnedOf(after: Answers, served: readonly Redecided[]): TurnedRe
 /** No change of rules turns another. */
 function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
+}
+
+/** Anybody may ask any number of them, in which those that a change refuses would be a small share. */
+function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
+  return (key ?? organisation ?? visitor) === undefined;
 }
 
 export function recordedEffect(served: readonly Redecided[], turned: readonly TurnedRecord[]): FoundRecorded {
