@@ -27,6 +27,14 @@ const asked: { readonly [Kind in InferenceKind]?: { readonly model: string; body
     },
   };
 
+/** Bytes that were moved may have taken it into what the model says, which is the client's. */
+const said = new RegExp(
+  `"(?:content|refusal|reasoning(?:_content)?|arguments|name)":"(?:[^"\\\\]|\\\\.)*${nodeSecret}`,
+);
+function isSaid(answer: Buffer): boolean {
+  return said.test(answer.toString('latin1'));
+}
+
 interface Asked {
   readonly operation: InferenceKind;
   readonly stream: boolean;
@@ -34,6 +42,8 @@ interface Asked {
   readonly usage: boolean;
   /** The client leaves after so long. */
   readonly leavesMs: number | undefined;
+  /** The answer itself has the secret of the node. */
+  readonly maySeeSecret: boolean;
 }
 
 export const nodeTarget: Target = {
@@ -102,13 +112,17 @@ class NodeTarget extends FleetTarget {
     const node = operation === 'rerank' ? this.#nodes.reranker : this.#nodes.plain;
     node.plan(number, plan);
     try {
-      return await this.#ask(number, { operation, stream, model, usage, leavesMs });
+      const maySeeSecret = isSaid(Buffer.concat(plan.pieces));
+      return await this.#ask(number, { operation, stream, model, usage, leavesMs, maySeeSecret });
     } finally {
       node.forget(number);
     }
   }
 
-  async #ask(number: number, { operation, stream, model, usage, leavesMs }: Asked): Promise<string[]> {
+  async #ask(
+    number: number,
+    { operation, stream, model, usage, leavesMs, maySeeSecret }: Asked,
+  ): Promise<string[]> {
     const prompt = `${canary} ${caseMark(number)}`;
     const more = asked[operation]?.body(prompt) ?? { messages: [{ role: 'user', content: prompt }] };
     const limit = operation === 'messages' ? { max_tokens: 50 } : {};
@@ -129,7 +143,8 @@ class NodeTarget extends FleetTarget {
     if (fault !== undefined) faults.push(fault);
     if (answer.status === 0 && leavesMs === undefined) faults.push('no answer came');
     const seen = JSON.stringify(answer.fields) + answer.body;
-    if (seen.includes(nodeSecret)) faults.push(`the client sees the node's error: ${seen.slice(0, 300)}`);
+    if (!maySeeSecret && seen.includes(nodeSecret))
+      faults.push(`the client sees the node's error: ${seen.slice(0, 300)}`);
     if (answer.status !== 200 && seen.includes(canary))
       faults.push(`a refusal holds the prompt: ${seen.slice(0, 300)}`);
     return faults.map((one) => `${operation}${stream ? ' stream' : ''}: ${one}`);
