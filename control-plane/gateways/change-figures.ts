@@ -68,7 +68,7 @@ function sideOf(
 
 /**
  * What callers without a known key ask says nothing of a change, and anybody can send any number of it: refusals would withdraw
- * every change, listings hide what it refuses others. An internal error is one whoever asks.
+ * every change, listings hide what it refuses others. An internal error counts from any caller.
  */
 function errorsOf({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
