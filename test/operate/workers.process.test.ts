@@ -166,7 +166,8 @@ test('where all are full a connection is ended, and SIGTERM to the parent and to
   const gateway = await start(2, '--drain-timeout', '30', ...most);
   const sockets = Array.from({ length: 18 }, () => connect(Number(new URL(gateway.ready.api).port)));
   for (const socket of sockets) socket.on('error', () => undefined).resume();
-  await until(() => sockets.filter(({ closed }) => closed).length === sockets.length - 16);
+  // More where one process came to its bound before the other.
+  await until(() => sockets.filter(({ closed }) => closed).length >= sockets.length - 16);
   for (const socket of sockets) socket.destroy();
   await until(async () => (await ask(gateway)) === 200);
   const streams = Array.from({ length: 4 }, async () => {
