@@ -164,13 +164,13 @@ async function serve(
   });
   closers.add(() => health.close());
   const decisionsUrl = journal && advertisedUrl(health.url, settings.advertise);
-  state.late.members = () => ({
+  state.reportWith(() => ({
     metrics: decisionsUrl,
     certificateEnds: settings.certificate?.validUntil,
     overstating: telemetry.clampedUsage.recent(),
     outOfFiles: files.isShort,
     countsTraffic: true,
-  });
+  }));
   const listeners = await listen(settings, gateway, connections, closers);
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
   const play = listeners.find(({ name }) => name === 'play')?.listener.url;

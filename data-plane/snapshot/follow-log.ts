@@ -66,7 +66,9 @@ export interface GatewayState {
   provenSoon(): Promise<void> | undefined;
   checks(): Check[];
   /** Part of each report, once it is there. */
-  readonly late: LateReport;
+  readonly late: Pick<LateReport, 'traffic'>;
+  /** Completes all reports from now on, and publishes one: before it, control planes do not know where to ask for requests. */
+  reportWith(members: NonNullable<LateReport['members']>): void;
   /** Of this process, in its reports. */
   readonly incarnation: string;
 }
@@ -147,6 +149,10 @@ export async function followLog(
     },
     checks: () => checks(supervisor, whenStale),
     late,
+    reportWith: (members) => {
+      late.members = members;
+      publisher?.publish();
+    },
     incarnation: publisher.incarnation,
   };
 }

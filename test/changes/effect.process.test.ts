@@ -79,6 +79,11 @@ class EffectFleet extends ProcessFleet {
       ['gateway-1', 'gateway-2'].map((name) => this.startGateway(name, { flags })),
     );
     await this.settle();
+    // Where their records are is in a report after the first.
+    await until(async () => {
+      const { silent } = await this.operator.call('GET', '/requests?limit=1');
+      return (silent as string[]).length === 0;
+    });
   }
 
   /** What was commanded is in force at both gateways, and nodes are as their probes found them. */
