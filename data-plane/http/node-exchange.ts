@@ -13,9 +13,9 @@ import {
   discardRest,
   pourBody,
 } from '../../shared/runtime/request-body.ts';
+import { endUntaken } from '../../shared/runtime/untaken.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { AnswerListener, ClientAnswer, Exchange, Fields, HttpHead } from './exchange.ts';
-import { endUntaken } from './untaken.ts';
 
 export interface ClientWaits {
   /** A client that takes no byte for so long is cut off. */

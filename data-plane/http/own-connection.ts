@@ -5,6 +5,7 @@
 import type { Socket } from 'node:net';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { endUntaken } from '../../shared/runtime/untaken.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { FaultName } from '../http1/faults.ts';
@@ -15,7 +16,6 @@ import { pathOfRefused } from './answers.ts';
 import { badRequest, type EarlyRefusal, largeHead, rawAnswer } from './api-listener.ts';
 import { type ConnectionEvent, type ConnectionState, connectionTransitions } from './connection-states.ts';
 import { type ExchangeConnection, OwnExchange } from './own-exchange.ts';
-import { endUntaken } from './untaken.ts';
 
 /** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
 export interface ConnectionBounds {

@@ -37,8 +37,6 @@ export interface HealthOptions extends ListenAddress {
 const requestTimeoutMs = 10_000;
 /** In one turn of the event loop. */
 const handledMax = 32;
-/** An idle connection, without progress of a request or a response, is closed after this. */
-const idleTimeoutMs = 30_000;
 
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
   const { certificate, connections } = options;
@@ -54,7 +52,6 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
       });
     },
   );
-  server.setTimeout(idleTimeoutMs);
   const address = await listen(
     server,
     { ...options, exclusive: true },

@@ -1,6 +1,7 @@
 /**
  * Creates the HTTP server of every listener, so that all have the same limits: timeouts of the TLS handshake, the headers
- * and the request, header size, number of connections and of requests sent ahead on one. Also reloads renewed certificates.
+ * and the request, and of a client that reads nothing, header size, number of connections and of requests sent ahead on one. Also
+ * reloads renewed certificates.
  */
 import {
   createServer,
@@ -12,13 +13,15 @@ import {
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Connections, ListenerName } from './connections.ts';
-import { endWith } from './end-with.ts';
+import { endWith, lingerAtEnd } from './end-with.ts';
 import { boundTurns } from './handled-turns.ts';
 import { httpFault } from './http-fault.ts';
 import type { Pace } from './paced-connections.ts';
 import { boundPipelining, mayRefuse } from './pipelining.ts';
 import { discardRest } from './request-body.ts';
 import type { Certificate } from './tls.ts';
+import { endUntaken } from './untaken.ts';
+import { waits } from './waits.ts';
 
 /** Largest header block, bytes: prompts belong in bodies. */
 export const headerBytesMax = 16 * 1024;
@@ -34,6 +37,8 @@ export interface HttpServerOptions {
   /** Timeout of the whole request, body included. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
+  /** Timeout of a client that takes nothing of what it was written. */
+  readonly stallTimeoutMs?: number;
   /**
    * Answers a request whose head could be read in two ways, with the fault as a sentence. `handler`: it is asked for the fault
    * itself (`http-fault.ts`).
@@ -63,6 +68,7 @@ const highWaterMarkBytes = 16 * 1024;
 
 export function createHttpServer(options: HttpServerOptions, handle: RequestListener): Server | TlsServer {
   const { name, connections, certificate, headersTimeoutMs, requestTimeoutMs } = options;
+  const { stallTimeoutMs = waits.clientReads.ms } = options;
   const settings = {
     maxHeaderSize: headerBytesMax,
     headersTimeout: headersTimeoutMs,
@@ -97,6 +103,12 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   );
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
+  // Below TLS, where the system says what was taken.
+  server.on('connection', (socket: Socket) => {
+    const untaken = endUntaken(socket, stallTimeoutMs, true);
+    socket.once('close', () => clearInterval(untaken));
+  });
+  server.on(certificate ? 'secureConnection' : 'connection', lingerAtEnd);
   certificate?.renewOn(server);
   connections.guard(server, name, options.pace);
   return server;

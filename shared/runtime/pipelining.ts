@@ -20,7 +20,8 @@ interface OwingSocket extends Socket {
 export function boundPipelining(handle: RequestListener): RequestListener {
   return (request, response) => {
     const socket: OwingSocket = request.socket;
-    if (socket.destroyed) return;
+    // Behind the last answer of the connection too nothing is begun.
+    if (socket.destroyed || socket.writableEnded) return;
     socket[owed] ??= [];
     if (socket[owed].length >= pipelinedMax) {
       socket.destroy();

@@ -27,6 +27,7 @@ export class RawPeer {
   readonly #stream: Socket | TLSSocket;
   #text = '';
   #isClosed = false;
+  #isBroken = false;
   #wake: () => void = () => undefined;
 
   private constructor(tcp: Socket, stream: Socket | TLSSocket) {
@@ -36,7 +37,10 @@ export class RawPeer {
       this.#text += chunk.toString('latin1');
       this.#wake();
     });
-    for (const socket of [tcp, stream]) socket.on('error', () => undefined);
+    for (const socket of [tcp, stream])
+      socket.on('error', () => {
+        this.#isBroken = true;
+      });
     this.ended = new Promise((resolve) => {
       for (const event of ['end', 'close']) stream.once(event, () => resolve());
     });
@@ -79,6 +83,10 @@ export class RawPeer {
   get isClosed(): boolean {
     return this.#isClosed;
   }
+  /** The other side reset the connection, or broke it otherwise. */
+  get isBroken(): boolean {
+    return this.#isBroken;
+  }
 
   /** Fulfilled once the bytes were handed to the system, or the connection is gone. */
   send(bytes: string | Buffer): Promise<void> {
@@ -112,6 +120,11 @@ export class RawPeer {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Reads nothing more. */
+  pause(): void {
+    this.#stream.pause();
   }
 
   /** Ends this side; the other may continue. */

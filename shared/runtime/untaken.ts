@@ -6,15 +6,15 @@ interface WritingSocket extends Socket {
 }
 
 /**
- * Ends a connection once its client has taken nothing for so long, or for twice as long; until the interval is cleared. The socket's
- * own timer begins again with each byte that the client sends, so one that reads nothing and sends a byte now and then would keep its
- * connection, and a node, for days.
+ * Ends a connection once its client has taken nothing for so long, or for twice as long; until the interval is cleared.
+ * The socket's own timer begins again with each byte that the client sends, so one that reads nothing and sends a byte now and then
+ * would keep its connection, and a node, for days. A socket that lasts for many answers may have nothing to be taken.
  */
-export function endUntaken(socket: Socket, ms: number): NodeJS.Timeout {
+export function endUntaken(socket: Socket, ms: number, mayOweNothing = false): NodeJS.Timeout {
   let before = leftOf(socket);
   const watch = setInterval(() => {
     const left = leftOf(socket);
-    if (left === before) socket.destroy();
+    if (left === before && (left > 0 || !mayOweNothing)) socket.destroy();
     if (socket.destroyed) clearInterval(watch);
     before = left;
   }, ms);
