@@ -1,7 +1,6 @@
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
-import { bothHttp } from './test/support/both-http.ts';
-import { otherHttp, scaledMs } from './test/support/budget.ts';
+import { scaledMs } from './test/support/budget.ts';
 import { longestFiles } from './test/support/longest-files.ts';
 
 const shared = {
@@ -86,18 +85,6 @@ export default defineConfig({
           setupFiles,
           ...waiting,
           include: ['**/*.process.test.ts'],
-          testTimeout: scaledMs(120_000),
-        },
-      },
-      // The borders to clients and nodes, with the HTTP that is not the default.
-      {
-        test: {
-          ...shared,
-          name: 'other-http',
-          setupFiles,
-          ...waiting,
-          include: [...bothHttp],
-          env: { HEADGATE_HTTP: otherHttp, HEADGATE_TEST_HTTP: otherHttp },
           testTimeout: scaledMs(120_000),
         },
       },

@@ -28,9 +28,8 @@ import { BodyWorker } from './body-worker/body-worker.ts';
 import { TenantSecrets } from './core/tenant-secrets.ts';
 import { passTrace } from './core/trace-context.ts';
 import type { ForwardSettings } from './forward/forward.ts';
-import type { HttpEngine, Listener } from './http/api-listener.ts';
+import { type Listener, startListener } from './http/api-listener.ts';
 import { withOrigins } from './http/cors.ts';
-import { startListener } from './http/node-listener.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import type { PlaySettings } from './play/start-play.ts';
 import { DecisionJournal } from './records/decision-journal.ts';
@@ -63,8 +62,6 @@ export interface GatewaySettings {
   readonly metricsPort: number;
   /** Where control planes reach that listener, as `advertisedUrl` takes it. */
   readonly advertise?: string | undefined;
-  /** On the listeners of the API, and towards nodes. */
-  readonly http: HttpEngine;
   /** Of each listener but that of health and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
@@ -322,12 +319,12 @@ function countTraffic(
 }
 
 function openPools(
-  { nodeCredentials, connectMs, http }: GatewaySettings,
+  { nodeCredentials, connectMs }: GatewaySettings,
   files: FileShortage,
   closers: Closers,
 ): NodePools {
   const credential = nodeCredentials ?? (() => undefined);
-  const pools = new NodePools({ credential, connectMs, http, onOutOfFiles: () => files.note() });
+  const pools = new NodePools({ credential, connectMs, onOutOfFiles: () => files.note() });
   closers.add(() => pools.close());
   return pools;
 }
@@ -346,14 +343,13 @@ async function listen(
 ): Promise<Opened[]> {
   const handler = withOrigins(settings.corsOrigins ?? new Set(), handle.bind(undefined, gateway));
   const onRefusal = gateway.observeEarly;
-  const { http, certificate: tls } = settings;
-  const base = { host: settings.bind, handler, certificate: tls, connections, onRefusal, http };
+  const { port, play, bind, gatewayToken, certificate } = settings;
+  const base = { host: bind, handler, certificate, connections, onRefusal };
   const opened: Opened[] = [];
   const add = (name: ListenerName, stack: string | undefined, listener: Listener): void => {
     closers.add(() => listener.destroy());
     opened.push({ name, stack, listener });
   };
-  const { port, play, bind, gatewayToken, certificate } = settings;
   add('api', undefined, await startListener({ ...base, name: 'api', port, flag: '--port' }));
   for (const { stack, port } of settings.stackPorts) {
     const fixed = { kind: 'stack', stack } as const;

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** A failure of these, of a file that starts a whole fleet, or that waits for something, may be the machine's. Where more fail, it is not. */
-const onMachine = ['process', 'other-http', 'kafka', 'browser', 'llamacpp'];
+const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const waits = /\/support\/until\.ts'/;
 const againMax = 10;

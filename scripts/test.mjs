@@ -16,11 +16,11 @@ const isAll = tier !== 'fast';
 const part = words.find((word) => word.startsWith('--part='))?.slice('--part='.length);
 const rest = words.filter((word) => !/^--(all$|tenfold$|part=)/.test(word));
 const required = new Set((process.env.HEADGATE_REQUIRE ?? '').split(',').filter(Boolean));
-const projects = isAll ? ['unit', 'process', 'other-http'] : ['unit', 'smoke'];
+const projects = isAll ? ['unit', 'process'] : ['unit', 'smoke'];
 const skipped = [];
 const parts = {
   unit: ['unit', 'smoke', 'browser'],
-  process: ['process', 'other-http'],
+  process: ['process'],
   kafka: ['kafka', 'kafka-smoke', 'llamacpp'],
 };
 if (part !== undefined && !(part in parts)) {

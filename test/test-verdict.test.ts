@@ -4,8 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { bothHttp } from './support/both-http.ts';
-import { otherHttp, scaledMs, testedHttp } from './support/budget.ts';
+import { scaledMs } from './support/budget.ts';
 import { longestFiles } from './support/longest-files.ts';
 
 const config = `export default { test: { projects: ['unit', 'process'].map((name) =>
@@ -76,9 +75,4 @@ test('a failing status that no test explains fails the run, also where all that 
 test('the files that begin first are there', () => {
   expect(longestFiles.filter((file) => !existsSync(file))).toEqual([]);
   expect(new Set(longestFiles).size).toBe(longestFiles.length);
-});
-
-test('the tests that run with both HTTP are there', () => {
-  expect(bothHttp.filter((file) => !existsSync(file))).toEqual([]);
-  if (process.env['HEADGATE_TEST_HTTP'] === undefined) expect(testedHttp).not.toBe(otherHttp);
 });

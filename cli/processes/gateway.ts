@@ -89,10 +89,6 @@ export const gatewayOptions = {
     'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
     { parse: parseAdvertised },
   ),
-  http: option<'own' | 'node'>('--http <own|node>', 'which code speaks HTTP with clients and nodes', {
-    choices: ['own', 'node'],
-    default: 'own',
-  }),
   ...shared('maxConnections', 'maxConnectionsPerAddress'),
   sharedHost: option('--shared-host <names>', 'names of the shared host', { default: '127.0.0.1,localhost' }),
   stackDomain: option('--stack-domain <name>', 'a stack has the host STACK.<name>', { default: 'localhost' }),
@@ -191,7 +187,6 @@ async function run(all: Options): Promise<void> {
       metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
       advertise: options.advertise,
-      http: options.http,
       connections: connectionLimitsOf(options, logger),
       hosts: {
         shared: new Set(options.sharedHost.split(',').map(lower)),

@@ -2,22 +2,24 @@
  * Walks forwarding at random: node and client do anything that they can do, at any moment and in any order. Only the two
  * sockets are scripted; the call, the attempt, the transformers, the client's response and the memory are the real ones.
  */
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
-import { type Dispatcher, Pool } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed } from '../../shared/decision/route.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
-import { NodeExchange as ClientExchange } from '../http/node-exchange.ts';
+import { ClientConnection } from '../http/client-connection.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { AnswerForm } from '../surfaces/surfaces.ts';
 import { type Shaped, shapeOperation } from '../surfaces/surfaces.ts';
 import { NodeLoad } from '../upstream/load.ts';
 import { NodeCall } from '../upstream/node-call.ts';
 import { NodePools, type Upstream } from '../upstream/node-pools.ts';
+import { NodeWires } from '../upstream/node-wires.ts';
+import type { WireCall, WireController, WireRequest } from '../upstream/wire-call.ts';
 import { type AttemptEvent, type AttemptState, transitions } from './attempt-states.ts';
 import { defaultForwardSettings, type ForwardOutcome, forward } from './forward.ts';
 
@@ -89,14 +91,6 @@ class ClientSocket extends Duplex {
     else this.#held.push(take);
   }
 
-  setNoDelay(): this {
-    return this;
-  }
-
-  setTimeout(): this {
-    return this;
-  }
-
   destroySoon(): void {
     if (this.writable) this.end();
     if (this.writableFinished) this.destroy();
@@ -111,21 +105,19 @@ class ClientSocket extends Duplex {
   }
 }
 
-/** One request at a node, as undici reports it. */
-class NodeExchange implements Dispatcher.DispatchController {
-  readonly handler: Dispatcher.DispatchHandler;
+/** One request at a node, as its connection reports it. */
+class NodeExchange implements WireController {
+  readonly call: WireCall;
   isConnected = false;
   isOver = false;
-  aborted = false;
   paused = false;
-  reason: Error | null = null;
   hasHead = false;
   /** It sent an answer that may be billed. */
   wasWhole = false;
   events = 0;
 
-  constructor(handler: Dispatcher.DispatchHandler) {
-    this.handler = handler;
+  constructor(call: WireCall) {
+    this.call = call;
   }
 
   pause(): void {
@@ -136,19 +128,19 @@ class NodeExchange implements Dispatcher.DispatchController {
     this.paused = false;
   }
 
-  abort(reason: Error): void {
-    this.fail(reason);
+  abort(): void {
+    this.isOver = true;
   }
 
   fail(error: Error): void {
     if (this.isOver) return;
     this.isOver = true;
-    this.handler.onResponseError?.(this, error);
+    this.call.onResponseError(error);
   }
 
   connect(): void {
     if (this.isConnected || this.isOver) return;
-    this.handler.onRequestStart?.(this, undefined);
+    this.call.onRequestStart(this);
     // A call that gave up while it connected aborts here, before a byte is sent.
     this.isConnected = !this.isOver;
   }
@@ -156,45 +148,44 @@ class NodeExchange implements Dispatcher.DispatchController {
   head(status: number, type: string): void {
     if (!this.isConnected || this.isOver || this.hasHead) return;
     this.hasHead = status >= 200;
-    this.handler.onResponseStart?.(this, status, { 'content-type': type }, '');
+    this.call.onResponseStart(status, type);
   }
 
   data(text: string): boolean {
     if (!this.hasHead || this.isOver || this.paused) return false;
-    this.handler.onResponseData?.(this, Buffer.from(text));
+    this.call.onResponseData(Buffer.from(text));
     return true;
   }
 
   end(): void {
     if (!this.hasHead || this.isOver || this.paused) return;
     this.isOver = true;
-    this.handler.onResponseEnd?.(this, {});
+    this.call.onResponseEnd();
   }
 
   /** All time that any deadline allows has passed. */
   expire(): void {
-    if (this.handler instanceof NodeCall) this.handler.tick(Number.MAX_VALUE);
+    if (this.call instanceof NodeCall) this.call.tick(Number.MAX_VALUE);
   }
 }
 
-class ScriptedPool extends Pool {
+class ScriptedWires extends NodeWires {
   readonly exchanges: NodeExchange[] = [];
 
   constructor() {
-    super('http://127.0.0.1:1');
+    super('http://127.0.0.1:1', { keepAliveMs: 1000, onOutOfFiles: () => undefined });
   }
 
-  override dispatch(_options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    this.exchanges.push(new NodeExchange(handler));
-    return true;
+  override dispatch(_request: WireRequest, call: WireCall): void {
+    this.exchanges.push(new NodeExchange(call));
   }
 }
 
 class ScriptedPools extends NodePools {
-  readonly pool = new ScriptedPool();
+  readonly pool = new ScriptedWires();
 
   constructor() {
-    super({ credential: () => undefined, http: 'node', tickMs: 1_000_000 });
+    super({ credential: () => undefined, tickMs: 1_000_000 });
   }
 
   override upstream(): Upstream {
@@ -282,31 +273,30 @@ const requests = {
   'streamed response': requestOf('responses', { stream: true }),
 };
 
-let server: Server;
 let bodyWorker: BodyWorker;
 beforeAll(() => {
-  server = createServer();
   bodyWorker = new BodyWorker();
 });
-afterAll(async () => {
-  server.close();
-  await bodyWorker.close();
-});
+afterAll(() => bodyWorker.close());
+
+const bounds = {
+  ...{ headLooks: 1, requestLooks: 1, nextLooks: 1, restLooks: 1 },
+  ...{ stallMs: 60_000, lastBytesMs: 10_000, keepAliveSeconds: 75 },
+};
 
 interface ConnectedClient {
   readonly socket: ClientSocket;
-  readonly response: ServerResponse;
-  readonly client: ClientExchange;
+  readonly client: Exchange;
 }
 
 async function connectedClient(): Promise<ConnectedClient> {
   const socket = new ClientSocket();
-  const response = await new Promise<ServerResponse>((resolve) => {
-    server.once('request', (_request, given) => resolve(given));
-    server.emit('connection', socket);
+  const client = await new Promise<Exchange>((begin) => {
+    const owner = { bounds, isStopping: false, begin, onRefusal: () => undefined };
+    new ClientConnection(socket as Duplex as Socket, owner);
     socket.push('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
   });
-  return { socket, response, client: new ClientExchange(response) };
+  return { socket, client };
 }
 
 type Ended =
@@ -405,7 +395,7 @@ test.each([
   ['is rebuilt on the body worker', 'a'.repeat(300 * 1024)],
 ])('an answer that %s and cannot be written is a fault of its request alone', async (_how, content) => {
   const pools = new ScriptedPools();
-  const { socket, response, client } = await connectedClient();
+  const { socket, client } = await connectedClient();
   const load = new NodeLoad();
   const means = { forwarding: defaultForwardSettings, pools, load, bodyWorker, streams: { open: 0 } };
   const result = forward(means, {
@@ -423,9 +413,11 @@ test.each([
     owner: 'test',
     onNodeFailure: nodeFailed,
   });
-  const rejected = expect(result).rejects.toMatchObject({ code: 'ERR_HTTP_HEADERS_SENT' });
+  const rejected = expect(result).rejects.toMatchObject({ code: 'ERR_UNWRITABLE' });
   await turn();
-  response.flushHeaders();
+  socket.write = () => {
+    throw Object.assign(new Error('unwritable'), { code: 'ERR_UNWRITABLE' });
+  };
   const [node] = pools.pool.exchanges;
   node?.connect();
   node?.head(200, json);

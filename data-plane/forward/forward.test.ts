@@ -628,7 +628,7 @@ test('a client that left before anything was sent costs no node a request', asyn
   const node = await sim();
   const server = await gateway({
     candidates: [routeTo(node.url)],
-    beforeForward: (socket) => once(socket, 'close'),
+    beforeForward: ({ gone }) => once(gone, 'abort'),
   });
   const asked = post(server.url + chatPath, chat);
   await until(() => server.sockets.size === 1);

@@ -6,10 +6,11 @@ import type { Surface } from '../../schemas/names.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
-import type { Exchange, Fields, HttpHead } from './exchange.ts';
+import type { ParsedRequest } from '../http1/message-head.ts';
+import type { Exchange, Fields } from './exchange.ts';
 
 /** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
-export function refuseEncoded({ headers }: HttpHead): void {
+export function refuseEncoded({ headers }: ParsedRequest): void {
   const encoding = headers['content-encoding']?.trim().toLowerCase();
   if (encoding === undefined || encoding === '' || encoding === 'identity') return;
   throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body as it is');
@@ -40,7 +41,7 @@ export function pathOfRefused(packet: Buffer | undefined): string {
  * A header that may have a key. One that is empty counts as absent; of more than one, none is chosen: their values together are no
  * key, so the request is refused as one with a wrong key.
  */
-export function credentialHeader({ rawHeaders }: HttpHead, name: string): string | undefined {
+export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
     if (rawHeaders[i]?.toLowerCase() !== name) continue;
@@ -50,7 +51,7 @@ export function credentialHeader({ rawHeaders }: HttpHead, name: string): string
   return found;
 }
 
-export function oneHeader({ headers }: HttpHead, name: string): string | undefined {
+export function oneHeader({ headers }: ParsedRequest, name: string): string | undefined {
   const value = headers[name];
   return Array.isArray(value) ? value.join(', ') : value;
 }

@@ -1,30 +1,23 @@
 /**
- * What a listener of a gateway is given and gives, whichever HTTP it speaks with, and the refusals that it makes before there is a
- * request to handle, in the one envelope.
+ * The listeners of a gateway's API and of its playground: from a socket to the handler, by HTTP that this gateway reads and writes
+ * itself, with the bounds of every other listener. No policy: which host, which key, which node is decided in request/.
  */
-import { STATUS_CODES } from 'node:http';
-import type { Server } from 'node:net';
-import { Refusal } from '../../shared/decision/refusal.ts';
+import { createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
-import { headerBytesMax } from '../../shared/runtime/http-server.ts';
-import type { ListenAddress } from '../../shared/runtime/listener.ts';
+import { boundTurns } from '../../shared/runtime/handled-turns.ts';
+import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { waits } from '../../shared/runtime/waits.ts';
+import { mintRequestId } from '../core/request-id.ts';
+import { ClientConnection, type ConnectionBounds, type ConnectionOwner } from './client-connection.ts';
+import { type EarlyRefusal, rawAnswer } from './early-refusal.ts';
 import type { Exchange } from './exchange.ts';
-
-/** A refusal that was answered before there was a request to handle: nothing is known of it but what is here. */
-export interface EarlyRefusal {
-  readonly requestId: string;
-  readonly refusal: Refusal;
-  readonly target?: Target | undefined;
-}
 
 /** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
 export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
-
-/** Which code speaks HTTP. `own`: data-plane/http1/. `node`: `node:http`, and undici towards nodes. */
-export type HttpEngine = 'own' | 'node';
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
@@ -39,55 +32,109 @@ export interface ApiListenerOptions extends ListenAddress {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
-  readonly http: HttpEngine;
   /** In place of those of `waits`. */
-  readonly timeouts?: Partial<typeof clientTimeouts>;
+  readonly timeouts?: Partial<ClientTimeouts>;
   readonly name: ListenerName;
   /** Names the flag in the error of a taken port. */
   readonly flag: string;
 }
 
-/** A listener before it has its address. */
-export interface OpenedListener {
-  readonly server: Server;
+export interface Listener {
+  readonly url: string;
   /** Stops accepting; idle connections are closed, those with a request close after it. */
   stopAccepting(): void;
   /** Stops accepting, and ends what is left. */
   destroy(): void;
 }
 
-export interface Listener extends Pick<OpenedListener, 'stopAccepting' | 'destroy'> {
-  readonly url: string;
-}
-
-export const clientTimeouts = {
+const clientTimeouts = {
   headersTimeoutMs: waits.clientHead.ms,
   requestTimeoutMs: waits.clientRequest.ms,
   keepAliveTimeoutMs: waits.clientNext.ms,
   stallTimeoutMs: waits.clientReads.ms,
+  restTimeoutMs: waits.clientRest.ms,
+  lastBytesTimeoutMs: waits.clientLastBytes.ms,
 };
 
-export function badRequest(): Refusal {
-  return new Refusal('bad http', 'The request is not well-formed HTTP.');
+type ClientTimeouts = Readonly<Record<keyof typeof clientTimeouts, number>>;
+
+/** How often the waits for clients are looked at, at most. */
+const lookMs = 5000;
+
+export async function startListener(options: ApiListenerOptions): Promise<Listener> {
+  const { handler, fixed, certificate, connections, name, onRefusal, pace } = options;
+  const timeouts = { ...clientTimeouts, ...options.timeouts };
+  const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
+  const everyMs = Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);
+  const open = new Set<ClientConnection>();
+  let isStopping = false;
+  const begin = boundTurns<Exchange>(
+    (exchange) => {
+      handler(exchange, fixed).catch(() => exchange.abort());
+    },
+    ({ peer }) => peer,
+  );
+  const owner: ConnectionOwner = {
+    bounds: boundsOf(timeouts, everyMs),
+    get isStopping() {
+      return isStopping;
+    },
+    begin,
+    onRefusal: (refused) => onRefusal({ ...refused, target: fixed }),
+  };
+  const onConnection = (socket: Socket): void => {
+    const connection = new ClientConnection(socket, owner);
+    open.add(connection);
+    socket.on('close', () => open.delete(connection));
+  };
+  // Over TLS a reset before the first byte is read is an end without an error, which would leave a half-open connection.
+  const server: Server = certificate
+    ? createTlsServer({
+        noDelay: true,
+        ALPNProtocols: ['http/1.1'],
+        handshakeTimeout: headersTimeoutMs,
+        ...certificate.tls,
+      })
+    : createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
+  if (certificate) server.on('secureConnection', onConnection);
+  certificate?.renewOn(server);
+  connections.guard(
+    server,
+    name,
+    pace && {
+      isExempt: pace.isExempt,
+      answer: () => rawAnswer({ requestId: mintRequestId(), refusal: pace.refusal() }),
+    },
+  );
+  const looking = setInterval(() => {
+    for (const connection of open) connection.look();
+  }, everyMs).unref();
+  const stopAccepting = (): void => {
+    isStopping = true;
+    server.close(() => clearInterval(looking));
+    for (const connection of open) if (connection.isIdle) connection.destroy();
+  };
+  const address = await listen(server, options, { bind: '--bind', port: options.flag });
+  return {
+    url: urlOf(address, certificate !== undefined),
+    stopAccepting,
+    destroy: () => {
+      stopAccepting();
+      clearInterval(looking);
+      for (const connection of open) connection.destroy();
+    },
+  };
 }
 
-export function largeHead(): Refusal {
-  return new Refusal('large headers', `The request's headers are larger than ${headerBytesMax} bytes.`);
-}
-
-/** A whole answer, after which the connection ends. */
-export function rawAnswer({ requestId, refusal }: EarlyRefusal, path = '/'): string {
-  const body = JSON.stringify(refusal.envelope(path));
-  return [
-    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
-    'content-type: application/json',
-    `content-length: ${Buffer.byteLength(body)}`,
-    `x-request-id: ${requestId}`,
-    ...(refusal.retryAfterSeconds === undefined
-      ? ['x-should-retry: false']
-      : [`retry-after: ${refusal.retryAfterSeconds}`]),
-    'connection: close',
-    '',
-    body,
-  ].join('\r\n');
+function boundsOf(timeouts: ClientTimeouts, everyMs: number): ConnectionBounds {
+  const looks = (ms: number): number => Math.ceil(ms / everyMs);
+  return {
+    headLooks: looks(timeouts.headersTimeoutMs),
+    requestLooks: looks(timeouts.requestTimeoutMs),
+    nextLooks: looks(timeouts.keepAliveTimeoutMs),
+    restLooks: looks(timeouts.restTimeoutMs),
+    stallMs: timeouts.stallTimeoutMs,
+    lastBytesMs: timeouts.lastBytesTimeoutMs,
+    keepAliveSeconds: Math.floor(timeouts.keepAliveTimeoutMs / 1000),
+  };
 }

@@ -1,6 +1,5 @@
 /** Bodies over real HTTP: what is held of them, whose memory it is, and how slowly they may come. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -8,14 +7,14 @@ import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { BodyPace } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { chat, expectRefusal } from '../../test/support/api.ts';
+import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { startFleet } from '../../test/support/fleet.ts';
-import { portOf } from '../../test/support/listen.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { TenantSecrets } from '../core/tenant-secrets.ts';
 import { shapeBody } from '../request/shape-body.ts';
 import { readBody } from './body.ts';
-import { NodeExchange } from './node-exchange.ts';
+import type { Exchange } from './exchange.ts';
 
 const MiB = 1024 * 1024;
 const bytesMax = 32 * MiB;
@@ -26,28 +25,31 @@ interface Read {
   readonly refusal?: Refusal;
 }
 
+/** Ends an exchange whose answer says nothing. */
+const done = ({ answer }: Exchange): void => void answer.whole(200, undefined, [], '');
+
+async function serving(handler: (exchange: Exchange) => unknown): Promise<{ readonly port: number }> {
+  const server = await serveExchanges(handler);
+  onTestFinished(() => server.destroy());
+  return server;
+}
+
 /** A server that reads bodies and gives what became of each. */
 async function reading(
   budget: BodyBudget,
   pace?: BodyPace,
 ): Promise<{ port: number; next(): Promise<Read> }> {
   const results: Read[] = [];
-  const server = createServer(({ url = '' }, response) => {
-    const exchange = new NodeExchange(response);
-    void readBody(exchange, budget.of(url), { pace, bytesMax })
+  const { port } = await serving((exchange) =>
+    readBody(exchange, budget.of(exchange.head.url), { pace, bytesMax })
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();
         release();
       })
       .catch((error: unknown) => results.push(error instanceof Refusal ? { refusal: error } : {}))
-      .finally(() => response.end());
-  });
-  const port = await portOf(server);
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
+      .finally(() => done(exchange)),
+  );
   return {
     port,
     next: async () => {
@@ -145,21 +147,16 @@ test.each([
   const bodyWorker = new BodyWorker();
   onTestFinished(() => bodyWorker.close());
   const seen: number[] = [];
-  const server = createServer((_request, response) => {
-    const exchange = new NodeExchange(response);
-    void (async () => {
-      const body = await readBody(exchange, budget.of('one'), { bytesMax });
-      const operation = { kind: 'chat' } as const;
-      const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', exchange, sealKeys });
-      seen.push(budget.usedBytes, bodyWorker.retainedTexts);
-      release();
-      release();
-      seen.push(budget.usedBytes, bodyWorker.retainedTexts);
-      response.end();
-    })();
+  const { port } = await serving(async (exchange) => {
+    const body = await readBody(exchange, budget.of('one'), { bytesMax });
+    const operation = { kind: 'chat' } as const;
+    const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', exchange, sealKeys });
+    seen.push(budget.usedBytes, bodyWorker.retainedTexts);
+    release();
+    release();
+    seen.push(budget.usedBytes, bodyWorker.retainedTexts);
+    done(exchange);
   });
-  const port = await portOf(server);
-  onTestFinished(() => void server.close());
   const content = 'a'.repeat(length);
   await fetch(`http://127.0.0.1:${port}/`, {
     method: 'POST',
@@ -183,22 +180,17 @@ test.each([
   const bodyWorker = new BodyWorker();
   onTestFinished(() => bodyWorker.close());
   const seen: unknown[] = [];
-  const server = createServer((_request, response) => {
-    const exchange = new NodeExchange(response);
-    void (async () => {
-      const body = await readBody(exchange, budget.of('one'), { bytesMax });
-      seen.push(body.bytes.length > length);
-      try {
-        await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', exchange, sealKeys });
-      } catch (error) {
-        seen.push(error instanceof Refusal);
-      }
-      seen.push(budget.usedBytes, bodyWorker.retainedTexts);
-      response.end();
-    })();
+  const { port } = await serving(async (exchange) => {
+    const body = await readBody(exchange, budget.of('one'), { bytesMax });
+    seen.push(body.bytes.length > length);
+    try {
+      await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', exchange, sealKeys });
+    } catch (error) {
+      seen.push(error instanceof Refusal);
+    }
+    seen.push(budget.usedBytes, bodyWorker.retainedTexts);
+    done(exchange);
   });
-  const port = await portOf(server);
-  onTestFinished(() => void server.close());
   await fetch(`http://127.0.0.1:${port}/`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

@@ -1,20 +1,17 @@
 /**
- * One request and its answer, as all that handles requests sees them. Nothing outside of this folder knows by which HTTP
- * server they came, so another server is another adapter of this interface.
+ * One request and its answer, as all that handles requests sees them. A connection has one at a time, so both are fields here, and
+ * what the connection calls are methods.
  */
-import type { IncomingHttpHeaders } from 'node:http';
-import type { BodySource } from '../../shared/runtime/request-body.ts';
-
-/** The head of a request, whole before anything is asked of it. */
-export interface HttpHead {
-  readonly method?: string | undefined;
-  /** The target as it was sent. */
-  readonly url?: string | undefined;
-  /** By their names in lower case. */
-  readonly headers: IncomingHttpHeaders;
-  /** Name, value, name, value, as they were sent, each as often. */
-  readonly rawHeaders: readonly string[];
-}
+import { STATUS_CODES } from 'node:http';
+import { httpFault } from '../../shared/runtime/http-fault.ts';
+import {
+  type BodyFlow,
+  type BodySink,
+  type BodySource,
+  ClientGone,
+} from '../../shared/runtime/request-body.ts';
+import type { ParsedRequest } from '../http1/message-head.ts';
+import { dateLine } from './date-line.ts';
 
 export interface AnswerListener {
   /** The connection is gone before the answer has ended. */
@@ -60,21 +57,316 @@ export interface ClientAnswer {
   setField(name: string, value: string): void;
 }
 
-export interface Exchange extends BodySource {
-  readonly head: HttpHead;
-  /** What makes the head no HTTP that can be read in one way, as a sentence. */
-  readonly fault: string | undefined;
-  /** The address at the other end of the connection. */
+/** What an exchange does with its connection. */
+export interface ExchangeConnection {
   readonly peer: string | undefined;
-  /** Aborted with ClientGone when the connection is lost. */
-  readonly gone: AbortSignal;
-  readonly answer: ClientAnswer;
-  /** The connection ends with an answer already, of this request or of one before it. */
-  readonly isLast: boolean;
-  /** Ends the connection with the answer to this request. */
-  makeLast(): void;
+  /** No answer that is begun from now on leaves the connection open. */
+  readonly isEnding: boolean;
+  readonly keepAliveSeconds: number;
+  /** Nothing more is read until `readOn`. */
+  hold(): void;
+  readOn(): void;
+  /** False where the client is behind. */
+  write(bytes: string): boolean;
+  /** The last bytes of the answer. `onHanded` of the exchange follows, unless the connection is lost. */
+  writeLast(head: string, body: Uint8Array | undefined): void;
+  /** Destroys the connection once what was written is on its way. */
+  destroySoon(): void;
+  destroy(): void;
+}
+
+export class Exchange implements BodySource, BodyFlow, ClientAnswer {
+  /** Whole before anything is asked of it. */
+  readonly head: ParsedRequest;
+  readonly #connection: ExchangeConnection;
+  #sink: BodySink | undefined;
+  /** What came of the body before it was asked for. */
+  #early: Buffer | undefined;
+  #isWhole = false;
+  #isDiscarded = false;
+  /** The sink gets what came early in the next turn of the microtasks. */
+  #isDue = false;
+  #gone: AbortController | undefined;
+  #isGone = false;
+  #listener: AnswerListener | undefined;
+  #resolveEnd: ((delivered: boolean) => void) | undefined;
+  /** Of every answer: name, value, name, value. */
+  #fields: string[] | undefined;
+  #isLast: boolean;
+  #startedMs: number | undefined;
+  #ended = false;
+  #isStream = false;
+  /** The head of a stream that did not go out yet. */
+  #unsentHead = '';
+  #pending = '';
+  #isPlanned = false;
+
+  constructor(connection: ExchangeConnection, head: ParsedRequest) {
+    this.#connection = connection;
+    this.head = head;
+    this.#isLast = head.isLast || head.fault !== undefined;
+  }
+
+  /** What makes the head no HTTP that can be read in one way, as a sentence. */
+  get fault(): string | undefined {
+    return this.head.fault === undefined ? undefined : httpFault(this.head);
+  }
+
+  /** The address at the other end of the connection. */
+  get peer(): string | undefined {
+    return this.#connection.peer;
+  }
+
+  get answer(): ClientAnswer {
+    return this;
+  }
+
+  get declaredBytes(): number {
+    return this.head.framing === 'chunked' ? Number.POSITIVE_INFINITY : this.head.bodyBytes;
+  }
+
+  /** All of the request was read. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** A client that waits with its body gets 100 Continue. */
+  body(sink: BodySink): BodyFlow {
+    this.#sink = sink;
+    if (this.head.expectsContinue && !this.#isWhole && this.#early === undefined)
+      this.#connection.write('HTTP/1.1 100 Continue\r\n\r\n');
+    this.#isDue = true;
+    process.nextTick(deliverEarly, this);
+    if (!this.#isWhole) this.#connection.readOn();
+    return this;
+  }
+
+  hold(): void {
+    if (!this.#isWhole) this.#connection.hold();
+  }
+
+  letGo(): void {
+    if (!this.#isWhole) this.#connection.readOn();
+  }
+
   /** Reads and drops what is left of the body of a refused request, so that the client gets to read the refusal; bounded. */
-  discardBody(): void;
+  discardBody(): void {
+    this.#isDiscarded = true;
+    this.#early = undefined;
+    if (!this.#isWhole) this.#connection.readOn();
+  }
+
+  /** Some of the body came, more is to come, and nobody takes it yet. */
+  get isUnasked(): boolean {
+    return this.#early !== undefined && this.#sink === undefined && !this.#isWhole;
+  }
+
+  onPiece(piece: Buffer): void {
+    if (this.#isDiscarded || this.#ended) return;
+    if (this.#sink !== undefined && !this.#isDue) this.#sink.onPiece(piece);
+    else this.#early = this.#early === undefined ? piece : Buffer.concat([this.#early, piece]);
+  }
+
+  onWhole(): void {
+    this.#isWhole = true;
+    if (!this.#isDue) this.#endBody();
+  }
+
+  deliverEarly(): void {
+    const early = this.#early;
+    this.#isDue = false;
+    this.#early = undefined;
+    if (early !== undefined) this.#sink?.onPiece(early);
+    if (this.#isWhole) this.#endBody();
+    // It may have waited for its turn until the client had left.
+    else if (this.#isGone) this.#sink?.onClose();
+  }
+
+  /** Aborted with ClientGone when the connection is lost. */
+  get gone(): AbortSignal {
+    if (this.#gone === undefined) {
+      this.#gone = new AbortController();
+      if (this.#isGone) this.#gone.abort(left());
+    }
+    return this.#gone.signal;
+  }
+
+  /** The connection ends with an answer already, of this request or of one before it. */
+  get isLast(): boolean {
+    return this.#isLast || this.#connection.isEnding;
+  }
+
+  /** Ends the connection with the answer to this request. */
+  makeLast(): void {
+    this.#isLast = true;
+  }
+
   /** Destroys the connection at once, whatever was written. */
-  abort(): void;
+  abort(): void {
+    this.#ended = true;
+    if (!this.#isGone) this.#connection.destroy();
+  }
+
+  get isGone(): boolean {
+    return this.#isGone;
+  }
+
+  get startedMs(): number | undefined {
+    return this.#startedMs;
+  }
+
+  listen(listener: AnswerListener | undefined): void {
+    this.#listener = listener;
+  }
+
+  setField(name: string, value: string): void {
+    this.#fields ??= [];
+    this.#fields.push(name, value);
+  }
+
+  whole(
+    status: number,
+    type: string | undefined,
+    fields: Fields,
+    body: string | Uint8Array | undefined,
+  ): Promise<boolean> {
+    if (!this.#begins()) return Promise.resolve(false);
+    const length = body === undefined ? '' : `content-length: ${Buffer.byteLength(body)}\r\n`;
+    const head = this.#headOf(status, type, length, fields);
+    const isShown = this.head.method !== 'HEAD' && body !== undefined;
+    if (isShown && typeof body !== 'string') return this.#finish(head, body);
+    return this.#finish(isShown ? head + body : head, undefined);
+  }
+
+  start(type: string, fields: Fields): void {
+    if (!this.#begins()) return;
+    this.#isStream = true;
+    if (this.head.httpVersion !== '1.1') this.#isLast = true;
+    const coding = this.head.httpVersion === '1.1' ? 'transfer-encoding: chunked\r\n' : '';
+    this.#unsentHead = this.#headOf(200, type, coding, fields);
+  }
+
+  write(text: string): void {
+    if (this.#isGone || this.#ended || !this.#isStream) return;
+    this.#pending += text;
+    if (this.#isPlanned) return;
+    this.#isPlanned = true;
+    process.nextTick(flush, this);
+  }
+
+  end(): Promise<boolean> {
+    if (this.#isGone || this.#ended) return Promise.resolve(false);
+    const last = this.head.httpVersion === '1.1' ? '0\r\n\r\n' : '';
+    return this.#finish(this.#takePending() + last, undefined);
+  }
+
+  destroy(): void {
+    if (this.#isGone || this.#ended) return;
+    this.flush();
+    this.#ended = true;
+    this.#connection.destroySoon();
+  }
+
+  flush(): void {
+    this.#isPlanned = false;
+    if (this.#isGone || this.#ended || this.#pending === '') return;
+    if (!this.#connection.write(this.#takePending())) this.#listener?.onBlocked();
+  }
+
+  onDrained(): void {
+    if (!this.#isGone && !this.#ended) this.#listener?.onDrained();
+  }
+
+  /** The system has the last byte. */
+  onHanded(): void {
+    this.#settleEnd(true);
+  }
+
+  /** The connection is lost. */
+  onClose(): void {
+    this.#gone?.abort(left());
+    this.#sink?.onClose();
+    this.#settleEnd(false);
+    if (this.#isGone || this.#ended) return;
+    this.#isGone = true;
+    this.#pending = '';
+    const listener = this.#listener;
+    this.#listener = undefined;
+    listener?.onGone();
+  }
+
+  #endBody(): void {
+    this.#sink?.onEnd();
+    this.#sink = undefined;
+  }
+
+  #begins(): boolean {
+    if (this.#startedMs !== undefined) return false;
+    this.#startedMs = performance.now();
+    return !this.#isGone && !this.#ended;
+  }
+
+  #headOf(status: number, type: string | undefined, length: string, fields: Fields): string {
+    // A client that was not asked for its body may send it or not.
+    if (this.head.expectsContinue && this.#sink === undefined && !this.#isWhole) this.#isLast = true;
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+    if (type !== undefined) head += `content-type: ${type}\r\n`;
+    head += length;
+    for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
+    const more = this.#fields ?? [];
+    for (let i = 0; i < more.length; i += 2)
+      if (!hasField(fields, more[i] as string)) head += `${more[i]}: ${more[i + 1]}\r\n`;
+    const connection = this.isLast
+      ? 'connection: close\r\n\r\n'
+      : `connection: keep-alive\r\nkeep-alive: timeout=${this.#connection.keepAliveSeconds}\r\n\r\n`;
+    return head + dateLine() + connection;
+  }
+
+  /** What is to be sent of a stream, the head before its first event. */
+  #takePending(): string {
+    const bytes = this.#unsentHead + this.#framed(this.#pending);
+    this.#unsentHead = '';
+    this.#pending = '';
+    return bytes;
+  }
+
+  #framed(text: string): string {
+    if (text === '' || this.head.httpVersion !== '1.1') return text;
+    return `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+  }
+
+  #finish(head: string, body: Uint8Array | undefined): Promise<boolean> {
+    this.#ended = true;
+    const handed = new Promise<boolean>((resolve) => {
+      this.#resolveEnd = resolve;
+    });
+    // Not in there, where what it throws would be nobody's to catch.
+    this.#connection.writeLast(head, body);
+    return handed;
+  }
+
+  #settleEnd(delivered: boolean): void {
+    const resolve = this.#resolveEnd;
+    if (resolve === undefined) return;
+    this.#resolveEnd = undefined;
+    this.#listener = undefined;
+    resolve(delivered);
+  }
+}
+
+function hasField(fields: Fields, name: string): boolean {
+  for (let i = 0; i < fields.length; i += 2) if (fields[i] === name) return true;
+  return false;
+}
+
+function deliverEarly(exchange: Exchange): void {
+  exchange.deliverEarly();
+}
+
+function flush(exchange: Exchange): void {
+  exchange.flush();
+}
+
+function left(): ClientGone {
+  return new ClientGone('the client left before its answer');
 }

@@ -1,15 +1,13 @@
 /** Bodies for which the share of their organisation has no room, over real HTTP: who waits, in what order, and for how long. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { type Body, type BodyPace, ClientGone } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
-import { portOf } from '../../test/support/listen.ts';
+import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { readBody } from './body.ts';
-import { NodeExchange } from './node-exchange.ts';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -29,19 +27,17 @@ class Reading {
 
   /** `turnMsMax`: how long a body may wait. */
   async start(pace: BodyPace, turnMsMax: number): Promise<this> {
-    const server = createServer((request, response) => {
-      const name = String(request.url).slice(1);
-      const owner = String(request.headers['x-owner'] ?? 'one');
-      readBody(new NodeExchange(response), this.budget.of(owner), { pace, turnMsMax, bytesMax: MiB })
+    const server = await serveExchanges((exchange) => {
+      const { url, headers } = exchange.head;
+      const name = url.slice(1);
+      const owner = String(headers['x-owner'] ?? 'one');
+      return readBody(exchange, this.budget.of(owner), { pace, turnMsMax, bytesMax: MiB })
         .then((body) => this.whole.set(name, body))
         .catch((error: unknown) => this.ended.set(name, error))
-        .finally(() => response.end());
+        .finally(() => exchange.answer.whole(200, undefined, [], ''));
     });
-    this.port = await portOf(server);
-    onTestFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
+    this.port = server.port;
+    onTestFinished(() => server.destroy());
     return this;
   }
 

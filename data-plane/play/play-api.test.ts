@@ -1,7 +1,5 @@
 /** Calls of the page over real HTTP, where the client does not wait for the answer. */
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
@@ -13,10 +11,9 @@ import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { type Answered, errorOf, post } from '../../test/play/page-calls.ts';
 import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
-import { portOf } from '../../test/support/listen.ts';
+import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
-import type { EarlyRefusal } from '../http/api-listener.ts';
-import { NodeExchange } from '../http/node-exchange.ts';
+import type { EarlyRefusal } from '../http/early-refusal.ts';
 import type { Gateway, RequestRecord } from '../request/gateway.ts';
 import { Challenges } from './challenges.ts';
 import { PlayApi } from './play-api.ts';
@@ -30,32 +27,29 @@ test('a client that leaves before its body is whole was refused nothing', async 
   } as unknown as Gateway;
   const options = { gateway, gatewayToken: 'token-a', proxies: proxyList([]), isTls: false };
   const api = new PlayApi({ ...options, consoleUrl: undefined });
-  const server = createServer();
-  const handled = once(server, 'request').then(async ([, response]) => {
+  let isGone: boolean | undefined;
+  const { port, destroy } = await serveExchanges(async (exchange) => {
     client.destroy();
-    await api.handle(new NodeExchange(response));
-    return response.destroyed;
+    await api.handle(exchange);
+    isGone = exchange.answer.isGone;
   });
-  const port = await portOf(server);
   const client = connect(port, '127.0.0.1');
   const head = ['content-type: application/json', 'sec-fetch-site: same-origin', 'content-length: 100'];
   client.write(`POST /api/visitor HTTP/1.1\r\nhost: 127.0.0.1\r\n${head.join('\r\n')}\r\n\r\n{`);
   try {
-    expect(await handled).toBe(true);
+    await until(() => isGone !== undefined);
+    expect(isGone).toBe(true);
     expect(refused).toEqual([]);
   } finally {
-    server.close();
+    destroy();
   }
 });
 
 async function serving(gateway: Gateway): Promise<{ readonly port: number; readonly close: () => void }> {
   const options = { gateway, gatewayToken: 'token-a', proxies: proxyList(['127.0.0.1']), isTls: false };
   const api = new PlayApi({ ...options, consoleUrl: undefined });
-  const server = createServer((_request, response) => {
-    void api.handle(new NodeExchange(response));
-  });
-  const port = await portOf(server);
-  return { port, close: () => server.close() };
+  const { port, destroy } = await serveExchanges((exchange) => api.handle(exchange));
+  return { port, close: destroy };
 }
 
 const snapshot = memorySnapshot();

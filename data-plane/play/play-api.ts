@@ -17,7 +17,7 @@ import { ClientGone } from '../../shared/runtime/request-body.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../http/answers.ts';
 import { readBody } from '../http/body.ts';
-import type { Exchange, HttpHead } from '../http/exchange.ts';
+import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { type Entry, handle, type Visitor } from '../request/handle.ts';
 import { type Solved, solutionSchema } from './challenges.ts';
@@ -185,7 +185,7 @@ export class PlayApi {
     return this.#visitors.network(addressOf(exchange, this.#options.proxies), nowMs);
   }
 
-  #cookieName({ headers }: HttpHead): string {
+  #cookieName({ headers }: Exchange['head']): string {
     return `__Host-headgate-visitor-${portAsked(headers.host, this.#options.isTls)}`;
   }
 

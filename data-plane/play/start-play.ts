@@ -11,9 +11,8 @@ import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import { badHttp, pathOf, sendRefusal } from '../http/answers.ts';
-import type { Listener } from '../http/api-listener.ts';
+import { type Listener, startListener } from '../http/api-listener.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { startListener } from '../http/node-listener.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { CallBudget } from './call-budget.ts';
 import { addressOf, isProxy } from './network.ts';
@@ -74,7 +73,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     return sendFile(files, path, exchange);
   };
   return startListener({
-    ...{ host: bind, port: settings.port, handler, certificate, connections, http: 'node' },
+    ...{ host: bind, port: settings.port, handler, certificate, connections },
     onRefusal: (refused) => gateway.observeEarly(refused),
     pace: { isExempt: (address) => isProxy(address, proxies), refusal: busy },
     name: 'play',

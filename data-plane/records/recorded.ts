@@ -12,7 +12,7 @@ import { causes } from '../../shared/decision/causes.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
 import type { Overlaid } from '../../shared/snapshot/waves.ts';
-import type { EarlyRefusal } from '../http/api-listener.ts';
+import type { EarlyRefusal } from '../http/early-refusal.ts';
 import { keptModel, type RequestRecord } from '../request/gateway.ts';
 
 /** The state and the clocks at the end of a request. */

@@ -2,7 +2,7 @@
 import type { RecordedRequest } from '../../schemas/request-record.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import type { EarlyRefusal } from '../http/api-listener.ts';
+import type { EarlyRefusal } from '../http/early-refusal.ts';
 import { isModelName, type RequestRecord } from '../request/gateway.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { lineOf } from './project.ts';

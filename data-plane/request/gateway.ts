@@ -13,7 +13,7 @@ import type { TenantSecrets } from '../core/tenant-secrets.ts';
 import type { RequestTrace } from '../core/trace-context.ts';
 import type { ForwardMeans, ForwardOutcome } from '../forward/forward.ts';
 import type { AnswerIds } from '../http/answers.ts';
-import type { EarlyRefusal } from '../http/api-listener.ts';
+import type { EarlyRefusal } from '../http/early-refusal.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';

@@ -1,19 +1,16 @@
 /** A peer that stalls at each wait of `waits`, over real sockets, with the wait shortened: each ends as its row says. */
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer as createHttpServer, type RequestListener, type ServerResponse } from 'node:http';
+import { createServer as createHttpServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Registry } from 'prom-client';
 import { afterEach, expect, test } from 'vitest';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
-import { Connections } from '../../shared/runtime/connections.ts';
-import { discardRest } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { type WaitName, waits } from '../../shared/runtime/waits.ts';
 import { chat as ask } from '../../test/support/api.ts';
-import { testedHttp } from '../../test/support/budget.ts';
+import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { quiet, startFleet } from '../../test/support/fleet.ts';
 import {
   type ForwardServerOptions,
@@ -26,8 +23,7 @@ import { specFleet } from '../../test/support/spec-fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { readBody } from '../http/body.ts';
-import { NodeExchange } from '../http/node-exchange.ts';
-import { startListener } from '../http/node-listener.ts';
+import type { Exchange } from '../http/exchange.ts';
 import { fetchSnapshot } from '../snapshot/fetch-snapshot.ts';
 import { shapeChat } from '../surfaces/chat/shape-chat.ts';
 import { createPromptCounter } from '../upstream/count-tokens.ts';
@@ -66,18 +62,18 @@ class Client {
   }
 }
 
-async function listener(handler: RequestListener, timeouts: object = {}): Promise<number> {
-  const started = await startListener({
-    ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', timeouts, http: 'node' },
-    handler: async (exchange) => {
-      const { response } = exchange as NodeExchange;
-      handler(response.req, response);
-    },
-    onRefusal: () => undefined,
-    connections: new Connections({ registry: new Registry() }),
-  });
-  open.push(() => started.destroy());
-  return Number(new URL(started.url).port);
+type Handle = (exchange: Exchange) => unknown;
+
+async function listener(handle: Handle, timeouts: object = {}): Promise<number> {
+  const { port, destroy } = await serveExchanges(handle, { timeouts });
+  open.push(destroy);
+  return port;
+}
+
+/** Starts a stream of more than the system takes. */
+function flood({ answer }: Exchange): void {
+  answer.start('text/event-stream', []);
+  answer.write('x'.repeat(30_000_000));
 }
 
 const head = (length: number): string => `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\n`;
@@ -85,15 +81,14 @@ const head = (length: number): string => `POST / HTTP/1.1\r\nHost: a\r\nContent-
 /** A listener that reads bodies as a gateway does, and closes after each answer. */
 function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Promise<number> {
   const pace = { bytes: 80, ms: paceMs, ticker: new Ticker(20) };
-  return listener((_, response) => {
-    readBody(new NodeExchange(response), budget.of('one'), {
-      pace,
-      turnMsMax,
-      bytesMax: 32 * 1024 * 1024,
-    }).catch((refusal: { status: number }) => {
-      response.writeHead(refusal.status, { connection: 'close' }).end();
-    });
-  });
+  return listener((exchange) =>
+    readBody(exchange, budget.of('one'), { pace, turnMsMax, bytesMax: 32 * 1024 * 1024 }).catch(
+      ({ status }: { status: number }) => {
+        exchange.makeLast();
+        void exchange.answer.whole(status, undefined, [], '');
+      },
+    ),
+  );
 }
 
 /** A node that takes connections and does nothing by itself. */
@@ -150,7 +145,9 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     return [await new Client(port, 'POST / HTTP/1.1\r\nHost:').status(), await new Client(port, '').status()];
   },
   clientNext: async () => {
-    const port = await listener((_, response) => response.end(), { keepAliveTimeoutMs: 50 });
+    const port = await listener(({ answer }) => answer.whole(200, undefined, [], ''), {
+      keepAliveTimeoutMs: 50,
+    });
     return new Client(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n').status();
   },
   clientBody: async () => {
@@ -165,22 +162,20 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     return client.status();
   },
   clientRest: async () => {
-    const port = await listener((request, response) => {
-      response.writeHead(413).end();
-      discardRest(request, 50);
-    });
+    const refuse: Handle = (exchange) => {
+      void exchange.answer.whole(413, undefined, [], '');
+      exchange.discardBody();
+    };
+    const port = await listener(refuse, { restTimeoutMs: 50 });
     return new Client(port, `${head(1000)}a`).status();
   },
   clientReads: async () => {
     let delivered: Promise<boolean> | undefined;
-    const bounds = { stallMs: 50, lastBytesMs: 60_000 };
-    const server = createHttpServer((_, response) => {
-      const client = new NodeExchange(response, bounds);
-      client.start('text/event-stream', []);
-      client.write('x'.repeat(30_000_000));
-      delivered = client.end();
-    });
-    const port = await portOf(server);
+    const stream: Handle = (exchange) => {
+      flood(exchange);
+      delivered = exchange.answer.end();
+    };
+    const port = await listener(stream, { stallTimeoutMs: 50, lastBytesTimeoutMs: 60_000 });
     const { socket } = new Client(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', false);
     await until(() => delivered !== undefined);
     const arrived = await delivered;
@@ -188,19 +183,18 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     return arrived;
   },
   clientLastBytes: async () => {
-    let answer: ServerResponse | undefined;
-    const bounds = { stallMs: 60_000, lastBytesMs: 50 };
-    const server = createHttpServer((_, response) => {
-      answer = response;
-      const client = new NodeExchange(response, bounds);
-      client.start('text/event-stream', []);
-      client.write('x'.repeat(30_000_000));
-      client.destroy();
-    });
-    const port = await portOf(server);
+    const cut: Handle = (exchange) => {
+      flood(exchange);
+      exchange.answer.destroy();
+    };
+    const timeouts = { stallTimeoutMs: 60_000, lastBytesTimeoutMs: 50 };
+    const { port, sockets, destroy } = await serveExchanges(cut, { timeouts });
+    open.push(destroy);
     new Client(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', false);
-    await until(() => answer?.destroyed === true);
-    return answer?.req.socket.destroyed;
+    await until(() => sockets.size === 1);
+    const [socket] = sockets;
+    await until(() => socket?.destroyed === true);
+    return socket?.destroyed;
   },
   bodyTurn: async () => {
     const budget = new BodyBudget(8_000_000);
@@ -224,7 +218,7 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
     return [outcome, performance.now() - begun < 1000 * 50];
   },
   nodeCount: async () => {
-    const pools = new NodePools({ credential: () => undefined, tickMs: 10, http: testedHttp });
+    const pools = new NodePools({ credential: () => undefined, tickMs: 10 });
     open.push(() => pools.close());
     const count = createPromptCounter(pools, new BodyWorker(), { countMs: 50 });
     return count(routeTo(await node('')), shapeChat(prompt).asked, 'one');

@@ -1,12 +1,9 @@
-/**
- * A large body for a node, in pieces that are let go as the connection takes them: a frame that holds this object holds no
- * more than is left, and the request object of the HTTP client stays in memory as long as its answer.
- */
+/** A large body for a node, in pieces that are let go as the connection takes them: what holds this object holds no more than is left. */
 
 /** A whole one would be encrypted in one turn. */
 const pieceBytesMax = 256 * 1024;
 
-export class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint8Array, undefined> {
+export class BodyPieces {
   readonly length: number;
   /** The connection has taken the last byte. */
   onTaken: (() => void) | undefined;
@@ -15,10 +12,6 @@ export class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint
   constructor(body: Uint8Array) {
     this.length = body.length;
     this.#rest = body;
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
   }
 
   /** The next piece, once the connection has room again; undefined behind the last one, which it has taken by then. */
@@ -37,15 +30,5 @@ export class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint
   /** Drops what was not taken. */
   drop(): void {
     this.#rest = undefined;
-  }
-
-  next(): Promise<IteratorResult<Uint8Array, undefined>> {
-    const value = this.take();
-    return Promise.resolve(value === undefined ? { done: true, value } : { done: false, value });
-  }
-
-  return(): Promise<IteratorResult<Uint8Array, undefined>> {
-    this.drop();
-    return Promise.resolve({ done: true, value: undefined });
   }
 }

@@ -3,7 +3,6 @@ import { afterEach, expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
-import { testedHttp } from '../../test/support/budget.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { portOf } from '../../test/support/listen.ts';
 import { until, within } from '../../test/support/until.ts';
@@ -31,7 +30,7 @@ async function sim(dialect: Dialect, ...faults: Fault[]): Promise<SimNode> {
 }
 
 function pools(): NodePools {
-  const opened = new NodePools({ credential: () => undefined, tickMs: 5, http: testedHttp });
+  const opened = new NodePools({ credential: () => undefined, tickMs: 5 });
   open.push(opened);
   return opened;
 }

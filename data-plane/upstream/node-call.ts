@@ -1,17 +1,16 @@
 /**
- * One request to one node, whichever code speaks HTTP with it: head, body and end reach a reader as they come.
+ * One request to one node: head, body and end reach a reader as they come.
  * It reports exactly one end to the reader, and nothing after it; it knows whether any byte of the request was
  * sent; and it ends every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
  * that the reader set, and what it sends after the reader has had enough.
  */
-import type { IncomingHttpHeaders } from 'node:http';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { spanOf, value as valueBytes } from '../http1/characters.ts';
 import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools } from './node-pools.ts';
-import { type WireCall, type WireController, WireFault } from './node-wire.ts';
+import { type WireCall, type WireController, WireFault } from './wire-call.ts';
 
 /**
  * `unreached`: no byte of the request was sent. `own`: the same, and by this process's fault. `timeout`: a wait ran out.
@@ -65,8 +64,6 @@ const restBytesMax = 64 * 1024;
 const turnPiecesMax = 512;
 const turnBytesMax = 64 * 1024;
 
-const givenUp = new Error('given up');
-
 export class NodeCall implements WireCall, Timed {
   index = -1;
   readonly #ticker: Ticker;
@@ -114,8 +111,8 @@ export class NodeCall implements WireCall, Timed {
       headers.push('content-length', String(body.length));
       body.onTaken = () => this.#reader?.onTaken?.();
     }
-    const reset = isLastOnConnection === true;
-    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: body as string, reset }, this);
+    const isLast = isLastOnConnection === true;
+    pool.dispatch({ path: pathPrefix + path, headers, body, isLast }, this);
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
@@ -140,7 +137,7 @@ export class NodeCall implements WireCall, Timed {
     this.#reader = undefined;
     if (this.#over) return;
     this.#finish();
-    this.#controller?.abort(givenUp);
+    this.#controller?.abort();
   }
 
   /** The answer was complete; what is left of the body is read and dropped, so that the connection can be used again. */
@@ -163,28 +160,27 @@ export class NodeCall implements WireCall, Timed {
   onRequestStart(controller: WireController): void {
     this.#controller = controller;
     if (this.#over) {
-      controller.abort(givenUp);
+      controller.abort();
       return;
     }
     this.#sent = true;
     this.#reader?.onSent?.();
   }
 
-  onResponseStart(_controller: WireController, statusCode: number, headers: IncomingHttpHeaders): void {
+  onResponseStart(status: number, contentType: string): void {
     if (this.#over) return;
-    if (statusCode < 200) {
+    if (status < 200) {
       this.#interimAnswers += 1;
       if (this.#interimAnswers > interimAnswersMax)
         this.#giveUp('lost', 'the node sent too many early answers');
       return;
     }
-    const contentType = headers['content-type'];
-    this.#reader?.onHead(statusCode, typeof contentType === 'string' ? contentType : '');
+    this.#reader?.onHead(status, contentType);
   }
 
-  onResponseData(controller: WireController, chunk: Buffer): void {
+  onResponseData(chunk: Buffer): void {
     if (this.#over) return;
-    this.#yieldAfter(chunk.length, controller);
+    this.#yieldAfter(chunk.length);
     if (this.#reader !== undefined) {
       this.#reader.onData(chunk);
       return;
@@ -199,23 +195,23 @@ export class NodeCall implements WireCall, Timed {
     this.#detachReader()?.onEnd();
   }
 
-  onResponseError(_controller: WireController, error: Error): void {
+  onResponseError(error: Error): void {
     if (this.#over) return;
     this.#fail(this.#explain(error));
   }
 
   /** A node may send each byte as a piece of its own, or many events at once: others get their turn in between. */
-  #yieldAfter(bytes: number, controller: WireController): void {
+  #yieldAfter(bytes: number): void {
     this.#turnPieces += 1;
     this.#turnBytes += bytes;
     if (this.#isYielding || (this.#turnPieces < turnPiecesMax && this.#turnBytes < turnBytesMax)) return;
     this.#isYielding = true;
-    controller.pause();
+    this.#controller?.pause();
     setImmediate(() => {
       this.#isYielding = false;
       this.#turnPieces = 0;
       this.#turnBytes = 0;
-      if (!this.#paused) controller.resume();
+      if (!this.#paused) this.#controller?.resume();
     });
   }
 
@@ -241,12 +237,9 @@ export class NodeCall implements WireCall, Timed {
     this.#ticker.delete(this);
   }
 
-  /** Errors of sockets and of undici have a code; their messages can hold what the node sent, so only the code is kept. */
+  /** Errors of sockets have a code, and messages that can hold what the node sent, so only the code is kept. */
   #explain(error: Error): Error {
     if (error instanceof WireFault) return new CallFailure(this.#sent ? 'lost' : 'unreached', error.message);
-    // It has no code, and it holds the bytes that could not be read.
-    if (error.name === 'HTTPParserError')
-      return new CallFailure('lost', "the node's answer is not legal HTTP");
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
     if (code === undefined) return error;
     if (isOutOfFiles(error) && !this.#sent)

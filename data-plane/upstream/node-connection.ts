@@ -1,6 +1,6 @@
 /**
- * One connection to a node, whose HTTP this gateway writes and reads itself. It has one call at a time, and promises it what
- * undici does: one end, whole pieces in order, and nothing after an abort. What it reads is in memory that all connections share,
+ * One connection to a node, whose HTTP this gateway writes and reads itself. It has one call at a time, and promises it
+ * one end, whole pieces in order, and nothing after an abort. What it reads is in memory that all connections share,
  * so nothing of a piece may be kept.
  */
 import type { Socket } from 'node:net';
@@ -14,7 +14,7 @@ import {
   type NodeConnectionState,
   nodeConnectionTransitions,
 } from './node-connection-states.ts';
-import { type WireCall, type WireController, WireFault, type WireRequest } from './node-wire.ts';
+import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
 export interface NodeConnectionOwner {
   /** Of every request to this node. */
@@ -68,7 +68,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   take(request: WireRequest, call: WireCall): void {
     this.#call = call;
     this.#request = request;
-    this.#isLast = request.reset;
+    this.#isLast = request.isLast;
     this.#isAnswered = false;
     this.#isPaused = false;
     if (this.#state !== 'resting') return;
@@ -129,11 +129,11 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
       if (this.restMs <= 0) this.#isLast = true;
       this.#step('head');
     }
-    this.#call?.onResponseStart(this, status, { 'content-type': fieldOf(head, 'content-type') });
+    this.#call?.onResponseStart(status, fieldOf(head, 'content-type'));
   }
 
   onPiece(piece: Buffer): void {
-    this.#call?.onResponseData(this, piece);
+    this.#call?.onResponseData(piece);
   }
 
   onEnd(): void {
@@ -174,8 +174,8 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#socket.write(text, bytes === body.length ? 'latin1' : 'utf8');
   }
 
-  #headOf({ path, headers, reset }: WireRequest): string {
-    const connection = reset ? 'connection: close\r\n' : 'connection: keep-alive\r\n';
+  #headOf({ path, headers, isLast }: WireRequest): string {
+    const connection = isLast ? 'connection: close\r\n' : 'connection: keep-alive\r\n';
     let head = `POST ${path} HTTP/1.1\r\n${this.#owner.fields}${connection}`;
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
     return head;
@@ -252,7 +252,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#call = undefined;
     this.#step('lost');
     this.#destroy();
-    if (error !== undefined) call?.onResponseError(this, error);
+    if (error !== undefined) call?.onResponseError(error);
   }
 
   #destroy(): void {

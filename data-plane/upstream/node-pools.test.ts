@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { Worker } from 'node:worker_threads';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { urlOf } from '../../test/support/listen.ts';
 import { stall } from '../../test/support/stall.ts';
@@ -51,184 +51,178 @@ function call(
   return { call: made as NodeCall, end };
 }
 
-describe.each(['node', 'own'] as const)('calls whose HTTP is of %s', (http) => {
-  function pools(more: Partial<ConstructorParameters<typeof NodePools>[0]> = {}): NodePools {
-    return new NodePools({ credential: () => undefined, tickMs: 5, http, ...more });
-  }
+function pools(more: Partial<ConstructorParameters<typeof NodePools>[0]> = {}): NodePools {
+  return new NodePools({ credential: () => undefined, tickMs: 5, ...more });
+}
 
-  test('connections are kept alive and used again', async () => {
-    const ports = new Set<number | undefined>();
-    const url = await node((request, response) => {
-      ports.add(request.socket.remotePort);
-      response.end('{}');
-    });
-    const opened = pools();
-    for (let i = 0; i < 20; i += 1) expect(await call(opened, url).end).toBe('end');
-    // A connection rests for a turn of the event loop after its answer, so two take turns.
-    expect(ports.size).toBeLessThanOrEqual(2);
-    expect(opened.connections).toBe(ports.size);
-    await opened.close();
+test('connections are kept alive and used again', async () => {
+  const ports = new Set<number | undefined>();
+  const url = await node((request, response) => {
+    ports.add(request.socket.remotePort);
+    response.end('{}');
   });
+  const opened = pools();
+  for (let i = 0; i < 20; i += 1) expect(await call(opened, url).end).toBe('end');
+  // A connection rests for a turn of the event loop after its answer, so two take turns.
+  expect(ports.size).toBeLessThanOrEqual(2);
+  expect(opened.connections).toBe(ports.size);
+  await opened.close();
+});
 
-  test('a request in flight never holds up another one', async () => {
-    let held = 0;
-    const url = await node(() => {
-      held += 1;
-    });
-    const opened = pools();
-    for (let i = 0; i < 100; i += 1) void call(opened, url).end;
-    await until(() => held === 100);
-    await opened.close();
+test('a request in flight never holds up another one', async () => {
+  let held = 0;
+  const url = await node(() => {
+    held += 1;
   });
+  const opened = pools();
+  for (let i = 0; i < 100; i += 1) void call(opened, url).end;
+  await until(() => held === 100);
+  await opened.close();
+});
 
-  test('a head larger than 16 KiB is a lost connection', async () => {
-    const url = await node((_request, response) => {
-      response.writeHead(200, { 'x-long': 'a'.repeat(17_000) }).end('{}');
-    });
-    const opened = pools();
-    const reasons = {
-      node: 'the connection to the node failed: UND_ERR_HEADERS_OVERFLOW',
-      own: "the node's answer is not legal HTTP: large head",
-    };
-    expect(await call(opened, url).end).toBe(reasons[http]);
-    await opened.close();
+test('a head larger than 16 KiB is a lost connection', async () => {
+  const url = await node((_request, response) => {
+    response.writeHead(200, { 'x-long': 'a'.repeat(17_000) }).end('{}');
   });
+  const opened = pools();
+  expect(await call(opened, url).end).toBe("the node's answer is not legal HTTP: large head");
+  await opened.close();
+});
 
-  test('a credential is sent as a bearer token, and a changed one is not read with every request', async () => {
-    const seen: (string | undefined)[] = [];
-    const url = await node((request, response) => {
-      seen.push(request.headers.authorization);
-      response.end('{}');
-    });
-    let reads = 0;
-    const opened = pools({
-      credential: (name) => {
-        reads += 1;
-        return name === 'KNOWN' ? 'secret' : undefined;
+test('a credential is sent as a bearer token, and a changed one is not read with every request', async () => {
+  const seen: (string | undefined)[] = [];
+  const url = await node((request, response) => {
+    seen.push(request.headers.authorization);
+    response.end('{}');
+  });
+  let reads = 0;
+  const opened = pools({
+    credential: (name) => {
+      reads += 1;
+      return name === 'KNOWN' ? 'secret' : undefined;
+    },
+  });
+  for (let i = 0; i < 3; i += 1) await call(opened, url, { credential: 'KNOWN' }).end;
+  expect(seen).toEqual(['Bearer secret', 'Bearer secret', 'Bearer secret']);
+  expect(reads).toBe(1);
+  expect(await call(opened, url, { credential: 'OTHER' }).end).toBe(
+    'the credential of the node is not known here',
+  );
+  await opened.close();
+});
+
+test('a credential that is not legal in a header fails the call and is not revealed', async () => {
+  const url = await node((_request, response) => response.end('{}'));
+  const opened = pools({ credential: () => 'two\r\nlines' });
+  const reason = await call(opened, url, { credential: 'X' }).end;
+  expect(reason).toBe('the credential of the node may not be in a header');
+  await opened.close();
+});
+
+test('a pool that nobody uses any more is closed; one with a request in flight is not', async () => {
+  let answer: (() => void) | undefined;
+  const slow = await node((_request, response) => {
+    answer = () => response.end('{}');
+  });
+  const quick = await node((_request, response) => response.end('{}'));
+  const opened = pools({ unusedMs: 50 });
+  const inFlight = call(opened, slow);
+  await call(opened, quick).end;
+  expect(opened.size).toBe(2);
+  await until(() => opened.size === 1);
+  await until(() => answer !== undefined);
+  answer?.();
+  expect(await inFlight.end).toBe('end');
+  await until(() => opened.size === 0);
+  await opened.close();
+});
+
+test('closing lets requests end within the grace and destroys the rest', async () => {
+  let answer: (() => void) | undefined;
+  const url = await node((_request, response) => {
+    answer = () => response.end('{}');
+  });
+  const graceful = pools();
+  const ends = call(graceful, url);
+  await until(() => answer !== undefined);
+  const closed = graceful.close(5000);
+  answer?.();
+  expect(await ends.end).toBe('end');
+  await closed;
+
+  answer = undefined;
+  const abrupt = pools();
+  const cut = call(abrupt, url);
+  await until(() => answer !== undefined);
+  await abrupt.close(20);
+  expect(await cut.end).toMatch(/^this gateway closed its connection/);
+});
+
+test('an error of the gateway within a call is not taken for a failure of the node', async () => {
+  const url = await node((_request, response) => response.end('{}'));
+  const opened = pools();
+  const received = await new Promise<Error>((resolve) => {
+    const reader: CallReader = {
+      onHead: () => {
+        throw new TypeError('a fault');
       },
-    });
-    for (let i = 0; i < 3; i += 1) await call(opened, url, { credential: 'KNOWN' }).end;
-    expect(seen).toEqual(['Bearer secret', 'Bearer secret', 'Bearer secret']);
-    expect(reads).toBe(1);
-    expect(await call(opened, url, { credential: 'OTHER' }).end).toBe(
-      'the credential of the node is not known here',
-    );
-    await opened.close();
-  });
-
-  test('a credential that is not legal in a header fails the call and is not revealed', async () => {
-    const url = await node((_request, response) => response.end('{}'));
-    const opened = pools({ credential: () => 'two\r\nlines' });
-    const reason = await call(opened, url, { credential: 'X' }).end;
-    expect(reason).toBe('the credential of the node may not be in a header');
-    await opened.close();
-  });
-
-  test('a pool that nobody uses any more is closed; one with a request in flight is not', async () => {
-    let answer: (() => void) | undefined;
-    const slow = await node((_request, response) => {
-      answer = () => response.end('{}');
-    });
-    const quick = await node((_request, response) => response.end('{}'));
-    const opened = pools({ unusedMs: 50 });
-    const inFlight = call(opened, slow);
-    await call(opened, quick).end;
-    expect(opened.size).toBe(2);
-    await until(() => opened.size === 1);
-    await until(() => answer !== undefined);
-    answer?.();
-    expect(await inFlight.end).toBe('end');
-    await until(() => opened.size === 0);
-    await opened.close();
-  });
-
-  test('closing lets requests end within the grace and destroys the rest', async () => {
-    let answer: (() => void) | undefined;
-    const url = await node((_request, response) => {
-      answer = () => response.end('{}');
-    });
-    const graceful = pools();
-    const ends = call(graceful, url);
-    await until(() => answer !== undefined);
-    const closed = graceful.close(5000);
-    answer?.();
-    expect(await ends.end).toBe('end');
-    await closed;
-
-    answer = undefined;
-    const abrupt = pools();
-    const cut = call(abrupt, url);
-    await until(() => answer !== undefined);
-    await abrupt.close(20);
-    expect(await cut.end).toMatch(/^the connection to the node failed: |^this gateway closed its connection/);
-  });
-
-  test('an error of the gateway within a call is not taken for a failure of the node', async () => {
-    const url = await node((_request, response) => response.end('{}'));
-    const opened = pools();
-    const received = await new Promise<Error>((resolve) => {
-      const reader: CallReader = {
-        onHead: () => {
-          throw new TypeError('a fault');
-        },
-        onData: () => undefined,
-        onEnd: () => undefined,
-        onFailure: resolve,
-      };
-      const made = new NodeCall(opened.ticker, reader);
-      made.setDeadline(1000, 'its answer');
-      made.start(opened, { url, path: '/x', body: '{}', accept: 'application/json', credential: null });
-    });
-    expect(received).toBeInstanceOf(TypeError);
-    expect(opened.ticker.size).toBe(0);
-    await opened.close();
-  });
-
-  test('a connection that this gateway had no time to read is no failure of the node', async () => {
-    const url = await node((_request, response) => response.end('{}'));
-    const opened = pools({ connectMs: 500 });
-    const { end } = call(opened, url);
-    stall(1000);
-    expect(await end).toBe('end');
-    await opened.close();
-  });
-
-  test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
-    // On a thread of its own, where it answers during the stall.
-    const server = new Worker(
-      `const { parentPort } = require('node:worker_threads');
-     let answer;
-     const server = require('node:http').createServer((request, response) => {
-       answer = () => response.end('{}');
-       parentPort.postMessage('asked');
-     });
-     parentPort.on('message', () => answer());
-     server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));`,
-      { eval: true },
-    );
-    const [port] = await once(server, 'message');
-    const opened = pools({ tickMs: 250 });
-    const { call: made, end } = call(opened, `http://127.0.0.1:${port}`);
-    await once(server, 'message');
-    const beganMs = opened.ticker.nowMs;
-    made.setDeadline(900, 'its answer');
-    const stalls = {
-      index: -1,
-      tick: (nowMs: number) => {
-        if (nowMs - beganMs < 450) return;
-        opened.ticker.delete(stalls);
-        // Timers come next, before sockets are read.
-        setImmediate(() => {
-          server.postMessage('answer');
-          stall(2000);
-        });
-      },
+      onData: () => undefined,
+      onEnd: () => undefined,
+      onFailure: resolve,
     };
-    opened.ticker.add(stalls);
-    expect(await end).toBe('end');
-    await opened.close();
-    await server.terminate();
+    const made = new NodeCall(opened.ticker, reader);
+    made.setDeadline(1000, 'its answer');
+    made.start(opened, { url, path: '/x', body: '{}', accept: 'application/json', credential: null });
   });
+  expect(received).toBeInstanceOf(TypeError);
+  expect(opened.ticker.size).toBe(0);
+  await opened.close();
+});
+
+test('a connection that this gateway had no time to read is no failure of the node', async () => {
+  const url = await node((_request, response) => response.end('{}'));
+  const opened = pools({ connectMs: 500 });
+  const { end } = call(opened, url);
+  stall(1000);
+  expect(await end).toBe('end');
+  await opened.close();
+});
+
+test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
+  // On a thread of its own, where it answers during the stall.
+  const server = new Worker(
+    `const { parentPort } = require('node:worker_threads');
+   let answer;
+   const server = require('node:http').createServer((request, response) => {
+     answer = () => response.end('{}');
+     parentPort.postMessage('asked');
+   });
+   parentPort.on('message', () => answer());
+   server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));`,
+    { eval: true },
+  );
+  const [port] = await once(server, 'message');
+  const opened = pools({ tickMs: 250 });
+  const { call: made, end } = call(opened, `http://127.0.0.1:${port}`);
+  await once(server, 'message');
+  const beganMs = opened.ticker.nowMs;
+  made.setDeadline(900, 'its answer');
+  const stalls = {
+    index: -1,
+    tick: (nowMs: number) => {
+      if (nowMs - beganMs < 450) return;
+      opened.ticker.delete(stalls);
+      // Timers come next, before sockets are read.
+      setImmediate(() => {
+        server.postMessage('answer');
+        stall(2000);
+      });
+    },
+  };
+  opened.ticker.add(stalls);
+  expect(await end).toBe('end');
+  await opened.close();
+  await server.terminate();
 });
 
 test('the clock counts little of a stall, and all other time', async () => {

@@ -7,10 +7,7 @@
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
-import type { HttpEngine } from '../http/api-listener.ts';
-import { undiciPool } from './node-connector.ts';
-import type { Wires } from './node-wire.ts';
-import { OwnWires } from './own-wires.ts';
+import { NodeWires } from './node-wires.ts';
 
 export interface NodePoolsOptions {
   /** The credential of a name; undefined where this gateway was not given it. */
@@ -19,7 +16,6 @@ export interface NodePoolsOptions {
   readonly connectMs?: number;
   /** A connection could not be opened, because this process may open no further file. */
   readonly onOutOfFiles?: () => void;
-  readonly http: HttpEngine;
   /** How exactly waits on nodes are kept. */
   readonly tickMs?: number;
   /** A pool unused for so long is closed. */
@@ -28,7 +24,7 @@ export interface NodePoolsOptions {
 
 /** A node's address, taken apart once. */
 export interface Upstream {
-  readonly pool: Wires;
+  readonly pool: NodeWires;
   /** Before every path; empty, or from its slash to the last character before the next. */
   readonly pathPrefix: string;
   usedMs: number;
@@ -67,7 +63,7 @@ export class NodePools {
   /** Connections open now, over all pools. */
   get connections(): number {
     let sum = 0;
-    for (const { pool } of this.#upstreams.values()) sum += pool.stats.connected;
+    for (const { pool } of this.#upstreams.values()) sum += pool.connected;
     return sum;
   }
 
@@ -107,20 +103,15 @@ export class NodePools {
 
   #open(url: string): Upstream {
     const { origin, pathname } = new URL(url);
-    return { pool: this.#connect(origin), pathPrefix: pathname.replace(/\/+$/, ''), usedMs: 0 };
-  }
-
-  #connect(origin: string): Wires {
     const onOutOfFiles = (): void => this.#options.onOutOfFiles?.();
-    if (this.#options.http === 'own') return new OwnWires(origin, { keepAliveMs, onOutOfFiles });
-    // Each call keeps this wait itself; here it clears away what a call left behind.
-    return undiciPool(origin, { connectMs: 2 * this.connectMs, keepAliveMs, onOutOfFiles });
+    const pool = new NodeWires(origin, { keepAliveMs, onOutOfFiles });
+    return { pool, pathPrefix: pathname.replace(/\/+$/, ''), usedMs: 0 };
   }
 
   #closeUnused(): void {
     const unusedSinceMs = performance.now() - this.#unusedMs;
     for (const [url, { pool, usedMs }] of this.#upstreams) {
-      if (usedMs > unusedSinceMs || pool.stats.size > 0) continue;
+      if (usedMs > unusedSinceMs || pool.calls > 0) continue;
       this.#upstreams.delete(url);
       void pool.destroy();
     }

@@ -95,7 +95,7 @@ export function readWhole(request: IncomingMessage, bounds: BodyBounds): Promise
 }
 
 /** The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error. */
-export function pourBody(request: IncomingMessage, sink: BodySink): BodyFlow {
+function pourBody(request: IncomingMessage, sink: BodySink): BodyFlow {
   const turns = new Turns(request);
   request.on('data', (piece: Buffer) => {
     turns.count(piece.length);
@@ -106,7 +106,7 @@ export function pourBody(request: IncomingMessage, sink: BodySink): BodyFlow {
   return turns;
 }
 
-export function declaredLength({ headers }: IncomingMessage): number {
+function declaredLength({ headers }: IncomingMessage): number {
   return Number(headers['content-length'] ?? Number.POSITIVE_INFINITY);
 }
 

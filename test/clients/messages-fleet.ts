@@ -7,11 +7,11 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from 'node:net';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { sendRefusal } from '../../data-plane/http/answers.ts';
-import { NodeExchange } from '../../data-plane/http/node-exchange.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import { causeNames, causes } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { serveExchanges } from '../support/exchange-server.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';
@@ -142,13 +142,15 @@ function refusalOf(type: RefusalType): Refusal {
 /** A server that answers as planned, and forwards everything else. */
 async function openFront(port: number): Promise<Front> {
   let next: { readonly type: RefusalType; left: number } = { type: 'InternalError', left: 0 };
+  const refusing = await serveExchanges((exchange) => {
+    const ids = { requestId: mintRequestId(), surface: 'anthropic' } as const;
+    sendRefusal(exchange, ids, refusalOf(next.type), '/v1/messages');
+    exchange.discardBody();
+  });
   const server = createServer((incoming, response) => {
     if (next.left === 0) return handOn(incoming, response, port);
     next.left -= 1;
-    const ids = { requestId: mintRequestId(), surface: 'anthropic' } as const;
-    incoming.resume().on('end', () => {
-      sendRefusal(new NodeExchange(response), ids, refusalOf(next.type), '/v1/messages');
-    });
+    handOn(incoming, response, refusing.port);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
@@ -157,6 +159,7 @@ async function openFront(port: number): Promise<Front> {
       next = { type, left: times };
     },
     close: async () => {
+      refusing.destroy();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },

@@ -6,7 +6,6 @@ import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { listenerKinds } from '../../shared/runtime/connections.ts';
-import { otherHttp, testedHttp } from '../support/budget.ts';
 import { exchange, RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { within } from '../support/until.ts';
 import { badHeads, stages, targets } from './attacks.ts';
@@ -15,9 +14,6 @@ import { type Listener, ListenerFleet, listenerNames } from './fleet.ts';
 const fleet = new ListenerFleet();
 beforeAll(() => fleet.open(), 120_000);
 afterAll(() => fleet.close());
-
-/** Gateways alone speak HTTP in more than one way. */
-const names = listenerNames.filter((name) => testedHttp !== otherHttp || name.startsWith('gateway'));
 
 const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`;
 
@@ -62,7 +58,7 @@ test('every listener of the product is attacked here', () => {
   expect(new Set([...fleet.listeners.values()].map(({ kind }) => kind))).toEqual(new Set(listenerKinds));
 });
 
-describe.each(names)('%s', (name) => {
+describe.each(listenerNames)('%s', (name) => {
   test('refuses a head that can be read in two ways', async () => {
     const listener = fleet.listener(name);
     for (const [what, head] of badHeads) {
@@ -115,7 +111,7 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-test.each(names)('%s lets a client that sends on read the last answer of its connection', async (name) => {
+test.each(listenerNames)('%s lets a client that sends on read the last answer of its connection', async (name) => {
   const { endpoint, bearer } = fleet.listener(name);
   const lines = ['Host: 127.0.0.1', `Authorization: Bearer ${bearer}`, 'Connection: close', '', ''];
   // What follows the head is a request, and bytes that are none.
@@ -137,7 +133,7 @@ test.each(names)('%s lets a client that sends on read the last answer of its con
 });
 
 // Of all listeners at once, as below.
-test.each(names)('%s holds none of the connections that were reset', async (name) => {
+test.each(listenerNames)('%s holds none of the connections that were reset', async (name) => {
   const listener = fleet.listener(name);
   await vi.waitFor(
     async () => {
@@ -175,7 +171,7 @@ async function closesAfter(listener: Listener, bytes: string): Promise<void> {
 // All at once, because a listener waits for seconds before it closes.
 test('every listener closes the connections of clients that keep them open', async () => {
   const waiting = new Set<string>();
-  const closing = names.map(async (name) => {
+  const closing = listenerNames.map(async (name) => {
     const listener = fleet.listener(name);
     const before = await openConnections(listener);
     await Promise.all(

@@ -1,9 +1,9 @@
-/** Goal: a gateway that speaks HTTP itself does not hold the other code that can. */
+/** Goal: a gateway, which speaks HTTP itself, does not hold a library that can. */
 import { execFileSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';
 
-test('undici is loaded where it is used alone', () => {
+test('a gateway does not load undici', () => {
   const main = resolve(import.meta.dirname, '../../dist/data-plane/main.js');
   const script = `
     import { createRequire } from 'node:module';

@@ -19,8 +19,3 @@ export function runs({ fast, full }: { readonly fast: number; readonly full: num
 export function scaledMs(ms: number): number {
   return ms * slowness;
 }
-
-/** What gateways do not use by default. */
-export const otherHttp = 'node';
-/** Which code speaks HTTP in gateways. HEADGATE_TEST_HTTP runs their tests with the other one. */
-export const testedHttp = process.env['HEADGATE_TEST_HTTP'] === otherHttp ? otherHttp : 'own';

@@ -15,7 +15,6 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
-import { testedHttp } from './budget.ts';
 
 /** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
@@ -43,7 +42,7 @@ export function planeSettings(dir: string, logUrl: string): ControlPlaneSettings
 export function gatewayAlone(dir: string, logUrl: string, name = 'gateway-1'): GatewaySettings {
   return {
     ...{ logUrl, name, dataDir: join(dir, name), logger: quiet },
-    ...{ bind: '127.0.0.1', port: 0, metricsPort: 0, gatewayToken: operatorToken, http: testedHttp },
+    ...{ bind: '127.0.0.1', port: 0, metricsPort: 0, gatewayToken: operatorToken },
     hosts: { shared: new Set(['127.0.0.1', 'localhost']), stackDomain: 'stacks.test' },
     ...{ stackPorts: [], whenStale: 'fence', controlPlanes: [], connectMs: 2000 },
     ...{ forwarding: defaultForwardSettings, drainDelaySeconds: 0, drainTimeoutSeconds: 2 },

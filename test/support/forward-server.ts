@@ -2,7 +2,7 @@
  * A server that does nothing but shape and forward, over real sockets, for tests of forwarding.
  * It records how every exchange ended, and closes everything that it opened.
  */
-import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
+import { type Agent, type ClientRequest, request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
 import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
 import {
@@ -13,7 +13,7 @@ import {
 } from '../../data-plane/forward/forward.ts';
 import { sendRefusal } from '../../data-plane/http/answers.ts';
 import { readBody } from '../../data-plane/http/body.ts';
-import { NodeExchange } from '../../data-plane/http/node-exchange.ts';
+import type { Exchange } from '../../data-plane/http/exchange.ts';
 import { type Shaped, shapeOperation } from '../../data-plane/surfaces/surfaces.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';
 import { NodePools } from '../../data-plane/upstream/node-pools.ts';
@@ -23,8 +23,7 @@ import { nodeFailed } from '../../shared/decision/route.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
-import { testedHttp } from './budget.ts';
-import { portOf } from './listen.ts';
+import { serveExchanges } from './exchange-server.ts';
 
 export type Ended =
   | ForwardOutcome
@@ -40,7 +39,7 @@ export interface ForwardServerOptions {
   readonly random?: () => number;
   readonly maxTokens?: number;
   /** Awaited before a request that was read is forwarded. */
-  readonly beforeForward?: (socket: Socket) => Promise<unknown>;
+  readonly beforeForward?: (exchange: Exchange) => Promise<unknown>;
 }
 
 export interface ForwardServer {
@@ -90,7 +89,6 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const pools = new NodePools({
     credential,
     tickMs: 10,
-    http: testedHttp,
     ...(connectMs === undefined ? {} : { connectMs }),
   });
   const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
@@ -106,18 +104,17 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const budget = new BodyBudget();
   const forwarding = { ...defaultForwardSettings, ...options.settings };
   const means = { forwarding, pools, load, bodyWorker: new BodyWorker(), streams: { open: 0 } };
-  const server = createServer(async (request, response) => {
-    const test = request.headers['x-test'];
-    const tenant = request.headers['x-tenant'];
-    const exchange = new NodeExchange(response, { stallMs, lastBytesMs: waits.clientLastBytes.ms });
+  const handler = async (exchange: Exchange): Promise<void> => {
+    const { headers, url = '/' } = exchange.head;
+    const test = headers['x-test'];
+    const tenant = headers['x-tenant'];
     const ids = { requestId: 'req_test', surface: 'openai' } as const;
     try {
       const body = await readBody(exchange, budget.of('test'), { bytesMax: 32 * 1024 * 1024 });
-      const type = request.headers['content-type'];
-      const { asked, form } = shape(request.url ?? '/', body.bytes.whole(), type);
+      const { asked, form } = shape(url, body.bytes.whole(), headers['content-type']);
       if (form === undefined) throw new Error('has no answer');
       body.release();
-      await options.beforeForward?.(request.socket);
+      await options.beforeForward?.(exchange);
       record(
         await forward(means, {
           asked,
@@ -138,24 +135,19 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
       );
     } catch (error) {
       if (!(error instanceof Refusal)) {
-        response.destroy();
+        exchange.abort();
         record({ kind: 'fault', error }, test);
         return;
       }
-      sendRefusal(exchange, ids, error, request.url ?? '/');
+      sendRefusal(exchange, ids, error, url);
       const { type, message, reason } = error;
       record({ kind: 'refused', type, message, reason }, test);
     }
-  });
-  const sockets = new Set<Socket>();
-  server.on('connection', (socket) => {
-    sockets.add(socket);
-    socket.on('close', () => sockets.delete(socket));
-  });
-  const port = await portOf(server);
+  };
+  const server = await serveExchanges(handler, { timeouts: { stallTimeoutMs: stallMs } });
+  const { url, port, sockets } = server;
   return {
-    url: `http://127.0.0.1:${port}`,
-    port,
+    ...{ url, port, sockets },
     load,
     pools,
     next: () => {
@@ -163,10 +155,8 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
       return first ? Promise.resolve(first) : new Promise((resolve) => waiting.push(resolve));
     },
     endedByTest,
-    sockets,
     close: async () => {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      server.destroy();
       await pools.close();
     },
   };

@@ -2,13 +2,9 @@
  * Live serving over the corpus: the parent of a request, with the look-up, counters and clock of one golden decision.
  * It stops where it would call a node, so that what it decided can be compared with what replay decides.
  */
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { TenantSecrets } from '../../../data-plane/core/tenant-secrets.ts';
-import { NodeExchange } from '../../../data-plane/http/node-exchange.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
 import { Affinity } from '../../../data-plane/upstream/affinity.ts';
@@ -18,6 +14,7 @@ import { Refusal } from '../../../shared/decision/refusal.ts';
 import type { ReplayedDecision, ReplayFacts } from '../../../shared/decision/replay.ts';
 import { BodyBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';
+import { serveExchanges } from '../../support/exchange-server.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
 
@@ -104,11 +101,7 @@ export async function serveLive(
     observed = record;
   };
   const gateway = gatewayOf(lookup, facts, { knowsUsage, observe });
-  const server = createServer((_request, response) => {
-    void handle(gateway, new NodeExchange(response), undefined);
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const { port, destroy } = await serveExchanges((exchange) => handle(gateway, exchange, undefined));
   const { host, method, path, authorization, xApiKey } = facts;
   const headers = {
     'anthropic-version': '2023-06-01',
@@ -117,8 +110,8 @@ export async function serveLive(
   };
   const body = method === 'POST' ? asked : undefined;
   const text = requestText({ method, path, host: host ?? '', headers, ...(body !== undefined && { body }) });
-  const answer = await rawRequest((server.address() as AddressInfo).port, text);
-  server.close();
+  const answer = await rawRequest(port, text);
+  destroy();
   return decisionOf(observed as RequestRecord, answer.body);
 }
 

@@ -37,7 +37,7 @@ async function node(answer: (socket: Socket, text: string) => void): Promise<Nod
 }
 
 function pools(): NodePools {
-  const opened = new NodePools({ credential: () => undefined, tickMs: 5, http: 'own' });
+  const opened = new NodePools({ credential: () => undefined, tickMs: 5 });
   onTestFinished(() => opened.close());
   return opened;
 }

@@ -1,5 +1,5 @@
 /**
- * The connections of this gateway's own to one node. As many as there are calls; those that rest are used again, the last one that
+ * The connections of this gateway to one node. As many as there are calls; those that rest are used again, the last one that
  * came to rest first. One rests for a turn of the event loop before it is used again, so that bytes behind an answer, which
  * nobody asked for, are not taken for the next one; and it is closed before the node may close it.
  */
@@ -7,9 +7,9 @@ import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import { NodeConnection, type NodeConnectionOwner } from './node-connection.ts';
-import type { WireCall, WireRequest, Wires } from './node-wire.ts';
+import type { WireCall, WireRequest } from './wire-call.ts';
 
-export interface OwnWiresOptions {
+export interface NodeWiresOptions {
   /** A connection that rests longer is closed. */
   readonly keepAliveMs: number;
   readonly onOutOfFiles: () => void;
@@ -25,11 +25,11 @@ const readBytes = 64 * 1024;
 /** All connections are read into it, one at a time. It is no whole ArrayBuffer, which readers would take for theirs. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
-export class OwnWires implements Wires, NodeConnectionOwner {
+export class NodeWires implements NodeConnectionOwner {
   readonly fields: string;
   readonly keepAliveMs: number;
   readonly #url: URL;
-  readonly #options: OwnWiresOptions;
+  readonly #options: NodeWiresOptions;
   readonly #all = new Set<NodeConnection>();
   #resting: NodeConnection[] = [];
   /** They came to rest in this turn. */
@@ -41,16 +41,21 @@ export class OwnWires implements Wires, NodeConnectionOwner {
   #onLast: (() => void) | undefined;
   #isClosing = false;
 
-  constructor(origin: string, options: OwnWiresOptions) {
+  constructor(origin: string, options: NodeWiresOptions) {
     this.#url = new URL(origin);
     this.#options = options;
     this.keepAliveMs = options.keepAliveMs;
     this.fields = `host: ${this.#url.host}\r\n`;
   }
 
-  get stats(): Wires['stats'] {
-    const size = this.#all.size - this.#resting.length - this.#ended.length;
-    return { connected: this.#connected, size };
+  /** Connections that are open. */
+  get connected(): number {
+    return this.#connected;
+  }
+
+  /** Calls that have not ended. */
+  get calls(): number {
+    return this.#all.size - this.#resting.length - this.#ended.length;
   }
 
   dispatch(request: WireRequest, call: WireCall): void {
@@ -59,6 +64,7 @@ export class OwnWires implements Wires, NodeConnectionOwner {
     if (this.#isClosing) connection.end();
   }
 
+  /** Takes no further call; resolves when the last one has ended. */
   close(): Promise<void> {
     this.#isClosing = true;
     for (const connection of [...this.#resting, ...this.#ended]) connection.end();

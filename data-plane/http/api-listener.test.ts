@@ -1,40 +1,64 @@
-/** The own HTTP of a listener over real sockets: what is answered, in which order and writes, and what becomes of hostile clients. */
+/** HTTP of a listener over real sockets: what is answered, in which order and writes, and what becomes of hostile clients. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
-import { Connections } from '../../shared/runtime/connections.ts';
+import { type ExchangeServer, serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
-import type { EarlyRefusal, Listener } from './api-listener.ts';
 import type { ConnectionEvent, ConnectionState } from './connection-states.ts';
 import { connectionTransitions } from './connection-states.ts';
 import type { Exchange } from './exchange.ts';
-import { startListener } from './node-listener.ts';
 
-interface Opened {
-  readonly listener: Listener;
-  readonly port: number;
+interface Opened extends ExchangeServer {
   readonly exchanges: Exchange[];
-  readonly refused: EarlyRefusal[];
 }
 
 type Handle = (exchange: Exchange) => unknown;
 
 async function opened(handle: Handle = () => undefined, timeouts: object = {}): Promise<Opened> {
   const exchanges: Exchange[] = [];
-  const refused: EarlyRefusal[] = [];
-  const listener = await startListener({
-    ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', http: 'own', timeouts },
-    handler: async (exchange) => {
+  const server = await serveExchanges(
+    async (exchange) => {
       exchanges.push(exchange);
       await handle(exchange);
     },
-    onRefusal: (refusal) => refused.push(refusal),
-    connections: new Connections({ registry: new Registry() }),
-  });
-  onTestFinished(() => listener.destroy());
-  return { listener, port: Number(new URL(listener.url).port), exchanges, refused };
+    { timeouts },
+  );
+  onTestFinished(() => server.destroy());
+  return { ...server, exchanges };
 }
+
+/** The one connection of a listener, and the writes to the system that its answers take. */
+async function connectionOf({ sockets }: Opened): Promise<{ socket: Socket; writes(): number }> {
+  await until(() => sockets.size === 1);
+  const [socket] = sockets;
+  if (socket === undefined) throw new Error('is closed');
+  const counted = socket as unknown as Record<'_write' | '_writev', (...args: unknown[]) => unknown>;
+  let writes = 0;
+  for (const name of ['_write', '_writev'] as const) {
+    const original = counted[name];
+    counted[name] = function (this: unknown, ...args) {
+      writes += 1;
+      return original.apply(this, args);
+    };
+  }
+  return { socket, writes: () => writes };
+}
+
+function eventsOf({ answer }: Exchange): string[] {
+  const events: string[] = [];
+  answer.listen({
+    onGone: () => events.push('gone'),
+    onBlocked: () => events.push('blocked'),
+    onDrained: () => events.push('drained'),
+  });
+  return events;
+}
+
+/** Starts a stream of more than the system takes. */
+const flood: Handle = ({ answer }) => {
+  answer.start('text/event-stream', []);
+  answer.write('x'.repeat(30_000_000));
+};
 
 class Client {
   text = '';
@@ -83,16 +107,30 @@ test('whatever the events, a connection answers only a request, and ends once', 
   expect(connectionTransitions.closed).toEqual({});
 });
 
-test('a complete answer has its fields, and the connection takes the next request', async () => {
-  const { port } = await opened(echoPath);
-  const client = new Client(port).send(get('/é'.replace('é', 'a')));
+test('a complete answer has its fields in one write with its body, and the connection takes the next request', async () => {
+  const listener = await opened(echoPath);
+  const client = new Client(listener.port);
+  const { socket, writes } = await connectionOf(listener);
+  client.send(get('/a'));
   await until(() => client.text.endsWith('/a'));
   expect(client.text).toMatch(
     /^HTTP\/1\.1 200 OK\r\ncontent-type: text\/plain\r\ncontent-length: 2\r\nx-a: b\r\ndate: [^\r]+ GMT\r\nconnection: keep-alive\r\nkeep-alive: timeout=75\r\n\r\n\/a$/,
   );
+  expect(writes()).toBe(1);
+  const listeners = (): number[] => socket.eventNames().map((name) => socket.listenerCount(name));
+  const before = listeners();
   client.send(get('/b'));
   await until(() => client.text.endsWith('/b'));
   expect(client.statuses).toEqual([200, 200]);
+  // A connection that is kept alive keeps none of an answer.
+  expect(listeners()).toEqual(before);
+});
+
+test('the length of an answer is that of its bytes', async () => {
+  const { port } = await opened(({ answer }) => answer.whole(200, 'application/json', [], '{"a":"é"}'));
+  const client = new Client(port).send(get());
+  await until(() => client.text.endsWith('"}'));
+  expect(client.text).toContain('content-length: 10\r\n');
 });
 
 test('HEAD has the length and no body, and a field that was set is in every answer without one of its name', async () => {
@@ -107,23 +145,27 @@ test('HEAD has the length and no body, and a field that was set is in every answ
   expect(client.text).toMatch(/connection: close\r\n\r\n$/);
 });
 
-test('a stream is written in frames, its head with its first event, and ends with the last chunk', async () => {
-  const { port } = await opened(async ({ answer }) => {
+test('a stream is written in frames, each one write, its head with its first event, and ends with the last chunk', async () => {
+  const listener = await opened(async ({ answer }) => {
     answer.start('text/event-stream', ['x-a', 'b']);
     for (const text of ['1', '2', '3']) answer.write(`data: ${text}\n\n`);
     await new Promise((resolve) => setImmediate(resolve));
     answer.write('data: é\n\n');
     expect(await answer.end()).toBe(true);
+    expect(answer.isGone).toBe(false);
   });
-  const client = new Client(port).send(get());
+  const client = new Client(listener.port);
+  const { writes } = await connectionOf(listener);
+  client.send(get());
   await until(() => client.text.endsWith('0\r\n\r\n'));
+  expect(writes()).toBe(2);
   expect(client.text).toContain('transfer-encoding: chunked\r\nx-a: b\r\n');
   expect(client.text).toContain(
     '\r\n\r\n1b\r\ndata: 1\n\ndata: 2\n\ndata: 3\n\n\r\na\r\ndata: \xc3\xa9\n\n\r\n0\r\n\r\n',
   );
 });
 
-test('an early end has what was written, and no end of the body', async () => {
+test('Events: an early end delivers what was written, then destroys the connection without the end of the body', async () => {
   const { port } = await opened(({ answer }) => {
     answer.start('text/event-stream', []);
     answer.write('data: 1\n\n');
@@ -132,6 +174,23 @@ test('an early end has what was written, and no end of the body', async () => {
   const client = new Client(port).send(get());
   await once(client.socket, 'end');
   expect(client.text).toMatch(/data: 1\n\n\r\n$/);
+});
+
+test('an early end waits only so long for a client that does not read', async () => {
+  const listener = await opened(
+    async (exchange) => {
+      await flood(exchange);
+      exchange.answer.destroy();
+    },
+    { lastBytesTimeoutMs: 200 },
+  );
+  const client = new Client(listener.port).send(get());
+  client.socket.pause();
+  const { socket } = await connectionOf(listener);
+  await until(() => listener.exchanges.length === 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(socket.destroyed).toBe(false);
+  await until(() => socket.destroyed);
 });
 
 test('a large body is held back until it is asked for, and comes whole', async () => {
@@ -166,6 +225,19 @@ test('a pipeline without end is read no faster than it is answered', async () =>
   expect(client.socket.writableLength).toBeGreaterThan(0);
 });
 
+test('a client that leaves is noticed behind a pipeline too, of which nothing more is handled', async () => {
+  let events: string[] = [];
+  const { port, exchanges } = await opened((exchange) => {
+    events = eventsOf(exchange);
+  });
+  const client = new Client(port).send(get().repeat(2));
+  await until(() => exchanges.length > 0);
+  client.socket.destroy();
+  await until(() => exchanges[0]?.answer.isGone === true);
+  expect(events).toEqual(['gone']);
+  expect(exchanges).toHaveLength(1);
+});
+
 test('a body that breaks ends its request, which nobody answers any more', async () => {
   let isGone = false;
   const { port, exchanges } = await opened((exchange) => {
@@ -183,19 +255,13 @@ test('a body that breaks ends its request, which nobody answers any more', async
   expect(await exchanges[0]?.answer.whole(200, undefined, [], 'late')).toBe(false);
 });
 
-test('a client that leaves is noticed, with the body, before the answer and within it', async () => {
-  const gone: string[] = [];
+test('a client that leaves is noticed, with the body, before the answer and within it, and nothing can be handed over then', async () => {
+  let events: string[] = [];
   const { port, exchanges } = await opened((exchange) => {
-    const name = exchange.head.url ?? '';
-    exchange.answer.listen({
-      onGone: () => gone.push(name),
-      onBlocked: () => undefined,
-      onDrained: () => undefined,
-    });
-    if (name === '/stream') {
-      exchange.answer.start('text/event-stream', []);
-      exchange.answer.write('data: 1\n\n');
-    }
+    events = eventsOf(exchange);
+    if (exchange.head.url !== '/stream') return;
+    exchange.answer.start('text/event-stream', []);
+    exchange.answer.write('data: 1\n\n');
   });
   for (const [path, bytes] of [
     ['/whole', get('/whole')],
@@ -208,23 +274,35 @@ test('a client that leaves is noticed, with the body, before the answer and with
       await until(() => exchanges.length > before);
       client.socket[leave]();
       // Of a body that was not asked for nothing more is read, so a close within it is not seen.
-      if (path === '/body') exchanges.at(-1)?.discardBody();
-      await until(() => gone.at(-1) === path && exchanges.at(-1)?.answer.isGone === true);
-      expect(exchanges.at(-1)?.gone.aborted).toBe(true);
-      gone.splice(0);
+      const exchange = exchanges.at(-1) as Exchange;
+      if (path === '/body') exchange.discardBody();
+      await until(() => exchange.answer.isGone);
+      expect(events).toEqual(['gone']);
+      expect(exchange.gone.aborted).toBe(true);
+      exchange.answer.write('data: 2\n\n');
+      expect(await exchange.answer.end()).toBe(false);
+      expect(await exchange.answer.whole(200, undefined, [], 'late')).toBe(false);
     }
 });
 
+test('an end that its client never read was not handed over', async () => {
+  let handed: Promise<boolean> | undefined;
+  const { port } = await opened(async (exchange) => {
+    await flood(exchange);
+    handed = exchange.answer.end();
+  });
+  const client = new Client(port).send(get());
+  client.socket.pause();
+  await until(() => handed !== undefined);
+  client.socket.destroy();
+  expect(await handed).toBe(false);
+});
+
 test('a slow reader blocks its stream until it reads again', async () => {
-  const events: string[] = [];
-  const { port, exchanges } = await opened(({ answer }) => {
-    answer.listen({
-      onGone: () => events.push('gone'),
-      onBlocked: () => events.push('blocked'),
-      onDrained: () => events.push('drained'),
-    });
-    answer.start('text/event-stream', []);
-    answer.write('x'.repeat(30_000_000));
+  let events: string[] = [];
+  const { port, exchanges } = await opened((exchange) => {
+    events = eventsOf(exchange);
+    return flood(exchange);
   });
   const client = new Client(port).send(get());
   client.socket.pause();
@@ -236,30 +314,30 @@ test('a slow reader blocks its stream until it reads again', async () => {
 });
 
 test('a client that reads nothing is cut off, whatever it sends meanwhile', async () => {
-  let isGone = false;
-  const stream: Handle = ({ answer }) => {
-    answer.listen({ onGone: () => (isGone = true), onBlocked: () => undefined, onDrained: () => undefined });
-    answer.start('text/event-stream', []);
-    answer.write('x'.repeat(30_000_000));
+  let events: string[] = [];
+  const stream: Handle = (exchange) => {
+    events = eventsOf(exchange);
+    return flood(exchange);
   };
   const { port } = await opened(stream, { stallTimeoutMs: 200 });
   const client = new Client(port).send(get());
   client.socket.pause();
   const drip = setInterval(() => client.send('G'), 5);
   onTestFinished(() => clearInterval(drip));
-  await until(() => isGone);
+  await until(() => events.includes('gone'));
+  expect(events).toEqual(['blocked', 'gone']);
 });
 
-test('a client that reads slowly is not cut off', async () => {
-  const text = 'x'.repeat(20_000_000);
-  const { port } = await opened(({ answer }) => answer.whole(200, 'text/plain', [], text), {
-    stallTimeoutMs: 500,
-  });
+test.each<[string, Handle]>([
+  ['a complete answer', ({ answer }) => answer.whole(200, 'text/plain', [], 'x'.repeat(30_000_000))],
+  ['a stream', flood],
+])('a client that reads %s slowly is not cut off', async (_, handle) => {
+  const { port } = await opened(handle, { stallTimeoutMs: 1000 });
   const client = new Client(port).send(get());
   client.socket.pause();
   const sip = setInterval(() => void client.socket.read(), 5);
   onTestFinished(() => clearInterval(sip));
-  await until(() => client.text.length > text.length);
+  await until(() => client.isClosed || client.text.length > 12_000_000);
   expect(client.isClosed).toBe(false);
 });
 
@@ -280,7 +358,7 @@ test('waits for a head, a request and a further request end', async () => {
 
 test('a listener that stops closes idle connections at once, and others with their answer', async () => {
   const answers: (() => void)[] = [];
-  const { port, listener } = await opened((exchange) => {
+  const { port, stopAccepting } = await opened((exchange) => {
     if (exchange.head.url === '/quick') return echoPath(exchange);
     answers.push(() => void echoPath(exchange));
     return undefined;
@@ -288,7 +366,7 @@ test('a listener that stops closes idle connections at once, and others with the
   const idle = new Client(port).send(get('/quick'));
   const busy = new Client(port).send(get('/slow'));
   await until(() => answers.length === 1 && idle.statuses.length === 1);
-  listener.stopAccepting();
+  stopAccepting();
   await until(() => idle.isClosed || idle.socket.readableEnded);
   answers[0]?.();
   await once(busy.socket, 'end');

@@ -6,16 +6,15 @@ import type { Socket } from 'node:net';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 import { endUntaken } from '../../shared/runtime/untaken.ts';
-import { waits } from '../../shared/runtime/waits.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { FaultName } from '../http1/faults.ts';
 import { RequestHeadReader } from '../http1/head-readers.ts';
 import type { ParsedRequest } from '../http1/message-head.ts';
 import { MessageReader, type MessageSink } from '../http1/message-reader.ts';
 import { pathOfRefused } from './answers.ts';
-import { badRequest, type EarlyRefusal, largeHead, rawAnswer } from './api-listener.ts';
 import { type ConnectionEvent, type ConnectionState, connectionTransitions } from './connection-states.ts';
-import { type ExchangeConnection, OwnExchange } from './own-exchange.ts';
+import { badRequest, type EarlyRefusal, largeHead, rawAnswer } from './early-refusal.ts';
+import { Exchange, type ExchangeConnection } from './exchange.ts';
 
 /** Waits, in looks of the listener: a stall of this process is one look, so what arrived meanwhile comes before a wait ends. */
 export interface ConnectionBounds {
@@ -25,6 +24,8 @@ export interface ConnectionBounds {
   readonly restLooks: number;
   /** How long a client may take nothing of its answer. */
   readonly stallMs: number;
+  /** The same after an early end, while what was delivered is still on its way. */
+  readonly lastBytesMs: number;
   readonly keepAliveSeconds: number;
 }
 
@@ -32,7 +33,7 @@ export interface ConnectionOwner {
   readonly bounds: ConnectionBounds;
   /** The listener accepts nothing more. */
   readonly isStopping: boolean;
-  begin(exchange: OwnExchange): void;
+  begin(exchange: Exchange): void;
   onRefusal(refused: EarlyRefusal): void;
 }
 
@@ -42,12 +43,12 @@ const aheadPiecesMax = 64;
 /** How large the rest of a request may be that was answered before its end. */
 const restBytesMax = 64 * 1024 * 1024;
 
-export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
+export class ClientConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
   readonly #socket: Socket;
   readonly #owner: ConnectionOwner;
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
-  #exchange: OwnExchange | undefined;
+  #exchange: Exchange | undefined;
   /** Handed to the handler once all that was read with its head is there. */
   #isNew = false;
   #ahead: Buffer[] = [];
@@ -122,7 +123,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
   }
 
   destroySoon(): void {
-    this.#expectTaken(waits.clientLastBytes.ms);
+    this.#expectTaken(this.#owner.bounds.lastBytesMs);
     this.#socket.destroySoon();
   }
 
@@ -155,7 +156,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
   }
 
   onHead(head: ParsedRequest): void {
-    this.#exchange = new OwnExchange(this, head);
+    this.#exchange = new Exchange(this, head);
     this.#isNew = true;
   }
 
@@ -175,7 +176,7 @@ export class OwnConnection implements ExchangeConnection, MessageSink<ParsedRequ
 
   onFault(fault: FaultName, unseen: ParsedRequest | undefined): void {
     if (unseen !== undefined) {
-      const exchange = new OwnExchange(this, unseen);
+      const exchange = new Exchange(this, unseen);
       if (exchange.fault !== undefined) {
         this.#exchange = exchange;
         this.#isNew = true;

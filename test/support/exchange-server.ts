@@ -1,0 +1,41 @@
+/** A listener of a gateway whose requests a test handles itself. */
+import type { Server, Socket } from 'node:net';
+import { Registry } from 'prom-client';
+import { type ApiListenerOptions, type Listener, startListener } from '../../data-plane/http/api-listener.ts';
+import type { Exchange } from '../../data-plane/http/exchange.ts';
+import { Connections } from '../../shared/runtime/connections.ts';
+
+export interface ExchangeServer extends Listener {
+  readonly port: number;
+  /** Connections of clients open now, on this side. */
+  readonly sockets: ReadonlySet<Socket>;
+}
+
+class SeenConnections extends Connections {
+  readonly sockets = new Set<Socket>();
+
+  override guard(server: Server, ...more: [ApiListenerOptions['name']]): void {
+    super.guard(server, ...more);
+    server.on('connection', (socket) => {
+      this.sockets.add(socket);
+      socket.on('close', () => this.sockets.delete(socket));
+    });
+  }
+}
+
+/** A handler that throws destroys the connection. */
+export async function serveExchanges(
+  handler: (exchange: Exchange) => unknown,
+  more: Partial<Pick<ApiListenerOptions, 'timeouts' | 'onRefusal'>> = {},
+): Promise<ExchangeServer> {
+  const connections = new SeenConnections({ registry: new Registry() });
+  const listener = await startListener({
+    ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', connections },
+    onRefusal: () => undefined,
+    ...more,
+    handler: async (exchange) => {
+      await handler(exchange);
+    },
+  });
+  return { ...listener, port: Number(new URL(listener.url).port), sockets: connections.sockets };
+}
