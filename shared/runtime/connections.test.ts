@@ -5,7 +5,7 @@ import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { type ConnectionLimits, Connections, connectionLimits, peerOf } from './connections.ts';
 import { startHealthServer } from './health-server.ts';
-import { createHttpServer } from './http-server.ts';
+import { createHttpServer, refuseAsText } from './http-server.ts';
 import { Certificate } from './tls.ts';
 
 const fixture = (name: string): string =>
@@ -26,7 +26,13 @@ async function bounded(limits: Partial<ConnectionLimits>, tls = false): Promise<
   const connections = new Connections({ registry, logger, limits });
   const server = createHttpServer(
     {
-      ...{ name: 'api', badHttp: 'handler', connections, headersTimeoutMs: 10_000, requestTimeoutMs: 10_000 },
+      ...{
+        name: 'api',
+        badHttp: refuseAsText,
+        connections,
+        headersTimeoutMs: 10_000,
+        requestTimeoutMs: 10_000,
+      },
       certificate: tls ? certificate : undefined,
     },
     (_request, response) => response.end('ok'),

@@ -6,7 +6,7 @@ import { RawPeer } from '../../test/support/raw-peer.ts';
 import { until } from '../../test/support/until.ts';
 import { Connections } from './connections.ts';
 import { boundTurns } from './handled-turns.ts';
-import { createHttpServer } from './http-server.ts';
+import { createHttpServer, refuseAsText } from './http-server.ts';
 import { pipelinedMax } from './pipelining.ts';
 
 const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`;
@@ -23,7 +23,7 @@ test('requests that take long leave the turn to a caller from another address af
   const settings = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000 } as const;
   const connections = new Connections({ registry: new Registry() });
   const server = createHttpServer(
-    { name: 'api', badHttp: 'handler', connections, ...settings },
+    { name: 'api', badHttp: refuseAsText, connections, ...settings },
     (request, response) => {
       if (handled.push(String(request.url)) === 1) void other?.send(get('/other'));
       if (request.url === '/hostile') work();

@@ -5,7 +5,7 @@ import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { until } from '../../test/support/until.ts';
 import { Connections } from './connections.ts';
-import { createHttpServer } from './http-server.ts';
+import { createHttpServer, refuseAsText } from './http-server.ts';
 import { Certificate } from './tls.ts';
 
 const fixture = (name: string): string =>
@@ -18,7 +18,7 @@ test.each([false, true])(
   async (tls) => {
     const server = createHttpServer(
       {
-        ...{ name: 'admin', badHttp: 'handler', ...timeouts, stallTimeoutMs: 200 },
+        ...{ name: 'admin', badHttp: refuseAsText, ...timeouts, stallTimeoutMs: 200 },
         connections: new Connections({ registry: new Registry() }),
         certificate: tls ? certificate : undefined,
       },

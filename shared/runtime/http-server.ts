@@ -16,7 +16,6 @@ import type { Connections, ListenerName } from './connections.ts';
 import { endWith, lingerAtEnd } from './end-with.ts';
 import { boundTurns } from './handled-turns.ts';
 import { httpFault } from './http-fault.ts';
-import type { Pace } from './paced-connections.ts';
 import { boundPipelining, mayRefuse } from './pipelining.ts';
 import { discardRest } from './request-body.ts';
 import type { Certificate } from './tls.ts';
@@ -39,15 +38,10 @@ export interface HttpServerOptions {
   readonly keepAliveTimeoutMs?: number;
   /** Timeout of a client that takes nothing of what it was written. */
   readonly stallTimeoutMs?: number;
-  /**
-   * Answers a request whose head could be read in two ways, with the fault as a sentence. `handler`: it is asked for the fault
-   * itself (`http-fault.ts`).
-   */
-  readonly badHttp: BadHttp | 'handler';
+  /** Answers a request whose head could be read in two ways, with the fault as a sentence. */
+  readonly badHttp: BadHttp;
   /** Requests that are handled in one turn of the event loop. */
   readonly handledMax?: number;
-  /** Connections start at a bounded rate. */
-  readonly pace?: Pace | undefined;
   /** The handler asks for a body that waits for `100 Continue`. Otherwise Node does, at once. */
   readonly handlesContinue?: boolean;
   /** Refuses what the parser could not read on a connection that owes no answer, and ends it. Otherwise in one line. */
@@ -110,7 +104,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   });
   server.on(certificate ? 'secureConnection' : 'connection', lingerAtEnd);
   certificate?.renewOn(server);
-  connections.guard(server, name, options.pace);
+  connections.guard(server, name);
   return server;
 }
 
@@ -124,8 +118,7 @@ export function refuseAsText(_request: IncomingMessage, response: ServerResponse
   response.writeHead(400, { 'content-type': 'text/plain; charset=utf-8' }).end(`${fault}\n`);
 }
 
-function checked(handle: RequestListener, badHttp: BadHttp | 'handler'): RequestListener {
-  if (badHttp === 'handler') return handle;
+function checked(handle: RequestListener, badHttp: BadHttp): RequestListener {
   return (request, response) => {
     const fault = httpFault(request);
     if (fault === undefined) return handle(request, response);

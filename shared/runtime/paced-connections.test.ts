@@ -1,4 +1,6 @@
 /** The pace of connections over real sockets: how many start, in which order, and what happens to those without room. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
@@ -6,7 +8,6 @@ import { portOf } from '../../test/support/listen.ts';
 import { RawPeer } from '../../test/support/raw-peer.ts';
 import { until } from '../../test/support/until.ts';
 import { Connections } from './connections.ts';
-import { createHttpServer } from './http-server.ts';
 import { Certificate } from './tls.ts';
 
 const fixture = (name: string): string =>
@@ -45,22 +46,16 @@ async function paced(tls = false): Promise<Paced> {
     registry,
     logger: { warn: (fields) => logged.push(fields as Line) },
   });
-  const server = createHttpServer(
-    {
-      ...{ name: 'play', badHttp: 'handler', headersTimeoutMs: 10_000, requestTimeoutMs: 10_000 },
-      connections,
-      certificate: tls ? certificate : undefined,
-      pace: {
-        isExempt: (address) => address === exempt,
-        answer: () => 'HTTP/1.1 429 Later\r\n\r\n',
-        monotonicMs: () => clock.nowMs,
-      },
-    },
-    (request, response) => {
-      handled.push(request.socket.remoteAddress ?? '');
-      response.end('ok');
-    },
-  );
+  const handle = (request: IncomingMessage, response: ServerResponse): void => {
+    handled.push(request.socket.remoteAddress ?? '');
+    response.end('ok');
+  };
+  const server = tls ? createTlsServer(certificate.tls, handle) : createServer(handle);
+  connections.guard(server, 'play', {
+    isExempt: (address) => address === exempt,
+    answer: () => 'HTTP/1.1 429 Later\r\n\r\n',
+    monotonicMs: () => clock.nowMs,
+  });
   server.on('connection', (socket: Socket) => sockets.push(socket));
   const port = await portOf(server);
   onTestFinished(() => {

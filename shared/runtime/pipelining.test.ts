@@ -20,7 +20,8 @@ async function listening(isAnswered: boolean): Promise<Listening> {
   const server = createHttpServer(
     {
       name: 'api',
-      badHttp: 'handler',
+      // A refusal counts as one that was handled.
+      badHttp: (_request, response) => handled.push(response),
       connections,
       headersTimeoutMs: 10_000,
       requestTimeoutMs: 10_000,
