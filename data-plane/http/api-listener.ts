@@ -86,6 +86,8 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     const connection = new ClientConnection(socket, owner);
     open.add(connection);
     socket.on('close', () => open.delete(connection));
+    // Where connections are paced Node accepts them paused, and pauses once more what comes over TLS.
+    socket.resume();
   };
   // Over TLS a reset before the first byte is read is an end without an error, which would leave a half-open connection.
   const server: Server = certificate

@@ -191,7 +191,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#gone.signal;
   }
 
-  /** The connection ends with an answer already, of this request or of one before it. */
+  /** The connection ends with the answer to this request. */
   get isLast(): boolean {
     return this.#isLast || this.#connection.isEnding;
   }

@@ -99,8 +99,6 @@ function callLimit(
     return carriesKey(gateway.lookup, authorization, gateway.now()) ? 'keys' : 'visitors';
   };
   return (exchange, path) => {
-    // What was sent ahead of its refusal is not read.
-    if (exchange.isLast) return false;
     const address = addressOf(exchange, proxies);
     const budget = budgets[kindOf(path, exchange.head.headers.authorization)];
     if (budget.tryAcquire(address, performance.now())) return true;
