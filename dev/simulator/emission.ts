@@ -1,11 +1,10 @@
 /**
- * Writes a plan to a connection: head, paced parts, end. Writes no faster than the client reads,
- * stops as soon as the client has disconnected, and leaves no timer behind.
+ * Writes a plan to a connection: head, paced parts, end. Writes no faster than the client reads, and stops once the client has
+ * disconnected.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarded, reset } from './guarded.ts';
-import type { Pacer } from './pacer.ts';
 import type { Plan } from './plan.ts';
 
 /** Text joined into one write where several parts are due at once, characters. */
@@ -15,23 +14,24 @@ const resetAfterMs = 20;
 const comment = ': still here\n\n';
 
 /** Starts the answer. `beforeEnd` runs when this side ends it, so that the end is not taken for the client's. */
-export function emit(plan: Plan, response: ServerResponse, pacer: Pacer, beforeEnd: () => void): void {
+export function emit(plan: Plan, response: ServerResponse, beforeEnd: () => void = () => {}): void {
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
   if (!plan.raw && !plan.stream && plan.end === 'end') {
-    later(plan.firstPartMs, pacer, () => guarded(response, () => endWhole(plan, response, beforeEnd)));
+    later(plan.firstPartMs, () => guarded(response, () => endWhole(plan, response, beforeEnd)));
     return;
   }
   if (!plan.raw) {
     response.writeHead(plan.status, plan.headers);
     if (plan.firstPartMs > 0 || plan.end !== 'end') response.flushHeaders();
   }
-  new Emission(plan, response, socket, pacer, beforeEnd).step();
+  new Emission(plan, response, socket, beforeEnd).step();
 }
 
-function later(waitMs: number, pacer: Pacer, step: () => void): void {
+/** A step looks whether its connection is still there, so none is called off. */
+function later(waitMs: number, step: () => void): void {
   if (waitMs === 0) step();
-  else pacer.at(performance.now() + waitMs, step);
+  else setTimeout(step, waitMs).unref();
 }
 
 function endWhole(plan: Plan, response: ServerResponse, beforeEnd: () => void): void {
@@ -46,17 +46,15 @@ class Emission {
   readonly #plan: Plan;
   readonly #response: ServerResponse;
   readonly #socket: Socket;
-  readonly #pacer: Pacer;
   readonly #beforeEnd: () => void;
   readonly #parts: Iterator<string>;
   #next: IteratorResult<string, unknown>;
   #dueMs: number;
 
-  constructor(plan: Plan, response: ServerResponse, socket: Socket, pacer: Pacer, beforeEnd: () => void) {
+  constructor(plan: Plan, response: ServerResponse, socket: Socket, beforeEnd: () => void) {
     this.#plan = plan;
     this.#response = response;
     this.#socket = socket;
-    this.#pacer = pacer;
     this.#beforeEnd = beforeEnd;
     this.#parts = plan.parts[Symbol.iterator]();
     this.#next = this.#parts.next();
@@ -79,7 +77,7 @@ class Emission {
         return;
       }
       if (next === 'wait') {
-        this.#pacer.at(this.#dueMs, this.step);
+        setTimeout(this.step, this.#dueMs - performance.now()).unref();
         return;
       }
     }
@@ -119,11 +117,11 @@ class Emission {
   #reset(): void {
     const socket = this.#socket;
     if (socket.bytesWritten === 0) reset(socket);
-    else socket.write('', () => this.#pacer.at(performance.now() + resetAfterMs, () => reset(socket)));
+    else socket.write('', () => later(resetAfterMs, () => reset(socket)));
   }
 
   #comment(everyMs: number): void {
-    this.#pacer.at(performance.now() + everyMs, () => {
+    later(everyMs, () => {
       if (this.#socket.destroyed) return;
       this.#response.write(comment);
       this.#comment(everyMs);

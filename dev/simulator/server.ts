@@ -19,7 +19,6 @@ import { guarded } from './guarded.ts';
 import { Ledger, type LedgerEntry, type SimStats } from './ledger.ts';
 import { answerLoad } from './load-answer.ts';
 import { isRecord } from './loose.ts';
-import { Pacer } from './pacer.ts';
 import { jsonPlan, type Plan } from './plan.ts';
 import { PrefixCache } from './prefix-cache.ts';
 import { Slots } from './slots.ts';
@@ -52,7 +51,6 @@ export class SimServer {
   readonly #options: SimServerOptions;
   readonly #server: Server | TlsServer;
   readonly #ledger = new Ledger();
-  readonly #pacer = new Pacer();
   readonly #slots: Slots;
   readonly #engineHeaders: Readonly<Record<string, string>>;
   #engine: SimEngine;
@@ -101,7 +99,6 @@ export class SimServer {
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#reopen);
-    this.#pacer.stop();
     if (!this.#server.listening) {
       this.#server.closeAllConnections();
       return;
@@ -155,16 +152,14 @@ export class SimServer {
     response.on('error', () => {});
     if (path.startsWith('/sim/')) {
       readBody(request, controlBytesMax, (body) =>
-        guarded(response, () =>
-          emit(this.#control(method, path, body, response), response, this.#pacer, () => {}),
-        ),
+        guarded(response, () => emit(this.#control(method, path, body, response), response)),
       );
       return;
     }
     const load = method === 'GET' ? answerLoad(path, this.#engine.dialect, this.#slots) : undefined;
     if (load !== undefined) {
       request.resume();
-      emit(load, response, this.#pacer, () => {});
+      emit(load, response);
       return;
     }
     const requestId = request.headers['x-request-id'];
@@ -239,7 +234,7 @@ export class SimServer {
     exchange.work = plan.work;
     const spoilt = fault === undefined ? plan : spoil(plan, fault, this.#engine.dialect);
     const marked = { ...spoilt, headers: { ...this.#engineHeaders, ...spoilt.headers } };
-    emit(marked, response, this.#pacer, () => {
+    emit(marked, response, () => {
       exchange.ended = true;
     });
   }
