@@ -19,7 +19,7 @@ import {
   stacks,
 } from '../../test/support/serving-fleet.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
-import { effectOn } from './effect.ts';
+import { effectSteps } from './effect.ts';
 import { type SampledDecision, sampledIn } from './sampled.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);
@@ -106,7 +106,7 @@ test.each([...changingTypes, 'key.revoked' as const, 'usage.adjusted' as const, 
       const turned = each.filter(({ from, to }) => from !== to);
       const sum = (of: readonly SampledDecision[]): number =>
         of.reduce((all, { requests }) => all + requests, 0);
-      const found = effectOn(before, { events, by: 'operator', nowMs, records }).recorded;
+      const found = atOnce(effectSteps(before, { events, by: 'operator', nowMs, records })).recorded;
       expect(found, `seed ${seed}`).toMatchObject({
         ...{ decided: each.length, asked: sum(each), differ: sum(turned) },
         refused: sum(turned.filter(({ to }) => !isServed(to))),
@@ -139,7 +139,7 @@ test('requests of organisations and keys that are meant to be refused are none o
   const records = randomSample(random);
   const events = [known('organisation.suspended', { id: 'org-1', suspended: true })];
   const foundOf = (meant?: MeantRefusals) =>
-    effectOn(before, { events, by: 'operator', nowMs, records, meant }).recorded;
+    atOnce(effectSteps(before, { events, by: 'operator', nowMs, records, meant })).recorded;
   const all = foundOf();
   const [lost] = all?.lost ?? [];
   expect(lost).toBe('org-1');
@@ -160,7 +160,7 @@ test('requests without a key are none of those asked, so that nobody makes what 
     ...{ counters: {}, ms: { end: 1 }, fault: 'missing', carried: false },
   } as DecisionRecord;
   const foundOf = (all: readonly SampledDecision[]) =>
-    effectOn(before, { events, by: 'operator', nowMs, records: all }).recorded;
+    atOnce(effectSteps(before, { events, by: 'operator', nowMs, records: all })).recorded;
   const flood = { record: listing, requests: 1_000_000 };
   expect(foundOf([...records, flood])).toEqual(foundOf(records));
 });

@@ -4,6 +4,7 @@ import { eventTypeNames } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { answerLabel, emptyCounters, isServed } from '../../shared/decision/effect.ts';
 import { decideWith, factsOf } from '../../shared/decision/question.ts';
+import { atOnce } from '../../shared/runtime/slices.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -12,7 +13,7 @@ import { known, randomEvent, recordsOf } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';
 import { changingTypes, servingFleet } from '../../test/support/serving-fleet.ts';
 import { mayTurnAnswers } from '../commands/event-effects.ts';
-import { effectOn, turnedAnswers } from './effect.ts';
+import { compareAnswers, effectSteps } from './effect.ts';
 import { limitsOn, lowered } from './effect-limits.ts';
 import { peaksOf } from './effect-peaks.ts';
 import type { SampledDecision } from './sampled.ts';
@@ -86,11 +87,12 @@ test.each([...eventTypeNames, 'mixed' as const])(
       const digest = before.digest();
       const after = snapshotOf([...fleet, events]);
       const found = new Map(
-        turnedAnswers(before, { ...asked, events }).flatMap(({ of, model, operation, from, to }) =>
-          of.askers.map(({ organisation = 'visitors', host }): [string, string] => [
-            [organisation, host, model, operation].join(' '),
-            `${from} -> ${to}`,
-          ]),
+        atOnce(compareAnswers(before, { ...asked, events })).turned.flatMap(
+          ({ of, model, operation, from, to }) =>
+            of.askers.map(({ organisation = 'visitors', host }): [string, string] => [
+              [organisation, host, model, operation].join(' '),
+              `${from} -> ${to}`,
+            ]),
         ),
       );
       const wanted = eachByItself(before, after);
@@ -120,7 +122,7 @@ test('a plan that loses a model: who is refused, how many, and what limits are l
     ],
   ]);
   const events = [known('tier.set', { ...tier, models: ['m-1'], requestsPerMinute: 10 })];
-  const { static: found, limits } = effectOn(snapshot, { ...asked, events });
+  const { static: found, limits } = atOnce(effectSteps(snapshot, { ...asked, events }));
   // No node answers, so nothing is served before it either.
   expect(found).toEqual({ combinations: 0, differ: 0, refused: 0, groups: [] });
   expect(limits).toEqual([{ organisations: 7, what: 'requestsPerMinute', from: 100, to: 10 }]);
@@ -158,7 +160,7 @@ test('two stacks that are removed are answered by the plans of their organisatio
     known('stack.removed', { id: two }),
     known('organisation.suspended', { id: 'org-2', suspended: true }),
   ];
-  const { groups } = effectOn(snapshot, { ...asked, events }).static;
+  const { groups } = atOnce(effectSteps(snapshot, { ...asked, events })).static;
   expect(groups.map(({ organisation, to }) => `${organisation}: ${to}`).sort()).toEqual([
     'org-1: 404 TargetNotServingError',
     'org-2: 403 ModelNotInPlanError',
@@ -200,7 +202,7 @@ test('lowered limits have what was used of them at most; of visitors those of on
     },
   } as unknown as SampledDecision['record'];
   const records = [record, visit].map((each) => ({ record: each, requests: 1 }));
-  const { limits } = effectOn(snapshot, { ...asked, events, busiest, records: [] });
+  const { limits } = atOnce(effectSteps(snapshot, { ...asked, events, busiest, records: [] }));
   expect(limits.map(({ what, peak }) => [what, peak])).toEqual([
     ['requestsPerMinute', 42],
     ['concurrency', undefined],

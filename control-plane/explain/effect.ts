@@ -14,7 +14,6 @@ import {
   isServed,
 } from '../../shared/decision/effect.ts';
 import { factsOf, type Question } from '../../shared/decision/question.ts';
-import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { EventContext } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -116,7 +115,7 @@ function questionFor({ of, model, operation }: Combination, nowMs: number): Ques
   return { facts, counters: emptyCounters, fenced: false, outboxFull: false, nowMs };
 }
 
-export interface Turned extends Combination {
+interface Turned extends Combination {
   readonly from: AnswerLabel;
   readonly to: AnswerLabel;
 }
@@ -142,8 +141,8 @@ function previewOf(snapshot: Snapshot, { events, by, nowMs }: EffectQuestion): P
     });
 }
 
-/** The state must be the same after each step. */
-function* compare(snapshot: Snapshot, question: EffectQuestion): Generator<void, Compared> {
+/** Each combination that is served before or after, and which of them are answered otherwise after. The state must be the same after each step. */
+export function* compareAnswers(snapshot: Snapshot, question: EffectQuestion): Generator<void, Compared> {
   const { nowMs, records, organisation, busiest = new Map() } = question;
   const previewed = previewOf(snapshot, question);
   const was = askersOn(snapshot.db);
@@ -195,20 +194,10 @@ function countOf(of: readonly Combination[]): number {
   return of.reduce((sum, { of: { askers } }) => sum + askers.length, 0);
 }
 
-/** Each combination that is served before or after, and is answered otherwise after. */
-export function turnedAnswers(snapshot: Snapshot, asked: EffectQuestion): readonly Turned[] {
-  return atOnce(compare(snapshot, asked)).turned;
-}
-
 /** In steps between which others have their turn. Throws CommandError Conflict where the events do not fit the state any more. */
 export function* effectSteps(snapshot: Snapshot, asked: EffectQuestion): Generator<void, FoundEffect> {
-  const { turned, combinations, limits, recorded } = yield* compare(snapshot, asked);
+  const { turned, combinations, limits, recorded } = yield* compareAnswers(snapshot, asked);
   return { static: staticEffect(turned, combinations), limits: [...limits], ...(recorded && { recorded }) };
-}
-
-/** The same in one go. */
-export function effectOn(snapshot: Snapshot, asked: EffectQuestion): FoundEffect {
-  return atOnce(effectSteps(snapshot, asked));
 }
 
 function staticEffect(turned: readonly Turned[], combinations: number): FoundEffect['static'] {

@@ -1,7 +1,7 @@
 /** A request that might be made: who asks, by the state, and what it would be judged by. */
 import type { ExplainRequest } from '../../schemas/explanations.ts';
 import { factsOf, type Question } from '../../shared/decision/question.ts';
-import type { CounterFacts } from '../../shared/decision/replay.ts';
+import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { periodOf } from '../../shared/usage/period.ts';

@@ -2,7 +2,7 @@
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { explainRequestSchema } from '../../schemas/explanations.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
-import type { CounterFacts } from '../../shared/decision/replay.ts';
+import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { listStacks } from '../state/capacity.ts';

@@ -4,7 +4,7 @@ import type { RowChange } from '../../schemas/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest } from '../../schemas/explanations.ts';
 import type { Question } from '../../shared/decision/question.ts';
-import type { CounterFacts } from '../../shared/decision/replay.ts';
+import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';

@@ -2,7 +2,7 @@
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
-import type { CounterFacts } from '../../shared/decision/replay.ts';
+import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
 import type { Asker } from '../explain/imagined.ts';
 import type { AdminContext } from './context.ts';
 

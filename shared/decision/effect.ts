@@ -7,8 +7,8 @@ import { cachedLookup } from '../snapshot/cached-lookup.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import type { Verdict } from './admission.ts';
 import { type Question, verdictWith } from './question.ts';
+import type { CounterFacts } from './recorded-counters.ts';
 import { Refusal } from './refusal.ts';
-import type { CounterFacts } from './replay.ts';
 
 /** `served pool`, `served stack`, `served own`, `listed`, or `STATUS Type`. */
 export type AnswerLabel = string;

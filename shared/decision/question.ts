@@ -6,7 +6,7 @@ import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import type { StateView } from '../snapshot/waves.ts';
 import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
 import type { RecordedCredential } from './authenticate.ts';
-import { type CounterFacts, countersOf } from './replay.ts';
+import { type CounterFacts, countersOf } from './recorded-counters.ts';
 import { Trace } from './trace.ts';
 
 export interface Question {

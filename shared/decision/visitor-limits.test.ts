@@ -4,7 +4,7 @@ import { createLookup } from '../snapshot/lookup.ts';
 import { memorySnapshot } from '../snapshot/open-snapshot.ts';
 import { type Counters, decide, type RequestFacts } from './decide.ts';
 import { decideOn, factsOf, type Question } from './question.ts';
-import { countersOf } from './replay.ts';
+import { countersOf } from './recorded-counters.ts';
 
 const limits = {
   freeTurns: 2,

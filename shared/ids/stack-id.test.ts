@@ -1,13 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { mintStackId, parseStackId } from './stack-id.ts';
+import { stackIdSchema } from '../../schemas/names.ts';
+import { mintStackId } from './stack-id.ts';
 
 test('Resources, Stack: a minted id has the shape stk-<word>-<word>-<suffix> and fits a DNS label', () => {
   for (let run = 0; run < 500; run++) {
     const id = mintStackId(randomBytes);
     expect(id).toMatch(/^stk-[a-z]+-[a-z]+-[a-z0-9]{4}$/);
     expect(id.length).toBeLessThanOrEqual(63);
-    expect(parseStackId(id)).toBe(id);
+    expect(stackIdSchema.safeParse(id).success).toBe(true);
   }
 });
 
@@ -15,7 +16,7 @@ test('every byte picks a word', () => {
   for (let byte = 0; byte < 256; byte++) {
     let draws = 0;
     const id = mintStackId((bytes) => new Uint8Array(bytes).fill(draws++ === 0 ? byte : 0));
-    expect(parseStackId(id)).toBe(id);
+    expect(stackIdSchema.safeParse(id).success).toBe(true);
     expect(id).not.toContain('undefined');
   }
 });
@@ -33,5 +34,5 @@ test.each([
   [`stk-${'a'.repeat(60)}-b-c`, false],
   ['', false],
 ])('Resources, Stack: %j is a stack id: %s', (text, accepted) => {
-  expect(parseStackId(text)).toBe(accepted ? text : undefined);
+  expect(stackIdSchema.safeParse(text).success).toBe(accepted);
 });

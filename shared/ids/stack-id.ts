@@ -1,9 +1,8 @@
 /**
- * The id of a stack, `stk-<word>-<word>-<suffix>`: mint and parse (Resources, Stack).
+ * The id of a stack, `stk-<word>-<word>-<suffix>` (Resources, Stack).
  * It is the first DNS label of the stack's host, so it is lowercase and at most 63 characters.
  * 64 × 64 words and four characters make 6.9 billion ids: the log ensures uniqueness.
  */
-import { stackIdSchema } from '../../schemas/names.ts';
 import { type RandomSource, randomText } from './api-key.ts';
 
 const qualities = words(`
@@ -29,9 +28,4 @@ export function mintStackId(random: RandomSource): string {
   const quality = qualities[first % qualities.length];
   const creature = creatures[second % creatures.length];
   return `stk-${quality}-${creature}-${randomText(random, suffixAlphabet, suffixLength)}`;
-}
-
-/** The stack id in a text such as a DNS label, or undefined where it has another shape. */
-export function parseStackId(text: string): string | undefined {
-  return stackIdSchema.safeParse(text).success ? text : undefined;
 }

@@ -132,10 +132,6 @@ export class ClaimsFold implements Members {
     return this.#processes.get(process)?.name;
   }
 
-  lastSeen(process: string): LastSeen {
-    return [process, this.#processes.get(process)?.offset ?? 0];
-  }
-
   /** The live processes but one, and when a record of each was last folded here. */
   *others(process: string): IterableIterator<{ readonly process: string } & Readonly<ProcessState>> {
     for (const [id, state] of this.#processes)

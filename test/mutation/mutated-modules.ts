@@ -21,7 +21,8 @@ export const decidingModules = [
   'shared/decision/admission.ts',
   'shared/decision/decide.ts',
   'shared/decision/limits.ts',
-  'shared/decision/replay.ts',
+  'shared/decision/recorded-counters.ts',
+  'test/replay/decisions/replay.ts',
 ] as const;
 
 export type DecidingModule = (typeof decidingModules)[number];

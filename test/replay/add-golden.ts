@@ -9,11 +9,11 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { replayDecision } from '../../shared/decision/replay.ts';
 import { hashKey, mintKey, parseKey } from '../../shared/ids/api-key.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { fleetHistory, randomEvent, recordsOf } from '../support/commits.ts';
 import { seededRandom } from '../support/random.ts';
+import { replayDecision } from './decisions/replay.ts';
 import {
   brokenPromises,
   decisionLines,

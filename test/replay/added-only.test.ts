@@ -5,7 +5,6 @@
  * that being seen.
  */
 import { afterAll, describe, expect, test } from 'vitest';
-import { replayDecision } from '../../shared/decision/replay.ts';
 import {
   corpusHosts,
   differences,
@@ -14,6 +13,7 @@ import {
   recordedCases,
   superseded,
 } from './decisions/corpus.ts';
+import { replayDecision } from './decisions/replay.ts';
 import { brokenPromises, decisionLines, type Promised, promiseOf, readPromised } from './golden-files.ts';
 
 const lines = decisionLines();

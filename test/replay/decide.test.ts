@@ -5,7 +5,6 @@
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
-import { replayDecision } from '../../shared/decision/replay.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import {
@@ -20,6 +19,7 @@ import {
   recordsOfCorpus,
 } from './decisions/corpus.ts';
 import { serveLive } from './decisions/live.ts';
+import { replayDecision } from './decisions/replay.ts';
 
 const corpus = openCorpus();
 afterAll(() => corpus.close());

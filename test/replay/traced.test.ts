@@ -6,11 +6,12 @@ import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { type AdmissionFacts, admission } from '../../shared/decision/admission.ts';
 import { type Cause, causeNames, causeOf, causes } from '../../shared/decision/causes.ts';
+import { countersOf } from '../../shared/decision/recorded-counters.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
-import { countersOf, type ReplayFacts, replayed } from '../../shared/decision/replay.ts';
 import { Trace } from '../../shared/decision/trace.ts';
 import { runs, scaledMs } from '../support/budget.ts';
 import { corpusHosts, factsOf, goldenCases, openCorpus } from './decisions/corpus.ts';
+import { type ReplayFacts, replayed } from './decisions/replay.ts';
 
 const corpus = openCorpus();
 afterAll(() => corpus.close());

@@ -7,12 +7,7 @@
 import type { StoredEvent } from '../../../schemas/events.ts';
 import type { RefusalType } from '../../../schemas/refusals.ts';
 import type { HostNames } from '../../../shared/decision/admission.ts';
-import type {
-  CounterFacts,
-  ReplayedDecision,
-  ReplayFacts,
-  replayDecision,
-} from '../../../shared/decision/replay.ts';
+import type { CounterFacts } from '../../../shared/decision/recorded-counters.ts';
 import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
 import { showOverlay } from '../../../shared/snapshot/overlay.ts';
@@ -20,6 +15,7 @@ import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';
 import { overlaidAt } from '../../../shared/snapshot/waves.ts';
 import { ChainWriter } from '../../support/commits.ts';
 import { goldenText, linesOf } from '../golden-files.ts';
+import type { ReplayedDecision, ReplayFacts, replayDecision } from './replay.ts';
 
 export const corpusHosts: HostNames = {
   shared: new Set(['api.test', '127.0.0.1']),

@@ -11,12 +11,12 @@ import { Affinity } from '../../../data-plane/upstream/affinity.ts';
 import { NodeLoad } from '../../../data-plane/upstream/load.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/decide.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
-import type { ReplayedDecision, ReplayFacts } from '../../../shared/decision/replay.ts';
 import { BodyBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 import { serveExchanges } from '../../support/exchange-server.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
+import type { ReplayedDecision, ReplayFacts } from './replay.ts';
 
 export interface LiveOptions {
   /** Can the caller's usage be loaded? */
