@@ -88,23 +88,26 @@ type Row = Readonly<Record<SessionEvent, Transition>>;
 
 const to = (state: SessionState, ...effects: SessionEffect[]): Transition => ({ to: state, effects });
 
-/** A session without a node: it ends without a trace, and everything else is impossible. */
-const connected: Row = {
-  'first-heartbeat': to('attached', 'attach'),
-  'heartbeat-unchanged': to('connected'),
-  'heartbeat-changed': to('connected'),
-  'heartbeat-unowned': to('connected'),
-  'heartbeat-foreign': to('connected'),
-  'report-acked': to('connected'),
-  'report-failed': to('connected'),
-  'stop-announced': to('connected'),
-  'stop-recorded': to('connected'),
-  'token-revoked': to('ended', 'close-revoked'),
-  dismissed: to('ended'),
-  lost: to('ended'),
-  misbehaved: to('ended'),
-  'lost-while-starved': to('ended'),
-};
+/** What changes nothing unless the row of the state says otherwise. */
+function staying(state: SessionState): Row {
+  const stay = to(state);
+  return {
+    'first-heartbeat': stay,
+    'heartbeat-unchanged': stay,
+    'heartbeat-changed': stay,
+    'heartbeat-unowned': stay,
+    'heartbeat-foreign': stay,
+    'report-acked': stay,
+    'report-failed': stay,
+    'stop-announced': stay,
+    'stop-recorded': stay,
+    'token-revoked': stay,
+    dismissed: stay,
+    lost: stay,
+    misbehaved: stay,
+    'lost-while-starved': stay,
+  };
+}
 
 /** What ends a session with a node in the same way in all of its states. */
 const ends = {
@@ -121,90 +124,65 @@ const superseded = to('ended', 'close-superseded', 'detach');
 const leave = to('leaving', 'record-stop');
 
 /** A state of an agent that stops: only the record of its stop, and its end, matter. */
-function stopping(state: SessionState, recorded: Transition): Row {
-  const stay = to(state);
-  return {
-    'first-heartbeat': stay,
-    'heartbeat-unchanged': stay,
-    'heartbeat-changed': stay,
-    'heartbeat-unowned': stay,
-    'heartbeat-foreign': stay,
-    'report-acked': stay,
-    'report-failed': stay,
-    'stop-announced': stay,
-    'stop-recorded': recorded,
-    ...ends,
-    lost: to('ended', 'detach'),
-    misbehaved: to('ended', 'detach'),
-  };
-}
-
-const ended: Row = {
-  ...stopping('ended', to('ended')),
-  'token-revoked': to('ended'),
-  dismissed: to('ended'),
-  lost: to('ended'),
-  misbehaved: to('ended'),
-  'lost-while-starved': to('ended'),
-};
+const stopping = (state: SessionState): Row => ({
+  ...staying(state),
+  ...ends,
+  lost: to('ended', 'detach'),
+  misbehaved: to('ended', 'detach'),
+});
 
 const transitions: Readonly<Record<SessionState, Row>> = {
-  connected,
+  /** Without a node it ends without a trace, and everything else is impossible. */
+  connected: {
+    ...staying('connected'),
+    'first-heartbeat': to('attached', 'attach'),
+    'token-revoked': to('ended', 'close-revoked'),
+    dismissed: to('ended'),
+    lost: to('ended'),
+    misbehaved: to('ended'),
+    'lost-while-starved': to('ended'),
+  },
   attached: {
-    'first-heartbeat': to('attached'),
+    ...staying('attached'),
     'heartbeat-unchanged': to('owned'),
     'heartbeat-changed': to('reporting', 'report'),
     'heartbeat-unowned': to('claiming', 'claim'),
     'heartbeat-foreign': to('claiming', 'claim'),
-    'report-acked': to('attached'),
-    'report-failed': to('attached'),
     'stop-announced': leave,
-    'stop-recorded': to('attached'),
     ...ends,
     ...breaks,
   },
   claiming: {
-    'first-heartbeat': to('claiming'),
+    ...staying('claiming'),
     'heartbeat-unchanged': to('reporting'),
     'heartbeat-changed': to('reporting'),
-    'heartbeat-unowned': to('claiming'),
-    'heartbeat-foreign': to('claiming'),
     'report-acked': to('attached'),
     'report-failed': to('attached'),
     'stop-announced': leave,
-    'stop-recorded': to('claiming'),
     ...ends,
     ...breaks,
   },
   owned: {
-    'first-heartbeat': to('owned'),
-    'heartbeat-unchanged': to('owned'),
+    ...staying('owned'),
     'heartbeat-changed': to('reporting', 'report'),
     'heartbeat-unowned': to('reporting', 'claim'),
     'heartbeat-foreign': superseded,
-    'report-acked': to('owned'),
-    'report-failed': to('owned'),
     'stop-announced': leave,
-    'stop-recorded': to('owned'),
     ...ends,
     ...breaks,
   },
   reporting: {
-    'first-heartbeat': to('reporting'),
-    'heartbeat-unchanged': to('reporting'),
-    'heartbeat-changed': to('reporting'),
-    'heartbeat-unowned': to('reporting'),
+    ...staying('reporting'),
     'heartbeat-foreign': superseded,
     'report-acked': to('owned'),
     'report-failed': to('owned'),
     'stop-announced': leave,
-    'stop-recorded': to('reporting'),
     ...ends,
     ...breaks,
   },
-  leaving: stopping('leaving', to('released', 'send-released')),
-  released: stopping('released', to('released')),
-  ended,
+  leaving: { ...stopping('leaving'), 'stop-recorded': to('released', 'send-released') },
+  released: stopping('released'),
+  ended: staying('ended'),
 };
 
 export function nextState(state: SessionState, event: SessionEvent): Transition {
