@@ -3,15 +3,16 @@ import { visitorsSubject } from '../../schemas/limits.ts';
 import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import {
   addRefused,
-  type Refused,
+  firstTokenBounds,
+  ownTimeBounds,
   type TrafficCaller,
   type TrafficNode,
   type TrafficRow,
+  type TrafficSums,
 } from '../../schemas/traffic.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { keptModel, type RequestRecord } from '../request/gateway.ts';
 import { NameTriples } from './name-triples.ts';
-import { TrafficCells } from './traffic-cells.ts';
 
 /** Triples of organisation, stack and model that are counted apart; a report has fewer. */
 const rowsMax = 2000;
@@ -40,21 +41,15 @@ export interface CountedTraffic {
   readonly nodes: TrafficNode[];
 }
 
-type Names = Pick<TrafficRow, 'organisation' | 'stack' | 'model'>;
-
 export class TrafficCounts {
   readonly #names: TrafficNames;
-  /** Its number. */
-  readonly #rowOf = new NameTriples<number>(rowsMax);
-  readonly #rowNames: Names[] = [{}];
-  readonly #cells = new TrafficCells(rowsMax);
-  readonly #refused = new Map<number, Record<string, Refused>>();
+  readonly #rowOf = new NameTriples<TrafficRow>(rowsMax);
+  #rows: TrafficRow[] = [];
+  #rest: TrafficRow = { requests: 0 };
   readonly #callerOf = new NameTriples<TrafficCaller>(callersMax);
   #callers: TrafficCaller[] = [];
   #otherCallers = 0;
-  /** Its row; in row 0 is what came when there were too many. */
-  readonly #nodeOf = new Map<string, number>();
-  readonly #nodeCells = new TrafficCells(nodesMax);
+  readonly #nodes = new Map<string, TrafficNode>();
 
   constructor(names: TrafficNames) {
     this.#names = names;
@@ -64,38 +59,36 @@ export class TrafficCounts {
   add(record: RequestRecord): void {
     const { outcome, refusal } = record;
     const row = this.#row(record);
-    this.#cells.add(row, record);
-    if (outcome !== undefined) this.#nodeCells.add(this.#nodeRow(outcome.node), record);
-    if (refusal !== undefined)
-      this.#refuse(row, { refusal, requestId: record.ids.requestId }, record.decidedMs);
+    count(row, record);
+    if (outcome !== undefined) this.#countNode(outcome.node, record);
+    if (refusal !== undefined) refuse(row, { refusal, requestId: record.ids.requestId }, record.decidedMs);
     this.#addCaller(record);
   }
 
   /** Of a refusal before there was a request. */
   addEarly(refused: RefusedRequest, nowMs: number): void {
     const row = this.#rowOf.get('', '', '') ?? this.#newRow('', '', '');
-    this.#cells.addRequest(row);
-    this.#refuse(row, refused, nowMs);
+    row.requests++;
+    refuse(row, refused, nowMs);
   }
 
   /** What was counted since the last call. */
   take(): CountedTraffic {
-    const [rest = { requests: 0 }, ...rows] = this.#rowNames.map((names, row) => this.#read(names, row));
-    const nodes = [...this.#nodeOf].map(([node, row]) => ({ node, ...this.#nodeCells.read(row) }));
-    const taken = { rows, rest, callers: this.#callers, otherCallers: this.#otherCallers, nodes };
+    const taken = {
+      ...{ rows: this.#rows, rest: this.#rest, callers: this.#callers, otherCallers: this.#otherCallers },
+      nodes: [...this.#nodes.values()],
+    };
     this.#rowOf.clear();
-    this.#cells.clear(this.#rowNames.length);
-    this.#rowNames.length = 1;
-    this.#refused.clear();
+    this.#rows = [];
+    this.#rest = { requests: 0 };
     this.#callerOf.clear();
     this.#callers = [];
     this.#otherCallers = 0;
-    this.#nodeCells.clear(this.#nodeOf.size + 1);
-    this.#nodeOf.clear();
+    this.#nodes.clear();
     return taken;
   }
 
-  #row(record: RequestRecord): number {
+  #row(record: RequestRecord): TrafficRow {
     const { caller, target, model = '', decision } = record;
     const organisation = organisationOf(caller);
     const stack = target?.kind === 'stack' ? target.stack : '';
@@ -109,31 +102,26 @@ export class TrafficCounts {
     );
   }
 
-  #newRow(organisation: string, stack: string, model: string): number {
-    const row = this.#rowNames.length;
-    if (!this.#rowOf.add(organisation, stack, model, row)) return 0;
-    this.#rowNames.push({
+  #newRow(organisation: string, stack: string, model: string): TrafficRow {
+    const row: TrafficRow = {
       ...(organisation !== '' && { organisation }),
       ...(stack !== '' && { stack }),
       ...(model !== '' && { model }),
-    });
+      requests: 0,
+    };
+    if (!this.#rowOf.add(organisation, stack, model, row)) return this.#rest;
+    this.#rows.push(row);
     return row;
   }
 
-  #nodeRow(node: string): number {
-    const known = this.#nodeOf.get(node);
-    if (known !== undefined) return known;
-    if (this.#nodeOf.size >= nodesMax) return 0;
-    const row = this.#nodeOf.size + 1;
-    this.#nodeOf.set(node, row);
-    return row;
-  }
-
-  #refuse(row: number, { refusal, requestId }: RefusedRequest, lastAtMs: number): void {
-    const { type, status } = refusal;
-    const ofRow = this.#refused.get(row) ?? {};
-    this.#refused.set(row, ofRow);
-    ofRow[type] = addRefused(ofRow[type], { status, requests: 1, lastAtMs, lastRequest: requestId });
+  #countNode(node: string, record: RequestRecord): void {
+    let known = this.#nodes.get(node);
+    if (known === undefined) {
+      if (this.#nodes.size >= nodesMax) return;
+      known = { node, requests: 0 };
+      this.#nodes.set(node, known);
+    }
+    count(known, record);
   }
 
   /** Which keys call a stack, of what a node would answer. */
@@ -152,11 +140,45 @@ export class TrafficCounts {
       else this.#otherCallers++;
     }
   }
+}
 
-  #read(names: Names, row: number): TrafficRow {
-    const refused = this.#refused.get(row);
-    return { ...names, ...this.#cells.read(row), ...(refused && { refused }) };
+function count(into: TrafficSums, { outcome, at, startMs, stream }: RequestRecord): void {
+  into.requests++;
+  if (outcome?.kind === 'ended-early') into.endedEarly = (into.endedEarly ?? 0) + 1;
+  else if (outcome !== undefined) {
+    const { promptTokens, completionTokens } = outcome.usage;
+    if (promptTokens > 0) into.promptTokens = (into.promptTokens ?? 0) + promptTokens;
+    if (completionTokens > 0) into.completionTokens = (into.completionTokens ?? 0) + completionTokens;
   }
+  if (at.accepted !== undefined && at.read !== undefined && at.sent !== undefined)
+    into.ownTime = observed(
+      into.ownTime,
+      ownTimeBounds,
+      ((at.accepted - startMs + (at.sent - at.read)) * 10) | 0,
+    );
+  if (stream === true && at.begun !== undefined)
+    into.firstToken = observed(into.firstToken, firstTokenBounds, ((at.begun - startMs) * 10) | 0);
+}
+
+/** In tenths of a millisecond: each fraction that is passed on would be an object. */
+function observed(before: number[] | undefined, bounds: readonly number[], tenths: number): number[] {
+  const counts = before ?? [];
+  let bucket = 0;
+  while (bucket < bounds.length && tenths > (bounds[bucket] as number) * 10) bucket++;
+  while (counts.length <= bucket) counts.push(0);
+  counts[bucket] = (counts[bucket] as number) + 1;
+  return counts;
+}
+
+function refuse(row: TrafficRow, { refusal, requestId }: RefusedRequest, lastAtMs: number): void {
+  const { type, status } = refusal;
+  row.refused ??= {};
+  row.refused[type] = addRefused(row.refused[type], {
+    status,
+    requests: 1,
+    lastAtMs,
+    lastRequest: requestId,
+  });
 }
 
 function organisationOf(caller: RequestRecord['caller']): string {
