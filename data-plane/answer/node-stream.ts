@@ -37,7 +37,7 @@ export interface ChoiceDelta {
 }
 
 /** `waiting`: no good event yet, so the status of the answer can still be chosen. */
-export type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
+type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
 
 interface ChoiceProgress {
   finish: FinishReason | undefined;
@@ -70,14 +70,14 @@ export class NodeStream {
     return this.#usage;
   }
 
-  /** The last usage that the node reported, or an estimate from what has come so far. */
+  /** The last usage that the node reported, or an estimate from what has come so far; recorded of a completed stream alone (Events). */
   get usage(): Usage {
     const { promptTextBytes, most } = this.#facts;
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
   }
 
   /** Takes the data of one event, before either end. Throws NodeFailure. */
-  push(data: string): readonly ChoiceDelta[] {
+  protected read(data: string): readonly ChoiceDelta[] {
     if (data.trim() !== '[DONE]') return this.#readChunk(parseEvent(data));
     this.#terminate();
     return [];

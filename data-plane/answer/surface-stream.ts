@@ -5,8 +5,7 @@
  */
 import { NodeFailure } from '../core/node-failure.ts';
 import { type AnswerFacts, malformed } from './chat-parts.ts';
-import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts';
-import type { Usage } from './usage.ts';
+import { type ChoiceDelta, NodeStream } from './node-stream.ts';
 
 /** What the node has reported of the tokens so far, or an estimate of them. */
 export type UsageSoFar = Pick<NodeStream, 'usage' | 'reportedUsage'>;
@@ -21,52 +20,27 @@ export interface StreamWriter {
   release?(): void;
 }
 
-export class SurfaceStream {
+export class SurfaceStream extends NodeStream {
   readonly kind = 'stream';
-  readonly #node: NodeStream;
   readonly #writer: StreamWriter;
 
   constructor(facts: AnswerFacts, writer: StreamWriter) {
-    this.#node = new NodeStream(facts);
+    super(facts);
     this.#writer = writer;
-  }
-
-  get state(): StreamState {
-    return this.#node.state;
-  }
-
-  get failure(): NodeFailure | undefined {
-    return this.#node.failure;
-  }
-
-  /** To be recorded only when the stream is completed and its last frame has been written (Events). */
-  get usage(): Usage {
-    return this.#node.usage;
   }
 
   /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
   push(data: string): string[] {
-    const node = this.#node;
-    const { state } = node;
+    const { state } = this;
     if (state === 'completed' || state === 'failed') return [];
     try {
-      const frames = this.#writer.write(node.push(data), node, data);
-      if (node.state === 'completed') frames.push(...this.#writer.end(node));
+      const frames = this.#writer.write(this.read(data), this, data);
+      if (this.state === 'completed') frames.push(...this.#writer.end(this));
       return frames;
     } catch (error) {
       this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
       return [];
     }
-  }
-
-  /** The node's body has ended, cleanly or not. */
-  end(): void {
-    this.#node.end();
-  }
-
-  /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
-  fail(failure: NodeFailure): void {
-    this.#node.fail(failure);
   }
 
   /** Idempotent. */
