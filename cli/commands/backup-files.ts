@@ -17,7 +17,7 @@ import { dayFormat } from '../../shared/usage/day-files.ts';
 import { usageFormat } from '../../shared/usage/usage-tables.ts';
 import { CliError } from '../terminal/errors.ts';
 import { type BackupFile, type DataFile, damaged } from './backup-manifest.ts';
-import { linesOf, recordOf } from './exported-log.ts';
+import { linesOf, recordsIn } from './exported-log.ts';
 
 export const partSuffix = '.part';
 
@@ -58,21 +58,13 @@ export async function* readSegment(
   const plain = createGunzip();
   source.once('error', (error) => plain.destroy(error));
   source.pipe(plain);
-  let batch: LogRecord[] = [];
-  let position = from;
   try {
-    for await (const line of linesOf(plain)) {
-      batch.push(recordOf(line, file, position++));
-      if (batch.length < 500) continue;
-      yield batch;
-      batch = [];
-    }
+    yield* recordsIn(linesOf(plain), file, from);
   } catch (error) {
     throw damaged(file, error instanceof Error ? error.message : String(error));
   } finally {
     source.destroy();
   }
-  if (batch.length > 0) yield batch;
 }
 
 /** A consistent copy of a database that another process may use, without its free pages. */

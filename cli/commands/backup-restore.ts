@@ -30,8 +30,6 @@ import { checkBackup } from './backup-verify.ts';
 import { type PeriodUse, readCounted } from './restore-counters.ts';
 import { append, appendsAtOnce } from './restore-writer.ts';
 
-const progressEveryMs = 2000;
-
 export interface BackupRestoreOptions extends BackupOptions {
   readonly trustSigner?: readonly string[];
   readonly allowUnsigned?: boolean;
@@ -183,14 +181,12 @@ interface Source {
 
 async function appendAll(session: Session, log: ControlLog, head: Head, source: Source): Promise<void> {
   let { seq } = head;
-  let reportedMs = performance.now();
+  const report = session.progress();
   for await (const records of batchesAfter(head, source)) {
     if (session.signal.aborted) throw interrupted();
     await append(session, log, records);
     seq += records.length;
-    if (performance.now() - reportedMs < progressEveryMs) continue;
-    session.note(`${seq} of ${source.manifest.log.position} commits`);
-    reportedMs = performance.now();
+    report(`${seq} of ${source.manifest.log.position} commits`);
   }
 }
 

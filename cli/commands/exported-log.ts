@@ -10,14 +10,24 @@ import { CliError } from '../terminal/errors.ts';
 /** More than the largest commit in base64. */
 const lineBytesMax = 4 * 1024 * 1024;
 
-/** Yields records in batches. Throws a CliError with exit 2 that names the invalid line. */
-export async function* exportedRecords(path: string, batchMax: number): AsyncIterable<readonly LogRecord[]> {
+const batchMax = 500;
+
+/** Throws a CliError with exit 2 that names the invalid line. */
+export function exportedRecords(path: string): AsyncIterable<readonly LogRecord[]> {
+  return recordsIn(lines(path), path);
+}
+
+/** In batches, numbered from `first` on. Throws like `exportedRecords`. */
+export async function* recordsIn(
+  from: AsyncIterable<string>,
+  path: string,
+  first = 1,
+): AsyncIterable<readonly LogRecord[]> {
   let batch: LogRecord[] = [];
-  let number = 0;
-  for await (const line of lines(path)) {
+  let number = first;
+  for await (const line of from) {
+    if (line.trim() !== '') batch.push(recordOf(line, path, number));
     number++;
-    if (line.trim() === '') continue;
-    batch.push(recordOf(line, path, number));
     if (batch.length < batchMax) continue;
     yield batch;
     batch = [];
@@ -39,8 +49,8 @@ export async function* lines(path: string): AsyncIterable<string> {
 }
 
 /** Throws what the source throws, and an Error where a line is too long. */
-export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncIterable<string> {
-  let rest = Buffer.alloc(0);
+export async function* linesOf(chunks: AsyncIterable<Uint8Array>): AsyncIterable<string> {
+  let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {
     rest = Buffer.concat([rest, chunk]);
     let from = 0;
@@ -54,7 +64,7 @@ export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncIterable<str
   if (rest.length > 0) yield rest.toString('utf8');
 }
 
-export function recordOf(line: string, path: string, number: number): LogRecord {
+function recordOf(line: string, path: string, number: number): LogRecord {
   try {
     const { offset, value, signature } = JSON.parse(line) as Record<string, unknown>;
     if (!Number.isSafeInteger(offset) || typeof value !== 'string') throw new Error('a member is missing');

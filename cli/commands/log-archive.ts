@@ -39,7 +39,6 @@ export interface ArchiveOptions {
 
 /** A link of 30 days that was used is known from the log alone, and the log has its end. */
 const keptMs = 31 * dayMs;
-const progressEveryMs = 2000;
 
 /** The first commit that the log keeps, and the state after it. */
 interface Cut extends Head {
@@ -120,7 +119,7 @@ async function findCut(
   before: number,
 ): Promise<number> {
   const checkpoints = new Checkpoints();
-  const report = progress(session);
+  const report = session.progress();
   for await (const { commit } of accepted(session, log, beginning)) {
     if (commit.seq > before) break;
     checkpoints.look(commit);
@@ -202,7 +201,7 @@ async function cutLog(session: Session, { log, folder, seq }: Work): Promise<voi
     const beginning = await beginningIn(log);
     if (beginning?.seq !== seq || !(await isUsable(beginning, log, cutter)))
       await makeBeginning(session, { dir, log, seq, cutter });
-    const report = progress(session);
+    const report = session.progress();
     for await (const removed of cutter.removeArchived()) {
       report(`${removed} records removed`);
       if (session.signal.aborted) throw interrupted();
@@ -260,7 +259,7 @@ async function makeBeginning(session: Session, { dir, log, seq, cutter }: Making
   try {
     const last = await recordInLog(session, log, seq);
     const trust: LogRecord[] = [];
-    const report = progress(session);
+    const report = session.progress();
     for await (const records of archivedTo(dir, seq, last)) {
       if (session.signal.aborted) throw interrupted();
       trust.push(...thatNameSigners(snapshot.head, records));
@@ -343,14 +342,4 @@ function thatNameSigners(before: Head, records: readonly LogRecord[]): LogRecord
     ({ seq, signers } = judgement.head);
     return isNaming ? [record] : [];
   });
-}
-
-/** Writes a line at most every two seconds. */
-function progress(session: Session): (text: string) => void {
-  let reportedMs = performance.now();
-  return (text) => {
-    if (performance.now() - reportedMs < progressEveryMs) return;
-    session.note(text);
-    reportedMs = performance.now();
-  };
 }

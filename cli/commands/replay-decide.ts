@@ -13,7 +13,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
-import { lines, recordOf } from './exported-log.ts';
+import { lines, linesOf, recordsIn } from './exported-log.ts';
 import { logUrlOf, openRecordedLog, recordsOfLog, startingState } from './recorded-log.ts';
 
 export interface ReplayDecideOptions {
@@ -143,14 +143,7 @@ function* endingAt(wanted: ReadonlySet<number>, batch: readonly LogRecord[]): It
 
 async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly LogRecord[]> {
   const { pieces } = await (await session.presentApi()).open('log.export', {}, 120_000);
-  const decoder = new TextDecoder();
-  let rest = '';
-  let number = 0;
-  for await (const piece of pieces) {
-    const whole = (rest + decoder.decode(piece, { stream: true })).split('\n');
-    rest = whole.pop() ?? '';
-    if (whole.length > 0) yield whole.map((line) => recordOf(line, 'the log', ++number));
-  }
+  yield* recordsIn(linesOf(pieces), 'the log');
 }
 
 async function report(

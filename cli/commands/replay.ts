@@ -11,6 +11,7 @@ import type { Io } from '../terminal/io.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
+import { exportedRecords } from './exported-log.ts';
 import {
   archivedBefore,
   openRecordedLog,
@@ -27,8 +28,6 @@ interface Options {
   readonly to?: number;
   readonly verify?: boolean;
 }
-
-const batchRecords = 500;
 
 export function registerReplay(program: Command, io: Io): void {
   const replay = verb(program, io, 'replay [file]', 'replay a log in memory and print its digests', [
@@ -68,7 +67,7 @@ async function run(session: Session, options: Options, file: string | undefined)
     throw usageError('give either a file or --from-log', 'headgate replay --help');
   const log = options.fromLog ? await openRecordedLog(session) : undefined;
   try {
-    const records = log ? recordsOfLog(log) : file && recordsOfFile(resolve(session.io.cwd, file));
+    const records = log ? recordsOfLog(log) : file && exportedRecords(resolve(session.io.cwd, file));
     await replay(session, options, log, records || undefined);
   } finally {
     await log?.close();
@@ -143,7 +142,7 @@ async function foldAll(
   to: number | undefined,
 ): Promise<number | undefined> {
   const { parseCommit } = await import('../../schemas/commit.ts');
-  let reportedMs = performance.now();
+  const report = session.progress();
   let first: number | undefined;
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
@@ -152,15 +151,7 @@ async function foldAll(
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return first;
-    if (performance.now() - reportedMs > 5000) {
-      session.note(`position ${snapshot.seq}`);
-      reportedMs = performance.now();
-    }
+    report(`position ${snapshot.seq}`);
   }
   return first;
-}
-
-async function* recordsOfFile(path: string): AsyncIterable<readonly LogRecord[]> {
-  const { exportedRecords } = await import('./exported-log.ts');
-  yield* exportedRecords(path, batchRecords);
 }

@@ -1,12 +1,13 @@
 /** Opens the source of a restore: a state file (which may be in use), or an exported log, which is folded first. */
 import { closeSync, readSync } from 'node:fs';
 import { openNamed } from '../../shared/runtime/named-file.ts';
-import { memorySnapshot, openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { type TableName, tableNames } from '../../shared/snapshot/tables.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { CliError } from '../terminal/errors.ts';
 import { exportedRecords } from './exported-log.ts';
+import { openedState } from './state-file.ts';
 
 export interface RestoreSource {
   readonly snapshot: Snapshot;
@@ -16,7 +17,6 @@ export interface RestoreSource {
 }
 
 const sqliteMagic = 'SQLite format 3\0';
-const batchRecords = 500;
 
 /** Throws a CliError with exit 2 if the file is neither, or is damaged. */
 export async function openRestoreSource(path: string): Promise<RestoreSource> {
@@ -47,9 +47,7 @@ function isSqlite(path: string): boolean {
 function openState(path: string): Snapshot {
   let snapshot: Snapshot | undefined;
   try {
-    snapshot = openExisting(path, { readOnly: true });
-    // A read transaction, because its process may still write to the file.
-    snapshot.db.exec('BEGIN');
+    snapshot = openedState(path);
     const { differing } = verify(snapshot.db);
     if (differing.length > 0) throw new Error(`rows of ${differing.join(', ')} do not match their digest`);
     return snapshot;
@@ -62,7 +60,7 @@ function openState(path: string): Snapshot {
 async function foldExport(path: string): Promise<Snapshot> {
   const snapshot = memorySnapshot();
   try {
-    for await (const records of exportedRecords(path, batchRecords)) {
+    for await (const records of exportedRecords(path)) {
       snapshot.apply(records);
       if (snapshot.halt) throw new Error(`at position ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
     }

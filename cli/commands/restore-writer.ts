@@ -10,23 +10,19 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { Backoff } from '../../shared/runtime/retry.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { CliError, interrupted, usageError } from '../terminal/errors.ts';
+import { CliError, interrupted } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
-import { readContext } from '../terminal/settings.ts';
+import { requireLogUrl } from './recorded-log.ts';
 import type { RestorePlan } from './restore-plan.ts';
 
 /** Concurrent appends. */
 export const appendsAtOnce = 100;
 /** How long an unreachable log is retried. */
 const retryForMs = 60_000;
-const progressEveryMs = 2000;
 
 /** Opens the log. Throws a CliError with exit 6 if it is not empty. */
 async function openEmpty(session: Session): Promise<ControlLog> {
-  const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
-  if (!url)
-    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
-  const log = await openLog(url, { topic: controlTopic });
+  const log = await openLog(requireLogUrl(session), { topic: controlTopic });
   try {
     const end = await log.end();
     if (end === 0) return log;
@@ -49,12 +45,10 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
   try {
     if (first) await append(session, log, [first]);
     await checkOwn(log, plan.log);
-    let reportedMs = performance.now();
+    const report = session.progress();
     for (let done = 0; done < rest.length; done += appendsAtOnce) {
       await append(session, log, rest.slice(done, done + appendsAtOnce));
-      if (performance.now() - reportedMs < progressEveryMs) continue;
-      session.note(`${done + 1} of ${plan.records.length} commits`);
-      reportedMs = performance.now();
+      report(`${done + 1} of ${plan.records.length} commits`);
     }
     await readBack(log, plan);
   } finally {

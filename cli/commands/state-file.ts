@@ -1,6 +1,7 @@
 /** Opens a state file read-only, also while its process runs, and recomputes its digests from its rows. */
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { CliError } from '../terminal/errors.ts';
 
@@ -20,13 +21,18 @@ export interface StateFile {
   readonly divergedAt?: number;
 }
 
+/** In a read transaction, because its process may still write to the file. Not to be closed as a snapshot, but by its database. */
+export function openedState(path: string): Snapshot {
+  const snapshot = openExisting(path, { readOnly: true });
+  snapshot.db.exec('BEGIN');
+  return snapshot;
+}
+
 /** Throws a CliError with exit 2 if the file is missing, damaged, or of another fold version. */
 export function inspectState(path: string): StateFile {
   try {
-    const snapshot = openExisting(path, { readOnly: true });
+    const snapshot = openedState(path);
     try {
-      // A read transaction, because its process may still write to the file.
-      snapshot.db.exec('BEGIN');
       const { differing, rows } = verify(snapshot.db);
       const { log, seq, divergedAt } = snapshot;
       return {

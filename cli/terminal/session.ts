@@ -52,6 +52,8 @@ function stageOf({ stage, waves, hold, watch, advanceUnseen }: Globals): StageOp
   throw usageError('--waves, --hold and --advance-unseen are of a change that is staged', 'add --stage');
 }
 
+const progressEveryMs = 2000;
+
 export class Session {
   readonly io: Io;
   readonly globals: Globals;
@@ -136,6 +138,16 @@ export class Session {
   /** A hint or progress on stderr; nothing with --quiet. */
   note(text: string): void {
     if (!this.globals.quiet) this.io.stderr.write(`${printable(text)}\n`);
+  }
+
+  /** Notes how far a long work is, at most every two seconds. */
+  progress(): (text: string) => void {
+    let reportedMs = performance.now();
+    return (text) => {
+      if (performance.now() - reportedMs < progressEveryMs) return;
+      this.note(text);
+      reportedMs = performance.now();
+    };
   }
 
   /** A renderer with `format` unless -o was given. */
