@@ -31,49 +31,28 @@ interface Event {
   readonly run: () => void;
 }
 
-/** A heap of events, the earliest first. */
 class Timeline {
-  readonly #heap: Event[] = [];
+  /** The earliest last. */
+  readonly #events: Event[] = [];
   nowMs = 0;
 
   at(atMs: number, run: () => void): void {
-    const heap = this.#heap;
-    let index = heap.push({ atMs, run }) - 1;
-    while (index > 0) {
-      const parent = (index - 1) >> 1;
-      if ((heap[parent] as Event).atMs <= atMs) break;
-      this.#swap(index, parent);
-      index = parent;
+    let [low, high] = [0, this.#events.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#events[middle] as Event).atMs > atMs) low = middle + 1;
+      else high = middle;
     }
+    this.#events.splice(low, 0, { atMs, run });
   }
 
   runUntil(endMs: number): void {
-    for (let first = this.#heap[0]; first !== undefined && first.atMs <= endMs; first = this.#heap[0]) {
-      this.nowMs = first.atMs;
-      this.#removeFirst();
-      first.run();
+    for (let next = this.#events.at(-1); next && next.atMs <= endMs; next = this.#events.at(-1)) {
+      this.#events.pop();
+      this.nowMs = next.atMs;
+      next.run();
     }
     this.nowMs = endMs;
-  }
-
-  #removeFirst(): void {
-    const heap = this.#heap;
-    const last = heap.pop() as Event;
-    if (heap.length === 0) return;
-    heap[0] = last;
-    for (let index = 0; ; ) {
-      let next = 2 * index + 1;
-      if (next >= heap.length) return;
-      if (next + 1 < heap.length && (heap[next + 1] as Event).atMs < (heap[next] as Event).atMs) next += 1;
-      if ((heap[next] as Event).atMs >= last.atMs) return;
-      this.#swap(index, next);
-      index = next;
-    }
-  }
-
-  #swap(a: number, b: number): void {
-    const heap = this.#heap;
-    [heap[a], heap[b]] = [heap[b] as Event, heap[a] as Event];
   }
 }
 
