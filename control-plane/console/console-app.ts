@@ -114,7 +114,6 @@ export async function createConsoleApp(
   const isTls = listener.certificate !== undefined;
   const provider = options.oidc && new Oidc(options.oidc, context.operatorToken);
   const ways = { ...options, context, sessions, guard, oidc: provider !== undefined };
-  app.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(securityHeaders);
     if (!isOwnHost(request.headers.host, options.hosts))

@@ -99,8 +99,6 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
     },
     // Gateways ask by GET alone, and each call makes what it sends.
     ...((access === 'gateway' || row.mediaType === eventStream) && { exposeHeadRoute: false }),
-    // Each part is parsed once, by what names every fault.
-    validatorCompiler: () => (data: unknown) => ({ value: data }),
   };
 }
 
@@ -129,7 +127,6 @@ export function addHandlers<Names extends OperationName>(
 
 /** Call it before the first route of the admin API is added. */
 export function refuseOthers(app: FastifyInstance): void {
-  app.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   app.addHook('onRoute', ({ method, url, config, websocket }) => {
     if (config?.operation === undefined && websocket !== true)
       throw new Error(`the route ${String(method)} ${url} is no operation of the table`);
