@@ -16,8 +16,8 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-test('Events: 3 000 requests with clients that leave and nodes that fail leak no slot and are billed as delivered', async () => {
-  const figures = await mixedLoad(fleet, { requests: 3000, seed });
+test('Events: 2 000 requests with clients that leave and nodes that fail leak no slot and are billed as delivered', async () => {
+  const figures = await mixedLoad(fleet, { requests: 2000, seed });
   log(figures);
   const { settled, outcomes, admitted, descriptors } = figures;
   expect(settled.faults).toEqual([]);
