@@ -43,7 +43,11 @@ export class Refusal extends Error {
   readonly exhausted: Exhausted | undefined;
 
   constructor(cause: Cause, message: string, options: RefusalOptions = {}) {
+    // Nobody reads where it was made, and to find that out costs more than the decision.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(message);
+    Error.stackTraceLimit = stackTraceLimit;
     this.cause = cause;
     this.type = causes[cause].type;
     this.reason = textOf(cause, options.detail);
