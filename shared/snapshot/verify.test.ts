@@ -1,7 +1,10 @@
 /** What is recomputed from the rows: a change behind the fold's back is found, in whichever table, and named. */
-import { expect, test } from 'vitest';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
-import { DatabaseCorrupt } from '../runtime/sqlite.ts';
+import { folderOfFile } from '../../test/support/folders.ts';
+import { type Database, DatabaseCorrupt, openDatabase } from '../runtime/sqlite.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableSpec, tableNames, tableSpecs } from './tables.ts';
@@ -31,6 +34,21 @@ function filled(): { snapshot: Snapshot; writer: ChainWriter } {
   return { snapshot, writer };
 }
 
+const folder = folderOfFile('verify');
+const image = filled().snapshot.db.serialize();
+let copies = 0;
+
+/** The database of such a snapshot, for a test that folds nothing more. */
+function filledDatabase(): Database {
+  const path = join(folder, String(copies++));
+  writeFileSync(path, image);
+  const db = openDatabase(path, { durability: 'process' });
+  onTestFinished(() => {
+    db.close();
+  });
+  return db;
+}
+
 const columns = tableNames.flatMap((table) =>
   Object.entries((tableSpecs[table] as TableSpec).columns).map(
     ([column, { sql }]) => [table, column, sql] as const,
@@ -38,34 +56,34 @@ const columns = tableNames.flatMap((table) =>
 );
 
 test.each(columns)('a change of %s.%s by hand is found, in that table alone', (table, column, type) => {
-  const { snapshot } = filled();
+  const db = filledDatabase();
   const { key } = tableSpecs[table] as TableSpec;
   const first = `(${key.join(', ')}) = (SELECT ${key.join(', ')} FROM ${table} LIMIT 1)`;
   const value = { TEXT: `'changed'`, INTEGER: '123456789', BLOB: `x'00ff'` }[type];
-  const { changes } = snapshot.db.prepare(`UPDATE ${table} SET ${column} = ${value} WHERE ${first}`).run();
+  const { changes } = db.prepare(`UPDATE ${table} SET ${column} = ${value} WHERE ${first}`).run();
   expect(changes).toBe(1);
-  expect(verify(snapshot.db).differing).toEqual([table]);
+  expect(verify(db).differing).toEqual([table]);
 });
 
 test.each(tableNames)('a row taken from %s by hand is found, and so is one added', (table) => {
-  const { snapshot } = filled();
-  expect(verify(snapshot.db).differing).toEqual([]);
+  const db = filledDatabase();
+  expect(verify(db).differing).toEqual([]);
   const { columns: all, key } = tableSpecs[table] as TableSpec;
-  snapshot.db.exec(`CREATE TEMP TABLE taken AS SELECT * FROM ${table} LIMIT 1`);
-  snapshot.db.exec(`DELETE FROM ${table} WHERE (${key.join(', ')}) IN (SELECT ${key.join(', ')} FROM taken)`);
-  expect(verify(snapshot.db).differing).toEqual([table]);
-  snapshot.db.exec(`INSERT INTO ${table} SELECT * FROM taken`);
-  expect(verify(snapshot.db).differing).toEqual([]);
+  db.exec(`CREATE TEMP TABLE taken AS SELECT * FROM ${table} LIMIT 1`);
+  db.exec(`DELETE FROM ${table} WHERE (${key.join(', ')}) IN (SELECT ${key.join(', ')} FROM taken)`);
+  expect(verify(db).differing).toEqual([table]);
+  db.exec(`INSERT INTO ${table} SELECT * FROM taken`);
+  expect(verify(db).differing).toEqual([]);
   const values = Object.values(all).map(({ sql }) => ({ TEXT: `'new'`, INTEGER: '1', BLOB: `x'00'` })[sql]);
-  snapshot.db.exec(`INSERT INTO ${table} (${Object.keys(all).join(', ')}) VALUES (${values.join(', ')})`);
-  expect(verify(snapshot.db).differing).toEqual([table]);
+  db.exec(`INSERT INTO ${table} (${Object.keys(all).join(', ')}) VALUES (${values.join(', ')})`);
+  expect(verify(db).differing).toEqual([table]);
 });
 
 test('two rows that exchange their values are found, although their parts add up', () => {
-  const { snapshot } = filled();
-  snapshot.db.exec(`UPDATE api_key SET organisation = CASE organisation WHEN 'org-1' THEN 'org-2' ELSE 'org-1' END
+  const db = filledDatabase();
+  db.exec(`UPDATE api_key SET organisation = CASE organisation WHEN 'org-1' THEN 'org-2' ELSE 'org-1' END
                     WHERE id IN (SELECT id FROM api_key WHERE hash IS NOT NULL LIMIT 2)`);
-  expect(verify(snapshot.db).differing).toEqual(['api_key']);
+  expect(verify(db).differing).toEqual(['api_key']);
 });
 
 const indexes = tableNames.flatMap((table) =>
@@ -73,8 +91,7 @@ const indexes = tableNames.flatMap((table) =>
 );
 
 test.each(indexes)('a row of %s missing from its index by %s is found', (table, index) => {
-  const { snapshot } = filled();
-  const { db } = snapshot;
+  const db = filledDatabase();
   // An index made partial forgets every row; the rows themselves stay whole.
   db.unsafeMode(true);
   db.pragma('writable_schema = ON');
@@ -118,20 +135,20 @@ test('a change by hand is found although commits are folded at every step', () =
 });
 
 test('a step reads no more rows than it may', () => {
-  const { snapshot } = filled();
-  const total = verify(snapshot.db).rows;
+  const db = filledDatabase();
+  const total = verify(db).rows;
   let steps = 0;
-  finish(verifySteps(snapshot.db, 2), () => {
+  finish(verifySteps(db, 2), () => {
     steps++;
   });
   expect(steps).toBeGreaterThanOrEqual(total / 2);
 });
 
 test('a position changed by hand is found, whichever way the rows are recomputed', () => {
-  const { snapshot } = filled();
-  snapshot.db.exec('UPDATE position SET next_offset = next_offset + 1');
-  expect(() => verify(snapshot.db)).toThrow(DatabaseCorrupt);
-  expect(() => verifyTable(snapshot.db, 'tier', 1000).next()).toThrow(/position does not match its checksum/);
+  const db = filledDatabase();
+  db.exec('UPDATE position SET next_offset = next_offset + 1');
+  expect(() => verify(db)).toThrow(DatabaseCorrupt);
+  expect(() => verifyTable(db, 'tier', 1000).next()).toThrow(/position does not match its checksum/);
 });
 
 test('an empty snapshot is whole', () => {
@@ -140,7 +157,7 @@ test('an empty snapshot is whole', () => {
 });
 
 test('every table of the filled snapshot has rows, or the tests above would prove nothing', () => {
-  const { snapshot } = filled();
-  const empty = tableNames.filter((name: TableName) => !snapshot.db.prepare(`SELECT 1 FROM ${name}`).get());
+  const db = filledDatabase();
+  const empty = tableNames.filter((name: TableName) => !db.prepare(`SELECT 1 FROM ${name}`).get());
   expect(empty).toEqual([]);
 });
