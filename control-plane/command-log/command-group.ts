@@ -261,7 +261,12 @@ export class CommandGroups {
         events: whole,
       };
     const bytes = composeCommit({
-      ...{ head, id, command: hash, at: new Date(nowMs).toISOString(), by, events: events.map(toStored) },
+      head,
+      id,
+      command: hash,
+      at: new Date(nowMs).toISOString(),
+      by,
+      events: events.map(toStored),
       ...(why !== undefined && { why }),
       ...(via && { via }),
     });

@@ -106,7 +106,10 @@ function* combinationsOf(of: AskerClass): Iterable<Combination> {
 function questionFor({ of, model, operation }: Combination, nowMs: number): Question {
   const { organisation, host } = of.askers[0];
   const facts = factsOf({
-    ...{ operation, model, promptTokens: 1, maxTokens: 1 },
+    operation,
+    model,
+    promptTokens: 1,
+    maxTokens: 1,
     credential: { organisation: organisation ?? '' },
     visitor: organisation === undefined ? 'v-effect' : undefined,
     host: host === sharedHost ? 'shared' : 'stack',
@@ -228,7 +231,8 @@ function staticGroup(group: readonly [Turned, ...Turned[]]): StaticGroup {
     host: isOne || host === sharedHost ? host : severalStacks,
     model,
     ...(operation !== 'chat' && { operation }),
-    ...{ from, to },
+    from,
+    to,
     count,
     examples: some.map(({ organisation: id = 'visitors', host: at }) =>
       at === sharedHost ? id : `${id} at ${at}`,

@@ -42,7 +42,11 @@ export function imagined(ask: ExplainRequest, counters: CounterFacts, nowMs: num
   const { host, path, model, promptTokens, maxTokens, key, organisation = '', visitor } = ask;
   const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };
   const facts = factsOf({
-    ...{ operation: path, model, promptTokens, maxTokens, credential },
+    operation: path,
+    model,
+    promptTokens,
+    maxTokens,
+    credential,
     visitor: visitor ? 'v-explained' : undefined,
     host: host === 'shared' ? 'shared' : 'stack',
     stack: host === 'shared' ? undefined : host,

@@ -87,7 +87,11 @@ export class FleetRows {
     if (before === undefined && !this.#admits(report, ended !== undefined)) return true;
     const isRemembered = arrival !== 'live';
     this.#rows.set(incarnation, {
-      ...{ report, seenMs: nowMs, isRemembered, signedBy, publishedMs },
+      report,
+      seenMs: nowMs,
+      isRemembered,
+      signedBy,
+      publishedMs,
       isForgotten: false,
     });
     if (before === undefined || before.isForgotten) this.changed.add(incarnation);
