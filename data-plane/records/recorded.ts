@@ -113,10 +113,19 @@ export function recordedEarly(
   { nowMs, position }: Pick<RequestEnd, 'nowMs' | 'position'>,
 ): RecordedRequest {
   const known: { readonly [Name in RecordedName]?: Recorded<Name> } = {
-    ...{ request: requestId, atMs: nowMs, position, host: target?.kind },
+    request: requestId,
+    atMs: nowMs,
+    position,
+    host: target?.kind,
     stack: target?.kind === 'stack' ? target.stack : undefined,
-    ...{ status: refusal.status, served: false, result: refusal.type, type: refusal.type, stage: 'http' },
-    ...{ cause: causeOf(refusal), message: messageOf(refusal), retryAfterSeconds: refusal.retryAfterSeconds },
+    status: refusal.status,
+    served: false,
+    result: refusal.type,
+    type: refusal.type,
+    stage: 'http',
+    cause: causeOf(refusal),
+    message: messageOf(refusal),
+    retryAfterSeconds: refusal.retryAfterSeconds,
     key: refusal.keyId,
     header: refusal.keyId === undefined ? undefined : 'authorization',
   };

@@ -59,7 +59,7 @@ interface Asked
 
 export function factsOf(asked: Asked): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential } = asked;
-  // Each by its name: to spread what is left costs as much as a decision.
+  // Each by its name: to spread objects costs as much as a decision.
   const { promptTokens, promptTokensLeast, maxTokens, visitor, network } = asked;
   const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
@@ -102,7 +102,14 @@ export function questionOf(record: AskedRecord): Question {
   const credential: RecordedCredential = isOneKey ? { keyId: key, header } : { fault, carried };
   return {
     facts: factsOf({
-      ...{ operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens },
+      operation,
+      host,
+      stack,
+      model,
+      visitor,
+      promptTokens,
+      promptTokensLeast,
+      maxTokens,
       // Which network it was is not recorded, only what it had used.
       network: record.counters.networkTurns === undefined ? undefined : 'n-recorded',
       credential,

@@ -327,8 +327,12 @@ export class Claimant {
       return own.entry(n, wanted, own.yields(state, nowMs), nowMs);
     });
     return {
-      ...{ process: this.#process, name: this.#options.name, n, entries },
-      ...{ at: Math.max(0, Math.round(atMs)), from: this.#share.from },
+      process: this.#process,
+      name: this.#options.name,
+      n,
+      entries,
+      at: Math.max(0, Math.round(atMs)),
+      from: this.#share.from,
       ...(takesAll && { alone: Math.max(0, this.#fold.offset) }),
       ended: [...this.#ended, ...this.#fold.silentBefore(this.#readSentMs - endedMs, this.#process)],
       silent: this.#fold
@@ -380,12 +384,9 @@ export class Claimant {
   }
 
   #stateOf(own: OwnLimit, row: LimitRow | undefined, isAlone: boolean): OwnState {
-    return {
-      ...{ readN: this.#readN, isAlone },
-      left: this.#fold.left(this.#process, own, row),
-      share: this.#share.of(own, row),
-      isContended: row !== undefined && this.#fold.rows.lacksElsewhere(row, this.#process),
-    };
+    const left = this.#fold.left(this.#process, own, row);
+    const isContended = row !== undefined && this.#fold.rows.lacksElsewhere(row, this.#process);
+    return { readN: this.#readN, isAlone, left, share: this.#share.of(own, row), isContended };
   }
 
   #dueOf(own: OwnLimit, nowMs: number) {

@@ -141,8 +141,8 @@ export class ClaimsFold implements Members {
   /** Processes other than this one whose last record was folded no later than that, monotonic ms. */
   silentBefore(foldedMs: number, process: string): LastSeen[] {
     const silent: LastSeen[] = [];
-    for (const other of this.others(process))
-      if (other.foldedMs <= foldedMs) silent.push([other.process, other.offset]);
+    for (const [id, { ended, foldedMs: last, offset }] of this.#processes)
+      if (id !== process && !ended && last <= foldedMs) silent.push([id, offset]);
     return silent;
   }
 

@@ -72,8 +72,15 @@ export class HourSums {
     const sum = this.#sums.get(name);
     if (sum === undefined)
       this.#sums.set(name, {
-        ...{ hour, organisation, period, key, draw, model, requests: 1 },
-        ...{ prompt_tokens: promptTokens, completion_tokens: completionTokens },
+        hour,
+        organisation,
+        period,
+        key,
+        draw,
+        model,
+        requests: 1,
+        prompt_tokens: promptTokens,
+        completion_tokens: completionTokens,
       });
     else {
       sum.prompt_tokens += promptTokens;
