@@ -30,7 +30,7 @@ const cases = testFiles
 
 const hasPromtool = spawnSync('promtool', ['--version']).status === 0;
 const isRequired = (process.env['HEADGATE_REQUIRE'] ?? '').split(',').includes('prometheus');
-// Five seconds of processor time, which the fast tier does not have.
+// Two seconds of processor time, which the fast tier does not have.
 const isAsked = isRequired || (hasPromtool && runs({ fast: 0, full: 1 }) > 0);
 if (!hasPromtool && !isRequired)
   console.warn('SKIPPED: the alerts need promtool (Debian: apt-get install prometheus)');
