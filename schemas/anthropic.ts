@@ -1,6 +1,6 @@
 /**
  * The strict request shapes of POST /v1/messages and POST /v1/messages/count_tokens.
- * Each field is carried to the node, accepted without effect (listed in `anthropicNoOpFields`), or refused; a field
+ * Each field is carried to the node, accepted without effect (listed in docs/api.md), or refused; a field
  * that is not named here is refused too (Endpoints: "they are not silently dropped"). Two generations of the API are
  * in use; the newer one has no sampling fields. Parsing yields carried fields only.
  */
@@ -12,7 +12,6 @@ import {
   toolSchema,
   turnSchema,
 } from './anthropic-messages.ts';
-import type { NoOpField } from './openai.ts';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 
 /** The generations of the API; the first is meant where a request names none. */
@@ -108,37 +107,3 @@ export const countTokensRequestSchema = z.strictObject(promptShape);
 
 export type MessagesFields = z.output<(typeof messagesRequestSchemas)['2023-06-01']>;
 export type PromptFields = z.output<typeof countTokensRequestSchema>;
-
-const noCache =
-  'A hint to a prompt cache; nodes cache by content on their own, and usage reports what they found.';
-
-const promptNoOps: readonly NoOpField[] = [
-  { path: 'cache_control', text: noCache },
-  { path: 'system[].cache_control', text: noCache },
-  { path: 'messages[].content[].cache_control', text: noCache },
-  { path: 'messages[].content[].content[].cache_control', text: noCache },
-  { path: 'tools[].cache_control', text: noCache },
-  { path: 'messages[].content[].signature', text: 'Any text: thoughts are taken as they are.' },
-  { path: 'messages[].content[].caller', text: '`{"type":"direct"}`: the model itself made the call.' },
-  { path: 'tools[].eager_input_streaming', text: 'The input of a tool always streams as it comes.' },
-  { path: 'tools[].defer_loading', text: '`false`, the default.' },
-  { path: 'tools[].allowed_callers', text: '`["direct"]`, the default.' },
-  { path: 'context_management', text: 'No edits, or `clear_thinking` with `keep: "all"`: nothing changes.' },
-  {
-    path: 'output_config.effort',
-    text: 'With `thinking: {"type":"disabled"}` only: it has nothing to set.',
-  },
-  { path: 'speed', text: '`standard`: there is one speed.' },
-];
-
-/** Accepted; no effect here. The documentation of the API is generated from these lists. */
-export const anthropicNoOpFields: Readonly<Record<'messages' | 'count_tokens', readonly NoOpField[]>> = {
-  messages: [
-    ...promptNoOps,
-    { path: 'metadata.user_id', text: 'Any text. No identity is passed to a node.' },
-    { path: 'service_tier', text: '`auto` or `standard_only`: there is one class of service.' },
-    { path: 'top_k', text: '`-1`, which some clients send for unset.' },
-    { path: 'top_p', text: '`-1`, which some clients send for unset.' },
-  ],
-  count_tokens: promptNoOps,
-};

@@ -36,7 +36,7 @@ export function filled<T extends z.ZodType>(schema: T) {
   }, schema);
 }
 
-/** A field accepted without effect: checked, then left out. Each stands in `noOpFields` with its text. */
+/** A field accepted without effect: checked, then left out. docs/api.md says of each what it may be. */
 export function noOp<T extends z.ZodType>(schema: T) {
   return carried(schema.transform((): undefined => undefined));
 }

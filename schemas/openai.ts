@@ -1,6 +1,6 @@
 /**
  * The strict request shapes of POST /v1/chat/completions and POST /v1/embeddings.
- * Each field is carried to the node, accepted without effect (listed in `noOpFields`), or refused; a field that is
+ * Each field is carried to the node, accepted without effect (listed in docs/api.md), or refused; a field that is
  * not named here is refused too (Endpoints: "they are not silently dropped"). Parsing yields carried fields only.
  * Whether the node that routing chose can honour a carried field is decided later, by its dialect.
  */
@@ -83,31 +83,3 @@ export const embeddingsRequestSchema = z.strictObject({
 
 export type ChatFields = z.output<typeof chatRequestSchema>;
 export type EmbeddingsFields = z.output<typeof embeddingsRequestSchema>;
-
-export interface NoOpField {
-  readonly path: string;
-  /** Which values are accepted, and why none has an effect. */
-  readonly text: string;
-}
-
-const noMarker = 'Any text. No identity is passed to a node.';
-const noCache = 'A hint to a prompt cache; nodes cache by content on their own.';
-
-/** Accepted; no effect here. The documentation of the API is generated from these lists. */
-export const noOpFields: Readonly<Record<'chat' | 'embeddings', readonly NoOpField[]>> = {
-  chat: [
-    { path: 'user', text: noMarker },
-    { path: 'safety_identifier', text: noMarker },
-    { path: 'prompt_cache_retention', text: noCache },
-    { path: 'prompt_cache_options', text: noCache },
-    { path: 'service_tier', text: '`auto` or `default`: there is one class of service.' },
-    { path: 'store', text: '`false`: nothing is ever stored.' },
-    { path: 'verbosity', text: '`medium`, the default.' },
-    { path: 'modalities', text: '`["text"]`, the default.' },
-    { path: 'stream_options.include_obfuscation', text: 'No padding is added to a stream.' },
-    { path: 'messages[].content[].prompt_cache_breakpoint', text: noCache },
-    { path: 'messages[].content[].image_url.detail', text: 'The model decides how finely it looks.' },
-    { path: 'messages[].tool_calls[].index', text: 'The place in the list counts.' },
-  ],
-  embeddings: [{ path: 'user', text: noMarker }],
-};

@@ -1,11 +1,10 @@
 /**
  * The strict request shape of POST /v1/responses, without state: what would need a store or a tool of a server is refused, and
  * says what to send in its place. Each other field is carried to the node or answered with, or accepted without effect
- * (listed in `responsesNoOpFields`); a field that is not named here is refused too.
+ * (listed in docs/api.md); a field that is not named here is refused too.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
-import type { NoOpField } from './openai.ts';
 import { carried, filled, freeObject, list, noOp, refused } from './openai-fields.ts';
 import { inputItemSchema, responseToolChoiceSchema, responseToolsSchema } from './responses-items.ts';
 
@@ -91,38 +90,3 @@ export const responsesRequestSchema = z.strictObject({
 });
 
 export type ResponsesFields = z.output<typeof responsesRequestSchema>;
-
-const noMarker = 'Any text. No identity is passed to a node.';
-const noCache = 'A hint to a prompt cache; nodes cache by content on their own.';
-const shownWhole = '`auto`, `concise` or `detailed`: the summary of thoughts is the thoughts themselves.';
-
-/** Accepted; no effect here. The documentation of the API is generated from this list. */
-export const responsesNoOpFields: readonly NoOpField[] = [
-  { path: 'user', text: noMarker },
-  { path: 'safety_identifier', text: noMarker },
-  { path: 'client_metadata', text: 'Any object. Nothing of it is passed to a node.' },
-  { path: 'prompt_cache_retention', text: noCache },
-  { path: 'prompt_cache_options', text: noCache },
-  { path: 'service_tier', text: '`auto` or `default`: there is one class of service.' },
-  { path: 'background', text: '`false`, the default.' },
-  { path: 'truncation', text: '`disabled`, the default.' },
-  { path: 'max_tool_calls', text: 'It counts calls of tools that a server runs, and there are none.' },
-  { path: 'stream_options.include_obfuscation', text: 'No padding is added to a stream.' },
-  { path: 'text.verbosity', text: '`medium`, the default.' },
-  { path: 'reasoning.summary', text: shownWhole },
-  { path: 'reasoning.generate_summary', text: shownWhole },
-  { path: 'include[]', text: 'What belongs to tools that are not offered here.' },
-  {
-    path: 'tools[].external_web_access',
-    text: '`false`: the tool `web_search` is not offered to the model.',
-  },
-  { path: 'tools[].output_schema', text: 'What a function gives is read as it comes.' },
-  { path: 'tools[].defer_loading', text: '`false`, the default.' },
-  { path: 'tools[].async', text: '`false`, the default.' },
-  { path: 'tools[].allowed_callers', text: '`["direct"]`, the default.' },
-  { path: 'input[].id', text: 'Calls and their outputs are joined by `call_id`.' },
-  { path: 'input[].status', text: 'An item counts as it is.' },
-  { path: 'input[].phase', text: '`commentary` or `final_answer`: models know no phases.' },
-  { path: 'input[].content[].detail', text: 'The model decides how finely it looks.' },
-  { path: 'input[].content[].logprobs', text: 'Of an earlier answer; its text counts.' },
-];

@@ -1,16 +1,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { anthropicNoOpFields } from '../schemas/anthropic.ts';
 import { chatFields } from '../schemas/chat-fields.ts';
 import { eventDefinitions, eventTypeNames } from '../schemas/event-definitions.ts';
 import { logEvents } from '../schemas/log-events.ts';
 import type { Dialect } from '../schemas/names.ts';
-import { noOpFields } from '../schemas/openai.ts';
 import { refusalKinds } from '../schemas/refusals.ts';
-import { responsesNoOpFields } from '../schemas/responses.ts';
 import { type Cause, causeNames, causes, textOf } from '../shared/decision/causes.ts';
 import { stepNames } from '../shared/decision/steps.ts';
 import { chatFieldGrants, type FieldGrant } from '../shared/engines/chat-fields.ts';
+import { anthropicNoOpFields, noOpFields, responsesNoOpFields } from './support/no-op-fields.ts';
 
 const read = (name: string): string => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
 

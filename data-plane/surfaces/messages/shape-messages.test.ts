@@ -2,9 +2,9 @@
 
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { anthropicNoOpFields } from '../../../schemas/anthropic.ts';
 import type { Dialect } from '../../../schemas/names.ts';
 import { tokenCountOf, tokenCountRequest } from '../../../shared/engines/node-answers.ts';
+import { anthropicNoOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import type { ShapeHeaders } from '../../answer/surface.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';

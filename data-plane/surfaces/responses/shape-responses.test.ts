@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { responsesNoOpFields } from '../../../schemas/responses.ts';
+import { responsesNoOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import { TenantSecrets } from '../../core/tenant-secrets.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
