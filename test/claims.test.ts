@@ -6,12 +6,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { expect, test } from 'vitest';
-import { processCommands, variables } from '../cli/program.ts';
-import { referenceOf } from '../cli/reference.ts';
+import { processCommands } from '../cli/program.ts';
 import { buildProgram } from '../cli/run.ts';
 import { exitCodes } from '../cli/terminal/errors.ts';
 import { processIo } from '../cli/terminal/io.ts';
 import { wordsOf } from '../cli/terminal/usage-errors.ts';
+import { referenceOf, variables } from './support/cli-reference.ts';
 
 const root = new URL('..', import.meta.url).pathname;
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
