@@ -111,26 +111,29 @@ describe.each(listenerNames)('%s', (name) => {
   });
 });
 
-test.each(listenerNames)('%s lets a client that sends on read the last answer of its connection', async (name) => {
-  const { endpoint, bearer } = fleet.listener(name);
-  const lines = ['Host: 127.0.0.1', `Authorization: Bearer ${bearer}`, 'Connection: close', '', ''];
-  // What follows the head is a request, and bytes that are none.
-  for (const more of ['GET / HTTP/1.1\r\nHost: a\r\n\r\n', '\0'])
-    for (let round = 0; round < 3; round++) {
-      const peer = await RawPeer.open(endpoint, { halfOpen: true });
-      await peer.send(
-        ['GET /v1/models HTTP/1.1', ...lines].join('\r\n') + more.repeat(1_000_000 / more.length),
-      );
-      await peer.ended;
-      for (let turn = 0; turn < 20; turn++) {
-        await peer.send('x');
-        await new Promise((resolve) => setImmediate(resolve));
+test.each(listenerNames)(
+  '%s lets a client that sends on read the last answer of its connection',
+  async (name) => {
+    const { endpoint, bearer } = fleet.listener(name);
+    const lines = ['Host: 127.0.0.1', `Authorization: Bearer ${bearer}`, 'Connection: close', '', ''];
+    // What follows the head is a request, and bytes that are none.
+    for (const more of ['GET / HTTP/1.1\r\nHost: a\r\n\r\n', '\0'])
+      for (let round = 0; round < 3; round++) {
+        const peer = await RawPeer.open(endpoint, { halfOpen: true });
+        await peer.send(
+          ['GET /v1/models HTTP/1.1', ...lines].join('\r\n') + more.repeat(1_000_000 / more.length),
+        );
+        await peer.ended;
+        for (let turn = 0; turn < 20; turn++) {
+          await peer.send('x');
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+        expect(peer.isBroken, peer.text.slice(0, 200)).toBe(false);
+        expect(statusesIn(peer.text)).toHaveLength(1);
+        peer.close();
       }
-      expect(peer.isBroken, peer.text.slice(0, 200)).toBe(false);
-      expect(statusesIn(peer.text)).toHaveLength(1);
-      peer.close();
-    }
-});
+  },
+);
 
 // Of all listeners at once, as below.
 test.each(listenerNames)('%s holds none of the connections that were reset', async (name) => {
