@@ -107,7 +107,7 @@ export async function runAttack(
   fleet.resetResident();
   await fleet.longestTurnsMs();
   // What the attack before has left to do is not blamed on this one.
-  await observed(observer, 0.5);
+  await observed(observer, 0.1);
   const end = new AbortController();
   // One for each connection of the attack.
   setMaxListeners(0, end.signal);

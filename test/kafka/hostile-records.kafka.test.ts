@@ -163,7 +163,7 @@ async function serving(work: () => Promise<unknown>): Promise<void> {
   const asking = (async () => {
     while (!isOver) {
       for (const gateway of gateways) statuses.add(await ask(gateway, key));
-      await pause(10);
+      await pause(50);
     }
   })();
   try {

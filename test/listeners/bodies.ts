@@ -13,14 +13,25 @@ function fill(before: string, unit: (n: number) => string, after: string, bytes:
   return before + units.join() + after;
 }
 
+/** To make one of millions of units costs more than to send it, and each listener gets the same. */
+function kept(make: (bytes: number) => string): (bytes: number) => string {
+  const bodies = new Map<number, string>();
+  return (bytes) => {
+    const body = bodies.get(bytes) ?? make(bytes);
+    bodies.set(bytes, body);
+    return body;
+  };
+}
+
 /** JSON of so many bytes at most, by what it is made of. */
 export const shapes: Readonly<Record<string, (bytes: number) => string>> = {
-  'numeric names in random order': (bytes) =>
+  'numeric names in random order': kept((bytes) =>
     fill('{', (n) => `"${(n * 2654435761) % 4294967291}":0`, '}', bytes),
-  'distinct names': (bytes) => fill('{', (n) => `"a${n.toString(36)}":0`, '}', bytes),
-  'objects of one name': (bytes) => fill('[', (n) => `{"${n.toString(36)}":0}`, ']', bytes),
-  'empty objects': (bytes) => fill('[', () => '{}', ']', bytes),
+  ),
+  'distinct names': kept((bytes) => fill('{', (n) => `"a${n.toString(36)}":0`, '}', bytes)),
+  'objects of one name': kept((bytes) => fill('[', (n) => `{"${n.toString(36)}":0}`, ']', bytes)),
+  'empty objects': kept((bytes) => fill('[', () => '{}', ']', bytes)),
   'deep nesting': (bytes) => '['.repeat(bytes / 2) + ']'.repeat(bytes / 2),
-  numbers: (bytes) => fill('[', () => '1e-200', ']', bytes),
+  numbers: kept((bytes) => fill('[', () => '1e-200', ']', bytes)),
   'a text': (bytes) => `"${'a'.repeat(bytes - 2)}"`,
 };

@@ -32,8 +32,8 @@ test('Events: 2 000 requests with clients that leave and nodes that fail leak no
   expect(descriptors[1] - descriptors[0]).toBeLessThan(2 * clientCount);
 });
 
-test('Events: a gateway killed four times under load bills no more than was finished, and forgets only the last moments', async () => {
-  const figures = await kills(fleet, { kills: 4, seed });
+test('Events: a gateway killed twice under load bills no more than was finished, and forgets only the last moments', async () => {
+  const figures = await kills(fleet, { kills: 2, seed });
   log(figures);
   const { settled, missingOwnAgesMs, totals } = figures;
   expect(settled.faults).toEqual([]);
