@@ -222,7 +222,7 @@ async function randomRun(random: () => number): Promise<Record<string, number>> 
 
 test(`in random runs from seed ${seed} on, what is answered holds`, async () => {
   const counts: Record<string, number> = {};
-  for (let n = 0; n < runs({ fast: 8, full: 60 }); n++) {
+  for (let n = 0; n < runs({ fast: 8, full: 20 }); n++) {
     const found = await randomRun(seededRandom(seed + n));
     for (const [kind, count] of Object.entries(found)) counts[kind] = (counts[kind] ?? 0) + count;
     for (const close of closes.splice(0)) await close();

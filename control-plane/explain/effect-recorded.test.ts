@@ -72,7 +72,7 @@ afterAll(() => expect(differing).toBeGreaterThan(100));
 test.each([...changingTypes, 'key.revoked' as const, 'usage.adjusted' as const, 'mixed' as const])(
   'recorded requests that a random %s turns are those that differ when each is decided by itself',
   (type) => {
-    for (let seed = 1; seed <= runs({ fast: 3, full: 8 }); seed++) {
+    for (let seed = 1; seed <= runs({ fast: 3, full: 4 }); seed++) {
       const random = seededRandom(seed);
       const fleet = [...servingFleet(random), keys];
       const before = snapshotOf(fleet);

@@ -33,7 +33,7 @@ const end = [
 ];
 
 test('Routing rule 5: in random fleets a visitor reaches no stack and no node of an organisation', () => {
-  for (let seed = 1; seed <= runs({ fast: 40, full: 100 }); seed++) {
+  for (let seed = 1; seed <= runs({ fast: 40, full: 50 }); seed++) {
     const snapshot = memorySnapshot();
     snapshot.apply(recordsOf([...fleetHistory(seed, 150), end]));
     let placed = 0;

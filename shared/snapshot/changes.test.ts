@@ -118,7 +118,7 @@ function isRevocation(records: readonly LogRecord[], at: number): boolean {
   return records[at]?.value.includes('"key.revoked"') ?? false;
 }
 
-const histories = runs({ fast: 4, full: 25 });
+const histories = runs({ fast: 4, full: 10 });
 const commits = 60;
 
 test(

@@ -150,7 +150,7 @@ test('no junk in a commit makes the fold throw, and rows and digests stay one', 
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
   snapshot.apply([writer.open(), ...fleetHistory(1, 60).map((events) => writer.add(events))]);
-  const numRuns = runs({ fast: 100, full: 400 });
+  const numRuns = runs({ fast: 100, full: 200 });
   let events = 0;
   fc.assert(
     fc.property(fc.array(junkEvent, { minLength: 8, maxLength: 12 }), oddTexts, junkTime, (junk, by, at) => {

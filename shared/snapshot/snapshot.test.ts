@@ -82,7 +82,7 @@ test('any cut of the log into batches and slices gives the same state', () => {
         expect(stateOf(pieces)).toEqual(stateOf(folded(records)));
       },
     ),
-    { numRuns: runs({ fast: 15, full: 60 }) },
+    { numRuns: runs({ fast: 15, full: 30 }) },
   );
 });
 
@@ -101,7 +101,7 @@ test('records that were folded already change nothing, position and counters inc
         }
       },
     ),
-    { numRuns: runs({ fast: 15, full: 60 }) },
+    { numRuns: runs({ fast: 15, full: 30 }) },
   );
 });
 
@@ -179,7 +179,7 @@ test('a preview lists what would be passed over, and changes nothing', () => {
       const anomalies = again.db.prepare('SELECT reason FROM anomaly WHERE seq = ?').all(again.seq);
       expect(anomalies).toEqual(reasons.map((reason) => ({ reason })));
     }),
-    { numRuns: runs({ fast: 12, full: 40 }) },
+    { numRuns: runs({ fast: 12, full: 24 }) },
   );
 });
 

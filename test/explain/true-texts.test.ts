@@ -14,7 +14,7 @@ import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
 
 const perMinute = 12;
-const count = Number(process.env['HEADGATE_EXPLAINED'] ?? runs({ fast: 40, full: 100 }));
+const count = Number(process.env['HEADGATE_EXPLAINED'] ?? runs({ fast: 40, full: 50 }));
 let fleet: TestFleet;
 const keys = new Map<string, string>();
 beforeAll(async () => {

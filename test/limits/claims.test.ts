@@ -10,7 +10,7 @@ import { Bound, type BoundGateway } from './claims-bound.ts';
 import type { Plan } from './claims-plan.ts';
 import { Simulation } from './claims-simulation.ts';
 
-const count = runs({ fast: 50, full: 80 });
+const count = runs({ fast: 50, full: 50 });
 
 function outcomes(plan: Omit<Plan, 'seed'>) {
   return Array.from({ length: count }, (_, index) => ({

@@ -70,7 +70,7 @@ test(
         seen.set(kind, (seen.get(kind) ?? 0) + 1);
         expect(trace.steps.length).toBeGreaterThan(0);
       }),
-      { numRuns: runs({ fast: 3000, full: 30_000 }) },
+      { numRuns: runs({ fast: 3000, full: 10_000 }) },
     );
     expect([...seen.keys()].length).toBeGreaterThanOrEqual(8);
   },
