@@ -16,13 +16,13 @@ import { refreshRoutes } from './routes.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-export function removeNode(tables: TableViews, node: RowOf<'node'>): void {
+export function removeNode(tables: TableViews, node: RowOf<'node'>): undefined {
   removeAll(tables.node_token.where('node', node.id), (row) => tables.node_token.remove(row));
   removeAll(tables.routes.where('node', node.id), (row) => tables.routes.remove(row));
   tables.node.remove(node);
 }
 
-export function removeStack(tables: TableViews, stack: RowOf<'stack'>): void {
+export function removeStack(tables: TableViews, stack: RowOf<'stack'>): undefined {
   removeAll(tables.stack_model.where('stack', stack.id), (row) => tables.stack_model.remove(row));
   removeAll(tables.node.where('place', `stack:${stack.id}`), (row) => removeNode(tables, row));
   tables.stack.remove(stack);
@@ -38,8 +38,7 @@ function changeNode(tables: TableViews, id: string, change: Partial<RowOf<'node'
   if (!node) return 'no such node';
   const after = { ...node, ...change };
   tables.node.put(after);
-  refreshRoutes(tables, after);
-  return undefined;
+  return refreshRoutes(tables, after);
 }
 
 /** A place as a column holds it. */
@@ -111,8 +110,7 @@ export const capacityEffects = {
   'stack.created': {
     fold: (tables, { id, organisation, surface }, { atMs }) => {
       if (tables.stack.get(id)) return 'the stack is there already';
-      tables.stack.put({ id, organisation, surface, created_at: atMs });
-      return undefined;
+      return tables.stack.put({ id, organisation, surface, created_at: atMs });
     },
     restore: stacks,
     inverse: inverse(
@@ -128,8 +126,7 @@ export const capacityEffects = {
     fold: (tables, { id, surface }) => {
       const stack = tables.stack.get(id);
       if (!stack) return 'no such stack';
-      tables.stack.update(stack, { surface });
-      return undefined;
+      return tables.stack.update(stack, { surface });
     },
     restore: 'leaves no row',
     inverse: inverse(
@@ -142,45 +139,32 @@ export const capacityEffects = {
     fold: (tables, { id }) => {
       const stack = tables.stack.get(id);
       if (!stack) return 'no such stack';
-      removeStack(tables, stack);
-      return undefined;
+      return removeStack(tables, stack);
     },
     restore: 'leaves no row',
     inverse: 'its nodes and models went with it; apply the fleet file of the position before',
     explains: ['stack'],
   },
   'stack.model_installed': {
-    fold: (tables, { stack, model }) => {
-      tables.stack_model.put({ stack, model });
-      return undefined;
-    },
+    fold: (tables, { stack, model }) => tables.stack_model.put({ stack, model }),
     restore: stackModels,
     inverse: installedOn('stack.uninstall'),
     explains: ['stack_model'],
   },
   'stack.model_uninstalled': {
-    fold: (tables, { stack, model }) => {
-      tables.stack_model.remove({ stack, model });
-      return undefined;
-    },
+    fold: (tables, { stack, model }) => tables.stack_model.remove({ stack, model }),
     restore: 'leaves no row',
     inverse: installedOn('stack.install'),
     explains: ['stack_model'],
   },
   'pool.model_installed': {
-    fold: (tables, { model }) => {
-      tables.pool_model.put({ model });
-      return undefined;
-    },
+    fold: (tables, { model }) => tables.pool_model.put({ model }),
     restore: poolModels,
     inverse: installed('pool.uninstall'),
     explains: ['pool_model'],
   },
   'pool.model_uninstalled': {
-    fold: (tables, { model }) => {
-      tables.pool_model.remove({ model });
-      return undefined;
-    },
+    fold: (tables, { model }) => tables.pool_model.remove({ model }),
     restore: 'leaves no row',
     inverse: installed('pool.install'),
     explains: ['pool_model'],
@@ -209,8 +193,7 @@ export const capacityEffects = {
         changed_at: null,
       };
       tables.node.put(row);
-      refreshRoutes(tables, row);
-      return undefined;
+      return refreshRoutes(tables, row);
     },
     restore: nodes,
     inverse: inverse(
@@ -235,8 +218,7 @@ export const capacityEffects = {
     fold: (tables, { id }) => {
       const node = tables.node.get(id);
       if (!node) return 'no such node';
-      removeNode(tables, node);
-      return undefined;
+      return removeNode(tables, node);
     },
     restore: 'leaves no row',
     inverse: inverse(
@@ -252,8 +234,13 @@ export const capacityEffects = {
     fold: (tables, { id, node, hash }, { atMs }) => {
       const there = tables.node_token.get(id);
       if (there) return 'the token is there already';
-      tables.node_token.put({ id, node, hash: Buffer.from(hash, 'hex'), created_at: atMs, revoked_at: null });
-      return undefined;
+      return tables.node_token.put({
+        id,
+        node,
+        hash: Buffer.from(hash, 'hex'),
+        created_at: atMs,
+        revoked_at: null,
+      });
     },
     restore: createdTokens,
     inverse: inverse(
@@ -266,8 +253,7 @@ export const capacityEffects = {
     fold: (tables, { id }, { atMs }) => {
       const token = tables.node_token.get(id);
       if (!token || token.revoked_at !== null) return 'no such token';
-      tables.node_token.update(token, { revoked_at: atMs });
-      return undefined;
+      return tables.node_token.update(token, { revoked_at: atMs });
     },
     restore: revokedTokens,
     inverse: 'a revoked token stays revoked; create another',
@@ -278,8 +264,7 @@ export const capacityEffects = {
       const node = tables.node.get(id);
       if (!node) return 'no such node';
       if (generation !== node.generation + 1) return 'another replica was first';
-      tables.node.update(node, { owner, generation });
-      return undefined;
+      return tables.node.update(node, { owner, generation });
     },
     restore: 'is reported again',
     inverse: noReport,

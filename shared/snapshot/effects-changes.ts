@@ -97,7 +97,7 @@ export const changeEffects = {
       const former = tables.closed_change.get(data.change);
       if (former) tables.closed_change.remove(former);
       trimClosed(tables);
-      tables.change.put({
+      return tables.change.put({
         slot: openSlot,
         id: data.change,
         events: JSON.stringify(events),
@@ -112,7 +112,6 @@ export const changeEffects = {
         passed_over: 0,
         passed_over_reason: null,
       });
-      return undefined;
     },
     restore: staged,
     inverse: inverse(
@@ -126,8 +125,7 @@ export const changeEffects = {
       const open = openChange(tables, change);
       if (!open) return notOpen;
       if (wave <= open.wave || wave > parseColumn(open.waves).length) return 'it is no later wave';
-      tables.change.update(open, { wave, wave_at: atMs });
-      return undefined;
+      return tables.change.update(open, { wave, wave_at: atMs });
     },
     restore: advanced,
     inverse: 'a wave is not taken back alone; withdraw the change',

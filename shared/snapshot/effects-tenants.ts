@@ -15,13 +15,13 @@ import { removeNode, removeStack } from './effects-capacity.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-function setTierModels(tables: TableViews, tier: string, models: '*' | readonly string[]): void {
+function setTierModels(tables: TableViews, tier: string, models: '*' | readonly string[]): undefined {
   removeAll(tables.tier_model.where('tier', tier), (row) => tables.tier_model.remove(row));
   for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
 }
 
 /** Removes all that belongs to an organisation, so that a new one with its id does not inherit its keys. */
-function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): void {
+function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): undefined {
   const { id } = organisation;
   removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
   removeAll(tables.api_key.where('organisation', id), (row) => tables.api_key.remove(row));
@@ -144,8 +144,7 @@ export const tenantEffects = {
         total_concurrency: null,
         total_tokens_per_day: null,
       });
-      setTierModels(tables, data.id, data.models);
-      return undefined;
+      return setTierModels(tables, data.id, data.models);
     },
     restore: tiers,
     inverse: putTierBack,
@@ -156,8 +155,7 @@ export const tenantEffects = {
       const tier = tables.tier.get(id);
       if (!tier || id === anonymousTier) return 'no such tier';
       setTierModels(tables, id, []);
-      tables.tier.remove(tier);
-      return undefined;
+      return tables.tier.remove(tier);
     },
     restore: 'leaves no row',
     inverse: putTierBack,
@@ -178,8 +176,7 @@ export const tenantEffects = {
         total_concurrency: data.total?.concurrency ?? null,
         total_tokens_per_day: data.total?.tokensPerDay ?? null,
       });
-      setTierModels(tables, anonymousTier, data.models);
-      return undefined;
+      return setTierModels(tables, anonymousTier, data.models);
     },
     restore: visitors,
     inverse: inverse(
@@ -190,16 +187,14 @@ export const tenantEffects = {
     explains: ['tier'],
   },
   'bounds.set': {
-    fold: (tables, data) => {
+    fold: (tables, data) =>
       tables.bounds.put({
         id: 'fleet',
         active_keys_per_organisation: data.activeKeysPerOrganisation ?? null,
         keys_per_organisation: data.keysPerOrganisation ?? null,
         commands_per_person_per_minute: data.commandsPerPersonPerMinute ?? null,
         commands_per_organisation_per_minute: data.commandsPerOrganisationPerMinute ?? null,
-      });
-      return undefined;
-    },
+      }),
     restore: bounds,
     inverse: inverse(
       (db) => bounds.at(db, 'fleet'),
@@ -208,10 +203,8 @@ export const tenantEffects = {
     explains: ['bounds'],
   },
   'model.set': {
-    fold: (tables, { id, family, added, weight, affinity = 'prefix' }) => {
-      tables.model.put({ id, family, added: Date.parse(added), weight, affinity });
-      return undefined;
-    },
+    fold: (tables, { id, family, added, weight, affinity = 'prefix' }) =>
+      tables.model.put({ id, family, added: Date.parse(added), weight, affinity }),
     restore: models,
     inverse: putModelBack,
     explains: ['model'],
@@ -220,8 +213,7 @@ export const tenantEffects = {
     fold: (tables, { id }) => {
       const model = tables.model.get(id);
       if (!model) return 'no such model';
-      tables.model.remove(model);
-      return undefined;
+      return tables.model.remove(model);
     },
     restore: 'leaves no row',
     inverse: putModelBack,
@@ -230,8 +222,7 @@ export const tenantEffects = {
   'organisation.set': {
     fold: (tables, { id, name, tier, anchor }) => {
       const suspended = tables.organisation.get(id)?.suspended ?? 0;
-      tables.organisation.put({ id, name, tier, anchor, suspended });
-      return undefined;
+      return tables.organisation.put({ id, name, tier, anchor, suspended });
     },
     restore: organisations,
     inverse: inverse(
@@ -244,8 +235,7 @@ export const tenantEffects = {
     fold: (tables, { id, suspended }) => {
       const organisation = tables.organisation.get(id);
       if (!organisation) return 'no such organisation';
-      tables.organisation.update(organisation, { suspended: suspended ? 1 : 0 });
-      return undefined;
+      return tables.organisation.update(organisation, { suspended: suspended ? 1 : 0 });
     },
     restore: suspensions,
     inverse: inverse(
@@ -258,18 +248,14 @@ export const tenantEffects = {
     fold: (tables, { id }) => {
       const organisation = tables.organisation.get(id);
       if (!organisation) return 'no such organisation';
-      removeOrganisation(tables, organisation);
-      return undefined;
+      return removeOrganisation(tables, organisation);
     },
     restore: 'leaves no row',
     inverse: 'its keys, stacks and nodes went with it',
     explains: ['organisation'],
   },
   'member.set': {
-    fold: (tables, { organisation, person, role }) => {
-      tables.member.put({ organisation, person, role });
-      return undefined;
-    },
+    fold: (tables, { organisation, person, role }) => tables.member.put({ organisation, person, role }),
     restore: members,
     inverse: putMemberBack,
     explains: ['member'],
@@ -278,8 +264,7 @@ export const tenantEffects = {
     fold: (tables, { organisation, person }) => {
       const member = tables.member.get(organisation, person);
       if (!member) return 'no such member';
-      tables.member.remove(member);
-      return undefined;
+      return tables.member.remove(member);
     },
     restore: 'leaves no row',
     inverse: putMemberBack,
@@ -290,7 +275,7 @@ export const tenantEffects = {
       const hash = Buffer.from(data.hash, 'hex');
       const there = tables.api_key.get(data.id);
       if (there?.hash || tables.api_key.where('hash', hash).length > 0) return 'the key is there already';
-      tables.api_key.replace(there, {
+      return tables.api_key.replace(there, {
         id: data.id,
         hash,
         organisation: data.organisation,
@@ -302,7 +287,6 @@ export const tenantEffects = {
         revoked_at: there?.revoked_at ?? null,
         revoked_by: there?.revoked_by ?? null,
       });
-      return undefined;
     },
     restore: createdKeys,
     inverse: inverse(
@@ -318,8 +302,7 @@ export const tenantEffects = {
       if (key && key.revoked_at !== null) return 'revoked already';
       const unknown = { hash: null, organisation: null, name: null, expires: null, expires_at: null };
       const row = key ?? { id, ...unknown, created_at: null, created_by: null };
-      tables.api_key.replace(key, { ...row, revoked_at: atMs, revoked_by: by });
-      return undefined;
+      return tables.api_key.replace(key, { ...row, revoked_at: atMs, revoked_by: by });
     },
     restore: revokedKeys,
     inverse: 'a revoked key stays revoked; create another',
@@ -332,8 +315,7 @@ export const tenantEffects = {
       if (!key) return 'no such key';
       if (key.revoked_at === null && !(key.expires_at !== null && key.expires_at <= atMs))
         return 'the key has not ended';
-      tables.api_key.remove(key);
-      return undefined;
+      return tables.api_key.remove(key);
     },
     restore: 'leaves no row',
     inverse: 'the key had ended before; create another',
@@ -344,8 +326,7 @@ export const tenantEffects = {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
       // Clamped, because a sum beyond the integers that both JavaScript and SQLite hold would not be a function of the rows.
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
-      tables.usage_adjustment.put({ organisation, period, tokens: sum });
-      return undefined;
+      return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },
     restore: rowsOf('usage_adjustment', ({ organisation, period, tokens }) => ({
       ...{ organisation, period, tokens },

@@ -63,19 +63,19 @@ class OverlayTable<Name extends TableName> implements TableView<Name> {
     return [...rest, ...(own as RowOf<Name>[])];
   }
 
-  put(row: RowOf<Name>): void {
+  put(row: RowOf<Name>): undefined {
     this.written.set(this.#keyOf(row), row);
   }
 
-  replace(_before: RowOf<Name> | undefined, row: RowOf<Name>): void {
+  replace(_before: RowOf<Name> | undefined, row: RowOf<Name>): undefined {
     this.put(row);
   }
 
-  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): void {
+  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined {
     this.put({ ...row, ...change });
   }
 
-  remove(row: RowOf<Name>): void {
+  remove(row: RowOf<Name>): undefined {
     this.written.set(this.#keyOf(row), undefined);
   }
 

@@ -39,7 +39,7 @@ export function installsIn(db: Database): (place: PlaceKey, model: string) => bo
 }
 
 /** Updates the routes of a node; writes only what differs. */
-export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): void {
+export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): undefined {
   const wanted = node.up && !node.drained ? servedModels(node) : new Map<string, string>();
   const windows = parseColumn(node.windows);
   const imageModels = new Set(parseColumn(node.image_models));

@@ -11,17 +11,17 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** One table as the fold reads and changes it. */
+/** One table as the fold reads and changes it. A change returns what a fold does that passes nothing over. */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
   /** The rows whose column has this value; the column must be indexed or first in the key. */
   where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[];
-  put(row: RowOf<Name>): void;
+  put(row: RowOf<Name>): undefined;
   /** As `put`, for a caller that has read the row with this key: `before` is that row, or undefined where there is none. */
-  replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void;
+  replace(before: RowOf<Name> | undefined, row: RowOf<Name>): undefined;
   /** Changes some columns of a row that is there. */
-  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): void;
-  remove(row: RowOf<Name>): void;
+  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined;
+  remove(row: RowOf<Name>): undefined;
 }
 
 export type TableViews = { readonly [Name in TableName]: TableView<Name> };
@@ -101,12 +101,12 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     return statement.all(value);
   }
 
-  put(row: RowOf<Name>): void {
+  put(row: RowOf<Name>): undefined {
     const key = this.#key.map((column) => row[column as keyof RowOf<Name>]);
     this.replace(this.get(...key), row);
   }
 
-  replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void {
+  replace(before: RowOf<Name> | undefined, row: RowOf<Name>): undefined {
     const values = wellFormed(row as TableRow);
     if (before) this.#sum = addDigest(this.#sum, -rowDigest(this.name, before));
     this.#put.run([
@@ -132,11 +132,11 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     return moves ? this.#stamp.seq : (before[mark] ?? null);
   }
 
-  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): void {
+  update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined {
     this.replace(row, { ...row, ...change });
   }
 
-  remove(row: RowOf<Name>): void {
+  remove(row: RowOf<Name>): undefined {
     const values = row as TableRow;
     const done = this.#remove.run(this.#key.map((column) => values[column] ?? null));
     if (done.changes === 0) return;
