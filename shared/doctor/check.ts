@@ -69,6 +69,11 @@ export function check<Item>({ code, well, of, wrong, object = nameOf, ...row }: 
   return { code, well, find };
 }
 
+/** Checks that look at the same. */
+export function checksOf<Item>(of: Row<Item>['of']): (row: Omit<Row<Item>, 'of'>) => DoctorCheck {
+  return (row) => check({ of, ...row });
+}
+
 function nameOf(item: unknown): string | undefined {
   if (typeof item === 'string') return item;
   const { name, id } = Object(item) as { readonly name?: unknown; readonly id?: unknown };

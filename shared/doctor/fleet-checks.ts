@@ -1,5 +1,5 @@
 /** Checks of gateways and nodes. */
-import { check, type DoctorCheck, endingCertificate, only, wrongClock } from './check.ts';
+import { check, checksOf, type DoctorCheck, endingCertificate, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 import { hasOtherFold, otherFoldText } from './machine-checks.ts';
@@ -31,6 +31,7 @@ function silentNext({ name }: Gateway, log: DoctorFacts['log']): string {
     : `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }
 
+const ofGateways = checksOf(({ gateways }) => gateways);
 export const gatewayChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG4001',
@@ -41,47 +42,42 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     text: 'no gateway has reported: nobody is served',
     next: 'start one: headgate gateway',
   }),
-  check({
+  ofGateways({
     code: 'HG4002',
     well: 'no gateway is stale',
-    of: ({ gateways }) => gateways,
     level: 'fail',
     wrong: ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
     text: silentText,
     next: (gateway, { log }) => silentNext(gateway, log),
   }),
-  check({
+  ofGateways({
     code: 'HG4003',
     well: 'no silent gateway serves without proof',
-    of: ({ gateways }) => gateways,
     level: 'fail',
     wrong: ({ state, stalePolicy }) => state === 'STALE' && stalePolicy === 'serve',
     text: (gateway) =>
       `${silentText(gateway)}; if it runs, it accepts keys that were revoked since (--when-stale=serve)`,
     next: (gateway, { log }) => silentNext(gateway, log),
   }),
-  check({
+  ofGateways({
     code: 'HG4004',
     well: 'gateways are at the end of the log',
-    of: ({ gateways }) => gateways,
     level: 'warn',
     wrong: ({ state, lagEvents }) => state === 'LAGGING' && lagEvents > 0,
     text: ({ lagEvents }) => `it is ${lagEvents} ${lagEvents === 1 ? 'commit' : 'commits'} behind`,
     next: 'wait; if it stays behind, check its CPU and its log',
   }),
-  check({
+  ofGateways({
     code: 'HG4005',
     well: 'gateways have the digests of this replica',
-    of: ({ gateways }) => gateways,
     level: 'fail',
     wrong: ({ state, sameLog }) => state === 'DIVERGED' && sameLog,
     text: 'its rows differ from those of this replica: it accepts no key from them',
     next: 'it rebuilds its state itself; headgate gateway verify names the tables',
   }),
-  check({
+  ofGateways({
     code: 'HG4006',
     well: 'gateways accept the log',
-    of: ({ gateways }) => gateways,
     level: 'fail',
     wrong: ({ fault, sameLog }) => fault !== undefined || !sameLog,
     text: ({ fault }) =>
@@ -98,19 +94,17 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     text: ({ processes }) => `${processes} processes report under this name`,
     next: 'start each gateway with a --name of its own',
   }),
-  check({
+  ofGateways({
     code: 'HG4008',
     well: 'gateways have the fold of this replica',
-    of: ({ gateways }) => gateways,
     level: 'warn',
     wrong: hasOtherFold,
     text: otherFoldText,
     next: 'finish the upgrade; new kinds of events wait for it',
   }),
-  check({
+  ofGateways({
     code: 'HG4009',
     well: 'gateways have a margin of freshness',
-    of: ({ gateways }) => gateways,
     level: 'warn',
     wrong: ({ state, freshSeconds }) => state !== 'STALE' && (freshSeconds ?? 0) > freshWarnSeconds,
     text: ({ freshSeconds, stalePolicy }) => {
@@ -129,31 +123,27 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     text: 'a stack of another organisation can be distinguished from one that is not there',
     next: 'check what is between clients and the gateway; report it if nothing is',
   }),
-  check({
+  ofGateways({
     code: 'HG4011',
     well: 'clocks of gateways agree with that of this replica',
-    of: ({ gateways }) => gateways,
     ...wrongClock,
   }),
-  check({
+  ofGateways({
     code: 'HG4012',
     well: 'certificates of gateways are valid for weeks',
-    of: ({ gateways }) => gateways,
     ...endingCertificate,
   }),
-  check({
+  ofGateways({
     code: 'HG4013',
     well: 'gateways can be asked for their decisions',
-    of: ({ gateways }) => gateways,
     level: 'warn',
     wrong: ({ isMute = false }) => isMute,
     text: 'its metrics listener cannot be reached from this replica: explain does not find its requests',
     next: 'give it a --metrics-bind and --advertise by which control planes reach it, and the same gateway token and build',
   }),
-  check({
+  ofGateways({
     code: 'HG4014',
     well: 'gateways have file descriptors left',
-    of: ({ gateways }) => gateways,
     level: 'fail',
     wrong: ({ isOutOfFiles = false }) => isOutOfFiles,
     text: 'it has no file descriptor left for connections to nodes, and refuses requests',
@@ -163,29 +153,27 @@ export const gatewayChecks: readonly DoctorCheck[] = [
 
 const flapping = 6;
 
+const ofNodes = checksOf(({ nodes }) => nodes);
 export const nodeChecks: readonly DoctorCheck[] = [
-  check({
+  ofNodes({
     code: 'HG5001',
     well: 'all nodes are up',
-    of: ({ nodes }) => nodes,
     level: 'fail',
     wrong: ({ up, drained }) => !up && !drained,
     text: ({ reason }) => `the node is down${reason === undefined ? '' : `: ${reason}`}`,
     next: ({ id }) => `start its engine; headgate node get ${id}`,
   }),
-  check({
+  ofNodes({
     code: 'HG5002',
     well: 'no node flaps',
-    of: ({ nodes }) => nodes,
     level: 'warn',
     wrong: ({ changesLastHour = 0 }) => changesLastHour >= flapping,
     text: ({ changesLastHour }) => `its health changed ${changesLastHour} times in the last hour`,
     next: ({ id }) => `headgate events list --newest --node ${id}`,
   }),
-  check({
+  ofNodes({
     code: 'HG5003',
     well: 'each node has a replica that watches it',
-    of: ({ nodes }) => nodes,
     level: 'fail',
     wrong: ({ owner }, { controlPlanes }) =>
       controlPlanes !== undefined &&
@@ -202,20 +190,18 @@ export const nodeChecks: readonly DoctorCheck[] = [
     text: ({ model, reason }) => `it could not load ${model}${reason === undefined ? '' : `: ${reason}`}`,
     next: ({ id }) => `headgate node get ${id}, then the log of its engine`,
   }),
-  check({
+  ofNodes({
     code: 'HG5005',
     well: 'nodes report no more tokens than requests can use',
-    of: ({ nodes }) => nodes,
     level: 'warn',
     wrong: ({ overstatedTo = [] }) => overstatedTo.length > 0,
     text: ({ overstatedTo = [] }) =>
       `it reported more tokens than a request can use (${overstatedTo.join(', ')}); less was billed`,
     next: ({ id }) => `see who runs ${id} and which engine it is; headgate node drain ${id}`,
   }),
-  check({
+  ofNodes({
     code: 'HG5006',
     well: 'the log takes what nodes report',
-    of: ({ nodes }) => nodes,
     level: 'warn',
     wrong: ({ withheld }) => withheld === true,
     text: 'it reported more than the log takes of one node a day: changes of its models are withheld',

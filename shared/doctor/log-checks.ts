@@ -1,32 +1,30 @@
 /** Checks of the log and its topics. */
-import { check, type DoctorCheck, only } from './check.ts';
+import { check, checksOf, type DoctorCheck, only } from './check.ts';
 import { diskFail, diskWarn, gigabytes } from './machine-checks.ts';
 
 const freshWarnSeconds = 10;
 
+const ofLog = checksOf(({ log }) => only(log));
 export const logChecks: readonly DoctorCheck[] = [
-  check({
+  ofLog({
     code: 'HG2001',
     well: 'the log is reachable',
-    of: ({ log }) => only(log),
     level: 'fail',
     wrong: ({ reachable }) => !reachable,
     text: ({ reason }) => `the control log cannot be reached${reason === undefined ? '' : `: ${reason}`}`,
     next: 'check the brokers, or the folder of HEADGATE_LOG',
   }),
-  check({
+  ofLog({
     code: 'HG2002',
     well: 'the fold continues',
-    of: ({ log }) => only(log),
     level: 'fail',
     wrong: ({ fault }) => fault !== undefined,
     text: ({ fault }) => `the log is not followed any more: ${fault}`,
     next: 'see docs/operate.md for recovery',
   }),
-  check({
+  ofLog({
     code: 'HG2003',
     well: 'the state is proven fresh',
-    of: ({ log }) => only(log),
     level: 'warn',
     wrong: ({ freshSeconds: age, reachable }) => reachable && (age === null || age > freshWarnSeconds),
     text: ({ freshSeconds: age }) =>
@@ -35,10 +33,9 @@ export const logChecks: readonly DoctorCheck[] = [
         : `the last proof of freshness is ${Math.round(age)} s old`,
     next: 'check the latency of the log and the load of this replica',
   }),
-  check({
+  ofLog({
     code: 'HG2004',
     well: 'every record of the log counts',
-    of: ({ log }) => only(log),
     level: 'warn',
     wrong: ({ skipped }) => skipped > 1000,
     text: ({ skipped }) =>
@@ -54,19 +51,17 @@ export const logChecks: readonly DoctorCheck[] = [
     text: 'the log is signed, and this replica has no key of a signer: its commands are refused',
     next: 'headgate signer add PUBLIC-KEY-FILE, then give the replica the key with HEADGATE_SIGNING_KEY',
   }),
-  check({
+  ofLog({
     code: 'HG2006',
     well: 'the state agrees with the checkpoints of the log',
-    of: ({ log }) => only(log),
     level: 'fail',
     wrong: ({ divergedAt }) => divergedAt !== undefined,
     text: ({ divergedAt }) => `the state differs from the checkpoint at ${divergedAt}`,
     next: 'stop this replica, delete its state.db and start it again',
   }),
-  check({
+  ofLog({
     code: 'HG2007',
     well: 'the history is complete',
-    of: ({ log }) => only(log),
     level: 'warn',
     wrong: ({ history, position }) =>
       history !== undefined && (history.fault !== undefined || position - history.position > 1000),
@@ -76,10 +71,9 @@ export const logChecks: readonly DoctorCheck[] = [
         : `the history cannot be read: ${history.fault}`,
     next: 'wait until it is made; if it does not proceed, see the log of the control plane',
   }),
-  check({
+  ofLog({
     code: 'HG2008',
     well: 'the disk of the control plane has room',
-    of: ({ log }) => only(log),
     level: ({ diskFreeBytes: free }) => (free !== undefined && free < diskFail ? 'fail' : 'warn'),
     wrong: ({ diskFreeBytes: free }) => free !== undefined && free < diskWarn,
     text: ({ diskFreeBytes: free, history }) =>
@@ -152,10 +146,9 @@ export const logChecks: readonly DoctorCheck[] = [
     next: ({ topic }) =>
       `upgrade gateways that do not sign, give all the same HEADGATE_GATEWAY_TOKEN, and restrict who may write to ${topic}`,
   }),
-  check({
+  ofLog({
     code: 'HG2017',
     well: 'the log can be written',
-    of: ({ log }) => only(log),
     level: 'fail',
     wrong: ({ writeFault }) => writeFault !== undefined,
     text: ({ writeFault }) => `nothing can be written to the log: ${writeFault}`,

@@ -1,5 +1,5 @@
 /** Checks of the machine and the control planes. */
-import { check, type DoctorCheck, only, wrongClock } from './check.ts';
+import { check, checksOf, type DoctorCheck, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 
@@ -11,11 +11,11 @@ const openFilesMin = 4096;
 const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '2027-04-30', 24: '2028-04-30' };
 export const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
 
+const ofMachine = checksOf(({ machine }) => only(machine));
 export const machineChecks: readonly DoctorCheck[] = [
-  check({
+  ofMachine({
     code: 'HG1001',
     well: 'the version of Node is supported',
-    of: ({ machine }) => only(machine),
     level: 'fail',
     wrong: ({ node }) => {
       const [major = 0, minor = 0, patch = 0] = node.split('.').map(Number);
@@ -24,29 +24,26 @@ export const machineChecks: readonly DoctorCheck[] = [
     text: ({ node }) => `Node ${node} is too old`,
     next: 'install Node 22 or 24',
   }),
-  check({
+  ofMachine({
     code: 'HG1002',
     well: 'the SQLite module loads',
-    of: ({ machine }) => only(machine),
     level: 'fail',
     wrong: ({ sqliteFault }) => sqliteFault !== undefined,
     text: ({ sqliteFault }) => `SQLite cannot be used: ${sqliteFault}`,
     next: 'run npm ci again',
   }),
-  check({
+  ofMachine({
     code: 'HG1003',
     well: 'the disk has room',
-    of: ({ machine }) => only(machine),
     level: ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) => (free < diskFail ? 'fail' : 'warn'),
     wrong: ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) => free < diskWarn,
     text: ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) =>
       `the disk of this machine has ${gigabytes(free)} left`,
     next: 'free some disk space, or move the data folder',
   }),
-  check({
+  ofMachine({
     code: 'HG1004',
     well: 'enough files may be open',
-    of: ({ machine }) => only(machine),
     level: 'warn',
     wrong: ({ openFilesMax: max = Number.POSITIVE_INFINITY }) => max < openFilesMin,
     text: ({ openFilesMax: max = Number.POSITIVE_INFINITY }) =>
@@ -130,56 +127,51 @@ export function otherFoldText({ foldVersion }: Folds, facts: DoctorFacts): strin
   return `it has fold version ${foldVersion}, this replica ${ownFold(facts)}`;
 }
 
+const ofControlPlanes = checksOf(({ controlPlanes }) => controlPlanes);
 export const controlPlaneChecks: readonly DoctorCheck[] = [
-  check({
+  ofControlPlanes({
     code: 'HG3001',
     well: 'all control planes report',
-    of: ({ controlPlanes }) => controlPlanes,
     level: 'warn',
     wrong: ({ silentSeconds }) => silentSeconds > silentWarnSeconds,
     text: ({ silentSeconds }) => `this replica has not reported for ${Math.round(silentSeconds)} s`,
     next: 'start it again; ten minutes after its last report it is left out',
   }),
-  check({
+  ofControlPlanes({
     code: 'HG3002',
     well: 'control planes have equal digests at equal positions',
-    of: ({ controlPlanes }) => controlPlanes,
     level: 'fail',
     wrong: ({ isDiverged }) => isDiverged,
     text: ({ position }) => `at position ${position} its digest is not that of this replica`,
     next: 'stop it, delete its state.db and start it again',
   }),
-  check({
+  ofControlPlanes({
     code: 'HG3003',
     well: 'control planes have one version of the fold',
-    of: ({ controlPlanes }) => controlPlanes,
     level: 'warn',
     wrong: hasOtherFold,
     text: otherFoldText,
     next: 'finish the upgrade: digests of different versions are not compared',
   }),
-  check({
+  ofControlPlanes({
     code: 'HG3004',
     well: 'control planes follow one log',
-    of: ({ controlPlanes }) => controlPlanes,
     level: 'fail',
     wrong: ({ sameLog }) => !sameLog,
     text: 'it follows another log than this replica',
     next: 'give all replicas the same HEADGATE_LOG',
   }),
-  check({
+  ofControlPlanes({
     code: 'HG3005',
     well: 'control planes follow the log',
-    of: ({ controlPlanes }) => controlPlanes,
     level: 'fail',
     wrong: ({ fault, isSelf }) => fault !== undefined && !isSelf,
     text: ({ fault }) => `it does not follow the log: ${fault}`,
     next: ({ fault }) => nextOfHalted(fault),
   }),
-  check({
+  ofControlPlanes({
     code: 'HG3006',
     well: 'clocks of control planes agree',
-    of: ({ controlPlanes }) => controlPlanes,
     ...wrongClock,
   }),
 ];
