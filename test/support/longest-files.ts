@@ -3,8 +3,9 @@
  * before all others of their group, so that none of them ends alone.
  */
 export const longestFiles: readonly string[] = [
-  'test/limits/claims.test.ts',
+  'test/operate/effect-guard.test.ts',
   'data-plane/server/waits.test.ts',
+  'test/spec/limits.test.ts',
   'test/chaos/chaos.kafka.test.ts',
   'test/console/layout.browser.test.ts',
   'test/operate/revocation.process.test.ts',
