@@ -24,9 +24,10 @@ class LongestFirst extends BaseSequencer {
 
 /**
  * Projects that mostly wait, for processes, brokers and pages: their files run side by side, after the unit tests, one
- * more at a time than a usual machine has cores. Ports are free ones and folders temporary.
+ * more at a time than a usual machine has cores. Ports are free ones and folders temporary. One worker runs many files, as
+ * for the unit tests: `leaks.ts` gives each its own environment, and no file leaves anything in the modules it shares.
  */
-const waiting = { maxWorkers: 3, sequence: { groupOrder: 1 } };
+const waiting = { maxWorkers: 3, sequence: { groupOrder: 1 }, isolate: false };
 
 /** Tests that start processes. */
 const setupFiles = ['test/support/leaks.ts'];
@@ -107,6 +108,8 @@ export default defineConfig({
           globalSetup: 'test/kafka/shared-broker.ts',
           include: ['**/*.kafka.test.ts'],
           ...waiting,
+          // Some count timers and connections of the whole worker.
+          isolate: true,
           testTimeout: scaledMs(180_000),
         },
       },

@@ -9,6 +9,8 @@ import { afterAll } from 'vitest';
 import { endCommands } from './commands.ts';
 import { until } from './until.ts';
 
+// Files share workers, and each has the environment that the worker started with.
+const environment = { ...process.env };
 const folder = mkdtempSync(join(tmpdir(), 'headgate-test-'));
 // All that the tests and their processes make with tmpdir() is in it, and its name in the environment marks them.
 process.env['TMPDIR'] = folder;
@@ -45,19 +47,31 @@ function listening(): string[] {
   });
 }
 
+/** A system without /proc is not checked. */
+const isChecked = existsSync('/proc/self/fd');
+/** What an earlier file in this worker left is its fault alone. */
+const inherited = isChecked ? listening() : [];
+
 function leaks(): string[] {
   return [
     ...processes().map(({ pid, command }) => `process ${pid}: ${command}`),
-    ...listening().map((address) => `a listening socket, ${address}`),
+    ...listening()
+      .filter((address) => !inherited.includes(address))
+      .map((address) => `a listening socket, ${address}`),
     // npm on Node 22 and later keeps its compiled code there.
     ...readdirSync(folder).flatMap((name) => (name === 'node-compile-cache' ? [] : [`temporary ${name}`])),
   ];
 }
 
+function restoreEnvironment(): void {
+  for (const name of Object.keys(process.env)) if (!(name in environment)) delete process.env[name];
+  Object.assign(process.env, environment);
+}
+
 afterAll(async () => {
+  restoreEnvironment();
   await endCommands();
-  // A system without /proc is not checked.
-  if (!existsSync('/proc/self/fd')) return rmSync(folder, { recursive: true, force: true });
+  if (!isChecked) return rmSync(folder, { recursive: true, force: true });
   // A process that was ended without waiting for it gets a moment.
   await until(() => leaks().length === 0, 5000).catch(() => undefined);
   const left = leaks();
