@@ -38,7 +38,7 @@ export interface HttpListener {
  * Instead of those that Fastify loads at every start. Each part of a request is parsed once, by what names every fault, and
  * answers are written as they are.
  */
-const compilersFactory: object = {
+export const compilersFactory: object = {
   buildValidator: () => () => (data: unknown) => ({ value: data }),
   buildSerializer: () => () => (answer: unknown) => JSON.stringify(answer),
 };

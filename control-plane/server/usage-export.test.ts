@@ -7,6 +7,7 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { RequestQuery } from '../../shared/usage/request-table.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import type { AdminContext } from './context.ts';
+import { compilersFactory } from './http-app.ts';
 import { addHandlers, refuseOthers } from './operations.ts';
 import { usageHandlers } from './usage-routes.ts';
 
@@ -22,7 +23,7 @@ const usage = {
     return found;
   },
 };
-const app = Fastify();
+const app = Fastify({ schemaController: { compilersFactory } });
 let url: string;
 
 const row = (n: number, organisation: string, month: string): object => ({
