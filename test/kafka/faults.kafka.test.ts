@@ -161,7 +161,8 @@ test(
     killing = false;
     await submitting;
     const end = await log.end();
-    await until(() => Number(seen.at(-1) ?? -1) >= end - 1, 60_000);
+    for (const read of [seen, writer.offsets])
+      await until(() => Number(read.at(-1) ?? -1) >= end - 1, 60_000);
     ending.abort();
     await Promise.all(following);
     console.log(JSON.stringify({ commands: submitted.length, records: end, unknown: writer.unknown }));
