@@ -1,4 +1,5 @@
 /** `headgate sim-node`: a deterministic inference server for demos, tests and load. */
+import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import type { Dialect } from '../../schemas/names.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
@@ -63,7 +64,7 @@ async function run(options: Options): Promise<void> {
   const behaviourIn = (file: string | undefined) =>
     file === undefined
       ? parseBehaviour({})
-      : usingOption('--behaviour', () => parseBehaviour(textOfNamed(file)));
+      : usingOption('--behaviour', () => parseBehaviour(textOfNamed(file), dirname(file)));
   await runProcess('sim-node', options, async ({ logger, certificate, closers }) => {
     const registry = new Registry();
     const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options, logger) });

@@ -1,10 +1,14 @@
 /**
  * Goal: a behaviour document determines exactly which requests fail; the error for an invalid one has the path of its fault.
  */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { folderOfTest } from '../../test/support/folders.ts';
 import { BehaviourInvalid, parseBehaviour, RuleBook } from './behaviour.ts';
 
 const chat = { method: 'POST', path: '/v1/chat/completions', model: 'a', stream: true };
+const capture = '=== RESPONSE\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n\n=== END eof; 1 bytes\n';
 
 test('an empty document is a healthy node', () => {
   expect(new RuleBook(parseBehaviour('{}')).pick(chat)).toBeUndefined();
@@ -55,7 +59,18 @@ test.each([
     document: { rules: [{ fault: { kind: 'status', status: 500, headers: { 'a\r\nb': 'c' } } }] },
     says: 'headers',
   },
+  { document: { rules: [{ fault: { kind: 'replay', file: '/etc/hostname' } }] }, says: 'takes `text`' },
+  { document: { rules: [{ fault: { kind: 'replay', text: 'nothing' } }] }, says: 'no answer' },
 ])('a wrong document is refused and says where: $says', ({ document, says }) => {
   expect(() => parseBehaviour(document)).toThrow(BehaviourInvalid);
   expect(() => parseBehaviour(document)).toThrow(says);
+});
+
+test('a capture named by a file is read from the folder of the document', () => {
+  const folder = folderOfTest('sim-behaviour');
+  writeFileSync(join(folder, 'a.txt'), capture);
+  const behaviour = parseBehaviour({ rules: [{ fault: { kind: 'replay', file: 'a.txt' } }] }, folder);
+  expect(behaviour.rules[0]?.fault).toEqual({ kind: 'replay', text: capture });
+  const missing = { rules: [{ fault: { kind: 'replay', file: 'b.txt' } }] };
+  expect(() => parseBehaviour(missing, folder)).toThrow('capture b.txt');
 });

@@ -3,7 +3,10 @@
  * an empty document is a healthy node. Rules are tried in order and the first that matches decides.
  * Rules count requests and use no randomness, so that a run can be repeated.
  */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { z } from 'zod';
+import { readCapture } from './capture.ts';
 
 const milliseconds = z.number().int().min(1).max(600_000);
 /** Events of a stream, or parts of a body, that still go out. The frame with the role counts as one. */
@@ -55,8 +58,8 @@ const faultSchema = z.discriminatedUnion('kind', [
     firstTokenMs: milliseconds,
     betweenTokensMs: milliseconds.optional(),
   }),
-  /** These bytes and an end, one byte a character, in place of an answer. */
-  z.strictObject({ kind: z.literal('raw'), text: z.string() }),
+  /** The recorded bytes of a capture, from a file in the folder of the document or inline. */
+  z.strictObject({ kind: z.literal('replay'), file: z.string().optional(), text: z.string().optional() }),
 ]);
 
 const matchSchema = z.strictObject({
@@ -73,8 +76,10 @@ const matchSchema = z.strictObject({
 });
 
 const behaviourSchema = z.strictObject({
-  /** Nobody listens: for so long, else until the behaviour is replaced. */
-  connections: z.strictObject({ mode: z.literal('refused'), forMs: milliseconds.optional() }).optional(),
+  /** `refused`: nobody listens. `reset`: every connection is reset at once. For so long, else until the behaviour is replaced. */
+  connections: z
+    .strictObject({ mode: z.enum(['refused', 'reset']), forMs: milliseconds.optional() })
+    .optional(),
   /** Words of an answer; the last message overrules it by `say N words`. */
   answerWords: z.number().int().min(0).max(1_000_000).optional(),
   rules: z
@@ -95,16 +100,22 @@ export interface SimRequestFacts {
   readonly stream: boolean;
 }
 
-/** The document is not JSON, or breaks the schema. The message has the path. */
+/** The document is not JSON, breaks the schema, or names a capture that cannot be replayed. The message has the path. */
 export class BehaviourInvalid extends Error {
   override readonly name = 'BehaviourInvalid';
 }
 
-/** Reads a document: JSON text, or a value parsed already. Throws BehaviourInvalid. */
-export function parseBehaviour(document: unknown): Behaviour {
+/**
+ * Reads a document: JSON text, or a value parsed already. Captures named by `file` are read here, relative to `folder`;
+ * without a folder they are refused, because a document from the network must not open files. Throws BehaviourInvalid.
+ */
+export function parseBehaviour(document: unknown, folder?: string): Behaviour {
   const parsed = behaviourSchema.safeParse(typeof document === 'string' ? jsonOf(document) : document);
   if (!parsed.success) throw new BehaviourInvalid(z.prettifyError(parsed.error), { cause: parsed.error });
-  return parsed.data;
+  return {
+    ...parsed.data,
+    rules: parsed.data.rules.map((rule) => ({ ...rule, fault: loaded(rule.fault, folder) })),
+  };
 }
 
 /** Counts requests against the rules of one behaviour. */
@@ -142,5 +153,22 @@ function jsonOf(text: string): unknown {
     return JSON.parse(text);
   } catch (error) {
     throw new BehaviourInvalid('the behaviour document is not JSON', { cause: error });
+  }
+}
+
+/** Replaces the file of a replay by its text, and refuses what could not be replayed. */
+function loaded(fault: Fault, folder: string | undefined): Fault {
+  if (fault.kind !== 'replay') return fault;
+  const { file } = fault;
+  if (file !== undefined && folder === undefined)
+    throw new BehaviourInvalid('a replay from here takes `text`, not `file`');
+  try {
+    const text =
+      file === undefined ? (fault.text ?? '') : readFileSync(resolve(folder ?? '.', file), 'latin1');
+    readCapture(text);
+    return { kind: 'replay', text };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new BehaviourInvalid(`capture ${file ?? 'in `text`'}: ${reason}`, { cause: error });
   }
 }

@@ -311,10 +311,16 @@ test('latency: the first event waits', async () => {
   expect(performance.now() - began).toBeGreaterThanOrEqual(60);
 });
 
-test('raw: these bytes, and then the end', async () => {
-  const text = 'HTTP/1.1 299 Odd\r\nx-odd:  two\r\n\r\ndata: {"t":"\u00e2\u0082\u00ac"}\n\n';
-  const node = await spoilt({ kind: 'raw', text });
-  expect(await ended(ask(node, true))).toMatchObject({ text, end: 'fin' });
+test.each([
+  { how: 'eof', end: 'fin' },
+  { how: 'client timeout 40s', end: undefined },
+])('replay: the recorded bytes, and then the recorded end ($how)', async ({ how, end }) => {
+  const answer = 'HTTP/1.1 299 Recorded\r\nx-odd:  two\r\n\r\ndata: {"t":"\u00e2\u0082\u00ac"}\n\n';
+  const node = await spoilt({ kind: 'replay', text: `=== RESPONSE\n${answer}\n=== END ${how}; 1 bytes\n` });
+  const seen = ask(node, true);
+  if (end === undefined) await held(node, seen, 'data:');
+  else await ended(seen);
+  expect(seen).toMatchObject({ text: answer, end });
 });
 
 test('a fault of another path leaves completions alone, and spoils health', async () => {

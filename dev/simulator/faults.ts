@@ -5,6 +5,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
 import type { Fault } from './behaviour.ts';
+import { readCapture } from './capture.ts';
 import type { Distortion } from './chat-frames.ts';
 import { engineDied, errorBody, errorFrame } from './engine-error.ts';
 import { bodyPlan, doneFrame, joined, jsonPlan, type Plan, take, withoutDone } from './plan.ts';
@@ -37,8 +38,10 @@ export function spoil(plan: Plan, fault: Fault, dialect: Dialect): Plan {
       return { ...raw(plan, headerLines(), 'hold'), gapMs: fault.everyMs };
     case 'slow-loris':
       return slow(plan, fault.part, fault.everyMs);
-    case 'raw':
-      return raw(plan, [fault.text], 'end');
+    case 'replay': {
+      const capture = readCapture(fault.text ?? '');
+      return raw(plan, [capture.bytes], capture.held ? 'hold' : 'end');
+    }
     case 'status':
       return statusPlan(fault, dialect);
     case 'redirect':

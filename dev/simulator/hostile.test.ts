@@ -33,12 +33,12 @@ function ask(url: string, body: object | string): Promise<string> {
 
 const chat = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
 
-test('over TLS, connections that are refused end with the behaviour', async () => {
+test.each(['reset', 'refused'])('over TLS, connections that are %s end with the behaviour', async (mode) => {
   const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
   node = await startSimNode({ models: ['m'], tokensPerSecond: 0, certificate });
   const url = `${node.url}/v1/chat/completions`;
   expect(await ask(url, chat)).toBe('200 true');
-  node.setBehaviour(parseBehaviour({ connections: { mode: 'refused' } }));
+  node.setBehaviour(parseBehaviour({ connections: { mode } }));
   expect(await ask(url, chat)).toMatch(/^E/);
   node.setBehaviour(parseBehaviour({}));
   expect(await ask(url, chat)).toBe('200 true');

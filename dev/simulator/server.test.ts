@@ -523,7 +523,7 @@ test('models and behaviour can be replaced over HTTP, and a wrong document chang
   const ask = { model: 'a', messages: [{ role: 'user', content: 'hi' }] };
   expect((await post(node, '/v1/chat/completions', ask)).status).toBe(503);
   const wrong = await send('PUT', '/sim/behaviour', {
-    rules: [{ fault: { kind: 'raw', file: '/etc/passwd' } }],
+    rules: [{ fault: { kind: 'replay', file: '/etc/passwd' } }],
   });
   expect(wrong.status).toBe(400);
   expect((await post(node, '/v1/chat/completions', ask)).status).toBe(503);
@@ -545,12 +545,19 @@ test('refused: nobody listens, until the time is over', async () => {
   await vi.waitFor(async () => expect((await fetch(`${node.url}/health`)).status).toBe(200), 5000);
 });
 
+test('reset: every connection is reset at once, until the behaviour is replaced', async () => {
+  const node = await start({ behaviour: parseBehaviour({ connections: { mode: 'reset' } }) });
+  await expect(fetch(`${node.url}/health`)).rejects.toThrow();
+  node.setBehaviour(parseBehaviour({}));
+  expect((await fetch(`${node.url}/health`)).status).toBe(200);
+});
+
 test('a closed node has given its port back and left no timer', async () => {
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
   const before = timers();
   const rules = [{ fault: { kind: 'latency', firstTokenMs: 500_000 } }];
   const node = await start({
-    behaviour: parseBehaviour({ rules, connections: { mode: 'refused', forMs: 1 } }),
+    behaviour: parseBehaviour({ rules, connections: { mode: 'reset', forMs: 1 } }),
   });
   await vi.waitFor(async () => expect((await fetch(`${node.url}/health`)).status).toBe(200));
   const hanging = chat(node).catch(() => 'gone');

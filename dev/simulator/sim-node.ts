@@ -3,7 +3,7 @@
  * It echoes its prompt, counts tokens by a documented rule, can behave as each engine does, and can be configured to
  * fail: a request that was read meets the fault that the rules select for it, waits for a slot, and gets its plan.
  * The control API is under `/sim/` on the same listener, without faults, not counted and unauthenticated:
- * a simulated node holds nothing secret.
+ * a simulated node holds nothing secret, and its replays take no file names from the network.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
@@ -78,6 +78,7 @@ export class SimNode {
   #rules = new RuleBook({ rules: [] });
   #serial = 0;
   #port = 0;
+  #resetting = false;
   #closed = false;
   #reopen: NodeJS.Timeout | undefined;
 
@@ -98,7 +99,10 @@ export class SimNode {
       { name: 'node', certificate, connections, ...timeouts, badHttp: refuseAsText },
       (request, response) => guarded(response, () => this.#handle(request, response)),
     );
-    this.#server.on('connection', (socket: Socket) => socket.setNoDelay(true));
+    this.#server.on('connection', (socket: Socket) => {
+      socket.setNoDelay(true);
+      if (this.#resetting) socket.resetAndDestroy();
+    });
   }
 
   /** Rejects if the address is not available. */
@@ -160,7 +164,8 @@ export class SimNode {
     this.#engine = { ...this.#engine, answerWords: behaviour.answerWords ?? answerWordsDefault };
     clearTimeout(this.#reopen);
     const connections = behaviour.connections;
-    if (connections !== undefined) {
+    this.#resetting = connections?.mode === 'reset';
+    if (connections?.mode === 'refused') {
       this.#server.close();
       this.#server.closeAllConnections();
     } else {
@@ -171,10 +176,11 @@ export class SimNode {
 
   #listenLater(waitMs: number): void {
     clearTimeout(this.#reopen);
-    if (!this.#closed) this.#reopen = setTimeout(() => this.#listen(), waitMs);
+    if (!this.#closed) this.#reopen = setTimeout(() => this.#listen(false), waitMs);
   }
 
-  #listen(): void {
+  #listen(resetting = this.#resetting): void {
+    this.#resetting = resetting;
     if (!this.#server.listening && !this.#closed) this.#server.listen(this.#port, this.#host);
   }
 

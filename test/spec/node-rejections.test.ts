@@ -93,8 +93,8 @@ test.each(Object.keys(hosts) as Host[])(
 test('Errors 2: the same within a stream, before its first event', async () => {
   const body =
     'data: {"error":{"message":"Conversation roles must alternate","type":"BadRequestError","code":400}}\n\ndata: [DONE]\n\n';
-  const text = `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-  const answer = await answerOf('the shared host', { kind: 'raw', text }, { stream: true });
+  const text = `=== RESPONSE\nHTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ${body.length}\r\n\r\n${body}\n=== END eof; 0`;
+  const answer = await answerOf('the shared host', { kind: 'replay', text }, { stream: true });
   expect(expectRefusal(answer, 'UnsupportedShapeError').message).toContain('must alternate');
 });
 
