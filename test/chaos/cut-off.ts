@@ -40,6 +40,8 @@ export interface CutOffFigures {
 }
 
 const promisedSeconds = 60;
+/** Between two requests of a watch: many of them ask for a minute. */
+const askEveryMs = 100;
 
 export async function cutOff(options: CutOffOptions): Promise<CutOffFigures> {
   const kafka = await startKafka({ doors: 1 });
@@ -70,8 +72,8 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   for (const gateway of [...gateways.values(), ...cold])
     await until(async () => (await complete(gateway, key)) === 200);
   const of = (name: string) => () => gateways.get(name)!;
-  const watches = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), key)]));
-  const kept = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), active)]));
+  const watches = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), key, askEveryMs)]));
+  const kept = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), active, askEveryMs)]));
   await pause(300);
 
   door.shut(how);
@@ -105,8 +107,8 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   const answers: Record<string, number> = {};
   for (const { name, answer } of waiting) answers[name] = await answer;
   for (const name of ['frozen', 'asleep']) {
-    watches.set(name, new Watch(of(name), key));
-    kept.set(name, new Watch(of(name), active));
+    watches.set(name, new Watch(of(name), key, askEveryMs));
+    kept.set(name, new Watch(of(name), active, askEveryMs));
   }
   await pause(Math.max(500, acknowledgedMs + 48_000 - performance.now()));
 
