@@ -14,7 +14,7 @@ interface Listening {
   readonly handled: ServerResponse[];
 }
 
-async function listening(isAnswered: boolean): Promise<Listening> {
+async function listening(isAnswered: boolean, halfOpen = false): Promise<Listening> {
   const handled: ServerResponse[] = [];
   const connections = new Connections({ registry: new Registry() });
   const server = createHttpServer(
@@ -33,7 +33,7 @@ async function listening(isAnswered: boolean): Promise<Listening> {
     },
   );
   const port = await portOf(server);
-  const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
+  const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false }, { halfOpen });
   onTestFinished(() => {
     peer.close();
     server.close();
@@ -58,6 +58,21 @@ test.each([
     expect(handled).toHaveLength(pipelinedMax);
   },
 );
+
+test('of requests behind the last answer none is handled, and those beyond the bound end the connection', async () => {
+  const { peer, handled } = await listening(false, true);
+  await peer.send(get);
+  await vi.waitUntil(() => handled.length === 1);
+  const [last] = handled;
+  const { socket } = last as ServerResponse;
+  last?.writeHead(200, { connection: 'close' }).end('ok');
+  await vi.waitUntil(() => socket?.writableEnded);
+  await peer.send(get.repeat(pipelinedMax));
+  expect(socket?.destroyed).toBe(false);
+  await peer.send(get);
+  await vi.waitUntil(() => socket?.destroyed);
+  expect(handled).toHaveLength(1);
+});
 
 test('a connection that has its answers may send on, as many requests ahead as are allowed', async () => {
   const { peer, handled } = await listening(false);

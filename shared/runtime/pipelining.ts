@@ -20,8 +20,7 @@ interface OwingSocket extends Socket {
 export function boundPipelining(handle: RequestListener): RequestListener {
   return (request, response) => {
     const socket: OwingSocket = request.socket;
-    // Behind the last answer of the connection too nothing is begun.
-    if (socket.destroyed || socket.writableEnded) return;
+    if (socket.destroyed) return;
     socket[owed] ??= [];
     if (socket[owed].length >= pipelinedMax) {
       socket.destroy();
@@ -29,7 +28,8 @@ export function boundPipelining(handle: RequestListener): RequestListener {
     }
     socket[owed].push(response);
     response.on('close', onClose);
-    handle(request, response);
+    // Behind the last answer of the connection nothing is begun, but counted all the same: Node keeps each until the connection ends.
+    if (!socket.writableEnded) handle(request, response);
   };
 }
 
