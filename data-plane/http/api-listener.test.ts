@@ -1,7 +1,9 @@
 /** HTTP of a listener over real sockets: what is answered, in which order and writes, and what becomes of hostile clients. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { Certificate } from '../../shared/runtime/tls.ts';
 import { type ExchangeServer, serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
 import type { ConnectionEvent, ConnectionState } from './connection-states.ts';
@@ -14,14 +16,21 @@ interface Opened extends ExchangeServer {
 
 type Handle = (exchange: Exchange) => unknown;
 
-async function opened(handle: Handle = () => undefined, timeouts: object = {}): Promise<Opened> {
+const fixture = (name: string): string =>
+  new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
+
+async function opened(
+  handle: Handle = () => undefined,
+  timeouts: object = {},
+  certificate?: Certificate,
+): Promise<Opened> {
   const exchanges: Exchange[] = [];
   const server = await serveExchanges(
     async (exchange) => {
       exchanges.push(exchange);
       await handle(exchange);
     },
-    { timeouts },
+    { timeouts, certificate },
   );
   onTestFinished(() => server.destroy());
   return { ...server, exchanges };
@@ -65,8 +74,9 @@ class Client {
   readonly socket: Socket;
   isClosed = false;
 
-  constructor(port: number) {
-    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  constructor(port: number, tls = false) {
+    const to = { port, host: '127.0.0.1', allowHalfOpen: true };
+    this.socket = tls ? connectTls({ ...to, rejectUnauthorized: false }) : connect(to);
     this.socket.on('data', (bytes) => {
       this.text += bytes.toString('latin1');
     });
@@ -328,12 +338,19 @@ test('a client that reads nothing is cut off, whatever it sends meanwhile', asyn
   expect(events).toEqual(['blocked', 'gone']);
 });
 
-test.each<[string, Handle]>([
-  ['a complete answer', ({ answer }) => answer.whole(200, 'text/plain', [], 'x'.repeat(30_000_000))],
-  ['a stream', flood],
-])('a client that reads %s slowly is not cut off', async (_, handle) => {
-  const { port } = await opened(handle, { stallTimeoutMs: 1000 });
-  const client = new Client(port).send(get());
+const large: Handle = ({ answer }) => answer.whole(200, 'text/plain', [], 'x'.repeat(30_000_000));
+
+test.each<[string, Handle, boolean]>([
+  ['a complete answer', large, false],
+  ['a stream', flood, false],
+  ['a complete answer over TLS', large, true],
+  ['a stream over TLS', flood, true],
+])('a client that reads %s slowly is not cut off', async (_, handle, tls) => {
+  const certificate = tls
+    ? new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') })
+    : undefined;
+  const { port } = await opened(handle, { stallTimeoutMs: 1000 }, certificate);
+  const client = new Client(port, tls).send(get());
   client.socket.pause();
   const sip = setInterval(() => void client.socket.read(), 5);
   onTestFinished(() => clearInterval(sip));

@@ -2,7 +2,9 @@
 import type { Socket } from 'node:net';
 
 interface WritingSocket extends Socket {
-  readonly _handle?: { readonly writeQueueSize?: number } | null;
+  readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
+  /** The socket below TLS, of which alone the system says what was taken. */
+  readonly _parent?: WritingSocket | null;
 }
 
 /**
@@ -11,17 +13,26 @@ interface WritingSocket extends Socket {
  * would keep its connection, and a node, for days. A socket that lasts for many answers may have nothing to be taken.
  */
 export function endUntaken(socket: Socket, ms: number, mayOweNothing = false): NodeJS.Timeout {
-  let before = leftOf(socket);
+  const { _parent }: WritingSocket = socket;
+  const below: WritingSocket = _parent ?? socket;
+  let before = takenOf(below);
+  let isOwed = leftOf(below) > 0;
   const watch = setInterval(() => {
-    const left = leftOf(socket);
-    if (left === before && (left > 0 || !mayOweNothing)) socket.destroy();
+    const taken = takenOf(below);
+    if (taken === before && (isOwed || !mayOweNothing)) socket.destroy();
     if (socket.destroyed) clearInterval(watch);
-    before = left;
+    before = taken;
+    isOwed = leftOf(below) > 0;
   }, ms);
   return watch.unref();
 }
 
-/** Bytes that the system did not take yet; of a write under way the handle alone knows how many. */
-function leftOf(socket: WritingSocket): number {
-  return socket.writableLength + (socket._handle?.writeQueueSize ?? 0);
+/** Bytes that the system took; of a write under way the handle alone knows how many. */
+function takenOf({ _handle }: WritingSocket): number {
+  return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
+}
+
+/** Bytes that it did not take yet. */
+function leftOf({ writableLength, _handle }: WritingSocket): number {
+  return writableLength + (_handle?.writeQueueSize ?? 0);
 }
