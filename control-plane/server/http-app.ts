@@ -57,6 +57,7 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
     frameworkErrors: (error, request, reply) => {
       // No hook runs for such a request, so nothing else would end an upgraded socket.
       reply.raw.once('finish', () => request.raw.socket.destroySoon());
+      reply.header('connection', 'close');
       answerError(error, request as FastifyRequest, reply as FastifyReply, logger);
     },
     forceCloseConnections: true,

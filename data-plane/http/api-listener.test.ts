@@ -3,9 +3,11 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
 import { type ExchangeServer, serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
+import type { ApiListenerOptions } from './api-listener.ts';
 import type { ConnectionEvent, ConnectionState } from './connection-states.ts';
 import { connectionTransitions } from './connection-states.ts';
 import type { Exchange } from './exchange.ts';
@@ -22,7 +24,7 @@ const fixture = (name: string): string =>
 async function opened(
   handle: Handle = () => undefined,
   timeouts: object = {},
-  certificate?: Certificate,
+  more: Partial<Pick<ApiListenerOptions, 'certificate' | 'pace'>> = {},
 ): Promise<Opened> {
   const exchanges: Exchange[] = [];
   const server = await serveExchanges(
@@ -30,7 +32,7 @@ async function opened(
       exchanges.push(exchange);
       await handle(exchange);
     },
-    { timeouts, certificate },
+    { timeouts, ...more },
   );
   onTestFinished(() => server.destroy());
   return { ...server, exchanges };
@@ -349,13 +351,24 @@ test.each<[string, Handle, boolean]>([
   const certificate = tls
     ? new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') })
     : undefined;
-  const { port } = await opened(handle, { stallTimeoutMs: 1000 }, certificate);
+  const { port } = await opened(handle, { stallTimeoutMs: 1000 }, { certificate });
   const client = new Client(port, tls).send(get());
   client.socket.pause();
   const sip = setInterval(() => void client.socket.read(), 5);
   onTestFinished(() => clearInterval(sip));
   await until(() => client.isClosed || client.text.length > 12_000_000);
   expect(client.isClosed).toBe(false);
+});
+
+test('a connection that waited for its pace ends with its listener', async () => {
+  const pace = { isExempt: () => false, refusal: () => new Refusal('bad http', 'Later.') };
+  const { port, destroy, sockets } = await opened(undefined, {}, { pace });
+  const clients = Array.from({ length: 140 }, () => new Client(port));
+  // For some there is no room, and the system resets those that were not accepted yet.
+  const ended = Promise.all(clients.map(({ socket }) => once(socket, 'end').catch(() => undefined)));
+  await until(() => sockets.size > 20);
+  destroy();
+  await ended;
 });
 
 test('waits for a head, a request and a further request end', async () => {

@@ -68,6 +68,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   const everyMs = Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);
   const open = new Set<ClientConnection>();
   let isStopping = false;
+  let isDestroyed = false;
   const begin = boundTurns<Exchange>(
     (exchange) => {
       handler(exchange, fixed).catch(() => exchange.abort());
@@ -83,6 +84,8 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     onRefusal: (refused) => onRefusal({ ...refused, target: fixed }),
   };
   const onConnection = (socket: Socket): void => {
+    // One that waited for its pace, or for its handshake, comes behind the end.
+    if (isDestroyed) return void socket.destroy();
     const connection = new ClientConnection(socket, owner);
     open.add(connection);
     socket.on('close', () => open.delete(connection));
@@ -121,6 +124,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     url: urlOf(address, certificate !== undefined),
     stopAccepting,
     destroy: () => {
+      isDestroyed = true;
       stopAccepting();
       clearInterval(looking);
       for (const connection of open) connection.destroy();

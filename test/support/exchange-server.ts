@@ -26,7 +26,7 @@ class SeenConnections extends Connections {
 /** A handler that throws destroys the connection. */
 export async function serveExchanges(
   handler: (exchange: Exchange) => unknown,
-  more: Partial<Pick<ApiListenerOptions, 'timeouts' | 'onRefusal' | 'certificate'>> = {},
+  more: Partial<Pick<ApiListenerOptions, 'timeouts' | 'onRefusal' | 'certificate' | 'pace'>> = {},
 ): Promise<ExchangeServer> {
   const connections = new SeenConnections({ registry: new Registry() });
   const listener = await startListener({
