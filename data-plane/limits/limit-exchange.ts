@@ -10,7 +10,6 @@ import { gaugesTopic } from '../../schemas/limits.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { LogClock } from '../../shared/limits/log-clock.ts';
-import { cutOffMs } from '../../shared/limits/standing-share.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { monotonicMs } from '../../shared/runtime/monotonic.ts';
@@ -84,7 +83,10 @@ export class LimitExchange {
       onRestart: () => this.#claimant.restart(),
     });
     follower.start();
-    this.#tick = setInterval(() => this.#publish(false), tickMs).unref();
+    this.#tick = setInterval(() => {
+      this.#claimant.expire(performance.now());
+      this.#publish(false);
+    }, tickMs).unref();
     this.#publish(false);
   }
 
@@ -125,8 +127,8 @@ export class LimitExchange {
   }
 
   /**
-   * Waits until the log may have granted room for a request, until `untilMs` (monotonic), or where the log is silent until
-   * this gateway counts as cut off: resolves with whether it is worth deciding again. undefined where no wait can help.
+   * Waits until the log may have granted room for a request, until `untilMs` (monotonic), or where the log has not answered by
+   * then until this gateway counts as cut off: resolves with whether it is worth deciding again. undefined where no wait can help.
    */
   waitForRoom(
     limit: Limit,
@@ -137,29 +139,17 @@ export class LimitExchange {
     const nowMs = performance.now();
     if (signal.aborted || untilMs <= nowMs) return undefined;
     let end: (again: boolean) => void = () => undefined;
-    const waiter = this.#claimant.wait(limit, weight, untilMs + cutOffMs, nowMs, (again) => end(again));
+    const waiter = this.#claimant.wait(limit, weight, untilMs, nowMs, (again) => end(again));
     if (waiter === undefined) return undefined;
     this.#waits++;
     this.#endRest();
     this.#planUrgent();
     return new Promise((resolve) => {
-      const expire = (): void => {
-        const leftMs = this.#claimant.cutOffInMs(performance.now());
-        // The log is silent: nobody says that there is no room, so the request waits until the share may admit it.
-        if (leftMs !== undefined && leftMs > 0) {
-          timer = setTimeout(expire, leftMs);
-          return;
-        }
-        this.#claimant.cancel(waiter);
-        end(true);
-      };
-      let timer = setTimeout(expire, untilMs - nowMs);
       const abort = (): void => {
         this.#claimant.cancel(waiter);
         end(false);
       };
       end = (again) => {
-        clearTimeout(timer);
         signal.removeEventListener('abort', abort);
         resolve(again);
       };

@@ -79,22 +79,6 @@ test('what a gateway that stops claimed of a minute and did not use is free', ()
   expect(other.fold.claimOf(one.process, minute)).toBe(1);
 });
 
-test('where the log is silent, a request may wait until the gateway counts as cut off, and no longer', () => {
-  const log = new ClaimLog();
-  const [gateway] = log.openAll(1) as [Claimant];
-  expect(gateway.cutOffInMs(log.nowMs + 100)).toBeUndefined();
-  // Sent, and not given back.
-  gateway.add(minute, 1, log.nowMs);
-  expect(gateway.records(log.nowMs, log.nowMs).length).toBeGreaterThan(0);
-  const sentMs = log.nowMs;
-  expect(gateway.cutOffInMs(sentMs + 300)).toBeUndefined();
-  const leftMs = gateway.cutOffInMs(sentMs + 500) ?? 0;
-  expect(leftMs).toBeGreaterThan(0);
-  expect(gateway.isCutOff(sentMs + 500 + leftMs - 2)).toBe(false);
-  expect(gateway.isCutOff(sentMs + 500 + leftMs)).toBe(true);
-  expect(gateway.cutOffInMs(sentMs + 500 + leftMs)).toBe(0);
-});
-
 test('where a share would be less than one, a first request goes ahead of its claim if as much is left for every gateway, and no further one', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];

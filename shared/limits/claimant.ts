@@ -18,8 +18,6 @@ import { cutOffMs, StandingShare } from './standing-share.ts';
 
 /** A process publishes at least so often, and then all that has changed: a record costs its readers more than an entry does. */
 const quietMsMax = 1000;
-/** A record that the log has not given back for so long makes the log silent; usual are some 30 ms. */
-const unansweredMs = 400;
 /** Longer than `cutOffMs`: a process that is silent for so long does not admit against all room any more. */
 const silentMs = 2500;
 /** What a process holds in flight ends after such a silence. */
@@ -111,13 +109,6 @@ export class Claimant {
     return this.feedAgeMs(nowMs) > cutOffMs;
   }
 
-  /** How long until this process counts as cut off, where the log is silent; undefined where it answers. */
-  cutOffInMs(nowMs: number): number | undefined {
-    const [oldest] = this.#sentMs.values();
-    if (oldest === undefined || nowMs - oldest < unansweredMs) return undefined;
-    return this.isCutOff(nowMs) ? 0 : cutOffMs - this.feedAgeMs(nowMs) + 1;
-  }
-
   /** May requests be decided without the share of a gateway that is cut off? */
   isReady(nowMs: number): boolean {
     if (this.isCutOff(nowMs)) return false;
@@ -184,15 +175,15 @@ export class Claimant {
   }
 
   /**
-   * Has a request wait until the log may have granted its room: `done` is called with whether it is to be decided again.
-   * undefined where waiting cannot help.
+   * Has a request wait until the log may have granted its room, to `untilMs` or as long as `expire` says: `done` is called with
+   * whether it is to be decided again. undefined where waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) return undefined;
     // What others hold beyond what they keep, they give up.
     if (this.isAlone || !this.isLeft(limit, weight + this.waitingFor(limit), nowMs)) return undefined;
     const own = this.#ownOf(limit);
-    const waiter = this.#waiters.add(own, weight, untilMs, done);
+    const waiter = this.#waiters.add({ own, weight, sinceMs: nowMs, untilMs, done });
     if (waiter !== undefined) this.#isUrgent = true;
     return waiter;
   }
@@ -201,9 +192,15 @@ export class Claimant {
     this.#waiters.remove(waiter);
   }
 
-  /** Ends the waits that are over. */
+  /**
+   * Ends the waits that are over. A log that is slow refuses nobody: a request whose claim is not answered yet waits further, at
+   * most until this process counts as cut off and decides by its share.
+   */
   expire(nowMs: number): void {
-    this.#waiters.expire(nowMs);
+    const isCutOff = this.isCutOff(nowMs);
+    this.#waiters.expire(
+      ({ sinceMs, untilMs }) => untilMs <= nowMs && (isCutOff || sinceMs < this.#readSentMs),
+    );
   }
 
   /** Was this process suspended until now? What the log has meanwhile is about to be read. */

@@ -7,6 +7,7 @@ const waitersMax = 5000;
 export interface Waiter {
   readonly own: OwnLimit;
   readonly weight: number;
+  readonly sinceMs: number;
   readonly untilMs: number;
   readonly done: (again: boolean) => void;
 }
@@ -20,10 +21,10 @@ export class RoomQueue {
   }
 
   /** undefined where too many wait for the limit. */
-  add(own: OwnLimit, weight: number, untilMs: number, done: (again: boolean) => void): Waiter | undefined {
+  add(waiter: Waiter): Waiter | undefined {
+    const { own, weight } = waiter;
     const count = this.#counts.get(own) ?? 0;
     if (count >= waitersMax) return undefined;
-    const waiter = { own, weight, untilMs, done };
     this.#waiters.add(waiter);
     this.#counts.set(own, count + 1);
     own.waiting += weight;
@@ -58,8 +59,9 @@ export class RoomQueue {
     }
   }
 
-  expire(nowMs: number): void {
-    for (const waiter of [...this.#waiters]) if (waiter.untilMs <= nowMs) this.#end(waiter, false);
+  /** Ends the waits that are over: each is decided once more. */
+  expire(isOver: (waiter: Waiter) => boolean): void {
+    for (const waiter of [...this.#waiters]) if (isOver(waiter)) this.#end(waiter, true);
   }
 
   #end(waiter: Waiter, again: boolean): void {

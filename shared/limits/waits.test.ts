@@ -70,6 +70,44 @@ test('after a pause of its process a gateway reads the log before it refuses; on
   expect(one.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined)).toBeUndefined();
 });
 
+/** Has a request wait; when it was decided once more. */
+function waitFor(log: ClaimLog, claimant: Claimant, limit: Limit, untilMs: number): number[] {
+  const endsMs: number[] = [];
+  claimant.wait(limit, 1, untilMs, log.nowMs, () => endsMs.push(log.nowMs));
+  return endsMs;
+}
+
+test('a request that the log answered without room is decided when its time is up', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, inFlight, 10);
+  // Nothing is given up, and what is in flight may have ended.
+  log.set(one, 'suspended');
+  log.pass(1200);
+  const sinceMs = log.nowMs;
+  const endsMs = waitFor(log, other, inFlight, sinceMs + 2000);
+  log.pass(4000);
+  expect(endsMs).toEqual([sinceMs + 2000]);
+});
+
+test('a request that the log has not answered when its time is up waits for the answer, or until the share decides', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant];
+  hold(log, one, minute, 5);
+  const firstMs = log.nowMs;
+  log.set(one, 'behind');
+  const first = waitFor(log, one, minute, firstMs + 2000);
+  log.pass(1200);
+  log.set(one, 'live');
+  // The same request needs room of another limit, too.
+  log.set(one, 'behind');
+  const secondMs = log.nowMs;
+  const second = waitFor(log, one, inFlight, firstMs + 2000);
+  log.pass(5000);
+  expect(first).toEqual([secondMs]);
+  expect(second).toEqual([secondMs + 2000]);
+});
+
 test('at most 5 000 requests wait for one limit', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];

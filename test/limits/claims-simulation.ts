@@ -223,6 +223,7 @@ export class Simulation {
 
   #tick(gateway: Gateway): void {
     const { life } = gateway;
+    gateway.claimant.expire(this.#nowMs);
     this.#publish(gateway, false);
     this.#at(this.#nowMs + tickMs, () => {
       if (gateway.life === life) this.#whenRunning(gateway, () => this.#tick(gateway));
@@ -344,9 +345,6 @@ export class Simulation {
       if (waiter !== undefined) {
         if (sinceMs === nowMs) this.#bound.outcome.waits++;
         this.#planUrgent(gateway);
-        this.#at(untilMs, () => {
-          if (gateway.life === life) this.#whenRunning(gateway, () => claimant.expire(this.#nowMs));
-        });
         return;
       }
     }

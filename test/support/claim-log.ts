@@ -1,4 +1,4 @@
-/** Claimants over one log without delays, in time that a test lets pass; each may be cut off, suspended or killed. */
+/** Claimants over one log without delays, in time that a test lets pass; each may be cut off, behind, suspended or killed. */
 import type { GaugeRecord } from '../../schemas/gauges.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
@@ -9,7 +9,8 @@ let minted = 0;
 
 interface Member {
   readonly claimant: Claimant;
-  state: 'live' | 'cut off' | 'suspended';
+  /** `behind`: what it sends is in the log, of which it reads nothing. */
+  state: 'live' | 'behind' | 'cut off' | 'suspended';
   read: number;
 }
 
@@ -38,8 +39,11 @@ export class ClaimLog {
   /** Ticks of all that run; what a gateway sends that is cut off is lost. */
   pass(ms: number): void {
     for (const untilMs = this.nowMs + ms; this.nowMs < untilMs; this.nowMs += tickMs)
-      for (const member of [...this.#members])
-        if (member.state !== 'suspended') this.#send(member, member.claimant.records(this.nowMs, this.nowMs));
+      for (const member of [...this.#members]) {
+        if (member.state === 'suspended') continue;
+        member.claimant.expire(this.nowMs);
+        this.#send(member, member.claimant.records(this.nowMs, this.nowMs));
+      }
   }
 
   /** What a gateway publishes between two ticks; returned, and in the log. */
@@ -87,7 +91,7 @@ export class ClaimLog {
   }
 
   #send({ state }: Member, records: readonly GaugeRecord[]): void {
-    if (state === 'live' && records.length > 0) this.append(records);
+    if (state !== 'cut off' && records.length > 0) this.append(records);
   }
 
   #read(member: Member): void {
