@@ -19,10 +19,13 @@ export default class FileReporter {
         ],
       };
     });
-    writeFileSync(
-      process.env.HEADGATE_TEST_REPORT,
-      JSON.stringify({ files, unhandled: unhandledErrors.length }),
-    );
+    const unhandled = [];
+    for (const { message, VITEST_TEST_PATH: path } of unhandledErrors) {
+      const failure = { test: '(unhandled)', message };
+      const { failures } = files.find(({ file }) => path?.endsWith(`/${file}`)) ?? { failures: unhandled };
+      failures.push(failure);
+    }
+    writeFileSync(process.env.HEADGATE_TEST_REPORT, JSON.stringify({ files, unhandled }));
   }
 }
 

@@ -1,6 +1,6 @@
 // node scripts/test-verdict.mjs COMMAND...: runs a command that runs Vitest, and says where its time went. A file whose
-// timing depends on the machine and that failed is run once more, alone; what passes then is counted as passed, and
-// named. The last line is `N passed, N failed`.
+// timing depends on the machine and that failed is run once more, alone; what passes then is counted as passed, and named,
+// as what fails is. The last line is `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +27,7 @@ function run(command, args) {
   try {
     return { status, ...JSON.parse(readFileSync(path, 'utf8')) };
   } catch {
-    return { status: status || 1, files: [], unhandled: 0 };
+    return { status: status || 1, files: [], unhandled: [] };
   }
 }
 
@@ -51,15 +51,15 @@ function printSeconds(files) {
 function alone({ project, file }) {
   console.log(`\nonce more, alone: ${file}`);
   const words = ['--no-install', 'vitest', 'run', '--project', project, file];
-  const { status, files, unhandled } = run('npx', words);
+  const { status, files } = run('npx', words);
   const again = files.find((one) => one.file === file);
-  return status === 0 && unhandled === 0 && again?.passed > 0 ? again : undefined;
+  return status === 0 && again?.passed > 0 ? again : undefined;
 }
 
 const seeds = /\bseed["']?\s*[=:]\s*["']?-?\d+/gi;
-function printRescued({ file, failures }) {
+function print(what, { file, failures }) {
   for (const { test, message } of failures) {
-    console.log(`passed only when run alone: ${file}: ${test}: ${message.split('\n')[0]}`);
+    console.log(`${what}: ${file}: ${test}: ${message.split('\n')[0]}`);
     for (const seed of new Set(message.match(seeds))) console.log(`  ${seed}`);
   }
 }
@@ -75,10 +75,15 @@ const mayPass = failing.filter(
 const again = new Map();
 if (mayPass.length <= againMax) for (const one of mayPass) again.set(one, alone(one));
 const files = first.files.map((file) => again.get(file) ?? file);
-for (const [file, passed] of again) if (passed !== undefined) printRescued(file);
+for (const file of failing)
+  print(again.get(file) === undefined ? 'failed' : 'passed only when run alone', file);
+print('failed', { file: '(the run)', failures: first.unhandled });
 // A failing status that no test explains, such as that of a suite that cannot run here, counts as a failure of its own.
-const isUnexplained = first.status !== 0 && (failing.length === 0 || first.status !== 1);
-const failed = sum(files, ({ failures }) => failures.length) + first.unhandled + Number(isUnexplained);
+const isUnexplained =
+  first.status !== 0 && (failing.length + first.unhandled.length === 0 || first.status !== 1);
+if (isUnexplained) console.log(`failed: (the run): status ${first.status}`);
+const failed =
+  sum([...files, { failures: first.unhandled }], ({ failures }) => failures.length) + Number(isUnexplained);
 console.log(`${sum(files, ({ passed }) => passed)} passed, ${failed} failed`);
 rmSync(folder, { recursive: true, force: true });
 process.exit(failed === 0 ? 0 : 1);

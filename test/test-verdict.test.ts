@@ -58,8 +58,35 @@ test('a unit test that fails is not run again, and what fails twice has failed',
     'once more, alone: b.process.test.js',
   ]);
   expect(lines.join('\n')).not.toContain('passed only');
-  expect(lines.at(-1)).toBe('2 passed, 2 failed');
+  expect(lines.slice(-4)).toEqual([
+    'failed: a.unit.test.js: waits: too slow',
+    expect.stringMatching(/^ {2}SEED=42/),
+    expect.stringMatching(/^failed: b\.process\.test\.js: is wrong: one/),
+    '2 passed, 2 failed',
+  ]);
   expect(status).toBe(1);
+});
+
+test('an error that no test catches is one of its file, and fails the run unless the file passes alone', {
+  timeout,
+}, () => {
+  const once = `import { existsSync, writeFileSync } from 'node:fs'; import { test } from 'vitest';
+test('leaves a promise', async () => {
+  if (!existsSync('seen')) void Promise.reject(new Error('left alone'));
+  writeFileSync('seen', '');
+  await new Promise(setImmediate);
+});`;
+  const process = verdict({ 'b.process.test.js': once });
+  expect(process.lines.slice(-2)).toEqual([
+    'passed only when run alone: b.process.test.js: (unhandled): left alone',
+    '1 passed, 0 failed',
+  ]);
+  const unit = verdict({ 'a.unit.test.js': once });
+  expect(unit.lines.slice(-2)).toEqual([
+    'failed: a.unit.test.js: (unhandled): left alone',
+    '1 passed, 1 failed',
+  ]);
+  expect([process.status, unit.status]).toEqual([0, 1]);
 });
 
 test('a failing status that no test explains fails the run, also where all that failed passes alone', {
