@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { demoFleet } from '../../dev/demo-fleet.ts';
@@ -14,6 +14,7 @@ import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { controlLogContract, readRecords } from '../contract/control-log.ts';
 import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
+import { until } from '../support/until.ts';
 import type { Kafka } from './broker.ts';
 import { type SplitKafka, startSplitKafka } from './split.ts';
 
@@ -25,6 +26,21 @@ beforeAll(async () => {
   ({ kafka } = split);
 }, 180_000);
 afterAll(() => split?.stop());
+
+async function ask<Answer>(node: number, question: (connection: KafkaConnection) => Promise<Answer>) {
+  const connection = await dialWith({})({ host: '127.0.0.1', port: kafka.port(node) });
+  try {
+    return await question(connection);
+  } finally {
+    connection.destroy();
+  }
+}
+
+/** As a broker knows it; undefined where it has not learned of the topic. */
+async function leaderAsSeenBy(node: number, topic: string): Promise<number | undefined> {
+  const { partitions } = await ask(node, (connection) => connection.metadata(topic));
+  return partitions[0]?.leader;
+}
 
 controlLogContract('the Kafka log on three brokers', async () => {
   const topic = `contract-${topics++}`;
@@ -38,11 +54,10 @@ test('topics are made with three replicas, two of which acknowledge', async () =
   const log = await openKafkaLog(kafka.brokers, {}, { topic: 'headgate.control', partition: 0 });
   await log.append(Buffer.from('x'));
   await log.close();
-  const connection = await dialWith({})({ host: '127.0.0.1', port: kafka.port(1) });
-  const { partitions } = await connection.metadata('headgate.control');
+  const { partitions } = await ask(1, (connection) => connection.metadata('headgate.control'));
   expect(partitions[0]!.replicas).toHaveLength(3);
-  expect((await connection.topicSettings('headgate.control')).get('min.insync.replicas')).toBe('2');
-  connection.destroy();
+  const settings = await ask(1, (connection) => connection.topicSettings('headgate.control'));
+  expect(settings.get('min.insync.replicas')).toBe('2');
 });
 
 /**
@@ -74,28 +89,14 @@ describe('a leader that is cut off', () => {
     return Number(/^headgate_fold_lag_seconds(?:\{[^}]*\})? (\S+)$/m.exec(await response.text())?.[1]);
   }
 
-  async function ask<Answer>(node: number, question: (connection: KafkaConnection) => Promise<Answer>) {
-    const connection = await dialWith({})({ host: '127.0.0.1', port: kafka.port(node) });
-    try {
-      return await question(connection);
-    } finally {
-      connection.destroy();
-    }
-  }
-
-  async function leaderAsSeenBy(node: number): Promise<number> {
-    const { partitions } = await ask(node, (connection) => connection.metadata(place.topic));
-    return partitions[0]!.leader;
-  }
-
   /** Cuts the leader and the gateway off, and waits until the others have chosen another leader. */
   async function cutOff(): Promise<{ readonly oldLeader: number; readonly atMs: number }> {
-    const oldLeader = await leaderAsSeenBy(1);
+    const oldLeader = (await leaderAsSeenBy(1, place.topic)) ?? 0;
     const other = oldLeader === 1 ? 2 : 1;
     await expect.poll(freshSeconds, { timeout: 20_000 }).toBeLessThan(5);
     split.split(oldLeader);
     const atMs = performance.now();
-    await expect.poll(() => leaderAsSeenBy(other), { timeout: 30_000 }).not.toBe(oldLeader);
+    await expect.poll(() => leaderAsSeenBy(other, place.topic), { timeout: 30_000 }).not.toBe(oldLeader);
     return { oldLeader, atMs };
   }
 
@@ -103,7 +104,7 @@ describe('a leader that is cut off', () => {
     const { oldLeader, atMs } = await cutOff();
     const answers: number[] = [];
     while (performance.now() - atMs < 12_000) {
-      expect(await leaderAsSeenBy(oldLeader)).toBe(oldLeader);
+      expect(await leaderAsSeenBy(oldLeader, place.topic)).toBe(oldLeader);
       answers.push(await ask(oldLeader, (connection) => connection.offset(place, 'end')));
       const secondsCutOff = (performance.now() - atMs) / 1000;
       expect(await freshSeconds()).toBeGreaterThan(secondsCutOff - 2);
@@ -170,13 +171,15 @@ describe('a leader that is cut off', () => {
 
 test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
   const log = await openKafkaLog(kafka.brokers, {}, { topic: 'failover', partition: 0 });
+  onTestFinished(() => log.close());
   const acknowledged: string[] = [];
   let unknown = 0;
   for (let kill = 0; kill < 2; kill++) {
-    const connection = await dialWith({})({ host: '127.0.0.1', port: kafka.port(kill === 0 ? 1 : 2) });
-    const { partitions } = await connection.metadata('failover');
-    connection.destroy();
-    const leader = partitions[0]!.leader;
+    let leader = 0;
+    await until(async () => {
+      leader = (await leaderAsSeenBy(kill === 0 ? 1 : 2, 'failover')) ?? 0;
+      return leader > 0;
+    });
     let killed: Promise<void> | undefined;
     for (let n = 0; n < 100; n++) {
       if (n === 30) killed = kafka.kill(leader);
@@ -194,7 +197,6 @@ test('the leader killed during appends loses none that was acknowledged, and the
   }
   const end = await log.end();
   const seen = (await readRecords(log, end)).map(({ value }) => String(value));
-  await log.close();
   console.log(JSON.stringify({ acknowledged: acknowledged.length, unknown, records: end }));
   expect(seen.filter((value) => acknowledged.includes(value))).toEqual(acknowledged);
   expect(acknowledged.length).toBeGreaterThan(150);
