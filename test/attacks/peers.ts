@@ -1,5 +1,4 @@
 /** What hostile clients do with connections: hold them, feed them slowly, or ask again and again over many. */
-import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
@@ -96,7 +95,8 @@ export async function flood(
           socket.write(bytes);
         }
       });
-      await once(socket, 'close');
+      // However it ended: the system resets what a full listener did not accept in time.
+      await new Promise<void>((resolve) => socket.once('close', () => resolve()));
       signal.removeEventListener('abort', leave);
       await pause(50);
     }
