@@ -26,8 +26,8 @@ export interface AbsentAgentsOptions {
   isAttached(id: string): boolean;
   /** Has an agent of the node a token that is valid? */
   canAttach(id: string): boolean;
-  /** The number of nodes whose agent is here. */
-  attachedCount(): number;
+  /** Nodes whose agent has sent a heartbeat lately, and those of this replica that are up and whose agent has not. */
+  heardAndSilent(): readonly [heard: number, silent: number];
   /** Rejects where the log cannot be written. */
   reportDown(id: string, reason: string): Promise<void>;
 }
@@ -120,12 +120,12 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /** Does nothing come, by agent or probe, from more nodes than something comes from? */
+  /** Does nothing come, by agent or probe, from more nodes than something comes from? Also from those that are not probed yet. */
   #isCutOff(): boolean {
-    const answers = [...this.#absent.values()].map(({ answer }) => answer);
-    const silent = answers.filter((answer) => answer === 'silent').length;
-    const known = this.#options.attachedCount() + answers.length - silent;
-    return silent >= cutOffNodesMin && silent > known;
+    const [heard, away] = this.#options.heardAndSilent();
+    const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;
+    const silent = away - answered;
+    return silent >= cutOffNodesMin && silent > heard + answered;
   }
 }
 

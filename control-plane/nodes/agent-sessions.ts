@@ -4,7 +4,7 @@
  * whatever its agent sends. Every heartbeat and every scan compares the present with the log, so a report that failed is
  * retried by the next. The states of a session are in session-state.ts.
  */
-import { type Beat, closeCodes, type LiveNode } from '../../schemas/node-messages.ts';
+import { type Beat, closeCodes, heartbeatIntervalMs, type LiveNode } from '../../schemas/node-messages.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -57,6 +57,9 @@ interface EventDetails {
   readonly reason?: string;
 }
 
+/** An agent that has missed a heartbeat says nothing of its node. */
+const heardMsMax = 2 * heartbeatIntervalMs;
+
 const lostReasons: Readonly<Record<EndCause, string>> = {
   lost: 'its agent is gone',
   silent: 'no heartbeat in time',
@@ -86,7 +89,7 @@ export class AgentSessions {
     this.#absent = new AbsentAgents({
       ...{ ...options, isAttached },
       canAttach: (id) => this.#admissions.canAttach(id),
-      attachedCount: () => this.#attached.size,
+      heardAndSilent: () => this.#heardAndSilent(),
       reportDown: (id, reason) => this.#reportDown(id, reason),
     });
     this.#orphans = new OrphanedNodes({
@@ -161,6 +164,14 @@ export class AgentSessions {
       if (live) all.set(id, live);
     }
     return reportOf(all);
+  }
+
+  /** Nodes that fall silent together are noticed one after another: a heartbeat that is missing counts before the agent is away. */
+  #heardAndSilent(): readonly [number, number] {
+    const sinceMs = performance.now() - heardMsMax;
+    let heard = 0;
+    for (const { heartbeatMs } of this.#attached.values()) heard += Number(heartbeatMs > sinceMs);
+    return [heard, this.#attached.size - heard + this.#orphans.count];
   }
 
   #dispatch(session: AgentSession, event: SessionEvent, details: EventDetails = {}): void {

@@ -57,6 +57,11 @@ export class OrphanedNodes {
     return nowMs - this.#scannedMs < starvedMs && nowMs - this.#resumedMs > orphanedMsMax;
   }
 
+  /** Nodes of this replica that are up and have no agent. */
+  get count(): number {
+    return this.#orphanedSinceMs.size;
+  }
+
   /** Starts the time of a node whose session ended. */
   agentDetached(id: string): void {
     this.#orphanedSinceMs.set(id, performance.now());
@@ -107,7 +112,9 @@ export class OrphanedNodes {
       const sinceMs = this.#orphanedSinceMs.get(id) ?? performance.now();
       this.#orphanedSinceMs.set(id, sinceMs);
       if (performance.now() - sinceMs > orphanedMsMax) verify(id, 'no agent attached');
-    } else if (isDead(node.owner)) {
+    } else {
+      this.#orphanedSinceMs.delete(id);
+      if (!isDead(node.owner)) return;
       reporter
         .claim(id)
         .catch((error: unknown) => logger.debug({ node: id, err: error }, 'node not claimed'));

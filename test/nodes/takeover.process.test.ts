@@ -111,6 +111,37 @@ test.concurrent('most nodes that fall silent with their agents at once stay as t
   expect((await down()).sort()).toEqual(['b', 'c']);
 });
 
+test.concurrent('nodes that a replica has not heard of since its start are silent too, before they are probed', async () => {
+  const fleet = new AgentFleet();
+  fleets.push(fleet);
+  const name = 'control-plane-1';
+  const before = await fleet.controlPlane(name);
+  const { admin: url } = before.process.ready;
+  const ids = ['a', 'b', 'c', 'd'];
+  const engines = await Promise.all(ids.map((id) => fleet.simNode(`engine-${id}`, '--models', 'echo-small')));
+  const nodes = ids.map(
+    (id, at) => ({ id, url: engines[at]!.ready.url, dialect: 'vllm', agent: true }) as const,
+  );
+  await before.admin.apply({ version: 1, pool: { nodes } });
+  const agents = await Promise.all(
+    nodes.map(async ({ id, url: engine }) =>
+      fleet.agent(id, (await nodeToken(before.admin, id)).value, engine, [url]),
+    ),
+  );
+  await until(async () => (await listedNodes(before.admin)).every(({ up }) => up));
+  await before.process.end('SIGKILL');
+  for (const { child } of [agents[0]!, agents[1]!, engines[0]!, engines[1]!]) child.kill('SIGSTOP');
+  const after = await fleet.startPlane(name, { flags: ['--port', new URL(url).port] });
+  const admin = fleet.admin(after);
+  const from = await admin.position();
+  await until(async () => (await listedNode(admin, 'c'))?.beatSeconds !== undefined);
+  // Of this one it knows at once that its agent is gone; the agents of the others may still come.
+  engines[2]!.child.kill('SIGSTOP');
+  await agents[2]!.end('SIGKILL');
+  await until(() => after.stderr().includes('"nodes.most_silent"'));
+  expect((await eventsFrom(admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
+});
+
 test.concurrent('a replica that was suspended for four seconds takes nothing down for what it missed', async () => {
   const fleet = new AgentFleet();
   fleets.push(fleet);
