@@ -12,8 +12,28 @@ const executablePath = '/usr/bin/chromium';
 export const isBrowserInstalled = existsSync(executablePath);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
+/**
+ * Parts of the browser's own window, which no test sees: menus that are pages of their own, two for each context, and processes
+ * kept for a next page took more time than the pages under test.
+ */
+const unseen = [
+  'PreloadTopChromeWebUI',
+  'SpareRendererForSitePerProcess',
+  'WebUIOmniboxAimPopup',
+  'WebUIOmniboxPopup',
+];
+
+/** What Playwright turns off; of two such lists on a command line the last alone counts. */
+const offByPlaywright = [
+  ...['AimEnabled', 'AvoidCorsURLLoaderRestartOnRedirect', 'AvoidUnnecessaryBeforeUnloadCheckSync'],
+  ...['DestroyProfileOnBrowserClose', 'HttpsFirstBalancedModeAutoEnable', 'HttpsUpgrades', 'LensOverlay'],
+  ...['MediaRouter', 'NetworkTimeServiceQuerying', 'OptimizationHints', 'PaintHolding', 'PreconnectToSearch'],
+  ...['ThirdPartyStoragePartitioning'],
+];
+
 export function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath, args: ['--no-sandbox'] });
+  const off = [...offByPlaywright, ...unseen].join(',');
+  return chromium.launch({ executablePath, args: ['--no-sandbox', `--disable-features=${off}`] });
 }
 
 export interface View {
