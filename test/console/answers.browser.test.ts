@@ -1,7 +1,7 @@
 /** What the console says about refusals, limits, tokens and changes is what the gateways and the command line say. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LimitUse, UsageTotals } from '../../schemas/admin.ts';
-import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { button, ConsoleFleet, follow, heading, visit } from '../support/console-fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
 
@@ -65,15 +65,14 @@ test('all tokens, and those that count against the allowance, on each page and c
   );
 
   await fleet.withPage({}, async (page) => {
-    await fleet.asOperator(page);
-    await page.goto('/orgs/acme');
+    await fleet.asOperator(page, '/orgs/acme');
     const cards = page.locator('.card');
     const plan = cards.filter({ has: page.getByRole('heading', { name: 'Plan', exact: true }) });
     await plan.getByText(`${all} tokens in 6 requests`).waitFor();
     const now = cards.filter({ has: page.getByRole('heading', { name: 'Limits now', exact: true }) });
     await now.getByText('Tokens that count against the allowance').waitFor();
     await now.getByText(`${counted} of 10,000,000,000`).waitFor();
-    await page.goto('/usage?org=acme');
+    await visit(page, '/usage?org=acme', 'Usage');
     await page
       .locator('.figure')
       .filter({ hasText: `All tokens this period${all}` })
@@ -82,7 +81,7 @@ test('all tokens, and those that count against the allowance, on each page and c
     await page.locator('.figure').filter({ hasText: figure }).waitFor();
     // Its first days are bars of hours.
     await page.getByText(/^All tokens an hour by model, hours of /).waitFor();
-    await page.goto('/limits');
+    await visit(page, '/limits', 'Limits');
     const row = page.getByRole('row', { name: /Acme/ });
     await row.getByText(`${counted} of 10,000,000,000`).waitFor();
     await page.getByRole('columnheader', { name: 'Allowance tokens' }).waitFor();
@@ -138,7 +137,7 @@ test('a refusal is explained by its request id: step, event, what would serve it
     await answer.getByRole('listitem', { name: 'plan' }).getByRole('link').click();
     await heading(page, 'Events').waitFor();
     // The page of the organisation counts it, and leads back.
-    await page.goto('/orgs/cedar');
+    await visit(page, '/orgs/cedar', 'Cedar');
     const refusals = page.getByRole('list', { name: 'Refusals', exact: true });
     // A gateway reports its requests each ten seconds.
     await refusals.getByText('1 request').waitFor({ timeout: 60_000 });
@@ -213,29 +212,28 @@ test('limits: those of the API, the nearest first, and the same on the page of t
     await rows.nth(1).getByRole('link', { name: 'Cedar', exact: true }).click();
     await page.getByRole('heading', { name: 'Cedar', exact: true }).waitFor();
     await page.getByText('900,000 of 1,000,000').waitFor();
-    await page.goto('/keys');
+    await visit(page, '/keys', 'API keys');
     await page.getByRole('cell', { name: 'Birch', exact: true }).first().waitFor();
-    await page.goto('/stacks');
+    await visit(page, '/stacks', 'Stacks');
     await page.getByRole('cell', { name: 'Birch', exact: true }).first().waitFor();
-    await page.goto('/orgs/cedar');
+    await visit(page, '/orgs/cedar', 'Cedar');
     await page.getByRole('heading', { name: 'Limits now' }).waitFor();
     await page.getByText('900,000 of 1,000,000').waitFor();
     // What is counted over the gateways is there as numbers, not as a dash.
-    await page.goto('/limits?org=birch');
+    await visit(page, '/limits?org=birch', 'Limits');
     await page.getByText(`0 of ${concurrency.limit}`, { exact: true }).waitFor();
     const counted = page.getByText(new RegExp(`^[1-9]\\d* of ${requests.limit}$`));
     // A minute may end between the request and the reading of the page.
     await until(async () => (await ask('birch', 'echo-small')).status > 0 && (await counted.count()) > 0);
     await page.getByRole('row', { name: /^gateway-1 \d+ \d+ / }).waitFor();
-    await page.goto('/limits?visitors');
+    await follow(page, '/limits?visitors');
     await page.getByRole('heading', { name: 'All visitors together' }).waitFor();
   });
 });
 
 test('events: filters are of the whole log, in the address, and each can be taken away', async () => {
   await fleet.withPage({}, async (page, watched) => {
-    await fleet.asOperator(page);
-    await page.goto('/events?organisation=birch&type=key.created');
+    await fleet.asOperator(page, '/events?organisation=birch&type=key.created');
     const events = page.getByRole('list', { name: 'Events' }).getByRole('listitem');
     await events.first().waitFor();
     const { items } = await fleet.admin<{ items: object[] }>(
@@ -300,8 +298,7 @@ test('an open change shows its waves and figures, is advanced and withdrawn, and
     await watched.expectAccessible('a change that is over');
   });
   await fleet.withPage({ width: 360, scheme: 'dark' }, async (page, watched) => {
-    await fleet.asOperator(page);
-    await page.goto('/changes');
+    await fleet.asOperator(page, '/changes');
     await page.getByText('withdrawn').first().waitFor();
     await watched.expectAccessible('narrow and dark');
   });

@@ -18,8 +18,8 @@ afterAll(() => dev?.close());
 
 const withPage = (view: View, work: (page: Page, watched: WatchedPage) => Promise<void>): Promise<void> =>
   dev.withPage(view, work);
-const asOperator = (page: Page): Promise<void> => dev.asOperator(page);
-const asMember = (page: Page, person: string): Promise<void> => dev.asMember(page, person);
+const asOperator = (page: Page, at?: string): Promise<void> => dev.asOperator(page, at);
+const asMember = (page: Page, person: string, at?: string): Promise<void> => dev.asMember(page, person, at);
 
 /** Creates a key in the page, and returns its value. */
 async function createKey(page: Page, name: string): Promise<string> {
@@ -148,8 +148,7 @@ describe('signing in and out', () => {
       return ((await answer.json()) as { url: string }).url;
     };
     await withPage({}, async (page, watched) => {
-      await asMember(page, 'ben');
-      await page.goto(await linkOf());
+      await asMember(page, 'ben', await linkOf());
       await page.getByText('This browser is signed in as ben').waitFor();
       await watched.expectAccessible('a link before a session');
       await button(page, 'Stay ben').click();
@@ -203,8 +202,7 @@ test('an owner switches the surface of a stack, and the other SDK reaches it', a
       );
   expect(await message()).not.toBe(200);
   await withPage({}, async (page) => {
-    await asMember(page, 'ana');
-    await page.goto(`/stacks/${stack}`);
+    await asMember(page, 'ana', `/stacks/${stack}`);
     await page.getByRole('tab', { name: 'Credentials settings' }).click();
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
     await page.getByLabel('Anthropic-style').check();
@@ -259,8 +257,7 @@ test('a page that stays open keeps nothing of the reads that are done', async ()
       AbortSignal.prototype.addEventListener = function (...args) { held++; return addEventListener.apply(this, args); };
       AbortSignal.prototype.removeEventListener = function (...args) { held--; return removeEventListener.apply(this, args); };
     }`);
-    await asOperator(page);
-    await page.goto('/gateways');
+    await asOperator(page, '/gateways');
     await page.getByRole('row', { name: /gateway-1/ }).waitFor();
     const held = (): Promise<number> => page.evaluate<number>('held');
     const before = await held();
@@ -271,8 +268,7 @@ test('a page that stays open keeps nothing of the reads that are done', async ()
 
 test('the past: a page shows any position, changes nothing there, compares it with now, and returns', async () => {
   await withPage({}, async (page, watched) => {
-    await asOperator(page);
-    await page.goto('/keys?org=birch');
+    await asOperator(page, '/keys?org=birch');
     await button(page, 'Create key').waitFor();
     const before = Number(await page.getByLabel('Position', { exact: true }).inputValue());
     await createKey(page, 'of later');
@@ -338,8 +334,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
   expect(shown.out).toMatch(new RegExp(`^total +3 .*\\b${totalTokens}$`, 'm'));
   // West of Greenwich a day of the log begins on the day before.
   await withPage({ timezone: 'America/Los_Angeles' }, async (page) => {
-    await asOperator(page);
-    await page.goto('/usage');
+    await asOperator(page, '/usage');
     await page.getByText('Tokens that count against the allowance').waitFor();
     const chosen = page.getByRole('combobox');
     // Without an organisation in the address the page is about the first, and says so.
@@ -382,8 +377,7 @@ test('a list of more than a page: windowed, searched whole, and read on by links
   );
   await dev.admin('POST', '/fleet/apply', { fleet: { version, ...state, organisations } });
   await withPage({}, async (page, watched) => {
-    await asOperator(page);
-    await page.goto('/orgs/cedar');
+    await asOperator(page, '/orgs/cedar');
     await page.getByText(/^500 of 62\d$/).waitFor();
     const rows = page.getByRole('region', { name: 'Members' }).locator('tbody tr[aria-rowindex]');
     expect(await rows.count()).toBeLessThan(120);

@@ -5,7 +5,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runs } from '../support/budget.ts';
-import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { button, ConsoleFleet, follow, heading, visit } from '../support/console-fleet.ts';
 import { consolePages } from '../support/console-pages.ts';
 import { until } from '../support/until.ts';
 
@@ -64,20 +64,8 @@ async function settled(page: Page): Promise<void> {
   });
 }
 
-/** As a link in the page leads there: without a load, which takes most of the time of a visit. */
-async function follow(page: Page, path: string): Promise<void> {
-  await page.evaluate(`{
-    const link = document.createElement('a');
-    link.href = ${JSON.stringify(path)};
-    document.body.append(link);
-    link.click();
-    link.remove();
-  }`);
-}
-
 async function open(page: Page, path: string, name: string): Promise<void> {
-  await follow(page, path);
-  await heading(page, name).waitFor();
+  await visit(page, path, name);
   await page.locator('.loading').waitFor({ state: 'detached' });
   await settled(page);
 }
@@ -302,8 +290,7 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
 
 test('the time bar: dots of commits with a label, a scale and a legend, by mouse and by keyboard', async () => {
   await fleet.withPage({ width: 1280 }, async (page, watched) => {
-    await fleet.asOperator(page);
-    await page.goto('/keys');
+    await fleet.asOperator(page, '/keys');
     const dots = page.getByRole('toolbar', { name: 'Commits over time' }).getByRole('link');
     await dots.first().waitFor();
     const { position } = await fleet.admin<{ position: number }>('GET', '/status');
@@ -364,8 +351,7 @@ test('the first days of usage are bars of hours, in the zone of the browser, whi
     return requests >= 3;
   });
   await fleet.withPage({ timezone: 'Asia/Kathmandu' }, async (page) => {
-    await fleet.asOperator(page);
-    await page.goto('/usage?org=acme');
+    await fleet.asOperator(page, '/usage?org=acme');
     const chart = page.getByRole('region', { name: 'Tokens over time' });
     // Chromium calls the zone by its older name.
     await chart.getByText(/hours of Asia\/Kath?mandu/).waitFor();

@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RequestRow } from '../../schemas/requests.ts';
 import { scaledMs } from '../support/budget.ts';
-import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { button, ConsoleFleet, heading, visit } from '../support/console-fleet.ts';
 import { until } from '../support/until.ts';
 
 const stack = 'stk-amber-otter-9k2f';
@@ -62,8 +62,7 @@ test('why a request was refused is two clicks from the fleet, and one from the p
 
 test('a request id that is pasted into the search finds it', async () => {
   await fleet.withPage({}, async (page) => {
-    await fleet.asOperator(page);
-    await page.goto('/requests');
+    await fleet.asOperator(page, '/requests');
     await rows(page).nth(2).waitFor();
     await page.getByLabel('Find a request').fill(` x-request-id: ${refused}`);
     await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
@@ -111,13 +110,17 @@ test('a member sees no row, number or name of others, in the pages and in every 
         () => undefined,
       );
     });
-    await fleet.asMember(page, 'ana');
-    answers.length = 0;
-    await page.goto('/requests');
+    await fleet.asMember(page, 'ana', '/requests');
     await rows(page).first().waitFor();
     expect(await page.getByRole('main').textContent()).not.toMatch(/cedar|birch|pool-1/i);
-    for (const path of ['/orgs/acme', `/stacks/${stack}`, '/explain', '/usage', '/keys']) {
-      await page.goto(path);
+    for (const [path, name] of [
+      ['/orgs/acme', 'Acme'],
+      [`/stacks/${stack}`, stack],
+      ['/explain', 'Explain'],
+      ['/usage', 'Usage'],
+      ['/keys', 'API keys'],
+    ] as const) {
+      await visit(page, path, name);
       await page.locator('.loading').waitFor({ state: 'detached' });
     }
     const asked = [
@@ -160,12 +163,15 @@ test('plots show the last hour, and their cursor is moved by the keyboard', asyn
     expect(await axis.getAttribute('aria-valuetext')).not.toBe(last);
     expect(await traffic.getByText('ModelNotInPlanError').count()).toBe(1);
     await watched.expectAccessible('the fleet with plots');
-    for (const path of ['/gateways/gateway-1', '/nodes/pool-1', '/orgs/acme']) {
-      await page.goto(path);
+    for (const [path, name] of [
+      ['/gateways/gateway-1', 'gateway-1'],
+      ['/nodes/pool-1', 'pool-1'],
+      ['/orgs/acme', 'Acme'],
+    ] as const) {
+      await visit(page, path, name);
       await page.getByRole('region', { name: 'Traffic' }).getByText('Tokens a second').waitFor();
     }
-    await page.goto('/fleet?at=2');
-    await heading(page, 'Fleet').waitFor();
+    await visit(page, '/fleet?at=2', 'Fleet');
     expect(await page.getByRole('region', { name: 'Traffic' }).count()).toBe(0);
   });
 });
@@ -176,8 +182,7 @@ test.each([
   [1280, 'dark'],
 ] as const)('at %i pixels, %s, requests are usable without a mouse', async (width, scheme) => {
   await fleet.withPage({ width, scheme }, async (page, watched) => {
-    await fleet.asOperator(page);
-    await page.goto('/requests?outcome=refused');
+    await fleet.asOperator(page, '/requests?outcome=refused');
     await rows(page).first().waitFor();
     await watched.expectAccessible('requests');
     await rows(page).first().locator('.row-link').focus();
@@ -223,8 +228,7 @@ test('ten thousand rows are as few elements as a screenful, and what is missing 
         body: `retry: 600000\n\nevent: requests\ndata: ${message}\n\n`,
       }),
     );
-    await fleet.asOperator(page);
-    await page.goto('/requests');
+    await fleet.asOperator(page, '/requests');
     await page.getByText('10,000 requests').waitFor();
     await page.getByText('Without the requests of gateway-2').waitFor();
     await page.getByText('and 7 more that came faster than they can be shown').waitFor();
@@ -245,8 +249,7 @@ test('further down nothing moves, and at the top of the list the page follows ag
   await fleet.withPage({}, async (page) => {
     // Enough rows that the list is higher than its window.
     for (let n = 0; n < 40; n++) expect((await ask('acme', 'echo-small')).status).toBe(200);
-    await fleet.asOperator(page);
-    await page.goto('/requests');
+    await fleet.asOperator(page, '/requests');
     const line = page.locator('.follow-line');
     await line.getByText(/following$/).waitFor();
     await rows(page).nth(39).waitFor();
