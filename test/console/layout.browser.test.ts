@@ -42,25 +42,32 @@ beforeAll(async () => {
 });
 afterAll(() => fleet?.close());
 
-/** Calls that a page waits for, but for the streams that never end. */
-const underWay = new WeakMap<Page, Set<unknown>>();
+/** Calls that a page waits for, but for the streams that never end, and how many it began. */
+const calls = new WeakMap<Page, { begun: number; readonly underWay: Set<unknown> }>();
 
 function watchCalls(page: Page): void {
-  const calls = new Set<unknown>();
-  underWay.set(page, calls);
+  const underWay = new Set<unknown>();
+  const ofPage = { begun: 0, underWay };
+  calls.set(page, ofPage);
   const isRead = (url: string): boolean => url.includes('/api/') && !/\/stream(\?|$)/.test(url);
-  page.on('request', (request) => isRead(request.url()) && calls.add(request));
-  page.on('requestfinished', (request) => calls.delete(request));
-  page.on('requestfailed', (request) => calls.delete(request));
+  page.on('request', (request) => {
+    if (!isRead(request.url())) return;
+    ofPage.begun++;
+    underWay.add(request);
+  });
+  page.on('requestfinished', (request) => underWay.delete(request));
+  page.on('requestfailed', (request) => underWay.delete(request));
 }
 
-/** What is read after the first answers is in its place, too: for some turns in a row nothing is under way. */
+/** What is read after the first answers is in its place, too: for ten frames in a row nothing begins or is under way. */
 async function settled(page: Page): Promise<void> {
-  let quiet = 0;
+  const frames = `(async () => {
+    for (let frame = 0; frame < 10; frame++) await new Promise((resolve) => requestAnimationFrame(resolve));
+  })()`;
   await until(async () => {
-    await page.evaluate('new Promise((resolve) => requestAnimationFrame(resolve))');
-    quiet = underWay.get(page)?.size === 0 ? quiet + 1 : 0;
-    return quiet >= 10;
+    const before = calls.get(page)?.begun;
+    await page.evaluate(frames);
+    return calls.get(page)?.begun === before && calls.get(page)?.underWay.size === 0;
   });
 }
 
