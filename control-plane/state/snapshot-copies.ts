@@ -8,8 +8,9 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tally } from '../../shared/runtime/tally.ts';
+import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { busy } from './caller-queue.ts';
-import { type CopyFacts, copyOnThread } from './copy-snapshot.ts';
+import { type CopyFile, copyOnThread } from './copy-snapshot.ts';
 
 /** How old a copy may be for a gateway, in commits and in time. */
 const spanCommits = 1000;
@@ -33,6 +34,13 @@ export interface SnapshotCopiesOptions {
 export type SnapshotCaller =
   | { readonly kind: 'operator' }
   | { readonly kind: 'gateway'; readonly address: string };
+
+interface CopyFacts extends CopyFile {
+  readonly log: string | null;
+  readonly seq: number;
+  readonly hash: string;
+  readonly digest: string;
+}
 
 interface KeptCopy extends CopyFacts {
   readonly path: string;
@@ -112,8 +120,8 @@ export class SnapshotCopies {
     if (this.#files.size >= filesMax) throw busy('earlier copies of the snapshot are still read');
     const path = join(this.#options.folder, `${randomUUID()}.db`);
     try {
-      const facts = await copyOnThread({ from: this.#options.state, to: path });
-      const copy: KeptCopy = { ...facts, path, madeMs: this.#now(), readers: 0 };
+      const file = await copyOnThread({ from: this.#options.state, to: path });
+      const copy: KeptCopy = { ...file, ...stateIn(path), path, madeMs: this.#now(), readers: 0 };
       this.#files.add(copy);
       this.#latest = copy;
       for (const other of this.#files) this.#removeUnread(other);
@@ -142,6 +150,17 @@ export class SnapshotCopies {
     if (copy === this.#latest || copy.readers > 0) return;
     this.#files.delete(copy);
     remove(copy.path);
+  }
+}
+
+/** Which state the file holds. Reads no rows of it. */
+function stateIn(path: string): Omit<CopyFacts, keyof CopyFile> {
+  const snapshot = openExisting(path, { readOnly: true });
+  try {
+    const { log, seq, hash } = snapshot.head;
+    return { log, seq, hash, digest: snapshot.digest() };
+  } finally {
+    snapshot.close();
   }
 }
 

@@ -61,6 +61,7 @@ test.each([
   ['the thread of bodies', ['data-plane/body-worker/worker-entry.ts'], ['better-sqlite3', own.gateway]],
   ['the thread of sums', ['data-plane/records/sum-thread.ts'], ['better-sqlite3', own.gateway]],
   ['the thread of the history', ['control-plane/history/worker-entry.ts'], ['fastify', own.controlPlane]],
+  ['the thread of a copy of the state', ['control-plane/state/copy-thread.ts'], ['zod', own.controlPlane]],
 ])('%s starts without what it may never need', (name, files, unneeded) => {
   const loaded = loadedWith(...files);
   const ofThreads = name.startsWith('the thread') ? [] : threads;
