@@ -2,14 +2,12 @@
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the table of operations; no policy here.
  * The API is for operators' networks: it listens on loopback unless configured otherwise, and refuses calls without the token.
  */
-import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 import { adminPrefix } from '../../schemas/admin-routes.ts';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
-import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
+import { guardRoutes } from './access.ts';
 import { activityHandlers } from './activity-route.ts';
 import { boundOpenCalls } from './bound-calls.ts';
 import { changeHandlers } from './change-routes.ts';
@@ -27,6 +25,7 @@ import { limitHandlers } from './limit-routes.ts';
 import { linkHandlers } from './link-routes.ts';
 import { meHandlers } from './me-route.ts';
 import { registerNodeRoutes } from './node-routes.ts';
+import { type ApiDocument, documentOf } from './open-api.ts';
 import {
   addHandlers,
   type OperationHandlers,
@@ -41,18 +40,6 @@ import { snapshotHandlers } from './snapshot-route.ts';
 import { trafficHandlers } from './traffic-route.ts';
 import { usageHandlers } from './usage-routes.ts';
 
-const openApiVersion = '3.1.0';
-
-/** Without `additionalProperties: false` in responses: a client must accept fields of later versions. */
-const jsonSchemaTransform = createJsonSchemaTransform({
-  zodToJsonConfig: {
-    override: ({ zodSchema, jsonSchema }) => {
-      const { def } = zodSchema._zod;
-      if (def.type === 'object' && def.catchall === undefined) delete jsonSchema.additionalProperties;
-    },
-  },
-});
-
 export type AdminListener = Pick<HttpListener, 'connections' | 'certificate'>;
 
 export async function createAdminApp(
@@ -63,17 +50,7 @@ export async function createAdminApp(
     ...listener,
     ...{ name: 'admin', logger: context.logger, bodies: context.bodies },
   });
-  await app.register(swagger, {
-    openapi: {
-      openapi: openApiVersion,
-      info: { title: 'Headgate admin API', version: '1' },
-      components: { securitySchemes },
-    },
-    transform: (route) => {
-      const { schema, url } = jsonSchemaTransform(route as Parameters<typeof jsonSchemaTransform>[0]);
-      return { url, schema: { ...schema, ...accessDocument(route.route.config?.access) } };
-    },
-  });
+  const document = documentOf(app);
   await app.register(websocket, { options: { maxPayload: nodeFrameBytesMax } });
   guardRoutes(app, context);
   refuseOthers(app);
@@ -89,7 +66,7 @@ export async function createAdminApp(
   await app.register(
     (routes, _options, done) => {
       try {
-        registerRoutes(routes, context);
+        registerRoutes(routes, context, document);
         done();
       } catch (error) {
         done(error instanceof Error ? error : new Error(String(error)));
@@ -101,9 +78,13 @@ export async function createAdminApp(
   return app;
 }
 
-function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
+function registerRoutes(
+  routes: FastifyInstance,
+  context: AdminContext,
+  document: () => Promise<ApiDocument>,
+): void {
   const ofPrograms: OperationHandlers<Exclude<ProgramName, 'event.tail'>> = {
-    'document.get': () => ({ ...routes.swagger(), openapi: openApiVersion }),
+    'document.get': document,
     ...snapshotHandlers(context),
     ...counterHandlers(context),
     'request.tail': ({ query, request, reply }) => {

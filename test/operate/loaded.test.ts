@@ -36,6 +36,7 @@ const threads = [
 ];
 /** None of these is needed before a setting or a request asks for it. */
 const onUse = [
+  '@fastify/swagger',
   'kafkajs',
   'undici',
   'openid-client',
@@ -43,7 +44,7 @@ const onUse = [
   '@opentelemetry/api',
   '@opentelemetry/sdk-trace',
 ];
-const ofServers = ['fastify', '@fastify/swagger', 'ws', 'pino', 'better-sqlite3', 'prom-client'];
+const ofServers = ['fastify', 'ws', 'pino', 'better-sqlite3', 'prom-client'];
 const own = {
   gateway: 'data-plane/main.ts',
   controlPlane: 'control-plane/main.ts',
