@@ -27,7 +27,7 @@ export interface AbsentAgentsOptions {
   /** Has an agent of the node a token that is valid? */
   canAttach(id: string): boolean;
   /** Nodes whose agent has sent a heartbeat lately, and those of this replica that are up and whose agent has not. */
-  heardAndSilent(): readonly [heard: number, silent: number];
+  reportingAndSilent(): readonly [reporting: number, silent: number];
   /** Rejects where the log cannot be written. */
   reportDown(id: string, reason: string): Promise<void>;
 }
@@ -122,10 +122,10 @@ export class AbsentAgents {
 
   /** Does nothing come, by agent or probe, from more nodes than something comes from? Also from those that are not probed yet. */
   #isCutOff(): boolean {
-    const [heard, away] = this.#options.heardAndSilent();
+    const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;
     const silent = away - answered;
-    return silent >= cutOffNodesMin && silent > heard + answered;
+    return silent >= cutOffNodesMin && silent > reporting + answered;
   }
 }
 

@@ -58,7 +58,7 @@ interface EventDetails {
 }
 
 /** An agent that has missed a heartbeat says nothing of its node. */
-const heardMsMax = 2 * heartbeatIntervalMs;
+const reportingMsMax = 2 * heartbeatIntervalMs;
 
 const lostReasons: Readonly<Record<EndCause, string>> = {
   lost: 'its agent is gone',
@@ -89,7 +89,7 @@ export class AgentSessions {
     this.#absent = new AbsentAgents({
       ...{ ...options, isAttached },
       canAttach: (id) => this.#admissions.canAttach(id),
-      heardAndSilent: () => this.#heardAndSilent(),
+      reportingAndSilent: () => this.#reportingAndSilent(),
       reportDown: (id, reason) => this.#reportDown(id, reason),
     });
     this.#orphans = new OrphanedNodes({
@@ -167,11 +167,11 @@ export class AgentSessions {
   }
 
   /** Nodes that fall silent together are noticed one after another: a heartbeat that is missing counts before the agent is away. */
-  #heardAndSilent(): readonly [number, number] {
-    const sinceMs = performance.now() - heardMsMax;
-    let heard = 0;
-    for (const { heartbeatMs } of this.#attached.values()) heard += Number(heartbeatMs > sinceMs);
-    return [heard, this.#attached.size - heard + this.#orphans.count];
+  #reportingAndSilent(): readonly [number, number] {
+    const sinceMs = performance.now() - reportingMsMax;
+    let reporting = 0;
+    for (const { heartbeatMs } of this.#attached.values()) reporting += Number(heartbeatMs > sinceMs);
+    return [reporting, this.#attached.size - reporting + this.#orphans.count];
   }
 
   #dispatch(session: AgentSession, event: SessionEvent, details: EventDetails = {}): void {

@@ -111,7 +111,7 @@ test.concurrent('most nodes that fall silent with their agents at once stay as t
   expect((await down()).sort()).toEqual(['b', 'c']);
 });
 
-test.concurrent('nodes that a replica has not heard of since its start are silent too, before they are probed', async () => {
+test.concurrent('nodes of which a replica knows nothing since its start are silent too, before they are probed', async () => {
   const fleet = new AgentFleet();
   fleets.push(fleet);
   const name = 'control-plane-1';
