@@ -149,9 +149,14 @@ describe.each(names)('%s', (name) => {
         if (!isGateway(listener) || n < bodiesOfShare) await sent;
       }
       if (isGateway(listener))
-        await vi.waitFor(async () => expect(await bodiesWaiting(listener)).toBe(32 - bodiesOfShare), {
-          timeout: 20_000,
-        });
+        await vi.waitFor(
+          async () => {
+            const answered = peers.flatMap(({ text }) => statusesIn(text));
+            const waiting = await bodiesWaiting(listener);
+            expect({ waiting, answered }).toEqual({ waiting: 32 - bodiesOfShare, answered: [] });
+          },
+          { timeout: 20_000 },
+        );
       await expectOtherServed(listener);
     });
     figures.push(`${name}: 32 bodies short of 8 MiB: ${grown.toFixed(0)} MiB more`);
