@@ -171,7 +171,9 @@ describe('a leader that is cut off', () => {
 
 test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
   // One that was cut off before is a member again.
-  await until(async () => (await ask(1, (connection) => connection.metadata('failover'))).brokers.length === 3);
+  await until(
+    async () => (await ask(1, (connection) => connection.metadata('failover'))).brokers.length === 3,
+  );
   const log = await openKafkaLog(kafka.brokers, {}, { topic: 'failover', partition: 0 });
   onTestFinished(() => log.close());
   const acknowledged: string[] = [];
