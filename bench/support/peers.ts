@@ -144,7 +144,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
     if (nowMs >= warmMs) admitted++;
     const ends = ending.get(nowMs + heldMs) ?? [];
     ending.set(nowMs + heldMs, ends);
-    ends.push(() => claimant.remove(inFlight, 1, nowMs + heldMs));
+    ends.push(() => claimant.remove(inFlight, 1));
   };
   const perStep = (requestsPerSecond * stepMs) / 1000;
   for (let nowMs = 0; nowMs < warmMs + seconds * 1000; nowMs += stepMs) {

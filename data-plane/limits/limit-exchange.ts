@@ -49,6 +49,7 @@ export class LimitExchange {
   readonly #ignored: RateLimitedLine;
   #tick: NodeJS.Timeout | undefined;
   #urgent: NodeJS.Timeout | undefined;
+  #settling: NodeJS.Immediate | undefined;
   #endRest: () => void = () => undefined;
   #appending = 0;
   #waits = 0;
@@ -122,7 +123,8 @@ export class LimitExchange {
   }
 
   remove(limit: Limit, weight: number): void {
-    this.#claimant.remove(limit, weight, performance.now());
+    this.#claimant.remove(limit, weight);
+    this.#planSettle();
     this.#planUrgent();
   }
 
@@ -137,7 +139,7 @@ export class LimitExchange {
     signal: AbortSignal,
   ): Promise<boolean> | undefined {
     const nowMs = performance.now();
-    if (signal.aborted || untilMs <= nowMs) return undefined;
+    if (signal.aborted) return undefined;
     let end: (again: boolean) => void = () => undefined;
     const waiter = this.#claimant.wait(limit, weight, untilMs, nowMs, (again) => end(again));
     if (waiter === undefined) return undefined;
@@ -161,6 +163,7 @@ export class LimitExchange {
   async close(): Promise<void> {
     clearInterval(this.#tick);
     clearTimeout(this.#urgent);
+    clearImmediate(this.#settling);
     await within(this.#append(this.#claimant.goodbye(performance.now())), goodbyeTimeoutMs);
     this.#closing.abort();
     this.#endRest();
@@ -184,6 +187,7 @@ export class LimitExchange {
     }
     this.#ahead.atMs = Number.NaN;
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
+    this.#planSettle();
     this.#planUrgent();
   }
 
@@ -209,6 +213,15 @@ export class LimitExchange {
         clearTimeout(timer);
         resolve();
       };
+    });
+  }
+
+  /** A turn of the event loop later those that were released before have been decided. */
+  #planSettle(): void {
+    if (this.#settling !== undefined || !this.#claimant.mayRelease) return;
+    this.#settling = setImmediate(() => {
+      this.#settling = undefined;
+      this.#claimant.settle(performance.now());
     });
   }
 

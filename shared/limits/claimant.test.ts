@@ -108,11 +108,11 @@ test('where more is held than a limit has, what ends is not replaced until that 
   expect(one.fold.row(inFlight)?.claimed).toBe(10);
   // The tier was made narrower.
   const narrow = { ...inFlight, limit: 6 };
-  one.remove(inFlight, 1, log.nowMs);
+  one.remove(inFlight, 1);
   expect(one.admits(inFlight, 1, log.nowMs)).toBe(true);
   expect(one.admits(narrow, 1, log.nowMs)).toBe(false);
-  one.remove(narrow, 4, log.nowMs);
-  other.remove(narrow, 2, log.nowMs);
+  one.remove(narrow, 4);
+  other.remove(narrow, 2);
   for (const each of [one, other]) each.add(narrow, 0, log.nowMs);
   log.pass(1400);
   expect(one.admits(narrow, 1, log.nowMs)).toBe(true);
@@ -236,7 +236,7 @@ test('what a gateway holds and does not use it gives up at once where another la
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, 6);
   log.pass(600);
-  for (let n = 0; n < 4; n++) one.remove(inFlight, 1, log.nowMs);
+  for (let n = 0; n < 4; n++) one.remove(inFlight, 1);
   const done: boolean[] = [];
   for (let n = 0; n < 8; n++)
     other.wait(inFlight, 1, log.nowMs + 500, log.nowMs, (again) => done.push(again));
@@ -267,7 +267,7 @@ test('where more was held than a limit has, requests that wait do not keep the r
   log.pass(2000);
   // The tier was made narrower while both use all that they hold; then they end, and as many wait on both.
   const narrow = { ...inFlight, limit: 6 };
-  for (const each of all) each.remove(inFlight, 5, log.nowMs);
+  for (const each of all) each.remove(inFlight, 5);
   const queues = all.map((each) => new Queue(log, each));
   for (const queue of queues) for (let n = 0; n < 5; n++) queue.wait(narrow);
   for (let n = 0; n < 20; n++, log.nowMs += 200)
@@ -287,7 +287,7 @@ test('who got less than it asked for asks again once another gave room up', () =
   for (let n = 0; n < 4; n++) queue.wait(inFlight);
   queue.urgent();
   expect(other.used(inFlight)).toBe(0);
-  one.remove(inFlight, 4, log.nowMs);
+  one.remove(inFlight, 4);
   log.urgent(one);
   // What its standing share admits does not wait for the claim of the rest.
   queue.urgent();
@@ -422,7 +422,7 @@ test('of many claims that were sent and not read back the smallest holds', () =>
   hold(log, one, 8);
   log.pass(2000);
   log.set(one, 'cut off');
-  for (let n = 0; n < 6; n++) one.remove(inFlight, 1, log.nowMs);
+  for (let n = 0; n < 6; n++) one.remove(inFlight, 1);
   log.pass(1200);
   for (let n = 0; n < 6; n++) one.wait(inFlight, 1, log.nowMs + 9000, log.nowMs, () => undefined);
   log.pass(4000);

@@ -95,6 +95,11 @@ export class Claimant {
     return this.#waiters.size > 0;
   }
 
+  /** May a request that waits have room now? Then `settle` is due. */
+  get mayRelease(): boolean {
+    return this.#waiters.mayFit && this.isAwaited;
+  }
+
   /** Does a request wait, or another gateway lack room that is not needed here? */
   get isUrgent(): boolean {
     return this.#isUrgent;
@@ -166,11 +171,11 @@ export class Claimant {
     this.#ownOf(limit).admitted(weight, nowMs);
   }
 
-  remove(limit: Limit, weight: number, nowMs: number): void {
+  remove(limit: Limit, weight: number): void {
     const own = this.#own.get(keyOf(limit));
     if (own === undefined) return;
     own.used = Math.max(0, own.used - weight);
-    if (own.waiting > 0) this.#settle(nowMs);
+    if (own.waiting > 0) this.#waiters.mayFit = true;
     if (this.#fold.row(own)?.short) this.#isUrgent = true;
   }
 
@@ -183,6 +188,9 @@ export class Claimant {
     // What others hold beyond what they keep, they give up.
     if (this.isAlone || !this.isLeft(limit, weight + this.waitingFor(limit), nowMs)) return undefined;
     const own = this.#ownOf(limit);
+    // Time that went by for another limit says nothing of this one.
+    const isLate = untilMs + cutOffMs <= nowMs || own.isAnswered(this.#readN, weight);
+    if (untilMs <= nowMs && isLate) return undefined;
     const waiter = this.#waiters.add({ own, weight, sinceMs: nowMs, untilMs, done });
     if (waiter !== undefined) this.#isUrgent = true;
     return waiter;
@@ -197,10 +205,8 @@ export class Claimant {
    * most until this process counts as cut off and decides by its share.
    */
   expire(nowMs: number): void {
-    const isCutOff = this.isCutOff(nowMs);
-    this.#waiters.expire(
-      ({ sinceMs, untilMs }) => untilMs <= nowMs && (isCutOff || sinceMs < this.#readSentMs),
-    );
+    const answeredMs = this.isCutOff(nowMs) ? Number.POSITIVE_INFINITY : this.#readSentMs;
+    this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
   /** Was this process suspended until now? What the log has meanwhile is about to be read. */
@@ -243,7 +249,7 @@ export class Claimant {
     this.#live = Math.max(1, this.#fold.live);
     this.#ended = this.#ended.filter(([process]) => !this.#fold.hasEnded(process));
     if (this.#mayBeAlone(nowMs)) this.#isUrgent = true;
-    this.#settle(nowMs);
+    this.#waiters.mayFit = true;
   }
 
   #onOther(entries: readonly GaugeEntry[], nowMs: number): void {
@@ -257,7 +263,7 @@ export class Claimant {
       if (own.waiting > 0) isAwaited = true;
       if (this.#dueOf(own, nowMs) === 'now') this.#isUrgent = true;
     }
-    if (isAwaited) this.#settle(nowMs);
+    if (isAwaited) this.#waiters.mayFit = true;
   }
 
   /** A limit that another process lacks room of gets an entry, so that the standing share in it is given up. */
@@ -267,8 +273,11 @@ export class Claimant {
     return this.#ownOf(entry);
   }
 
-  /** Releases the requests that fit now, and those that cannot fit any more. */
-  #settle(nowMs: number): void {
+  /**
+   * Releases the requests that fit now, and those that cannot fit any more. Not before those that were released the last time
+   * have taken their room: else the same room is given twice, and who comes second is refused.
+   */
+  settle(nowMs: number): void {
     this.#waiters.settle((own, ahead, weight) => {
       if (own.used + ahead + weight <= this.room(own, nowMs)) return 'fits';
       const left = own.limit - this.#fold.keptByOthers(this.#process, own, nowMs);

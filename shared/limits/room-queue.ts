@@ -13,6 +13,8 @@ export interface Waiter {
 }
 
 export class RoomQueue {
+  /** Something has changed since the last `settle`. */
+  mayFit = false;
   readonly #waiters = new Set<Waiter>();
   readonly #counts = new Map<OwnLimit, number>();
 
@@ -42,6 +44,7 @@ export class RoomQueue {
 
   /** `verdict` is given the weight of the requests for the same limit that are released before this one. */
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
+    this.mayFit = false;
     const ahead = new Map<OwnLimit, number>();
     /** The least weight for which there is no room yet: thousands may wait for one limit, and are not all asked about. */
     const blocked = new Map<OwnLimit, number>();

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { ClaimLog } from '../../test/support/claim-log.ts';
+import { readGauges } from '../../test/support/read-gauges.ts';
 import type { Claimant } from './claimant.ts';
 import type { Limit } from './claims-rows.ts';
 
@@ -106,6 +107,31 @@ test('a request that the log has not answered when its time is up waits for the 
   log.pass(5000);
   expect(first).toEqual([secondMs]);
   expect(second).toEqual([secondMs + 2000]);
+});
+
+test('what is read together gives its room once: those released are decided before others are', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, inFlight, 8);
+  log.set(other, 'behind');
+  const ends = wait(log, other, inFlight, 4);
+  log.pass(1000);
+  for (const [at, record] of log.records.entries()) other.onRecord(readGauges(record), at + 1, log.nowMs);
+  expect([ends, other.mayRelease]).toEqual([[], true]);
+  other.settle(log.nowMs);
+  expect([ends, other.mayRelease]).toEqual([[true, true], false]);
+});
+
+test('a request whose time went by for one limit waits for another that the log has not answered, two seconds at most', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, inFlight, 5);
+  const late = (ms: number) => other.wait(inFlight, 3, log.nowMs - ms, log.nowMs, () => undefined);
+  const waiter = late(0);
+  expect([waiter !== undefined, late(2000)]).toEqual([true, undefined]);
+  log.pass(400);
+  if (waiter !== undefined) other.cancel(waiter);
+  expect(late(0)).toBeUndefined();
 });
 
 test('at most 5 000 requests wait for one limit', () => {

@@ -47,6 +47,7 @@ interface Gateway extends BoundGateway {
   awayUntilMs: number;
   next: number;
   isUrgentPlanned: boolean;
+  isSettlePlanned: boolean;
   /** On its disk. */
   live: number;
   predecessor: string | undefined;
@@ -159,7 +160,13 @@ export class Simulation {
       ...{ offMs: 0, clock: new LogClock(), limit: this.#limit },
       claimant: new Claimant({ name: `g${id}`, mint: () => 'none', live: 1 }),
       ...{ life: 0, up: false, joinedMs: 0, pausedUntilMs: 0, awayUntilMs: 0, next: 0 },
-      ...{ isUrgentPlanned: false, streams: new Set(), live: 1, predecessor: undefined },
+      ...{
+        isUrgentPlanned: false,
+        isSettlePlanned: false,
+        streams: new Set(),
+        live: 1,
+        predecessor: undefined,
+      },
       starvedSinceMs: undefined,
       starvedRareSinceMs: undefined,
       refusedMs: 0,
@@ -181,6 +188,7 @@ export class Simulation {
     });
     gateway.predecessor = gateway.claimant.process;
     gateway.isUrgentPlanned = false;
+    gateway.isSettlePlanned = false;
     gateway.clock = new LogClock();
     const from = this.#log.findIndex(({ atMs }) => atMs >= this.#nowMs - historyMs);
     gateway.next = from < 0 ? this.#log.length : from;
@@ -289,7 +297,22 @@ export class Simulation {
     }
     if (claimant.process !== before) this.#renewed(gateway);
     gateway.live = claimant.live;
+    this.#planSettle(gateway);
     this.#planUrgent(gateway);
+  }
+
+  /** A turn of the event loop later. */
+  #planSettle(gateway: Gateway): void {
+    if (gateway.isSettlePlanned || !gateway.claimant.mayRelease) return;
+    gateway.isSettlePlanned = true;
+    const { life } = gateway;
+    this.#at(this.#nowMs + 0.1, () => {
+      if (gateway.life !== life) return;
+      this.#whenRunning(gateway, () => {
+        gateway.isSettlePlanned = false;
+        gateway.claimant.settle(this.#nowMs);
+      });
+    });
   }
 
   #planUrgent(gateway: Gateway): void {
@@ -334,19 +357,16 @@ export class Simulation {
       this.#admit(gateway, limit, request);
       return;
     }
-    const untilMs = sinceMs + waitMs;
-    if (untilMs > nowMs) {
-      const { life } = gateway;
-      const waiter = claimant.wait(limit, weight, untilMs, nowMs, (again) => {
-        if (gateway.life !== life) return;
-        if (again) this.#at(this.#nowMs, () => gateway.life === life && this.#decide(gateway, request));
-        else this.#refuse(gateway, limit, weight, sinceMs);
-      });
-      if (waiter !== undefined) {
-        if (sinceMs === nowMs) this.#bound.outcome.waits++;
-        this.#planUrgent(gateway);
-        return;
-      }
+    const { life } = gateway;
+    const waiter = claimant.wait(limit, weight, sinceMs + waitMs, nowMs, (again) => {
+      if (gateway.life !== life) return;
+      if (again) this.#at(this.#nowMs, () => gateway.life === life && this.#decide(gateway, request));
+      else this.#refuse(gateway, limit, weight, sinceMs);
+    });
+    if (waiter !== undefined) {
+      if (sinceMs === nowMs) this.#bound.outcome.waits++;
+      this.#planUrgent(gateway);
+      return;
     }
     this.#refuse(gateway, limit, weight, sinceMs);
   }
@@ -377,7 +397,8 @@ export class Simulation {
     this.#at(this.#nowMs + holdMs, () =>
       this.#whenRunning(gateway, () => {
         if (gateway.life !== life || !this.#bound.endStream(gateway, stream)) return;
-        gateway.claimant.remove(limit, stream.weight, this.#nowMs);
+        gateway.claimant.remove(limit, stream.weight);
+        this.#planSettle(gateway);
         this.#planUrgent(gateway);
       }),
     );

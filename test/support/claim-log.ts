@@ -101,5 +101,6 @@ export class ClaimLog {
         member.read + 1,
         this.nowMs,
       );
+    member.claimant.settle(this.nowMs);
   }
 }
