@@ -188,9 +188,10 @@ export class Claimant {
     // What others hold beyond what they keep, they give up.
     if (this.isAlone || !this.isLeft(limit, weight + this.waitingFor(limit), nowMs)) return undefined;
     const own = this.#ownOf(limit);
-    // Time that went by for another limit says nothing of this one.
-    const isLate = untilMs + cutOffMs <= nowMs || own.isAnswered(this.#readN, weight);
-    if (untilMs <= nowMs && isLate) return undefined;
+    // Its time went by for another limit: it waits for the answer about this one.
+    const asked = this.#fold.row(limit)?.cells.get(this.#process)?.asked ?? 0;
+    const isAnswered = asked >= own.used + weight || untilMs + cutOffMs <= nowMs;
+    if (untilMs <= nowMs && isAnswered) return undefined;
     const waiter = this.#waiters.add({ own, weight, sinceMs: nowMs, untilMs, done });
     if (waiter !== undefined) this.#isUrgent = true;
     return waiter;

@@ -85,12 +85,6 @@ export class OwnLimit {
     return this.used + used + claim === 0 && !yields && n <= readN;
   }
 
-  /** So much was asked for, and the record was read back. */
-  isAnswered(readN: number, weight: number): boolean {
-    const { n, claim } = this.#last;
-    return n > 0 && n <= readN && claim >= this.used + weight;
-  }
-
   /** A record that gives the standing share up was sent and not read back yet. */
   get isYielding(): boolean {
     return this.#outstanding.some(({ yields }) => yields);
