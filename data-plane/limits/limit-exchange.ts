@@ -139,7 +139,7 @@ export class LimitExchange {
     signal: AbortSignal,
   ): Promise<boolean> | undefined {
     const nowMs = performance.now();
-    if (signal.aborted) return undefined;
+    if (signal.aborted || untilMs <= nowMs || this.#tick === undefined) return undefined;
     let end: (again: boolean) => void = () => undefined;
     const waiter = this.#claimant.wait(limit, weight, untilMs, nowMs, (again) => end(again));
     if (waiter === undefined) return undefined;
@@ -162,12 +162,14 @@ export class LimitExchange {
   /** Publishes that this process ends; waits at most a second for the log. */
   async close(): Promise<void> {
     clearInterval(this.#tick);
+    this.#tick = undefined;
     clearTimeout(this.#urgent);
     clearImmediate(this.#settling);
+    // Nobody waits for a tick that does not come.
+    this.#claimant.expire(Number.POSITIVE_INFINITY);
     await within(this.#append(this.#claimant.goodbye(performance.now())), goodbyeTimeoutMs);
     this.#closing.abort();
     this.#endRest();
-    this.#claimant.expire(Number.POSITIVE_INFINITY);
     await this.#options.topic.close();
     await this.#file.close();
     this.#ignored.close();

@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { known } from '../../test/support/commits.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
@@ -10,9 +13,9 @@ import { shapeChat } from '../surfaces/chat/shape-chat.ts';
 import { shapeEmbeddings } from '../surfaces/embeddings/shape-embeddings.ts';
 import type { CountWatch } from '../upstream/count-tokens.ts';
 import { NodeLoad } from '../upstream/load.ts';
-import { LocalCounters } from './counters.ts';
+import { type FleetLimits, LocalCounters } from './counters.ts';
 import type { Gateway } from './gateway.ts';
-import { reserve } from './reserve.ts';
+import { reserve, reserveOrWait } from './reserve.ts';
 import { answerTokens, countAtOne, needsExactCount, smallerOf } from './token-budget.ts';
 
 const { asked: chat } = shapeChat({
@@ -157,27 +160,58 @@ test.each([
   expect(smallerOf(a, b)).toBe(smaller);
 });
 
-test('Limits 1: cancelled requests of visitors are as many as all visitors have in a minute, not as one has', async () => {
+const none = () => 0;
+const ofVisitor = (n: number) => ({
+  ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
+  ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokens: 1, maxTokens: 1 },
+});
+
+/** A gateway for visitors, who have together what `total` says. */
+function gatewayOf(total: object, fleet?: FleetLimits) {
   const limits = { contextTokens: 100, models: '*' as const, freeTurns: 100 };
-  const total = { requestsPerMinute: 3 };
   const { db } = new TestState().given([known('anonymous.set', { ...limits, requestsPerMinute: 1, total })]);
   db.exec('CREATE TABLE position (seq INTEGER NOT NULL)');
-  const none = () => 0;
-  const counters = new LocalCounters({
-    ...{ poolTokensAt: none, freeTurns: none, networkTurns: none, visitorTokens: none },
-  });
+  const usage = { poolTokensAt: none, freeTurns: none, networkTurns: none, visitorTokens: none };
+  const counters = new LocalCounters(usage, fleet);
   const gateway = {
     ...{ lookup: createLookup(db), counters, meter: { isFull: false } },
     ...{ fenced: () => false, now: none },
   } as unknown as Gateway;
+  return { gateway, counters };
+}
+
+test('Limits 1: cancelled requests of visitors are as many as all visitors have in a minute, not as one has', async () => {
+  const { gateway, counters } = gatewayOf({ requestsPerMinute: 3 });
   for (let n = 0; n < 4; n++) {
-    const facts = {
-      ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
-      ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokens: 1, maxTokens: 1 },
-    };
-    const { decision, lease } = reserve(gateway, facts, counters);
+    const { decision, lease } = reserve(gateway, ofVisitor(n), counters);
     lease.cancel(decision.tier.requestsPerMinute);
     expect(counters.window(`visitor:v-${n}`, 0).used).toBe(0);
     expect(counters.window(visitorsSubject, 0).used).toBe(Math.max(0, n - 2));
   }
+});
+
+test('Limits 1, Limits 2: a request that waited for one limit has the whole time for another, and no limit gives it more', async () => {
+  const asked: [string, number][] = [];
+  const nameOf = ({ window }: Limit) => (window === inFlightWindow ? 'in flight' : 'minute');
+  const { gateway, counters } = gatewayOf(
+    { requestsPerMinute: 3, concurrency: 3 },
+    {
+      ...{ clockAheadMs: 0, known: () => ({ used: 0, held: 0 }), add: none, remove: none },
+      // Room in the minute comes with the first wait, in flight with none.
+      taken: (limit) => (nameOf(limit) === 'minute' && asked.length > 0 ? 0 : limit.limit),
+      waitForRoom: (limit, _weight, untilMs) => {
+        asked.push([nameOf(limit), untilMs]);
+        return asked.length > 2 ? undefined : new Promise((resolve) => setImmediate(resolve, true));
+      },
+    },
+  );
+  const client = { gone: new AbortController().signal };
+  await expect(reserveOrWait(gateway, ofVisitor(0), client, counters)).rejects.toThrow(Refusal);
+  const [[, first], [, second]] = asked as [[string, number], [string, number]];
+  expect(asked).toEqual([
+    ['minute', first],
+    ['in flight', second],
+    ['in flight', second],
+  ]);
+  expect(second).toBeGreaterThan(first);
 });

@@ -28,24 +28,27 @@ export interface Reservation {
 /** How long a request waits until the log has granted room that other gateways hold. */
 const roomTimeoutMs = waits.gatewayRoom.ms;
 
-/** Reserves at once, unless there is no room: `endMs` is the end of a wait that has begun, monotonic. */
+/** Reserves at once, unless there is no room: `ends` has when the waits end that have begun, by their limit, monotonic ms. */
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
   client: Pick<Exchange, 'gone'>,
   counters: Counters,
-  endMs?: number,
+  ends: Map<string, number> = new Map(),
 ): Reservation | Promise<Reservation> {
   try {
     return reserve(gateway, facts, counters);
   } catch (error) {
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
-    const untilMs = endMs ?? performance.now() + roomTimeoutMs;
+    // Each limit has its own time: that a log was slow to answer for one says nothing of another.
+    const limit = `${error.exhausted.kind} ${error.exhausted.subject}`;
+    const untilMs = ends.get(limit) ?? performance.now() + roomTimeoutMs;
+    ends.set(limit, untilMs);
     const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, client.gone);
     if (waiting === undefined) throw error;
     return waiting.then(() => {
       if (client.gone.aborted) throw new ClientGone('the client left while its request waited for a limit');
-      return reserveOrWait(gateway, facts, client, counters, untilMs);
+      return reserveOrWait(gateway, facts, client, counters, ends);
     });
   }
 }

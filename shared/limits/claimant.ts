@@ -187,14 +187,8 @@ export class Claimant {
     if (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) return undefined;
     // What others hold beyond what they keep, they give up.
     if (this.isAlone || !this.isLeft(limit, weight + this.waitingFor(limit), nowMs)) return undefined;
-    const own = this.#ownOf(limit);
-    // Its time went by for another limit: it waits for the answer about this one.
-    const asked = this.#fold.row(limit)?.cells.get(this.#process)?.asked ?? 0;
-    const isAnswered = asked >= own.used + weight || untilMs + cutOffMs <= nowMs;
-    if (untilMs <= nowMs && isAnswered) return undefined;
-    const waiter = this.#waiters.add({ own, weight, sinceMs: nowMs, untilMs, done });
-    if (waiter !== undefined) this.#isUrgent = true;
-    return waiter;
+    this.#isUrgent = true;
+    return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
   }
 
   cancel(waiter: Waiter): void {
@@ -206,8 +200,15 @@ export class Claimant {
    * most until this process counts as cut off and decides by its share.
    */
   expire(nowMs: number): void {
+    this.#notePause(nowMs);
     const answeredMs = this.isCutOff(nowMs) ? Number.POSITIVE_INFINITY : this.#readSentMs;
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
+  }
+
+  /** Also where a slow log takes no record: only a process that was suspended comes so late. */
+  #notePause(nowMs: number): void {
+    if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
+    this.#tickMs = nowMs;
   }
 
   /** Was this process suspended until now? What the log has meanwhile is about to be read. */
@@ -289,8 +290,7 @@ export class Claimant {
   /** The records to publish now; none where nothing is due. `urgent`: between two ticks, only what cannot wait. */
   records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
     this.#isUrgent = false;
-    if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
-    this.#tickMs = nowMs;
+    this.#notePause(nowMs);
     this.#wallAheadMs = wallMs - nowMs;
     if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();
     const yields = this.isAlone && this.#fold.live > 1;

@@ -122,18 +122,6 @@ test('what is read together gives its room once: those released are decided befo
   expect([ends, other.mayRelease]).toEqual([[true, true], false]);
 });
 
-test('a request whose time went by for one limit waits for another that the log has not answered, two seconds at most', () => {
-  const log = new ClaimLog();
-  const [one, other] = log.openAll(2) as [Claimant, Claimant];
-  hold(log, one, inFlight, 5);
-  const late = (ms: number) => other.wait(inFlight, 3, log.nowMs - ms, log.nowMs, () => undefined);
-  const waiter = late(0);
-  expect([waiter !== undefined, late(2000)]).toEqual([true, undefined]);
-  log.pass(400);
-  if (waiter !== undefined) other.cancel(waiter);
-  expect(late(0)).toBeUndefined();
-});
-
 test('at most 5 000 requests wait for one limit', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];

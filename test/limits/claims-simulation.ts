@@ -358,11 +358,15 @@ export class Simulation {
       return;
     }
     const { life } = gateway;
-    const waiter = claimant.wait(limit, weight, sinceMs + waitMs, nowMs, (again) => {
-      if (gateway.life !== life) return;
-      if (again) this.#at(this.#nowMs, () => gateway.life === life && this.#decide(gateway, request));
-      else this.#refuse(gateway, limit, weight, sinceMs);
-    });
+    const untilMs = sinceMs + waitMs;
+    const isLate = untilMs <= nowMs;
+    const waiter = isLate
+      ? undefined
+      : claimant.wait(limit, weight, untilMs, nowMs, (again) => {
+          if (gateway.life !== life) return;
+          if (again) this.#at(this.#nowMs, () => gateway.life === life && this.#decide(gateway, request));
+          else this.#refuse(gateway, limit, weight, sinceMs);
+        });
     if (waiter !== undefined) {
       if (sinceMs === nowMs) this.#bound.outcome.waits++;
       this.#planUrgent(gateway);
