@@ -29,6 +29,9 @@ class LongestFirst extends BaseSequencer {
  */
 const waiting = { maxWorkers: 3, sequence: { groupOrder: 1 }, isolate: false };
 
+/** Some wait for timers: with three a quarter of two cores was idle. What runs together must have one number. */
+const unitWorkers = 4;
+
 /** Tests that start processes. */
 const setupFiles = ['test/support/leaks.ts'];
 
@@ -48,8 +51,7 @@ export default defineConfig({
           name: 'unit',
           // No test leaves anything behind in its modules, so files share workers and what they imported.
           isolate: false,
-          // Some wait for timers: with three a quarter of two cores was idle.
-          maxWorkers: 4,
+          maxWorkers: unitWorkers,
           include: ['**/*.test.ts'],
           exclude: [
             ...shared.exclude,
@@ -65,7 +67,7 @@ export default defineConfig({
           setupFiles,
           include: ['test/smoke/*.process.test.ts'],
           testTimeout: scaledMs(60_000),
-          maxWorkers: 3,
+          maxWorkers: unitWorkers,
         },
       },
       {
@@ -76,7 +78,7 @@ export default defineConfig({
           include: ['test/smoke/*.kafka.test.ts'],
           globalSetup: 'test/kafka/shared-broker.ts',
           testTimeout: scaledMs(120_000),
-          maxWorkers: 3,
+          maxWorkers: unitWorkers,
         },
       },
       // Real processes of the built service, killed and restarted.
