@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { scaledMs } from './support/budget.ts';
 import { longestFiles } from './support/longest-files.ts';
 
-const config = `export default { test: { projects: ['unit', 'process'].map((name) =>
+const configOfRun = `export default { test: { projects: ['unit', 'process'].map((name) =>
   ({ test: { name, include: ['**/*.' + name + '.test.js'] } })) } };`;
 const good = `import { test } from 'vitest'; test('is good', () => {});`;
 /** Fails where no earlier run of it left a file. */
@@ -28,7 +28,7 @@ function verdict(files: Readonly<Record<string, string>>, command?: readonly str
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
   mkdirSync(join(folder, 'test'));
-  for (const [name, text] of Object.entries({ 'vitest.config.js': config, ...files }))
+  for (const [name, text] of Object.entries({ 'vitest.config.js': configOfRun, ...files }))
     writeFileSync(join(folder, name), text);
   const words = command ?? ['npx', '--no-install', 'vitest', 'run'];
   const args = [resolve('scripts/test-verdict.mjs'), ...words];
@@ -98,6 +98,21 @@ test('a failing status that no test explains fails the run, also where all that 
   const { status, lines } = verdict({ 'b.process.test.js': first }, skipped);
   expect([status, lines.at(-1)]).toEqual([1, '2 passed, 1 failed']);
 });
+
+test.each([
+  ['npm test', ['unit', 'smoke', 'kafka-smoke']],
+  ['npm test -- --all, what waits', ['process', 'browser', 'kafka', 'llamacpp']],
+])(
+  '%s: what runs together has one number of workers, without which Vitest runs nothing',
+  async (_command, names) => {
+    // By its path, so that the build does not compile it, too.
+    const { default: config } = await import(resolve('vitest.config.ts'));
+    const projects = config.test.projects as { test: { name: string; maxWorkers?: number } }[];
+    const counts = names.map((name) => projects.find(({ test }) => test.name === name)?.test.maxWorkers);
+    expect(counts).toEqual(names.map(() => counts[0]));
+    expect(counts[0]).toBeGreaterThan(0);
+  },
+);
 
 test('the files that begin first are there', () => {
   expect(longestFiles.filter((file) => !existsSync(file))).toEqual([]);
