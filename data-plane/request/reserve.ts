@@ -34,7 +34,7 @@ export function reserveOrWait(
   facts: RequestFacts,
   client: Pick<Exchange, 'gone'>,
   counters: Counters,
-  ends: Map<string, number> = new Map(),
+  ends?: Map<string, number>,
 ): Reservation | Promise<Reservation> {
   try {
     return reserve(gateway, facts, counters);
@@ -42,13 +42,12 @@ export function reserveOrWait(
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
     // Each limit has its own time: that a log was slow to answer for one says nothing of another.
     const limit = `${error.exhausted.kind} ${error.exhausted.subject}`;
-    const untilMs = ends.get(limit) ?? performance.now() + roomTimeoutMs;
-    ends.set(limit, untilMs);
+    const untilMs = ends?.get(limit) ?? performance.now() + roomTimeoutMs;
     const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, client.gone);
     if (waiting === undefined) throw error;
     return waiting.then(() => {
       if (client.gone.aborted) throw new ClientGone('the client left while its request waited for a limit');
-      return reserveOrWait(gateway, facts, client, counters, ends);
+      return reserveOrWait(gateway, facts, client, counters, new Map(ends).set(limit, untilMs));
     });
   }
 }
