@@ -54,13 +54,13 @@ const soon = (): number => performance.now() + 5000;
 type Exchange = LimitExchange;
 
 /** As the limits of a request are applied: decided, waited for where a wait may help, and decided again. */
-async function admit(exchange: Exchange, weight = 1): Promise<boolean> {
+async function admit(exchange: Exchange, weight = 1, of = limit): Promise<boolean> {
   for (;;) {
-    if (exchange.taken(limit, weight) + weight <= limit.limit) {
-      exchange.add(limit, weight);
+    if (exchange.taken(of, weight) + weight <= of.limit) {
+      exchange.add(of, weight);
       return true;
     }
-    if (!((await exchange.waitForRoom(limit, weight, soon(), never)) ?? false)) return false;
+    if (!((await exchange.waitForRoom(of, weight, soon(), never)) ?? false)) return false;
   }
 }
 
@@ -92,6 +92,32 @@ test('a wait ends with the client, and where no wait can help there is none', as
   const waited = other.exchange.waitForRoom(rest, 1, soon(), leaving.signal);
   leaving.abort();
   if (waited !== undefined) expect(await waited).toBe(false);
+});
+
+test('room that is released bit by bit goes once to those that wait, and the next of them waits further', async () => {
+  const [one, other] = await Promise.all([gateway(), gateway()]);
+  await until(() => [one, other].every(({ exchange }) => exchange.live === 2));
+  const wide = { ...limit, limit: 100 };
+  const mayAdmit = (): boolean => {
+    const fits = one.exchange.taken(wide, 1) + 1 <= wide.limit;
+    if (fits) one.exchange.add(wide, 1);
+    return fits;
+  };
+  expect(await admit(one.exchange, 1, wide)).toBe(true);
+  expect(await admit(one.exchange, 1, wide)).toBe(true);
+  isAway = true;
+  while (mayAdmit());
+  const decided: boolean[] = [];
+  const waits = [1, 2, 3].map(async () => {
+    expect(await one.exchange.waitForRoom(wide, 1, soon(), never)).toBe(true);
+    decided.push(mayAdmit());
+  });
+  one.exchange.remove(wide, 1);
+  one.exchange.remove(wide, 1);
+  await until(() => decided.length >= 2);
+  isAway = false;
+  await Promise.all(waits);
+  expect(decided).toEqual([true, true, true]);
 });
 
 test('a start on the same data folder ends its predecessor, whose weight in flight is free at once', async () => {
