@@ -186,6 +186,22 @@ test('what was reported before a replica started is shown as stale until the gat
   await later.stop();
 });
 
+test('after a start, the traffic of gateways that are known to have ended is handed on', async () => {
+  const ended = reportOf({ n: 2, traffic: 'counted', stopped: true });
+  await publish(log, { ...ended, n: 1, stopped: undefined, traffic: 'earlier' });
+  await publish(log, ended);
+  const traffic: unknown[] = [];
+  const watching = new StatusBoard({
+    ...{ log, mac: testMac, logger: { warn: () => undefined } },
+    onTraffic: (counted) => traffic.push(counted),
+  });
+  watching.rows.upsert({ ...ended, n: 3 }, 'file');
+  watching.start();
+  expect(await watching.readToEnd(5000)).toBe(true);
+  expect(traffic).toEqual(['earlier', 'counted']);
+  await watching.stop();
+});
+
 test('what was counted is handed on once, whatever it is, and no row keeps it', async () => {
   const traffic: unknown[] = [];
   const watching = new StatusBoard({

@@ -34,6 +34,8 @@ const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 const headStepMs = 1000;
 const headsKept = 120;
+/** Incarnations whose traffic is known to be counted; processes that end and start again are at most some thousands a day. */
+const incarnationsMax = 20_000;
 
 export const fleetStates = ['SYNCED', 'LAGGING', 'STALE', 'DIVERGED'] as const;
 export type FleetState = (typeof fleetStates)[number];
@@ -65,6 +67,11 @@ export class StatusBoard {
   readonly #follower: Follower;
   readonly #digests = new BoundedMap<number, string>(digestsMax, 'oldest');
   readonly #heads = new KnownHeads();
+  /**
+   * Number of each incarnation's last report whose traffic was handed on, so that a repeated record counts once. The rows cannot
+   * say this: after a start they already know that a gateway has ended, while its reports are still to be read.
+   */
+  readonly #countedUpTo = new BoundedMap<string, number>(incarnationsMax, 'oldest');
   #completing: Promise<void> | undefined;
   /** The topic was read up to its end at this moment; undefined until it was read to its end once. */
   #currentMs: number | undefined;
@@ -209,8 +216,10 @@ export class StatusBoard {
     atMs: number | undefined,
   ): void {
     const { incarnation, n } = report;
-    const lastN = Math.max(this.rows.get(incarnation)?.report.n ?? 0, this.rows.endedAt(incarnation) ?? 0);
-    if (traffic !== undefined && n > lastN) this.#options.onTraffic?.(traffic, report, atMs);
+    if (traffic !== undefined && n > (this.#countedUpTo.get(incarnation) ?? 0)) {
+      this.#countedUpTo.keep(incarnation, n);
+      this.#options.onTraffic?.(traffic, report, atMs);
+    }
     this.rows.upsert(report, this.isComplete ? 'live' : 'earlier', signedBy);
   }
 
