@@ -6,7 +6,6 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type Commit, controlTopic } from '../schemas/commit.ts';
-import { dayMs } from '../schemas/durations.ts';
 import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
 import { loadSigner, type Signer } from '../shared/log/core/signing.ts';
@@ -47,6 +46,7 @@ import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
 import { callerBounds } from './server/caller-bounds.ts';
 import type { AdminContext } from './server/context.ts';
+import { daysUntil } from './server/doctor-facts.ts';
 import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
 import { openHttpApp } from './server/http-app.ts';
@@ -293,7 +293,7 @@ function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<
   return {
     name: 'admin',
     isLoopback: /^(?:127\.|::1$|localhost$)/.test(bind),
-    daysLeft: certificate && (Date.parse(certificate.validUntil) - Date.now()) / dayMs,
+    daysLeft: daysUntil(certificate?.validUntil),
   };
 }
 

@@ -1,6 +1,7 @@
 /** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
 import type { StatusReport } from '../schemas/status.ts';
 import { fingerprintOf, type Signer } from '../shared/log/core/signing.ts';
+import { wallClockMs } from '../shared/runtime/clock.ts';
 import type { FolderStart } from '../shared/runtime/folder-start.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
@@ -40,7 +41,7 @@ export function statusPublisher(
       name,
       kind: 'control-plane',
       folder: start,
-      at: new Date().toISOString(),
+      at: new Date(wallClockMs()).toISOString(),
       log: snapshot.log,
       applied: snapshot.seq,
       digest: snapshot.digest(),

@@ -11,6 +11,7 @@ import { trustedSigners } from '../shared/log/core/trust.ts';
 import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { BodyBudget } from '../shared/runtime/byte-budget.ts';
+import { wallClockMs } from '../shared/runtime/clock.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
 import { type ConnectionLimits, Connections, type ListenerName } from '../shared/runtime/connections.ts';
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
@@ -272,7 +273,7 @@ async function compose(
     logger,
     fenced: () => state.fenced(),
     provenSoon: () => state.provenSoon(),
-    now: Date.now,
+    now: wallClockMs,
     trace: traces === undefined ? passTrace : traces.begin,
     begin: () => void openRequests++,
     observe: (record) => {

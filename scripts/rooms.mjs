@@ -1,7 +1,7 @@
 /**
  * Checks the imports of all sources, types included: each room imports only the rooms that its entry names, no rooms import
  * each other in a circle, drivers are imported by their owner alone, the product imports no test, every export is imported
- * somewhere, and no two exported types of the product have one name. A room is a folder. The order is that of the two roads
+ * somewhere, no two exported types of the product have one name, and one module reads the wall clock. A room is a folder. The order is that of the two roads
  * (ARCHITECTURE.md).
  * Imports are found by their text, because TypeScript 7 has no interface for tools; the formatter keeps that text uniform.
  */
@@ -79,7 +79,7 @@ const rooms = {
   'shared/doctor': [],
   'shared/decision': [...plumbing, 'shared/snapshot'],
   ...dataPlane,
-  'data-plane/segments': ['schemas'],
+  'data-plane/segments': ['schemas', 'shared/runtime'],
   'data-plane/usage': [...folded, 'shared/log', 'data-plane/segments'],
   'data-plane/snapshot': [...folded, 'shared/log'],
   'data-plane/limits': ['schemas', 'shared/runtime', 'shared/limits', 'shared/log'],
@@ -294,6 +294,14 @@ for (const path of files) {
     if (owner === undefined) typeOwners.set(name, path);
     else if (owner !== path) faults.push(`${path}: ${owner} exports a type ${name} too`);
   }
+}
+
+/** Pages of a browser and the simulator compare no times of other machines. */
+const hasOwnClock = /^(?:console|dev)\//;
+for (const path of files) {
+  if (isTest(path) || hasOwnClock.test(path) || path === 'shared/runtime/clock.ts') continue;
+  if (/\bDate\.now\b|\bnew Date\b(?:\(\)|(?!\())/.test(readFileSync(path, 'utf8')))
+    faults.push(`${path}: only shared/runtime/clock.ts may read the wall clock`);
 }
 
 for (const fault of faults) process.stderr.write(`${fault}\n`);

@@ -17,6 +17,7 @@ import { controlTopic } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { DatabaseBusy, lockFile } from '../../shared/runtime/sqlite.ts';
 import { version } from '../../shared/runtime/version.ts';
 import { dayNamesIn } from '../../shared/usage/day-files.ts';
@@ -91,7 +92,7 @@ export async function archiveTo(
 }
 
 function writeNext(dir: string, rest: Pick<Manifest, 'number' | 'log' | 'segments' | 'data'>): Manifest {
-  const createdAt = new Date().toISOString();
+  const createdAt = new Date(wallClockMs()).toISOString();
   const manifest: Manifest = { format: 1, headgate: version(), createdAt, ...rest };
   writeManifest(dir, manifest);
   removeOthers(dir, manifest);

@@ -16,6 +16,7 @@ import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/c
 import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
 import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
@@ -281,7 +282,7 @@ function standForLost(path: string, totals: readonly PoolTotal[], counted: Perio
   });
   const state = new CounterState();
   const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
-  state.restore(replica, entries, Date.now());
+  state.restore(replica, entries, wallClockMs());
   // SQLite would make a file that others may read.
   writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
   const copy = openCounterCopy(path);

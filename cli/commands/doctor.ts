@@ -6,6 +6,7 @@ import { grouped } from '../../schemas/grouped.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
 import { Exit } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
@@ -80,9 +81,11 @@ function machineAsked({ data, pre = false, ports: wanted }: DoctorOptions): Mach
 
 async function check(session: Session, options: DoctorOptions): Promise<void> {
   const groups = groupsOf(options);
-  const local: CheckResult[] = groups.includes('machine')
-    ? [...diagnose({ machine: await machineFacts(session, machineAsked(options)) }, ['machine']).checks]
-    : [];
+  const local: CheckResult[] = [];
+  if (groups.includes('machine')) {
+    const machine = await machineFacts(session, machineAsked(options));
+    local.push(...diagnose({ machine, now: wallClockMs() }, ['machine']).checks);
+  }
   if (options.pre) local.push(...(await beforeStart(groups, session.io.env)));
   const probe = groups.includes('gateways') ? await probeStacks(session, options) : undefined;
   const probed = diagnose({ probe }, ['gateways']).checks;
@@ -120,7 +123,7 @@ async function certificateFacts(env: Environment): Promise<DoctorFacts['listener
     if (cert === undefined || key === undefined)
       throw new Error('HEADGATE_TLS_CERT and HEADGATE_TLS_KEY must be given together');
     const { validUntil } = new Certificate({ cert, key });
-    return [{ ...listener, daysLeft: (Date.parse(validUntil) - Date.now()) / dayMs }];
+    return [{ ...listener, daysLeft: (Date.parse(validUntil) - wallClockMs()) / dayMs }];
   } catch (error) {
     return [{ ...listener, certificateFault: error instanceof Error ? error.message : String(error) }];
   }

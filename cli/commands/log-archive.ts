@@ -19,6 +19,7 @@ import {
   LogUnreadable,
 } from '../../shared/log/core/control-log.ts';
 import { openCutter } from '../../shared/log/open-log.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { DatabaseBusy, DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { BeginningUnusable, copyBeginning } from '../../shared/snapshot/log-beginning.ts';
@@ -141,7 +142,7 @@ class Checkpoints {
     const checkpoint = checkpointIn(commit);
     if (checkpoint === undefined) return;
     const { seq, at } = commit;
-    const isYoung = !(Date.parse(at) < Date.now() - keptMs);
+    const isYoung = !(Date.parse(at) < wallClockMs() - keptMs);
     const isOther = checkpoint.foldVersion !== foldVersion;
     if (isYoung) this.#young++;
     else if (isOther) this.#others++;

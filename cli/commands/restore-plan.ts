@@ -8,6 +8,7 @@ import { toStored } from '../../schemas/events.ts';
 import { restoreAuthor } from '../../schemas/shapes.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { ephemeralTables, type RestoredCommit, restoreCommits } from '../../shared/snapshot/restore.ts';
@@ -44,7 +45,7 @@ export function planRestore(
   const { log: old, seq, hash } = snapshot.head;
   const signers = signer ? [...new Set([signer.publicKey, ...others])] : [];
   if (old === null || seq === 0) throw new CliError('this file contains no state', { type: 'InvalidFile' });
-  const at = new Date().toISOString();
+  const at = new Date(wallClockMs()).toISOString();
   const commits = [...restoreCommits(snapshot.db, { nowMs: Date.parse(at), by: author })];
   // Count the final checkpoint: a reader that has folded it has compared its state.
   const continues = { log: old, seq, hash, commits: commits.length + 1 };

@@ -6,6 +6,7 @@ import type { OperationName } from '../../schemas/admin-routes.ts';
 import { hourMs } from '../../schemas/durations.ts';
 import { type Effect, effectSchema } from '../../schemas/effect.ts';
 import { grouped } from '../../schemas/grouped.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
 type Recorded = NonNullable<Effect['recorded']>;
@@ -76,7 +77,7 @@ function table(out: Renderer, rows: readonly Resource[], columns: View['columns'
 
 /** Since when, where gateways had more requests than they read for it. */
 function whatWasRecorded({ since }: Recorded): string {
-  const isWholeHour = Date.parse(since) < Date.now() - hourMs + toleranceMs;
+  const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'requests of the last hour' : `requests since ${since.slice(11, 16)} UTC`;
 }
 

@@ -3,6 +3,7 @@ import { InvalidArgumentError } from 'commander';
 import { ageUnits, dayMs, durationMs, slowerThanMs } from '../../schemas/durations.ts';
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 import type { Place } from '../../schemas/names.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 /** Of `--output`. */
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
@@ -15,7 +16,7 @@ export function position(text: string): number {
 
 /** A moment of the past, as the control plane reads it. */
 export function moment(text: string): string {
-  if (parseMoment(text, Date.now()) === undefined)
+  if (parseMoment(text, wallClockMs()) === undefined)
     throw new InvalidArgumentError(`It must be ${momentForms}.`);
   return text;
 }
@@ -83,7 +84,7 @@ export function time(text: string): string {
 /** A time, or an age such as `30m`, in ms since 1970. */
 export function sinceMs(text: string): number {
   const ageMs = durationMs(text, ageUnits);
-  const ms = Number.isNaN(ageMs) ? Date.parse(text) : Date.now() - ageMs;
+  const ms = Number.isNaN(ageMs) ? Date.parse(text) : wallClockMs() - ageMs;
   if (!Number.isNaN(ms)) return ms;
   throw new InvalidArgumentError('It must be a time, or an age such as 30m, 1h or 1d.');
 }

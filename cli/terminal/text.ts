@@ -1,6 +1,7 @@
 /** Text for terminals and tables. */
 import { grouped } from '../../schemas/grouped.ts';
 import { printable } from '../../schemas/printable.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 /** JSON text with printable strings: JSON itself does not escape 0x7f to 0x9f and marks of text direction. */
 export function printableJson(value: unknown, indent?: number): string {
@@ -44,7 +45,7 @@ export function usedText(used: unknown, limit: unknown): string {
 }
 
 /** Since or until a time: `45s`, `5m`, `3h`, `12d`, `in 89d`; `-` where it is no time. */
-export function ageText(at: unknown, nowMs = Date.now()): string {
+export function ageText(at: unknown, nowMs = wallClockMs()): string {
   const seconds = (nowMs - Date.parse(String(at))) / 1000;
   if (Number.isNaN(seconds)) return '-';
   // A clock that differs a little makes nothing of the past lie ahead.

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/commit.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { composeCommit, type Head } from '../../shared/log/core/chain.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { atOnce, onOnePosition } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { type Actor, actorName } from '../commands/authorise.ts';
@@ -106,7 +107,7 @@ interface Asked {
 }
 
 export function bindCommand(
-  { snapshot, signing, now = Date.now }: Binding,
+  { snapshot, signing, now = wallClockMs }: Binding,
   { definition, input, request, authorise }: Asked,
 ): BoundCommand {
   const { db } = snapshot;

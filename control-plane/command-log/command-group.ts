@@ -9,6 +9,7 @@ import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { composeCommit, type Head, recordHash } from '../../shared/log/core/chain.ts';
 import { AppendUnknown, type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -164,7 +165,7 @@ export class CommandGroups {
   }
 
   #noOpAt(head: Head, by: string): Buffer {
-    const at = new Date(this.#options.now?.() ?? Date.now()).toISOString();
+    const at = new Date(this.#options.now?.() ?? wallClockMs()).toISOString();
     const events = [toStored({ type: 'no_op', data: {} })];
     return composeCommit({ head, id: `no-op-${randomUUID()}`, at, by, events });
   }
@@ -238,7 +239,7 @@ export class CommandGroups {
     command: BoundCommand,
     head: Head,
   ): CommandResult | (NextCommit & { readonly answer: () => object }) {
-    const { snapshot, signer, now = Date.now } = this.#options;
+    const { snapshot, signer, now = wallClockMs } = this.#options;
     command.authorise?.();
     const before = snapshot.journal.commandOf(command.id);
     if (before) return repeat(command, before);

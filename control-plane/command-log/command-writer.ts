@@ -11,6 +11,7 @@ import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { CommitTooLarge, composeCommit } from '../../shared/log/core/chain.ts';
 import { AppendUnknown, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Actor } from '../commands/authorise.ts';
 import {
   authoriseCommand,
@@ -186,7 +187,7 @@ export async function createLog(options: CommandWriterOptions, logId: string, by
   const record = composeCommit({
     head: { log: logId, seq: 0, hash: genesisPrev, signers: [] },
     id: `create-${logId}`,
-    at: new Date().toISOString(),
+    at: new Date(wallClockMs()).toISOString(),
     by,
     events: [toStored({ type: 'log.created', data })],
   });

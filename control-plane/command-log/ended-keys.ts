@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -89,7 +90,7 @@ export class EndedKeys {
 
   /** By the time of the log or the own clock, whichever is earlier: one that is ahead forgets nothing too soon. */
   #endedUntilMs(): number | undefined {
-    const { replicator, forgetAfterMs = forgetAfterMsDefault, now = Date.now } = this.#options;
+    const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
     const { logMs, reachable } = replicator;
     if (logMs === undefined || !reachable || !Number.isFinite(forgetAfterMs)) return undefined;
     return Math.min(logMs, now()) - forgetAfterMs;

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Configuration } from 'openid-client';
 import { z } from 'zod';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { Identity } from './sessions.ts';
@@ -86,7 +87,7 @@ export class Oidc {
       code_challenge: await client.calculatePKCECodeChallenge(verifier),
       code_challenge_method: 'S256',
     });
-    const endsMs = Date.now() + transactionSeconds * 1000;
+    const endsMs = wallClockMs() + transactionSeconds * 1000;
     const sealed = this.#sealer.seal({ v: 1, state, nonce, verifier, redirect, endsMs, invitation });
     return { url: url.href, sealed };
   }
@@ -94,13 +95,13 @@ export class Oidc {
   /** Whether a cookie is of a sign-in that began here lately, with the state that came back. */
   isBegun(sealed: string, state: string): boolean {
     const transaction = this.#sealer.open(sealed, transactionSchema);
-    return transaction !== undefined && transaction.endsMs > Date.now() && transaction.state === state;
+    return transaction !== undefined && transaction.endsMs > wallClockMs() && transaction.state === state;
   }
 
   /** Exchanges the code of an answer, `?code=…&state=…`. Rejects where anything of it is not as it was begun. */
   async finish(sealed: string, query: string): Promise<Finished> {
     const transaction = this.#sealer.open(sealed, transactionSchema);
-    if (!transaction || transaction.endsMs <= Date.now()) throw new Error('no sign-in was begun');
+    if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in was begun');
     const client = await import('openid-client');
     const answer = new URL(`${transaction.redirect}?${query}`);
     const tokens = await client.authorizationCodeGrant(await this.#withNewKeys(), answer, {

@@ -9,6 +9,7 @@ import { managingRoles } from '../../schemas/admin-row.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -202,7 +203,7 @@ export class Sessions {
   }
 
   #now(): number {
-    return (this.#options.now ?? Date.now)();
+    return (this.#options.now ?? wallClockMs)();
   }
 }
 

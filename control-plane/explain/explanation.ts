@@ -5,6 +5,7 @@ import { decideOn, type Question } from '../../shared/decision/question.ts';
 import { unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import { steps } from '../../shared/decision/steps.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
 import { findOpenChange } from '../state/changes.ts';
@@ -77,7 +78,7 @@ async function wouldBeServed(
   { question, decision, record }: ToExplain,
 ): Promise<string[]> {
   if (decision.verdict.served || !isRuled(record)) return [];
-  const now = { ...question, nowMs: Date.now() };
+  const now = { ...question, nowMs: wallClockMs() };
   const decided = decideOn(snapshot.db, now);
   const change = decision.steps.find((step) => step.change !== undefined)?.change;
   const isOpen = change !== undefined && findOpenChange(snapshot.db)?.id === change;

@@ -4,6 +4,7 @@
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { gatewaySampleEndSchema, sampledMax } from '../../schemas/gateway-requests.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { ask, askAll, type DecisionSources, type Source, type Way, wayUntil } from './ask-decisions.ts';
 import { askedSources, pathOf } from './ask-requests.ts';
 
@@ -29,7 +30,7 @@ export async function askSample(
 ): Promise<RecordedSample> {
   const found = askedSources(sources, { filter: {}, gateway: undefined });
   const sampled = Math.max(1, Math.floor(sampledMax / Math.max(1, found.length)));
-  const sinceMs = Date.now() - hourMs;
+  const sinceMs = wallClockMs() - hourMs;
   const path = pathOf('/requests/sample', { organisation, sinceMs, sampled });
   const way = wayUntil(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
   const charactersMax = (sampled + 1) * charactersPerLineMax;

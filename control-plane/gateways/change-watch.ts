@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
@@ -80,7 +81,7 @@ export function isSilentSince(
 ): boolean {
   const silentMs = performance.now() - seenMs;
   if (Math.min(silentMs, listeningMs) <= staleMs) return false;
-  const lastMs = isRemembered ? Date.parse(report.at) : Date.now() - silentMs;
+  const lastMs = isRemembered ? Date.parse(report.at) : wallClockMs() - silentMs;
   return lastMs + staleMs > waveMs;
 }
 
@@ -98,7 +99,7 @@ export class StagedWatch {
     const metrics = new ObservedMetrics(registry);
     metrics.gauge('headgate_change_open_seconds', 'age of the staged change that is open; 0: none', () => {
       const open = findOpenChange(snapshot.db);
-      return open ? Math.max(0, (Date.now() - open.at) / 1000) : 0;
+      return open ? Math.max(0, (wallClockMs() - open.at) / 1000) : 0;
     });
     metrics.counter(
       'headgate_changes_withdrawn_total',
@@ -130,7 +131,7 @@ export class StagedWatch {
   }
 
   #watched(open: OpenChange): WatchedChange {
-    const nowMs = Date.now();
+    const nowMs = wallClockMs();
     const released = {
       ...{ id: open.id, wave: open.wave, waves: [...parseColumn(open.waves)] },
       sinceMs: open.wave_at,

@@ -20,6 +20,7 @@ import {
 } from '../../shared/limits/counters.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
@@ -211,7 +212,7 @@ export class FleetCounters {
   }
 
   #now(): number {
-    return (this.#options.now ?? Date.now)();
+    return (this.#options.now ?? wallClockMs)();
   }
 }
 

@@ -8,6 +8,7 @@ import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import type { Follower } from '../../shared/log/core/follower.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
@@ -43,7 +44,7 @@ export class FleetGauges {
     const { topic, logger } = options;
     this.#options = options;
     this.#follower = topic.follower({
-      from: { atMs: Date.now() - readBackMs },
+      from: { atMs: wallClockMs() - readBackMs },
       onBatch: (batch) => this.#onBatch(batch),
       onFault: (error) => logger.fatal({ err: error }, 'limits of the fleet are no longer read'),
       rest: (signal) => sleep(restMs, signal),
@@ -55,7 +56,7 @@ export class FleetGauges {
 
   start(): void {
     this.#follower.start();
-    this.#timer = setInterval(() => this.#fold.sweep(this.#now(), Date.now()), sweepEveryMs).unref();
+    this.#timer = setInterval(() => this.#fold.sweep(this.#now(), wallClockMs()), sweepEveryMs).unref();
   }
 
   async stop(): Promise<void> {

@@ -5,6 +5,7 @@
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readTraffic, type TrafficNode, type TrafficReport, type TrafficRow } from '../../schemas/traffic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { TrafficOrigin } from '../../shared/status/status-board.ts';
 
 const keptMs = hourMs;
@@ -43,7 +44,7 @@ export class FleetTraffic {
   }
 
   /** What cannot be read is left out: another build may have written it. */
-  add(traffic: unknown, { name, incarnation }: TrafficOrigin, recordMs: number, nowMs = Date.now()): void {
+  add(traffic: unknown, { name, incarnation }: TrafficOrigin, recordMs: number, nowMs = wallClockMs()): void {
     const atMs = Math.min(recordMs, nowMs);
     if (atMs <= nowMs - keptMs) return;
     const report = readTraffic(traffic);

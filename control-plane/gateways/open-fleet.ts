@@ -1,6 +1,7 @@
 /** Opens the status topic for a control plane: the board of live reports, and the registry that outlives the topic. */
 import { join } from 'node:path';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
@@ -54,7 +55,7 @@ export async function openFleet(settings: FleetSettings, closers: Closers): Prom
     mac,
     logger,
     onMemory: (ended) => fleetMemory.republishEnded(ended),
-    onTraffic: (counted, from, atMs) => traffic.add(counted, from, atMs ?? Date.now()),
+    onTraffic: (counted, from, atMs) => traffic.add(counted, from, atMs ?? wallClockMs()),
   });
   const fleetMemory = new FleetMemory({ name, board, file, log: statusLog, mac, logger });
   closers.add(() => fleetMemory.stop());

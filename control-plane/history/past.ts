@@ -1,5 +1,6 @@
 /** Past states, for reads of the admin API. Their rows are read on the thread of the history. Callers take turns. */
 import { momentForms, type NamedMoment, parseMoment } from '../../schemas/moments.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -36,7 +37,7 @@ const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortCo
 
 /** Throws InvalidCommand. */
 export function namedMoment(text: string): NamedMoment {
-  const parsed = parseMoment(text, Date.now());
+  const parsed = parseMoment(text, wallClockMs());
   if (parsed) return parsed;
   throw new CommandError('InvalidCommand', `at takes ${momentForms}`);
 }
@@ -61,7 +62,7 @@ export class PastStates {
     const head = this.#present.seq;
     if ('timeMs' in parsed) {
       const { timeMs } = parsed;
-      if (timeMs > Date.now()) throw new CommandError('NotFound', 'this time is not in the past');
+      if (timeMs > wallClockMs()) throw new CommandError('NotFound', 'this time is not in the past');
       const seq = await this.ask('positionAt', [head, timeMs], reader);
       if (seq === 0) throw new CommandError('NotFound', 'the log begins after this time');
       return { seq, nowMs: timeMs };

@@ -7,6 +7,7 @@ import { type Change, type ReleaseTexts, releaseSchema } from '../../schemas/cha
 import { fieldsOf } from '../../schemas/event-definition.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { nameSchema } from '../../schemas/names.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { atOnce, onOnePosition } from '../../shared/runtime/slices.ts';
 import { type CommandRequest, type CommandResult, EffectMoved } from '../command-log/bound-command.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
@@ -137,7 +138,7 @@ const comparisonsMax = 3;
 export function planHandlers({ snapshot }: AdminContext): OperationHandlers<'fleet.diff'> {
   return {
     'fleet.diff': async ({ body: { fleet, prune } }) => {
-      const comparison = () => diffFleet(snapshot.db, fleet, { prune, nowMs: Date.now() });
+      const comparison = () => diffFleet(snapshot.db, fleet, { prune, nowMs: wallClockMs() });
       const found = await onOnePosition(snapshot, comparisonsMax, comparison);
       const { result, seq } = found ?? { result: atOnce(comparison()), seq: snapshot.seq };
       return { changes: [...result.changes], position: seq };

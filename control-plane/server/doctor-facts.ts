@@ -9,6 +9,7 @@ import type { DoctorFacts } from '../../shared/doctor/facts.ts';
 import type { ControlLog, TopicReading } from '../../shared/log/core/control-log.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { all } from '../../shared/runtime/statements.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
@@ -106,7 +107,7 @@ const reportedSeconds = 10;
 
 function clockAheadSeconds({ report, seenMs, isRemembered }: Seen): number | undefined {
   const silentMs = performance.now() - seenMs;
-  const ahead = (Date.parse(report.at) + silentMs - Date.now()) / 1000;
+  const ahead = (Date.parse(report.at) + silentMs - wallClockMs()) / 1000;
   const isKnown = process.uptime() > settledSeconds && silentMs < reportedSeconds * 1000 && !isRemembered;
   return isKnown && Number.isFinite(ahead) ? ahead : undefined;
 }
@@ -135,8 +136,8 @@ function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts
   });
 }
 
-function daysUntil(moment: string | undefined): number | undefined {
-  const days = (Date.parse(moment ?? '') - Date.now()) / dayMs;
+export function daysUntil(moment: string | undefined): number | undefined {
+  const days = (Date.parse(moment ?? '') - wallClockMs()) / dayMs;
   return Number.isFinite(days) ? days : undefined;
 }
 
@@ -159,7 +160,7 @@ async function muteGateways(context: AdminContext, client: AbortSignal): Promise
 /** All groups but the machine of the caller. */
 export async function collectFacts(context: AdminContext, reader: PastReader): Promise<DoctorFacts> {
   const { past, dataDir, listener } = context;
-  const nowMs = Date.now();
+  const nowMs = wallClockMs();
   const known = processFacts(context);
   const disk = await statfs(dataDir).catch(() => undefined);
   const history = await past.ask('facts', [0], reader).catch((error: unknown) => ({

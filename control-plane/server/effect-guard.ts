@@ -8,6 +8,7 @@ import type { Commit } from '../../schemas/commit.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { grouped } from '../../schemas/grouped.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import { type Actor, actorName, callerName } from '../commands/authorise.ts';
 import {
@@ -67,7 +68,7 @@ export class EffectGuard {
   /** False where so few requests were counted in the last hour that no command is refused for them. */
   get isNeeded(): boolean {
     let requests = 0;
-    for (const { row } of this.#context.traffic.rows(Date.now())) {
+    for (const { row } of this.#context.traffic.rows(wallClockMs())) {
       requests += row.requests;
       if (requests >= requestsMin) return true;
     }
@@ -103,7 +104,7 @@ export class EffectGuard {
     try {
       const input = parseInput(definition, raw);
       authoriseCommand(definition, db, input, actor);
-      const context = { nowMs: Date.now(), actor, mint: randomBytes, used };
+      const context = { nowMs: wallClockMs(), actor, mint: randomBytes, used };
       const { events } = await inSlices(planInPieces(definition, db, input, context));
       const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
       return { events, organisation };

@@ -2,6 +2,7 @@
 
 import { hourMs } from '../../schemas/durations.ts';
 import type { Effect } from '../../schemas/effect.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Actor } from '../commands/authorise.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
 import { askSample, type RecordedSample } from '../gateways/ask-sample.ts';
@@ -19,7 +20,7 @@ export interface AskedEffect {
 
 /** How many requests each organisation had in its busiest minute of the last hour, as the gateways reported them. */
 function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
-  const untilMs = Date.now();
+  const untilMs = wallClockMs();
   const steps = new Map<string, TrafficSteps>();
   for (const counted of traffic.rows(untilMs)) {
     const { organisation } = counted.row;
@@ -65,7 +66,7 @@ export async function askEffect(
 ): Promise<Effect> {
   const { recorded, ...found } = await context.past.ask(
     'effect',
-    [position, { ...question, nowMs: Date.now(), busiest: busiestMinutes(context) }, sample?.texts],
+    [position, { ...question, nowMs: wallClockMs(), busiest: busiestMinutes(context) }, sample?.texts],
     reader,
   );
   if (recorded === undefined || sample === undefined) return found;

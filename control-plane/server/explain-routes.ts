@@ -5,6 +5,7 @@ import { readingRoles } from '../../schemas/admin-row.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest, Explanation } from '../../schemas/explanations.ts';
 import { questionOf, viewOf } from '../../shared/decision/question.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import { type Actor, authorise, callerName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -25,7 +26,7 @@ const sinceMsDefault = 3600 * 1000;
 
 /** Of what no key has asked operators alone may read. */
 function organisationOfKey({ snapshot }: AdminContext, key: string | undefined): string | undefined {
-  return key === undefined ? undefined : findKey(snapshot.db, key, Date.now())?.organisation;
+  return key === undefined ? undefined : findKey(snapshot.db, key, wallClockMs())?.organisation;
 }
 
 /** The record that is to be explained; undefined: a request that was not made. For who may ask. */
@@ -86,7 +87,7 @@ async function decisionAt(
   const imaginedView = ask.wave ? 'wave' : 'base';
   const view = record ? { gateway: record.gateway } : imaginedView;
   if (asked === undefined) {
-    const nowMs = Date.now();
+    const nowMs = wallClockMs();
     const found = record ? undefined : countersOf(context, ask, nowMs);
     const question = found ? imagined(ask, found.counters, nowMs) : questionOf(record as DecisionRecord);
     const decision = snapshot.stateAt({ kind: 'present', view: imaginedView }, (state) =>
@@ -137,7 +138,7 @@ async function matrix(
   const { snapshot, past } = context;
   if (at === undefined) {
     return turns.run(callerName(actor), clientSignal(reply), async () => {
-      const nowMs = Date.now();
+      const nowMs = wallClockMs();
       const { seq: position } = snapshot;
       const { counters } = presentCounters(context, askerOn(snapshot.db, asked, nowMs), nowMs);
       return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, nowMs))), position };
@@ -169,7 +170,7 @@ export function decisionHandlers(context: AdminContext): OperationHandlers<Decis
     'decision.matrix': (asked) => matrix(context, asked, matrixTurns),
     'decision.get': ({ params, request, reply }) =>
       recordedDecision(context, actorOf(request), params.request, clientSignal(reply)),
-    'decision.export': ({ query: { since = Date.now() - sinceMsDefault, gateway }, reply }) =>
+    'decision.export': ({ query: { since = wallClockMs() - sinceMsDefault, gateway }, reply }) =>
       reply.type('application/x-ndjson').send(Readable.from(exported(context, since, gateway))),
   };
 }

@@ -1,6 +1,7 @@
 /** Routes of the past: one commit, two moments compared, commits over time, and the inverse of a commit. */
 import type { FastifyInstance } from 'fastify';
 import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { CommandError } from '../core/command-error.ts';
 import { namedMoment } from '../history/past.ts';
 import { keepMore } from '../history/trim.ts';
@@ -52,7 +53,7 @@ async function timeline(
 ): Promise<AnswerOf<'timeline.get'>> {
   const reader = pastReaderOf(request, reply);
   const { seq } = context.snapshot;
-  const toMs = to === undefined ? Date.now() : await context.past.timeOf(to, reader);
+  const toMs = to === undefined ? wallClockMs() : await context.past.timeOf(to, reader);
   const asked = { from: namedMoment(from ?? '1'), toMs, buckets };
   const found = await context.past.ask('timeline', [seq, asked], reader);
   return {

@@ -7,6 +7,7 @@ import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { pageRows } from '../../schemas/page-rows.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
@@ -188,7 +189,7 @@ function* pageOfUses(
   context: AdminContext,
   { limit = pageRows.default, after }: QueryOf<'limits.list'>,
 ): Generator<void, Omit<AnswerOf<'limits.list'>, 'position'>> {
-  const nowMs = Date.now();
+  const nowMs = wallClockMs();
   const { db } = context.snapshot;
   const tiers = new Map(listTiers(db).map((tier) => [tier.id, limitsIn(tier)]));
   const [last = Number.POSITIVE_INFINITY, lastId = ''] =
@@ -225,12 +226,12 @@ export function limitHandlers(context: AdminContext): OperationHandlers<LimitNam
       ...(await inSlices(pageOfUses(context, query))),
       position: context.snapshot.seq,
     }),
-    'limits.visitors': () => withWave(context, ofVisitors(context, Date.now())),
+    'limits.visitors': () => withWave(context, ofVisitors(context, wallClockMs())),
     'organisation.limits': ({ params: { id }, request }) => {
       authorise(db, actorOf(request), readingRoles, () => id);
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
-      const nowMs = Date.now();
+      const nowMs = wallClockMs();
       const limits = organisation.tier === null ? limitsIn() : limitsOf(db, organisation.tier);
       const use = useOf(context, organisation, limits, nowMs);
       return withWave(context, shown(context, use, gauged(context, use, nowMs)));

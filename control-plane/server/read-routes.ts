@@ -2,6 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { adminOperations, type StateReadName } from '../../schemas/admin.ts';
 import type { OperationRow } from '../../schemas/admin-row.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { inWaveOf, type ReadParams, stateReads } from '../history/reads.ts';
@@ -35,7 +36,7 @@ async function answer(
     const { organisationOf, read } = stateReads[name];
     const { snapshot } = context;
     const { db, seq } = snapshot;
-    const query = { ...asked, nowMs: Date.now() };
+    const query = { ...asked, nowMs: wallClockMs() };
     authorised(() => organisationOf?.(db, params, query));
     const found = read(db, params, query, (node) => context.live.with(node));
     if (found === undefined) throw notFound(row);

@@ -13,6 +13,7 @@ import { addGatewayStat, firstTokenQuantile, type GatewayStat } from '../../sche
 import { parseMoment } from '../../schemas/moments.ts';
 import { requestFields } from '../../schemas/request-record.ts';
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/requests.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -54,7 +55,7 @@ function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters
 function askedOf(query: Filters, by?: string): AskedRequests {
   const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
   const { 'slower-than': slower } = query;
-  const moment = since === undefined ? undefined : parseMoment(since, Date.now());
+  const moment = since === undefined ? undefined : parseMoment(since, wallClockMs());
   if (since !== undefined && (moment === undefined || 'position' in moment))
     throw new CommandError('InvalidCommand', 'since must be a time, or a time ago such as 10m');
   return {
@@ -82,7 +83,7 @@ class Shown {
 
   keyOf(id: string | undefined): ReturnType<typeof findKey> {
     if (id === undefined) return undefined;
-    if (!this.#keys.has(id)) this.#keys.set(id, findKey(this.#context.snapshot.db, id, Date.now()));
+    if (!this.#keys.has(id)) this.#keys.set(id, findKey(this.#context.snapshot.db, id, wallClockMs()));
     return this.#keys.get(id);
   }
 

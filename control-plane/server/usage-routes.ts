@@ -5,6 +5,7 @@ import type { AnswerOf, QueryOf, UsageTotals } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { UsageLine, UsageRow } from '../../schemas/usage.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -23,7 +24,7 @@ function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals 
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
-  const present = periodOf(organisation.anchor, Date.now()).start;
+  const present = periodOf(organisation.anchor, wallClockMs()).start;
   const periods = [...new Set([...context.usage.periods(organisation.id), present])].sort().reverse();
   const period = query.period ?? present;
   if (!periods.includes(period) && periodOf(organisation.anchor, Date.parse(period)).start !== period)
@@ -92,7 +93,7 @@ async function keyNames(
   { snapshot, past }: AdminContext,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
-  const nowMs = Date.now();
+  const nowMs = wallClockMs();
   const found = ids.map((id) => [id, findKey(snapshot.db, id, nowMs)?.name] as const);
   const gone = found.filter(([, name]) => name === undefined).map(([id]) => id);
   const earlier = gone.length === 0 ? [] : await past.ask('keyNames', [snapshot.seq, gone]).catch(() => []);
@@ -143,12 +144,12 @@ export function usageHandlers(context: AdminContext): OperationHandlers<UsageNam
     },
     'usage.keys': ({ query, request }) => {
       mayRead(request, query.organisation);
-      const nowMs = Date.now();
+      const nowMs = wallClockMs();
       const { items: keys, next } = listPage(db, keyListing, { ...query, owner: query.organisation, nowMs });
       const items = keys.flatMap(({ id }) => context.usage.keyUse(id, nowMs) ?? []);
       return { items, ...(next !== undefined && { next }), position: context.snapshot.seq };
     },
-    'usage.visitors': () => usageOfVisitors(context, Date.now()),
+    'usage.visitors': () => usageOfVisitors(context, wallClockMs()),
     'usage.export': ({ query, request, reply }) => {
       mayRead(request, query.organisation);
       return reply.type('application/x-ndjson').send(Readable.from(lines(context, query)));

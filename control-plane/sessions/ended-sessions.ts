@@ -8,6 +8,7 @@ import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { type EventData, readEvent, type StoredEvent } from '../../schemas/events.ts';
 import type { Head } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
@@ -73,7 +74,7 @@ function endOf(event: StoredEvent, at: string): End | undefined {
   const { type, data } = read.event;
   if (type === 'session.ended') return { ...data, untilMs: Date.parse(data.until) };
   const untilMs = Date.parse(at) + sessionMsMax;
-  if (!(untilMs > Date.now())) return undefined;
+  if (!(untilMs > wallClockMs())) return undefined;
   if (type === 'organisation.removed') return { kind: 'person', subject: linksOf(data.id), untilMs };
   if (type !== 'member.removed') return undefined;
   const { organisation, person } = data;
@@ -279,7 +280,7 @@ export class EndedSessions {
   }
 
   #sweep(): void {
-    const nowMs = Date.now();
+    const nowMs = wallClockMs();
     if (nowMs - this.#sweptMs < sweepMs) return;
     this.#sweptMs = nowMs;
     for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#delete(key);

@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 
 const linkSchema = z.object({
@@ -88,7 +89,7 @@ export class SignInLinks {
   }
 
   #made(seconds: number, sealed: (link: Link) => string): SignInLink {
-    const endsMs = Date.now() + seconds * 1000;
+    const endsMs = wallClockMs() + seconds * 1000;
     const id = randomBytes(32).toString('base64url');
     return {
       url: `${this.#base ?? ''}/sign-in#${sealed({ v: 1, log: this.#logId() ?? '', id, endsMs })}`,
@@ -97,6 +98,6 @@ export class SignInLinks {
   }
 
   #valid<Opened extends Link>(link: Opened | undefined): Opened | undefined {
-    return link && link.endsMs > Date.now() && link.log === this.#logId() ? link : undefined;
+    return link && link.endsMs > wallClockMs() && link.log === this.#logId() ? link : undefined;
   }
 }

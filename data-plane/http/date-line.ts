@@ -1,10 +1,11 @@
 /** The Date field of answers (RFC 9110, 6.6.1), made once a second and only while there are answers. */
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 let line = '';
 
 export function dateLine(): string {
   if (line === '') {
-    const now = new Date();
+    const now = new Date(wallClockMs());
     line = `date: ${now.toUTCString()}\r\n`;
     setTimeout(forget, 1000 - now.getMilliseconds()).unref();
   }

@@ -11,8 +11,8 @@ import { Claimant } from '../../shared/limits/claimant.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { LogClock } from '../../shared/limits/log-clock.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { monotonicMs, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { monotonicMs } from '../../shared/runtime/monotonic.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep, within } from '../../shared/runtime/retry.ts';
@@ -75,7 +75,7 @@ export class LimitExchange {
 
   start(): void {
     const follower = this.#options.topic.follower({
-      from: { atMs: Date.now() - readBackMs },
+      from: { atMs: wallClockMs() - readBackMs },
       onBatch: (batch) => this.#onBatch(batch),
       onFault: (error) => {
         throw error;
@@ -195,7 +195,7 @@ export class LimitExchange {
 
   /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
   get clockAheadMs(): number {
-    const ownMs = Date.now();
+    const ownMs = wallClockMs();
     // A request asks several times, and the monotonic clock costs more than the rest of the answer.
     if (ownMs !== this.#ahead.atMs)
       this.#ahead = { atMs: ownMs, ms: this.#clock.aheadMs(monotonicMs(), ownMs) };
@@ -203,7 +203,7 @@ export class LimitExchange {
   }
 
   #wallMs(): number {
-    return this.#clock.wallMs(monotonicMs(), Date.now());
+    return this.#clock.wallMs(monotonicMs(), wallClockMs());
   }
 
   #rest(): Promise<void> | undefined {
@@ -239,7 +239,7 @@ export class LimitExchange {
     if (this.#appending >= appendingMax) return;
     const nowMs = performance.now();
     for (const record of this.#claimant.records(nowMs, this.#wallMs(), urgent)) {
-      this.#clock.sent(record.process, record.n, Date.now());
+      this.#clock.sent(record.process, record.n, wallClockMs());
       void this.#append(record);
     }
     if (nowMs - this.#sweptMs < sweepEveryMs) return;

@@ -1,5 +1,6 @@
 /** What is kept of each request: its facts are read once, and each record is made of them. */
 import type { RecordedRequest } from '../../schemas/request-record.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
@@ -29,7 +30,7 @@ export class RequestRecords {
   add(record: RequestRecord, endMs: number): void {
     const { lookup, accessLog, journal, traces } = this.#options;
     const moment = {
-      nowMs: Date.now(),
+      nowMs: wallClockMs(),
       endMs,
       position: lookup.position(),
       overlaid: lookup.overlaid(),
@@ -44,6 +45,6 @@ export class RequestRecords {
   /** A refusal that was answered before there was a request. Never throws. */
   addEarly(refused: EarlyRefusal): void {
     const { lookup, journal } = this.#options;
-    journal?.addEarly(recordedEarly(refused, { nowMs: Date.now(), position: lookup.position() }));
+    journal?.addEarly(recordedEarly(refused, { nowMs: wallClockMs(), position: lookup.position() }));
   }
 }

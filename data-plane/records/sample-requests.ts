@@ -5,6 +5,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { GatewayQuery, GatewaySampled } from '../../schemas/gateway-requests.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { EvenSample } from './even-sample.ts';
 import { decisionOf } from './project.ts';
@@ -30,7 +31,7 @@ export async function* requestSample(
 ): AsyncGenerator<string[]> {
   const sample = new EvenSample(query.sampled);
   let { sinceMs } = query;
-  let oldestMs = Date.now();
+  let oldestMs = wallClockMs();
   for await (const { meant, isLast } of meantGroups(journal, { ...query, outcome: 'served' }, bounds)) {
     for (const { request } of meant) {
       sample.add(kindOf(request), request);

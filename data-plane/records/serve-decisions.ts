@@ -8,6 +8,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Registry } from 'prom-client';
 import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import { questionScheme, type SealAnswer, SignedQuestions } from '../../shared/status/signed-question.ts';
@@ -80,7 +81,7 @@ async function sendSince(
   seal: SealAnswer | undefined,
 ): Promise<void> {
   const asked = query.get('since');
-  const sinceMs = asked === null ? Date.now() - sinceMsDefault : Number(asked);
+  const sinceMs = asked === null ? wallClockMs() - sinceMsDefault : Number(asked);
   if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in ms since 1970');
   const pages = linesOf(journal.since(sinceMs));
   await send(response, seal ? seal(pages) : joined(pages));

@@ -11,6 +11,7 @@ import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { crc32, inflateRaw } from 'node:zlib';
 import { dayMs } from '../../schemas/durations.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import {
   type Frame,
   foundBytesMax,
@@ -242,7 +243,7 @@ export class SegmentLog {
       const path = join(this.#folder, name);
       const found = await lstat(path);
       const { size: bytes, mtimeMs: lastMs } = found;
-      const ageMs = Math.max(0, Date.now() - lastMs);
+      const ageMs = Math.max(0, wallClockMs() - lastMs);
       // Neither waited for nor read into memory: none of these was written here.
       if (!found.isFile() || bytes > foundBytesMax) {
         await rm(path, { force: true, recursive: true });

@@ -15,6 +15,7 @@ import {
   trafficNodesMax,
   trafficRowsMax,
 } from '../../schemas/traffic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { isModelName, type RequestRecord } from '../request/gateway.ts';
 import { type CountedTraffic, type RefusedRequest, TrafficCounts } from './traffic-counts.ts';
@@ -51,7 +52,7 @@ export class TrafficReports {
 
   /** Of a refusal before there was a request. */
   addEarly(refused: RefusedRequest): void {
-    this.#counts.addEarly(refused, Date.now());
+    this.#counts.addEarly(refused, wallClockMs());
   }
 
   /** `isLast`: now, because the process ends. Each report must be settled before the next is taken. */

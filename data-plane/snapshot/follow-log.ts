@@ -14,6 +14,7 @@ import {
   LogUnavailable,
 } from '../../shared/log/core/control-log.ts';
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { countStart, type FolderStart } from '../../shared/runtime/folder-start.ts';
 import type { Check } from '../../shared/runtime/health-server.ts';
@@ -222,7 +223,7 @@ function reportOf(
     name,
     kind: 'gateway',
     folder,
-    at: new Date().toISOString(),
+    at: new Date(wallClockMs()).toISOString(),
     log: snapshot.log,
     applied: snapshot.seq,
     digest: snapshot.digest(),

@@ -10,6 +10,7 @@ import { CounterFeed } from '../../shared/limits/counter-feed.ts';
 import { type CounterState, counterKey, publishEveryMs } from '../../shared/limits/counters.ts';
 import { GatewayCounters } from '../../shared/limits/gateway-counters.ts';
 import type { LimitTopic } from '../../shared/log/limit-topic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import type { Outbox } from './outbox.ts';
@@ -54,7 +55,7 @@ export class CounterExchange {
         name,
         live: (nowMs) => this.#live(nowMs),
       },
-      Date.now(),
+      wallClockMs(),
     );
     this.feed = new CounterFeed({
       ...{ topic, copy, state, logger },
@@ -77,7 +78,7 @@ export class CounterExchange {
 
   /** Gateways that are live, this one included. */
   get live(): number {
-    return this.#live(Date.now());
+    return this.#live(wallClockMs());
   }
 
   /** What the accounts of rows that come next may use, for the times of publication. */
@@ -94,11 +95,11 @@ export class CounterExchange {
 
   async #publishRest(): Promise<void> {
     await this.#publishing;
-    for (const record of this.#counters.rest(Date.now())) await this.feed.publish(record);
+    for (const record of this.#counters.rest(wallClockMs())) await this.feed.publish(record);
   }
 
   #onCounted(entries: readonly CounterEntry[]): void {
-    const nowMs = Date.now();
+    const nowMs = wallClockMs();
     for (const [subject, period, tokens] of entries) {
       const key = counterKey(subject, period);
       this.#counters.grown(key, tokens, nowMs, this.#limits.get(key));
@@ -127,7 +128,7 @@ export class CounterExchange {
 
   #tick(): void {
     if (this.#publishing !== undefined) return;
-    const nowMs = Date.now();
+    const nowMs = wallClockMs();
     const isHour = nowMs >= this.#everythingAtMs || nowMs < this.#everythingAtMs - 2 * hourMs;
     const records = isHour ? this.#everything(nowMs) : this.#counters.due(nowMs);
     if (records.length === 0) return;
@@ -145,8 +146,8 @@ export class CounterExchange {
   async #publish(records: readonly CounterRecord[], isEverything: boolean): Promise<void> {
     for (const record of records) {
       if (await this.feed.publish(record)) continue;
-      this.#counters.unpublished(record, Date.now());
-      if (isEverything) this.#everythingAtMs = Date.now() + 1000;
+      this.#counters.unpublished(record, wallClockMs());
+      if (isEverything) this.#everythingAtMs = wallClockMs() + 1000;
     }
   }
 

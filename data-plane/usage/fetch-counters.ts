@@ -7,6 +7,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
 import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 
 /** Until the head of an answer, and between two of its pieces. */
@@ -46,7 +47,7 @@ async function fetchFrom(
     return undefined;
   }
   let position: number | undefined;
-  const nowMs = Date.now();
+  const nowMs = wallClockMs();
   for await (const line of linesWithin(answer)) {
     const record = readCounterRecord(Buffer.from(line));
     if (record !== undefined) state.apply(record, nowMs);

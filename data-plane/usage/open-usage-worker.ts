@@ -11,6 +11,7 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { CounterExchange, type CounterExchangeOptions } from './counter-exchange.ts';
@@ -122,7 +123,7 @@ async function openCounters(
 ): Promise<OpenedCounters> {
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
   const state = new CounterState();
-  copy.loadInto(state, Date.now());
+  copy.loadInto(state, wallClockMs());
   if (copy.isNew) {
     const position = await fetchCounters({ controlPlanes, token: gatewayToken, state });
     if (position !== undefined) copy.save(state, position);

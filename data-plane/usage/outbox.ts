@@ -7,6 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { CounterEntry } from '../../schemas/limits.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { SegmentReader } from '../segments/segment-reader.ts';
 import { keepAside, keepCopy } from './kept-files.ts';
 import { type OutboxFile, openOutboxFile } from './outbox-file.ts';
@@ -35,7 +36,7 @@ export interface OutboxOptions {
 
 /** Opens the outbox of a data folder, or creates it. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutbox(options: OutboxOptions): Outbox {
-  const { file, quarantinedAs } = openOutboxFile(options.path, (options.now ?? Date.now)());
+  const { file, quarantinedAs } = openOutboxFile(options.path, (options.now ?? wallClockMs)());
   if (quarantinedAs !== undefined)
     options.onError?.(new Error(`the outbox was damaged; it was moved to ${quarantinedAs}`));
   return new Outbox(file, options);
@@ -276,6 +277,6 @@ export class Outbox {
   }
 
   #now(): number {
-    return (this.#options.now ?? Date.now)();
+    return (this.#options.now ?? wallClockMs)();
   }
 }

@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { dayMs } from '../../schemas/durations.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { SegmentLog } from '../segments/segment-log.ts';
 
 /** More than the rows have that may wait for the database, which fit into one half. */
@@ -45,7 +46,7 @@ export function openUsageLog({ folder, heading, from }: LogStart, keptFrom: () =
 const encoder = new TextEncoder();
 
 export function append(log: SegmentLog, { rows, count }: UsageGroup): Promise<void> {
-  const group = { count, lastMs: Date.now(), ids: new Uint8Array(), text: encoder.encode(rows) };
+  const group = { count, lastMs: wallClockMs(), ids: new Uint8Array(), text: encoder.encode(rows) };
   return log.append(group, performance.now());
 }
 

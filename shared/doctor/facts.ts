@@ -228,7 +228,7 @@ interface ChangeFacts {
 }
 
 export interface DoctorFacts {
-  /** ms since 1970; the clock of this process where it is left out. */
+  /** Time of the facts, ms since 1970; undefined where nothing depends on it. */
   readonly now?: number | undefined;
   readonly machine?: MachineFacts | undefined;
   readonly log?: LogFacts | undefined;

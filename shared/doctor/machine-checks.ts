@@ -71,7 +71,7 @@ export const machineChecks: readonly DoctorCheck[] = [
     well: 'the release of Node is maintained',
     of: ({ machine }) => machine && [Number(machine.node.split('.', 1)[0])],
     level: 'warn',
-    wrong: (major, { now = Date.now() }) => {
+    wrong: (major, { now = 0 }) => {
       const end = endOfLife[major];
       return major >= 20 && end !== undefined && now > Date.parse(end) + graceMs;
     },

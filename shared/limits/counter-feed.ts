@@ -5,6 +5,7 @@
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
+import { wallClockMs } from '../runtime/clock.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
@@ -114,6 +115,6 @@ export class CounterFeed {
   }
 
   #now(): number {
-    return (this.#options.now ?? Date.now)();
+    return (this.#options.now ?? wallClockMs)();
   }
 }

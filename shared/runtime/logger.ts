@@ -4,6 +4,7 @@
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
 import { eventOfText, type LogLevel, type LogText } from '../../schemas/log-events.ts';
+import { wallClockMs } from './clock.ts';
 import { LineWriter } from './line-writer.ts';
 import { RepeatedLines } from './repeated-lines.ts';
 
@@ -97,7 +98,7 @@ export function createAccessLog(logger: Logger, name: string): AccessLog {
     isEnabled: () => logger.isLevelEnabled('info'),
     write: (fields, text) =>
       writer.write(
-        `${head}${Date.now()}${source},"event":"${eventOfText(text)}",${JSON.stringify(fields).slice(1, -1)},"msg":${JSON.stringify(text)}}\n`,
+        `${head}${wallClockMs()}${source},"event":"${eventOfText(text)}",${JSON.stringify(fields).slice(1, -1)},"msg":${JSON.stringify(text)}}\n`,
       ),
   };
 }

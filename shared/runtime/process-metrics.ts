@@ -1,6 +1,7 @@
 /** The metrics of a process's surroundings that run out without a request: its certificate and its disk. */
 import { statfs } from 'node:fs/promises';
 import type { Registry } from 'prom-client';
+import { wallClockMs } from './clock.ts';
 import { dataFiles } from './data-files.ts';
 import { ObservedMetrics } from './observed-metrics.ts';
 import type { Certificate } from './tls.ts';
@@ -16,7 +17,7 @@ export function observeResources(registry: Registry, { certificate, dataDir }: P
     metrics.gauge(
       'headgate_tls_certificate_expiry_seconds',
       'until the certificate of the listeners expires; negative afterwards',
-      () => (Date.parse(certificate.validUntil) - Date.now()) / 1000,
+      () => (Date.parse(certificate.validUntil) - wallClockMs()) / 1000,
     );
   metrics.gauges('headgate_file_bytes', 'size of a file of the data folder', 'file', () =>
     dataFiles(dataDir).map(({ name, bytes }) => [name, bytes] as const),

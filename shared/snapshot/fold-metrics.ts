@@ -2,6 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Commit } from '../../schemas/commit.ts';
 import { isEventType } from '../../schemas/event-definitions.ts';
+import { wallClockMs } from '../runtime/clock.ts';
 import { Distribution, type Observations } from '../runtime/distribution.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import { version } from '../runtime/version.ts';
@@ -69,7 +70,7 @@ export class FoldMetrics {
         const name = isEventType(type) ? type : 'other';
         this.#events.set(name, (this.#events.get(name) ?? 0) + 1);
         if (type === 'key.revoked' && isLive)
-          this.#propagation.observe(Math.max(0, Date.now() - Date.parse(at)) / 1000);
+          this.#propagation.observe(Math.max(0, wallClockMs() - Date.parse(at)) / 1000);
       }
   }
 

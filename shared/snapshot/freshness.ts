@@ -15,6 +15,7 @@
  * Age is the larger of the monotonic and the wall-clock difference, because the monotonic clock may stop while a machine is
  * suspended and the wall clock may be set back. So a suspended process wakes up in the state of its true age.
  */
+import { wallClockMs } from '../runtime/clock.ts';
 
 export interface Moment {
   readonly monotonicMs: number;
@@ -32,7 +33,7 @@ const ageSecondsMax = {
 } as const satisfies Record<Exclude<FreshnessState, 'unproven'>, number>;
 
 function systemClock(): Moment {
-  return { monotonicMs: performance.now(), wallMs: Date.now() };
+  return { monotonicMs: performance.now(), wallMs: wallClockMs() };
 }
 
 export class Freshness {

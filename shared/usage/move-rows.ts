@@ -5,6 +5,7 @@
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { readKeptRow, type UsageRow } from '../../schemas/usage.ts';
+import { wallClockMs } from '../runtime/clock.ts';
 import { mapSqliteError, openDatabase, prepare } from '../runtime/sqlite.ts';
 import { DayWriter, dayFolderOf } from './day-files.ts';
 import type { DayRows, Kept } from './kept-tables.ts';
@@ -71,6 +72,6 @@ function dayOf(row: UsageRow | undefined): string {
   return row?.at.slice(0, 10) ?? today();
 }
 
-export function today(nowMs = Date.now()): string {
+export function today(nowMs = wallClockMs()): string {
   return new Date(Math.floor(nowMs / dayMs) * dayMs).toISOString().slice(0, 10);
 }

@@ -3,6 +3,7 @@
  * be kept.
  */
 import { dayMs } from '../../schemas/durations.ts';
+import { wallClockMs } from '../runtime/clock.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { sleep } from '../runtime/retry.ts';
 import { type ThreadTask, taskOnThread } from '../runtime/worker-thread.ts';
@@ -46,7 +47,7 @@ export class RowMover {
   /** Moves what there is, up to some ten thousand rows. Returns whether there are more. */
   async move(): Promise<boolean> {
     const { rows, path, keepDays } = this.#options;
-    rows.removeBefore(today(Date.now() - keepDays * dayMs));
+    rows.removeBefore(today(wallClockMs() - keepDays * dayMs));
     const data = { path, isFirst: this.#isFirst };
     this.#isFirst = true;
     const entry = new URL('./move-rows-thread.js', import.meta.url);

@@ -7,6 +7,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { wallClockMs } from '../../runtime/clock.ts';
 import { Backoff } from '../../runtime/retry.ts';
 import {
   DatabaseBusy,
@@ -69,7 +70,7 @@ const defaults = {
   lockDeadlineMs: 10_000,
   pollMs: 100,
   trimEverySeconds: 10,
-  now: () => Date.now(),
+  now: wallClockMs,
 };
 
 type Settings = EmbeddedLogOptions & typeof defaults;

@@ -2,7 +2,7 @@
  * The time of an embedded log, which continues by the monotonic clock that all processes of a machine share. So the records of one
  * whose wall clock is wrong have the time of all others, as a broker would give it to them. Called within the transaction of an append.
  */
-import { monotonicMs } from '../../runtime/monotonic.ts';
+import { monotonicMs } from '../../runtime/clock.ts';
 import type { Database, Statement } from '../../runtime/sqlite.ts';
 
 export const logTimeSql = `

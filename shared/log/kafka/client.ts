@@ -10,6 +10,7 @@
 import { createRequire } from 'node:module';
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { wallClockMs } from '../../runtime/clock.ts';
 import type {
   Dial,
   FetchedPartition,
@@ -346,7 +347,7 @@ async function refuseError<Response extends { readonly errorCode: number }>(
 function scheduleOnlyPending(queue: RequestQueue): void {
   queue.scheduleCheckPendingRequests = () => {
     if (queue.throttleCheckTimeoutId || queue.pending.length === 0) return;
-    const delayMs = Math.max(queue.throttledUntil - Date.now(), 10);
+    const delayMs = Math.max(queue.throttledUntil - wallClockMs(), 10);
     queue.throttleCheckTimeoutId = setTimeout(() => {
       queue.throttleCheckTimeoutId = null;
       queue.checkPendingRequests();
