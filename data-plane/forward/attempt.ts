@@ -11,7 +11,7 @@ import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
 import { UnheldAnswer } from '../core/memory-refusal.ts';
 import { NodeFailure, type NodeFailureKind } from '../core/node-failure.ts';
-import { jsonType } from '../http/answers.ts';
+import { eventStreamType, jsonType } from '../http/answers.ts';
 import type { AnswerListener, ClientAnswer, Fields } from '../http/exchange.ts';
 import { ByteCollector, isEventStreamType, isJsonType } from '../upstream/byte-collector.ts';
 import type { NodeOutcome } from '../upstream/load.ts';
@@ -262,7 +262,7 @@ export class Attempt implements CallReader, AnswerListener {
       return;
     }
     if (this.#step('first-event') !== 'ignored')
-      this.#client.start('text/event-stream', [...streamFields, ...this.#options.fields]);
+      this.#client.start(eventStreamType, [...streamFields, ...this.#options.fields]);
     for (const frame of frames) this.#client.write(frame);
     if (state !== 'completed')
       this.#call.setDeadline(this.#options.bounds.betweenEventsMs, 'a further event');

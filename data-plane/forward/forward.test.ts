@@ -78,7 +78,7 @@ test('a streamed answer is rebuilt, ends with its terminator, and its usage is t
   const server = await gateway({ candidates: [routeTo(node.url)] });
   const { status, headers, text, clean } = await post(server.url + chatPath, streamed).answer;
   expect(status).toBe(200);
-  expect(headers['content-type']).toBe('text/event-stream');
+  expect(headers['content-type']).toBe('text/event-stream; charset=utf-8');
   expect([headers['cache-control'], headers['x-accel-buffering']]).toEqual(['no-cache', 'no']);
   expect(clean).toBe(true);
   expect(text).toMatch(/data: \[DONE\]\n\n$/);

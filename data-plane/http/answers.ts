@@ -69,6 +69,8 @@ export function idFields({ requestId, surface }: AnswerIds): Fields {
 }
 
 export const jsonType = 'application/json';
+/** Names the charset, because some clients read `text/*` without one as Latin-1 (Python's requests). */
+export const eventStreamType = 'text/event-stream; charset=utf-8';
 
 export function sendJson({ answer }: Exchange, ids: AnswerIds, body: string): void {
   void answer.whole(200, jsonType, idFields(ids), body);

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { folderOfFile } from '../support/folders.ts';
 import { campaign, type RunningTarget, type Target } from './campaign.ts';
 import { Draw } from './draw.ts';
-import { faultOf } from './good-answers.ts';
+import { eventStreamType, faultOf } from './good-answers.ts';
 import { answerFault, readAnswers } from './raw-answers.ts';
 
 const saveTo = folderOfFile('fuzz-test');
@@ -121,7 +121,7 @@ test('answers behind one another are separated, and one that is cut is seen', ()
 });
 
 const chunk = 'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[]}\n\n';
-const streamed = { 'content-type': 'text/event-stream' };
+const streamed = { 'content-type': eventStreamType };
 
 test.each([
   ['ends cleanly without its terminator', chunk, true, /without its terminator/],

@@ -5,6 +5,9 @@ import { readResponseEvents } from '../support/response-events.ts';
 import type { ClientAnswer } from './client.ts';
 import { refusalFault } from './raw-answers.ts';
 
+/** Without the charset some clients read the text as Latin-1. */
+export const eventStreamType = 'text/event-stream; charset=utf-8';
+
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface Expected {
@@ -65,7 +68,7 @@ const isCompleteBy: Readonly<Partial<Record<InferenceKind, (wire: string) => boo
 
 /** A stream is legal frame by frame; where its body is whole it has its terminator, and where it was cut it has none. */
 function streamFault({ fields, body, whole }: ClientAnswer, operation: InferenceKind): string | undefined {
-  if (fields['content-type'] !== 'text/event-stream') return `a stream of type ${fields['content-type']}`;
+  if (fields['content-type'] !== eventStreamType) return `a stream of type ${fields['content-type']}`;
   // The last frame of a stream that was cut may be cut itself.
   const wire = whole ? body : body.slice(0, body.lastIndexOf('\n\n') + 2);
   try {

@@ -5,7 +5,7 @@ import { ask } from './client.ts';
 import type { Draw } from './draw.ts';
 import { canary, FuzzFleet, stacks } from './fleet.ts';
 import { FleetTarget } from './fleet-target.ts';
-import { faultOf } from './good-answers.ts';
+import { eventStreamType, faultOf } from './good-answers.ts';
 import { bodyText, inferenceKinds } from './json-bodies.ts';
 
 export const jsonTarget: Target = {
@@ -25,7 +25,7 @@ class JsonTarget extends FleetTarget {
     const answer = await ask({ url: this.#url(operation), headers, body, agent: this.agent });
     if (answer.status === 200) this.#good++;
     if (answer.status === 0) return [`${operation}: no answer came`];
-    const stream = answer.fields['content-type'] === 'text/event-stream';
+    const stream = answer.fields['content-type'] === eventStreamType;
     const faults: string[] = [];
     const fault = faultOf(answer, { operation, stream });
     if (fault !== undefined) faults.push(fault);

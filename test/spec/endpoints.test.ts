@@ -46,7 +46,7 @@ test('What the service does 1, Endpoints 1: a chat completion takes a model and 
 test('Endpoints 1: a streamed response is possible, and says the same words', async () => {
   const whole = await chat({ port, key: acme, model: 'echo-small' });
   const streamed = await chat({ port, key: acme, model: 'echo-small', more: { stream: true } });
-  expect(streamed.fields['content-type']).toBe('text/event-stream');
+  expect(streamed.fields['content-type']).toBe('text/event-stream; charset=utf-8');
   const frames = framesOf(streamed);
   expect(frames.at(-1)).toBe('[DONE]');
   const said = frames
