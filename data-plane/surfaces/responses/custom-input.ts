@@ -1,6 +1,7 @@
 /**
  * The input of a custom tool as its text comes: a model writes it as the one member of a JSON object, and the client reads the
  * text itself. Characters are decoded as soon as they are whole. Some models write the bare text, which is then the input.
+ * Each character is read once, however the text was cut into pieces.
  */
 import { parseText } from '../../core/answer-json.ts';
 import { NodeFailure } from '../../core/node-failure.ts';
@@ -8,20 +9,30 @@ import { NodeFailure } from '../../core/node-failure.ts';
 /** A stream may last as long as its node likes; what it adds up to is held until its end. */
 const charactersMax = 4 * 1024 * 1024;
 
-const opening = /^\s*\{\s*"input"\s*:\s*"/;
+const opening = '{"input":"';
+/** Places in `opening` before which JSON allows white space. */
+const gaps: readonly number[] = [0, 1, 8, 9];
+/** Models that loop in white space never come to an input. */
+const blanksMax = 4 * 1024;
+
 /** As far as characters and escapes are whole. */
 const wholeCharacters = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/;
 const halfPair = /^\\u[dD][89abAB][0-9a-fA-F]{2}$/;
 const halfPairCharacters = 6;
+/** Half of a pair, and an escape that is not whole. */
+const undecodedMax = 2 * halfPairCharacters - 1;
 /** Models write them as they are. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them escaped only.
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /** `opening`: the object may begin like every other one. */
-  #form: 'opening' | 'text' | 'member' | 'closed' = 'opening';
+  /** `opening`: everything so far can be the beginning of `{"input":"`. `object`: any other object, which is read at its end. */
+  #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;
+  /** Characters of `opening` that have come. */
+  #opened = 0;
+  #blanks = 0;
 
   /** Nothing more of the input comes. */
   get isWhole(): boolean {
@@ -33,8 +44,8 @@ export class CustomInput {
     this.#length += added.length;
     if (this.#length > charactersMax) throw new NodeFailure('too_large', 'the input of a tool is too large');
     if (this.#form === 'closed') return '';
-    this.#pending += added;
-    if (this.#form === 'opening') this.#open();
+    const openedAt = this.#form === 'opening' ? this.#open(added) : undefined;
+    this.#pending = openedAt === undefined ? this.#pending + added : added.slice(openedAt);
     if (this.#form === 'member') return this.#decode();
     return this.#form === 'text' ? this.#takePending() : '';
   }
@@ -42,7 +53,7 @@ export class CustomInput {
   /** The last of it. Throws NodeFailure where the input is cut. */
   end(): string {
     if (this.#form === 'closed' || this.#form === 'text') return '';
-    const value = this.#form === 'opening' ? parseText(this.#pending) : undefined;
+    const value = this.#form === 'member' ? undefined : parseText(this.#pending);
     const { input } = (typeof value === 'object' && value !== null ? value : {}) as { input?: unknown };
     const isEmpty = this.#form === 'opening' && this.#pending.trim() === '';
     if (typeof input !== 'string' && !isEmpty)
@@ -51,12 +62,25 @@ export class CustomInput {
     return typeof input === 'string' ? input : '';
   }
 
-  #open(): void {
-    const found = opening.exec(this.#pending)?.[0];
-    if (found !== undefined) {
-      this.#pending = this.#pending.slice(found.length);
-      this.#form = 'member';
-    } else if (/^\s*[^\s{]/.test(this.#pending)) this.#form = 'text';
+  /** Chooses the form as soon as the characters decide it. Returns the place of the member's text once that begins. */
+  #open(added: string): number | undefined {
+    for (let at = 0; at < added.length; at += 1) {
+      const character = added.charAt(at);
+      if (character === opening.charAt(this.#opened)) {
+        this.#opened += 1;
+        if (this.#opened < opening.length) continue;
+        this.#form = 'member';
+        return at + 1;
+      }
+      if (character.trim() !== '' || !gaps.includes(this.#opened)) {
+        this.#form = this.#opened === 0 ? 'text' : 'object';
+        return undefined;
+      }
+      this.#blanks += 1;
+      if (this.#blanks > blanksMax)
+        throw new NodeFailure('unusable', 'the input of a tool begins with too many blanks');
+    }
+    return undefined;
   }
 
   #takePending(): string {
@@ -71,6 +95,8 @@ export class CustomInput {
     const whole = isAtEnd ? found : withoutHalfPair(found);
     this.#pending = this.#pending.slice(whole.length);
     if (isAtEnd) this.#form = 'closed';
+    else if (this.#pending.length > undecodedMax)
+      throw new NodeFailure('unusable', 'the input of a tool has an escape that JSON does not have');
     const escaped = whole.replace(
       control,
       (one) => `\\u00${one.charCodeAt(0).toString(16).padStart(2, '0')}`,
