@@ -94,3 +94,25 @@ test.each(streams)(
     expect(memory.usedBytes).toBe(0);
   },
 );
+
+const controls = '\u0001'.repeat(8 * kib);
+const token = { token: controls, logprob: -1, bytes: null, top_logprobs: [] };
+const named = { tool_calls: [{ index: 0, id: 'c', function: { name: controls, arguments: '{}' } }] };
+test.each([
+  ['text', responsesSurface, [chunk({ content: controls })]],
+  ['tokens', responsesSurface, [chunk({ content: 'x' }, null, { logprobs: { content: [token] } })]],
+  ['a name', responsesSurface, [chunk(named)]],
+  ['text behind a call', messagesSurface, [chunk(call('{}')), chunk({ content: controls })]],
+  ['a name', messagesSurface, [chunk(named)]],
+] as const)(
+  'control characters in %s count with the six that an event has for each',
+  (_, surface, events) => {
+    const memory = new BodyBudget(16 * kib * kib);
+    const include = ['message.output_text.logprobs'];
+    const wanted = { tools: true, ...(surface === responsesSurface && { fields: { include } }) };
+    const stream = streamOf(surface, wanted, memory.of('acme'));
+    for (const event of events) stream.push(JSON.stringify(event));
+    expect(memory.usedBytes).toBeGreaterThanOrEqual(6 * controls.length);
+    stream.release();
+  },
+);

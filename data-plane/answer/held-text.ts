@@ -11,6 +11,11 @@ const blockBytesMax = 256 * 1024;
 /** Of a character that is not Latin. */
 const bytesEach = 2;
 
+/** Characters of a value in an event: JSON writes control characters with six each. */
+export function renderedLength(value: string | object): number {
+  return JSON.stringify(value).length;
+}
+
 export class HeldText {
   readonly #memory: MemoryBudget;
   #heldBytes = 0;

@@ -5,7 +5,7 @@
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
-import { HeldText } from '../../answer/held-text.ts';
+import { HeldText, renderedLength } from '../../answer/held-text.ts';
 import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
 import { ToolInput } from '../../answer/tool-input.ts';
 import { toolUseId } from './message-parts.ts';
@@ -64,7 +64,7 @@ export class ContentBlocks {
       this.#write(kind, text);
       return;
     }
-    this.#hold(text.length);
+    this.#hold(renderedLength(text));
     const last = this.#late[this.#late.length - 1];
     if (last?.kind === kind) last.text += text;
     else this.#late.push({ kind, text });
@@ -82,7 +82,7 @@ export class ContentBlocks {
     }
     const call = this.#calls[index];
     if (call === undefined) return;
-    this.#hold(added.length);
+    this.#hold(renderedLength(added) + (opened === undefined ? 0 : renderedLength(opened.name)));
     call.waiting += call.input.add(added);
     this.#writeCalls(false);
   }

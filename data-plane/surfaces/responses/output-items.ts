@@ -4,7 +4,7 @@
  * call waits until the one before is whole, and text after the first call waits for the end.
  */
 import type { FinishReason } from '../../answer/chat-parts.ts';
-import type { HeldText } from '../../answer/held-text.ts';
+import { type HeldText, renderedLength } from '../../answer/held-text.ts';
 import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
 import { NodeFailure } from '../../core/node-failure.ts';
 import { CallItem } from './call-item.ts';
@@ -20,11 +20,10 @@ import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.
  * likes.
  */
 const charactersMax = 4 * 1024 * 1024;
-/** What is held beyond its text, as so many characters: of an item or a part, and of one token's probability. */
+/** What is held of an item or a part beyond its text, as so many characters. */
 const partCharacters = 1024;
 /** Of its text, its part, its item and the answer: each has the whole text once more. */
 const endEvents = 4;
-const probabilityCharacters = 64;
 
 const noLogprobs: readonly ResponseLogprob[] = [];
 
@@ -61,8 +60,8 @@ export class OutputItems {
   }
 
   addText(kind: TextKind, text: string, logprobs = noLogprobs): void {
-    this.#count(text.length);
-    for (const { top_logprobs: others } of logprobs) this.#count((1 + others.length) * probabilityCharacters);
+    this.#count(renderedLength(text));
+    if (logprobs.length > 0) this.#count(renderedLength(logprobs));
     if (this.#calls.length === 0) {
       this.#write(kind, text, logprobs);
       return;
@@ -77,8 +76,9 @@ export class OutputItems {
 
   /** Throws NodeFailure where the input of the call is none. */
   call({ index, opened, arguments: added }: ToolCallDelta): void {
-    this.#count(added.length);
+    this.#count(renderedLength(added));
     if (opened !== undefined) {
+      this.#count(partCharacters + renderedLength(opened.name));
       const called = this.#options.context.names.get(opened.name) ?? { name: opened.name };
       this.#calls[index] = new CallItem(opened.id, called);
     }
