@@ -21,6 +21,8 @@ export interface NodeConnectionOwner {
   readonly fields: string;
   readonly keepAliveMs: number;
   onOpened(): void;
+  /** Calls `readUnread`, in this turn of the event loop or in a later one. */
+  onUnread(connection: NodeConnection): void;
   /** Its answer was whole. */
   onRest(connection: NodeConnection): void;
   onClosed(connection: NodeConnection, wasOpen: boolean): void;
@@ -43,6 +45,8 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   /** Until it is written. */
   #request: WireRequest | undefined;
   #rest: BodyPieces | undefined;
+  /** Bytes from the node that wait for a later turn. */
+  #unread: Buffer | undefined;
   /** No request follows the one that it has. */
   #isLast = false;
   #isInterim = false;
@@ -86,7 +90,28 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   /** All that was read from the socket at once. */
   onBytes(bytes: Buffer): void {
-    if (this.#state === 'closed') return;
+    // TLS may still have bytes while the socket is paused.
+    if (this.#unread !== undefined) {
+      this.#unread = Buffer.concat([this.#unread, bytes]);
+      return;
+    }
+    this.#unread = bytes;
+    this.#owner.onUnread(this);
+    if (this.#unread === undefined) return;
+    // The next connection is read into the same memory.
+    this.#unread = Buffer.from(bytes);
+    this.#socket.pause();
+  }
+
+  readUnread(): void {
+    const bytes = this.#unread;
+    this.#unread = undefined;
+    if (bytes === undefined || this.#state === 'closed') return;
+    this.#take(bytes);
+    if (!this.#isPaused && this.#isOpen && this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  #take(bytes: Buffer): void {
     if (this.#state === 'resting' || this.#state === 'opening') {
       this.#lose(strayBytes());
       return;
@@ -107,7 +132,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   resume(): void {
     this.#isPaused = false;
     if (this.#isAnswered) this.#finish();
-    else this.#socket.resume();
+    else if (this.#unread === undefined) this.#socket.resume();
   }
 
   abort(): void {
@@ -227,6 +252,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   /** The node sends nothing more. */
   #onPeerEnd(): void {
+    this.readUnread();
     if (!this.#isOpen) return;
     this.#isLast = true;
     if (this.#isAnswered) return;
@@ -241,6 +267,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   }
 
   #onClose(): void {
+    this.readUnread();
     if (this.#isAnswered) this.#isLast = true;
     else this.#lose(new WireFault('the connection to the node was lost'));
     this.#owner.onClosed(this, this.#wasOpen);
@@ -257,6 +284,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   #destroy(): void {
     this.#request = undefined;
+    this.#unread = undefined;
     this.#rest?.drop();
     this.#rest = undefined;
     this.#socket.destroy();

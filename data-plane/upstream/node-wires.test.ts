@@ -94,6 +94,35 @@ async function ended(called: Called): Promise<string | undefined> {
 const ok = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n';
 const whole = `${ok}Content-Length: 2\r\n\r\n{}`;
 
+test('answers that take long to read leave the turn to another node after a few', async () => {
+  const sockets: Socket[] = [];
+  const [busy, other] = await Promise.all([node((socket) => sockets.push(socket)), node(() => undefined)]);
+  const opened = pools();
+  const read: string[] = [];
+  const start = (url: string): NodeCall => {
+    const made = new NodeCall(opened.ticker, {
+      onHead: () => undefined,
+      onData: () => {
+        read.push(url);
+        for (const untilMs = performance.now() + 8; performance.now() < untilMs; );
+      },
+      onEnd: () => undefined,
+      onFailure: () => undefined,
+    });
+    made.setDeadline(60_000, 'its answer');
+    const request = { path: '/', body: '{}', accept: 'application/json', credential: null } as const;
+    made.start(opened, { url, ...request });
+    return made;
+  };
+  const calls = Array.from({ length: 40 }, () => start(busy.url));
+  const last = start(other.url);
+  await until(() => sockets.length === 40 && other.sockets.length === 1);
+  for (const socket of [...sockets, ...other.sockets]) socket.write(whole);
+  await until(() => read.length === 41);
+  expect(read.indexOf(other.url)).toBeLessThan(20);
+  for (const made of [...calls, last]) made.abort();
+});
+
 test('a request has one head, its length and its body, in one write', async () => {
   const { url, asked } = await node((socket) => socket.write(whole));
   const opened = pools();

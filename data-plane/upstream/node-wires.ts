@@ -5,6 +5,7 @@
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { boundTurns } from '../../shared/runtime/handled-turns.ts';
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import { NodeConnection, type NodeConnectionOwner } from './node-connection.ts';
 import type { WireCall, WireRequest } from './wire-call.ts';
@@ -24,6 +25,13 @@ const probeAfterMs = 60_000;
 const readBytes = 64 * 1024;
 /** All connections are read into it, one at a time. It is no whole ArrayBuffer, which readers would take for theirs. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
+
+/** Many connections may have bytes in one turn. All nodes share its time, so that one of them cannot block the others. */
+const readWithinTurn = boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
+  ({ connection }) => connection.readUnread(),
+  ({ host }) => host,
+  Number.POSITIVE_INFINITY,
+);
 
 export class NodeWires implements NodeConnectionOwner {
   readonly fields: string;
@@ -82,6 +90,10 @@ export class NodeWires implements NodeConnectionOwner {
 
   onOpened(): void {
     this.#connected++;
+  }
+
+  onUnread(connection: NodeConnection): void {
+    readWithinTurn({ connection, host: this.#url.host });
   }
 
   onRest(connection: NodeConnection): void {

@@ -1,5 +1,6 @@
 /**
- * Bounds the requests that a listener handles in one turn of the event loop, by number and by time. Node reads a thousand ready
+ * Bounds the requests that a listener handles in one turn of the event loop, by number and by time, and by time alone the
+ * answers of nodes that a gateway reads. Node reads a thousand ready
  * connections in a turn, and each that is answered at once sends its next request within it, so that no timer and no new
  * connection would get its turn.
  */
