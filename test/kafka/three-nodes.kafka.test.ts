@@ -169,6 +169,35 @@ describe('a leader that is cut off', () => {
   );
 });
 
+test('a reader leaves a leader that its peers have deposed, although it still reaches that leader', async () => {
+  await until(
+    async () => (await ask(1, (connection) => connection.metadata('deposed'))).brokers.length === 3,
+  );
+  const place = { topic: 'deposed', partition: 0 };
+  const log = await openKafkaLog(kafka.brokers, {}, place);
+  // In the other order: the writer shares nothing with the reader that tells it who leads.
+  const writer = await openKafkaLog(kafka.brokers.toReversed(), {}, place);
+  onTestFinished(async () => {
+    split.heal();
+    await Promise.all([log.close(), writer.close()]);
+  });
+  const read: string[] = [];
+  const reading = (async () => {
+    for await (const { records } of log.tail({ from: 0 }))
+      read.push(...records.map(({ value }) => String(value)));
+  })();
+  await writer.append(Buffer.from('before'));
+  await expect.poll(() => read, { timeout: 20_000 }).toEqual(['before']);
+  const deposed = (await leaderAsSeenBy(1, 'deposed')) ?? 0;
+  split.split(deposed);
+  const append = () => writer.append(Buffer.from('after')).catch(() => undefined);
+  await expect.poll(append, { timeout: 60_000 }).toBeDefined();
+  expect(await leaderAsSeenBy(deposed, 'deposed')).toBe(deposed);
+  await expect.poll(() => read, { timeout: 20_000 }).toContain('after');
+  await log.close();
+  await reading;
+}, 120_000);
+
 test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
   // One that was cut off before is a member again.
   await until(

@@ -12,6 +12,8 @@ import { TopicReadings } from './topic-readings.ts';
 
 /** Metadata is requested again after this long, also without an error. */
 const metadataAgeMsMax = 10_000;
+/** Node id that brokers return while a partition has no leader. */
+const noLeader = -1;
 /** Where no broker has accepted a connection for this long since the start, requests no longer wait for one. */
 const unreachableAfterMs = 5000;
 
@@ -216,6 +218,16 @@ export class KafkaCluster {
       if (named !== leader.nodeId) throw new KafkaFault('LEADER_DISPUTED', { kind: 'answered' });
     });
     await quorumOf(witnesses, witnessesNeeded(leader.replicas));
+  }
+
+  /** Whether other replicas, in a request sent now, name another leader and none of them names this one. */
+  async isDeposed(leader: Leader, { topic, partition }: TopicPartition): Promise<boolean> {
+    const asked = leader.others.map(async (address) => {
+      const { partitions } = await (await this.connectionTo(address)).metadata(topic);
+      return partitions.find(({ partitionId }) => partitionId === partition)?.leader ?? noLeader;
+    });
+    const named = await Promise.all(asked.map((answer) => answer.catch(() => noLeader)));
+    return named.some((nodeId) => nodeId !== noLeader) && !named.includes(leader.nodeId);
   }
 }
 

@@ -24,6 +24,8 @@ const fetchBytesMax = 1024 * 1024;
 const fetchWaitMs = 2000;
 /** After a longer pause between two fetches the log is checked again. */
 const idleMsMax = 5000;
+/** After so long without a record, other brokers are asked who leads the partition. */
+const quietMsMax = 3000;
 /** Responses without a record below the broker's own end, until they count as a fault. */
 const emptyResponsesMax = 20;
 
@@ -73,6 +75,8 @@ class Reader {
   #connection: KafkaConnection | undefined;
   #leader: Leader | undefined;
   #fetchedMs = 0;
+  /** When the last record came, or other brokers were last asked who leads; monotonic, ms. */
+  #provenMs = 0;
   #emptyResponses = 0;
 
   constructor(partition: KafkaPartition, options: KafkaTailOptions) {
@@ -107,21 +111,40 @@ class Reader {
     this.#fetchedMs = performance.now();
     this.#partition.cluster.readings.succeeded(this.#partition.target);
     this.#options.onRead?.();
+    if (fetched.recordSet.length > 0) this.#provenMs = this.#fetchedMs;
+    else this.#askWhoLeads(connection);
     // Fetching below the start is an error of its own; this is a deletion during the fetch.
     if (fetched.startOffset > this.next && fetched.recordSet.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     return fetched;
   }
 
+  /**
+   * A deposed leader that is cut off from its peers responds to each fetch without records, indefinitely. So when a tail has
+   * been quiet, other brokers are asked, without delaying the next fetch. A deposed leader loses the connection.
+   */
+  #askWhoLeads(connection: KafkaConnection): void {
+    const { cluster, target } = this.#partition;
+    const leader = this.#leader;
+    if (leader === undefined || this.#fetchedMs - this.#provenMs < quietMsMax) return;
+    this.#provenMs = this.#fetchedMs;
+    void cluster.isDeposed(leader, target).then((isDeposed) => {
+      if (!isDeposed || !connection.isOpen) return;
+      this.#partition.invalidate();
+      connection.destroy();
+    });
+  }
+
   async #connected(): Promise<KafkaConnection> {
     const { cluster, target } = this.#partition;
     const idleMs = performance.now() - this.#fetchedMs;
-    // A deposed leader that is cut off responds to each fetch without records, indefinitely.
     if (this.#leader && this.#partition.leadsElsewhere(this.#leader)) this.#drop();
     if (this.#connection?.isOpen && idleMs < idleMsMax) return this.#connection;
     if (!this.#connection?.isOpen) {
       this.#leader = await cluster.leader(target);
       this.#connection = await cluster.dial(this.#leader);
+      // The brokers may still name a deposed leader, so the first quiet response asks again.
+      this.#provenMs = 0;
       if (this.#options.signal.aborted) this.close();
     }
     const connection = this.#connection ?? failClosed();
