@@ -48,8 +48,6 @@ interface AgentSession {
 
 /** What the effects of an event need to know of it. */
 interface EventDetails {
-  /** As the log has it. */
-  readonly owner?: string | null;
   /** What is to be reported; undefined where up has not lasted yet. */
   readonly health?: Health | undefined;
   readonly cause?: EndCause;
@@ -183,7 +181,7 @@ export class AgentSessions {
   readonly #effects: Readonly<Record<SessionEffect, (session: AgentSession, details: EventDetails) => void>> =
     {
       attach: (session) => this.#attach(session),
-      claim: (session, { owner = null, health }) => this.#claim(session, owner, health),
+      claim: (session, { health }) => this.#claim(session, health),
       report: (session, { health }) => this.#report(session, health),
       'record-stop': (session) => this.#recordStop(session),
       'send-released': ({ connection }) => connection.send({ type: 'released' }),
@@ -224,8 +222,8 @@ export class AgentSessions {
     const damped = limits.observe(row, observed.up);
     const health = !observed.up || damped.reportedUp === true ? observed : undefined;
     const { owner } = row;
-    if (owner === null) this.#dispatch(session, 'heartbeat-unowned', { owner, health });
-    else if (owner !== reporter.owner) this.#dispatch(session, 'heartbeat-foreign', { owner, health });
+    if (owner === null) this.#dispatch(session, 'heartbeat-unowned', { health });
+    else if (owner !== reporter.owner) this.#dispatch(session, 'heartbeat-foreign', { health });
     else if (health && reporter.differs(session.node, health))
       this.#dispatch(session, 'heartbeat-changed', { health });
     else this.#dispatch(session, 'heartbeat-unchanged');
@@ -242,11 +240,11 @@ export class AgentSessions {
     this.#sendInstalls(session);
   }
 
-  #claim(session: AgentSession, owner: string | null, health: Health | undefined): void {
-    const { reporter, liveness } = this.#options;
+  #claim(session: AgentSession, health: Health | undefined): void {
+    const { reporter } = this.#options;
     const { node } = session;
     // Two agents with one token would move their node between two replicas without end.
-    if (liveness.isDead(owner) || this.#limitsOf(node).takeovers.tryAcquire()) {
+    if (reporter.mayClaim(node)) {
       const isAdmitted = health !== undefined && this.#admits(node, health);
       this.#track(session, isAdmitted ? reporter.claimAndReport(node, health) : reporter.claim(node));
     } else session.connection.dismiss(closeCodes.goingAway, 'this node changes its replica too often');

@@ -16,8 +16,6 @@ export const nodeLogLimits = {
   reports: { burst: 5, perSecond: 1 / 10 },
   /** Of these reports, and of those that it is down, which are never withheld. */
   reportBytes: { burst: 256 * 1024, perSecond: (2 * 1024 * 1024) / daySeconds },
-  /** Claims of the node from a replica that is alive; each is some 300 bytes. */
-  takeovers: { burst: 3, perSecond: 1 / 15 },
 } as const;
 /** Of a report without names, in its commit. */
 const frameBytes = 500;
@@ -26,7 +24,6 @@ const withheldMs = 3_600_000;
 export class NodeLimits {
   /** Upgrades of sockets. */
   readonly attaches = new RateLimit({ burst: 5, perSecond: 0.5 });
-  readonly takeovers = new RateLimit(nodeLogLimits.takeovers);
   /** Of what an agent reports; an engine is probed every two seconds. */
   readonly reports = new RateLimit(nodeLogLimits.reports);
   readonly #bytes = new RateLimit(nodeLogLimits.reportBytes);

@@ -13,6 +13,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { differs, type Health, isForLog, type NodeRow, partForLog } from './node-health.ts';
 import { nodeLogLimits } from './node-limits.ts';
+import { Takeovers } from './takeovers.ts';
 
 /** What the log should have of one node. */
 interface PendingReport {
@@ -32,6 +33,7 @@ export class NodeReporter {
   readonly #byId: Statement<[string], NodeRow>;
   readonly #all: Statement<[number], NodeRow>;
   readonly #catalog: Statement<[], { readonly id: string }>;
+  readonly #takeovers = new Takeovers();
   /** Ids of the catalog; undefined until they are asked for after a change. */
   #models: ReadonlySet<string> | undefined;
   #pending = new Map<string, PendingReport>();
@@ -54,8 +56,15 @@ export class NodeReporter {
     return this.#all.all(kind === 'agent' ? 1 : 0);
   }
 
-  /** Resolves true where this replica owns the node then. Rejects with CommandError where the log cannot be written. */
+  /** False while replicas contend for the node and this one took it a moment ago. */
+  mayClaim(id: string): boolean {
+    const owner = this.node(id)?.owner ?? null;
+    return owner === null || owner === this.owner || this.#takeovers.mayTake(id);
+  }
+
+  /** Resolves true if this replica owns the node then. Rejects with CommandError if the log cannot be written. */
   async claim(id: string): Promise<boolean> {
+    if (!this.mayClaim(id)) return false;
     await this.#enqueue(id, { claim: true, health: undefined });
     return this.node(id)?.owner === this.owner;
   }
@@ -123,8 +132,13 @@ export class NodeReporter {
     for (let from = 0; from < reports.length; ) {
       const to = sliceEnd(reports, from);
       const slice = reports.slice(from, to);
-      const events = () => slice.flatMap(([id, report]) => this.#events(id, report));
+      let written: readonly KnownEvent[] = [];
+      const events = () => {
+        written = slice.flatMap(([id, report]) => this.#events(id, report));
+        return written;
+      };
       await this.#writer.write(randomUUID(), replicaAuthor(this.owner), events, 'agent');
+      for (const { type, data } of written) if (type === 'node.joined') this.#takeovers.count(data.id);
       from = to;
     }
   }

@@ -1,32 +1,66 @@
-import { afterEach, expect, test, vi } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { boardOn, publish, reportOf, takeMonotonicClock, topic } from '../../test/support/status-reports.ts';
 import { ReplicaLiveness } from './replica-liveness.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-test('a replica is dead once it was silent while this one ran, not because this one did not run', async () => {
-  const clock = takeMonotonicClock();
+/** A board that this replica, cp-1, and cp-2 report to. */
+async function boardOfTwo() {
   const log = topic();
   const board = await boardOn(log);
-  await publish(log, reportOf({ name: 'cp-2', kind: 'control-plane' }));
-  await board.readToEnd(5000);
+  let n = 0;
+  const report = async (...names: string[]) => {
+    n++;
+    for (const name of names)
+      await publish(log, reportOf({ name, kind: 'control-plane', incarnation: incarnations.get(name)!, n }));
+    await board.readToEnd(5000);
+  };
+  await report('cp-1', 'cp-2');
+  onTestFinished(() => board.stop());
   const liveness = new ReplicaLiveness('cp-1', board);
-  const owners = ['cp-1', 'cp-2', 'never-seen'];
-  const dead = (): string[] => owners.filter(liveness.check());
+  const dead = (): string[] => ['cp-1', 'cp-2', 'never-seen'].filter(liveness.check());
+  return { report, dead };
+}
+
+const incarnations = new Map(['cp-1', 'cp-2'].map((name) => [name, randomUUID()]));
+
+test('a replica is dead once it was silent while this one ran and heard, not because this one did not run', async () => {
+  const clock = takeMonotonicClock();
+  const { report, dead } = await boardOfTwo();
 
   clock.advanceSeconds(20);
   expect(dead()).toEqual([]);
   for (let checks = 0; checks < 8; checks++) {
     clock.advanceSeconds(0.5);
+    await report('cp-1');
     expect(dead()).toEqual([]);
   }
   for (let checks = 0; checks < 3; checks++) {
     clock.advanceSeconds(0.5);
+    await report('cp-1');
     dead();
   }
   expect(dead()).toEqual(['cp-2', 'never-seen']);
-  await publish(log, reportOf({ name: 'cp-2', kind: 'control-plane', n: 2 }));
-  await board.readToEnd(5000);
+  await report('cp-2');
   expect(dead()).toEqual(['never-seen']);
-  await board.stop();
+});
+
+test('a replica that does not read back its own reports calls nobody dead, nor at once when it hears again', async () => {
+  const clock = takeMonotonicClock();
+  const { report, dead } = await boardOfTwo();
+  const wait = (checks: number) => {
+    for (let check = 0; check < checks; check++) {
+      clock.advanceSeconds(0.5);
+      expect(dead()).toEqual([]);
+    }
+  };
+
+  wait(120);
+  await report('cp-1');
+  wait(9);
+  await report('cp-1');
+  clock.advanceSeconds(1);
+  await report('cp-1');
+  expect(dead()).toEqual(['cp-2', 'never-seen']);
 });

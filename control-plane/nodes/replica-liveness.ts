@@ -1,7 +1,8 @@
 /**
  * Which replicas are dead? Judged by when their status reports arrived here, not by their content: a replica that reported
  * its end is dead at once, one that never reported is dead once this replica has followed the status topic for a while.
- * Reports that this process could not read because it did not run prove nothing about others.
+ * Silence counts only up to the last of its own reports that this replica has read back: without that report it may be cut off
+ * from the topic, so it judges nobody. Reports that it could not read because it did not run prove nothing about others either.
  * A replica that reports that its fold stopped cannot write to the log, so for its nodes it counts as silent.
  */
 import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
@@ -14,7 +15,7 @@ const starvedMs = 1500;
 export class ReplicaLiveness {
   readonly #self: string;
   readonly #board: StatusBoard;
-  /** Since when this process has run without a stall. */
+  /** Since when this process has run and read back its own reports. */
   #resumedMs = performance.now();
   #checkedMs = this.#resumedMs;
   /** Since when each replica reports that its fold stopped, monotonic ms. */
@@ -25,15 +26,12 @@ export class ReplicaLiveness {
     this.#board = board;
   }
 
-  /** May the owner of a node lose it? */
-  isDead(owner: string | null): boolean {
-    return this.check()(owner);
-  }
-
-  /** `isDead` for a scan: reads the board once. */
+  /** Returns whether the owner of a node may lose it, for one scan: reads the board once. */
   check(): (owner: string | null) => boolean {
     const nowMs = performance.now();
-    if (nowMs - this.#checkedMs > starvedMs) this.#resumedMs = nowMs;
+    const heardMs = this.#board.heardMs(this.#self);
+    const isDeaf = (nowMs - heardMs) / 1000 > silentSeconds;
+    if (isDeaf || nowMs - this.#checkedMs > starvedMs) this.#resumedMs = nowMs;
     this.#checkedMs = nowMs;
     const replicas = this.#board.controlPlanes();
     const names = new Set(replicas.map(({ report }) => report.name));
@@ -42,7 +40,7 @@ export class ReplicaLiveness {
     return (owner) => {
       if (owner === null) return true;
       if (owner === this.#self) return false;
-      return (nowMs - Math.max(lastAlive.get(owner) ?? 0, this.#resumedMs)) / 1000 > silentSeconds;
+      return (heardMs - Math.max(lastAlive.get(owner) ?? 0, this.#resumedMs)) / 1000 > silentSeconds;
     };
   }
 

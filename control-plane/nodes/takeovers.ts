@@ -1,0 +1,32 @@
+/**
+ * When this replica may take a node from another one. Each takeover is a commit that is kept for ever. Two replicas that take a
+ * node from each other, for example because neither hears the other, must therefore not do so at the pace of their scans.
+ */
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
+
+/** Shortest time between two takeovers of a node by this replica, ms: twice as long after each, until it owned the node in peace. */
+const waitMs = { first: 5000, longest: 320_000 };
+const nodesMax = 20_000;
+
+interface Takeover {
+  readonly atMs: number;
+  readonly waitMs: number;
+}
+
+export class Takeovers {
+  /** The last takeover of each node. */
+  readonly #last = new BoundedMap<string, Takeover>(nodesMax, 'oldest');
+
+  mayTake(id: string, nowMs = performance.now()): boolean {
+    const last = this.#last.get(id);
+    return last === undefined || nowMs - last.atMs >= last.waitMs;
+  }
+
+  /** Counts a takeover. A node that nobody took back for twice its wait begins with the shortest wait again. */
+  count(id: string, nowMs = performance.now()): void {
+    const last = this.#last.get(id);
+    const isContested = last !== undefined && nowMs - last.atMs < 2 * last.waitMs;
+    const next = isContested ? Math.min(2 * last.waitMs, waitMs.longest) : waitMs.first;
+    this.#last.set(id, { atMs: nowMs, waitMs: next });
+  }
+}
