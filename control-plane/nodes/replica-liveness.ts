@@ -29,8 +29,8 @@ export class ReplicaLiveness {
   /** Returns whether the owner of a node may lose it, for one scan: reads the board once. */
   check(): (owner: string | null) => boolean {
     const nowMs = performance.now();
-    const heardMs = this.#board.heardMs(this.#self);
-    const isDeaf = (nowMs - heardMs) / 1000 > silentSeconds;
+    const readBackMs = this.#board.readBackMs(this.#self);
+    const isDeaf = (nowMs - readBackMs) / 1000 > silentSeconds;
     if (isDeaf || nowMs - this.#checkedMs > starvedMs) this.#resumedMs = nowMs;
     this.#checkedMs = nowMs;
     const replicas = this.#board.controlPlanes();
@@ -40,7 +40,7 @@ export class ReplicaLiveness {
     return (owner) => {
       if (owner === null) return true;
       if (owner === this.#self) return false;
-      return (heardMs - Math.max(lastAlive.get(owner) ?? 0, this.#resumedMs)) / 1000 > silentSeconds;
+      return (readBackMs - Math.max(lastAlive.get(owner) ?? 0, this.#resumedMs)) / 1000 > silentSeconds;
     };
   }
 

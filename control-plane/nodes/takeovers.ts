@@ -1,6 +1,6 @@
 /**
- * When this replica may take a node from another one. Each takeover is a commit that is kept for ever. Two replicas that take a
- * node from each other, for example because neither hears the other, must therefore not do so at the pace of their scans.
+ * When this replica may take a node from another one. Each takeover is a commit that is kept permanently. So two replicas that
+ * contend for a node, for example because neither reads the reports of the other, must not write one with each scan.
  */
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 

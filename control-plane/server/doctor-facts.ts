@@ -16,7 +16,7 @@ import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
+import { type Seen, type StatusBoard, staleSeconds } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import { askDecision } from '../gateways/ask-decisions.ts';
 import { insideOf } from '../gateways/change-figures.ts';
@@ -51,8 +51,15 @@ export function processFacts(view: ReplicaView): DoctorFacts {
   };
 }
 
-function logFacts({ snapshot, replicator, log, board }: ReplicaView): NonNullable<DoctorFacts['log']> {
+function logFacts({
+  snapshot,
+  replicator,
+  log,
+  board,
+  replica,
+}: ReplicaView): NonNullable<DoctorFacts['log']> {
   const age = replicator.freshness.ageSeconds();
+  const statusFault = findStatusFault(board, replica);
   return {
     reachable: replicator.reachable,
     position: snapshot.seq,
@@ -61,18 +68,25 @@ function logFacts({ snapshot, replicator, log, board }: ReplicaView): NonNullabl
     skipped: snapshot.skipped,
     isSigned: snapshot.head.signers.length > 0,
     divergedAt: snapshot.divergedAt ?? undefined,
-    topics: topicFacts(log.readings?.() ?? [], board.fault),
+    topics: topicFacts(log.readings?.() ?? [], statusFault),
     writeFault: log.writeFault,
-    hasReports: board.fault === undefined,
+    hasReports: statusFault === undefined,
   };
 }
 
+/** Why the status topic proves nothing: it cannot be read, or it does not bring back this replica's own reports. */
+function findStatusFault(board: StatusBoard, replica: string): TopicReading['failing'] {
+  const seconds = Math.min((performance.now() - board.readBackMs(replica)) / 1000, process.uptime());
+  if (board.fault !== undefined) return { seconds, reason: board.fault, isReached: false };
+  if (seconds < staleSeconds) return undefined;
+  return { seconds, reason: 'the reports that this replica itself writes do not come back', isReached: true };
+}
+
 /** A log without brokers knows of the status topic by its board alone. */
-function topicFacts(readings: readonly TopicReading[], statusFault: string | undefined): TopicReading[] {
+function topicFacts(readings: readonly TopicReading[], failing: TopicReading['failing']): TopicReading[] {
   const isKnown = readings.some(({ topic, failing }) => topic === statusTopic && failing !== undefined);
-  if (statusFault === undefined || isKnown) return [...readings];
+  if (failing === undefined || isKnown) return [...readings];
   const others = readings.filter(({ topic }) => topic !== statusTopic);
-  const failing = { seconds: 0, reason: statusFault, isReached: false };
   return [...others, { topic: statusTopic, skipped: 0, failing }];
 }
 

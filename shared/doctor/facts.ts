@@ -56,7 +56,7 @@ interface LogFacts {
   readonly diskFreeBytes?: number | undefined;
   /** How this replica reads each topic. */
   readonly topics?: readonly TopicFacts[] | undefined;
-  /** False: the status topic cannot be read, so that silence proves nothing. */
+  /** False while this replica does not read back its own reports, so that the silence of others proves nothing. */
   readonly hasReports?: boolean | undefined;
   /** Of a log on Kafka. */
   readonly brokers?: BrokerFacts | undefined;

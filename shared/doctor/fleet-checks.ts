@@ -24,14 +24,14 @@ function silentText({ silentSeconds }: Gateway): string {
     : 'it has not reported since this replica started';
 }
 
-/** What a silent gateway is, is not known: it has ended, or its reports do not come. */
-function silentNext({ name }: Gateway, log: DoctorFacts['log']): string {
-  return log?.hasReports === false
-    ? 'forget no gateway: its reports may be there, and this replica cannot read headgate.status (HG2012)'
-    : `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
+/** The gateway may have ended, or may run without its reports arriving. */
+function silentNext({ name }: Gateway): string {
+  return `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }
 
 const ofGateways = checksOf(({ gateways }) => gateways);
+/** Silence proves nothing while this replica does not receive its own reports, which HG2012 reports. */
+const ofReadGateways = checksOf(({ gateways, log }) => (log?.hasReports === false ? undefined : gateways));
 export const gatewayChecks: readonly DoctorCheck[] = [
   check({
     code: 'HG4001',
@@ -42,22 +42,22 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     text: 'no gateway has reported: nobody is served',
     next: 'start one: headgate gateway',
   }),
-  ofGateways({
+  ofReadGateways({
     code: 'HG4002',
     well: 'no gateway is stale',
     level: 'fail',
     wrong: ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
     text: silentText,
-    next: (gateway, { log }) => silentNext(gateway, log),
+    next: silentNext,
   }),
-  ofGateways({
+  ofReadGateways({
     code: 'HG4003',
     well: 'no silent gateway serves without proof',
     level: 'fail',
     wrong: ({ state, stalePolicy }) => state === 'STALE' && stalePolicy === 'serve',
     text: (gateway) =>
       `${silentText(gateway)}; if it runs, it accepts keys that were revoked since (--when-stale=serve)`,
-    next: (gateway, { log }) => silentNext(gateway, log),
+    next: silentNext,
   }),
   ofGateways({
     code: 'HG4004',
@@ -175,8 +175,9 @@ export const nodeChecks: readonly DoctorCheck[] = [
     code: 'HG5003',
     well: 'each node has a replica that watches it',
     level: 'fail',
-    wrong: ({ owner }, { controlPlanes }) =>
+    wrong: ({ owner }, { controlPlanes, log }) =>
       controlPlanes !== undefined &&
+      log?.hasReports !== false &&
       !controlPlanes.some(({ name, silentSeconds }) => name === owner && silentSeconds <= silentWarnSeconds),
     text: ({ owner }) =>
       owner === undefined ? 'no replica watches it' : `the replica ${owner}, which watches it, is silent`,

@@ -133,7 +133,7 @@ export const controlPlaneChecks: readonly DoctorCheck[] = [
     code: 'HG3001',
     well: 'all control planes report',
     level: 'warn',
-    wrong: ({ silentSeconds }) => silentSeconds > silentWarnSeconds,
+    wrong: ({ silentSeconds }, { log }) => log?.hasReports !== false && silentSeconds > silentWarnSeconds,
     text: ({ silentSeconds }) => `this replica has not reported for ${Math.round(silentSeconds)} s`,
     next: 'start it again; ten minutes after its last report it is left out',
   }),

@@ -156,6 +156,12 @@ export class StatusBoard {
     return [...byName.values()];
   }
 
+  /** When the last report that control plane `name` wrote since this start was read here; monotonic, ms; -Infinity before the first. */
+  readBackMs(name: string): number {
+    const live = this.controlPlanes().find((seen) => seen.report.name === name && !seen.isRemembered);
+    return live?.seenMs ?? Number.NEGATIVE_INFINITY;
+  }
+
   isSilent({ seenMs, isRemembered }: Seen): boolean {
     return isRemembered || (performance.now() - seenMs) / 1000 > staleSeconds;
   }

@@ -175,7 +175,7 @@ test('a reader leaves a leader that its peers have deposed, although it still re
   );
   const place = { topic: 'deposed', partition: 0 };
   const log = await openKafkaLog(kafka.brokers, {}, place);
-  // In the other order: the writer shares nothing with the reader that tells it who leads.
+  // In the other order: the writer shares no metadata with the reader.
   const writer = await openKafkaLog(kafka.brokers.toReversed(), {}, place);
   onTestFinished(async () => {
     split.heal();
