@@ -15,7 +15,9 @@
  *     ▼             ▼               ▼       ▼                  ▼    ▼                 ▼
  * unreached       failed          failed  failed          aborted-after-start     completed
  *
- * collecting and rebuilding fail as opening does. `gone` leads from every live state to client-gone, `fault` to faulted.
+ * A reused connection may be lost without a byte of the answer: then `unanswered` leads from waiting to reconnecting, and
+ * `sent` from there to waiting-again, from which nothing leads back. Both fail as waiting does, so a request is sent twice
+ * at most. collecting and rebuilding fail as opening does. `gone` leads from every live state to client-gone, `fault` to faulted.
  * The six end states ignore every event, so there is one result, what is held is released once, and nothing is written
  * after the end. Only `completed` is billed.
  */
@@ -25,6 +27,10 @@ export type LiveState =
   | 'connecting'
   /** The request was sent; nothing of an answer has arrived. */
   | 'waiting'
+  /** The request was lost with a reused connection, and waits for a new one to the same node. */
+  | 'reconnecting'
+  /** The request was sent a second time; nothing of an answer has arrived. */
+  | 'waiting-again'
   /** The node answers with an error, or with a wrong content type; its body is collected. */
   | 'error-body'
   /** An answer that is not streamed is collected. */
@@ -56,6 +62,8 @@ export type EndState =
 export type AttemptEvent =
   /** The node took a connection, and the request goes out. */
   | 'sent'
+  /** A reused connection was lost without a byte of the answer. */
+  | 'unanswered'
   | 'answer-head'
   | 'stream-head'
   | 'error-head'
@@ -82,6 +90,7 @@ type Row = Readonly<Record<AttemptEvent, LiveState | EndState | 'ignored'>>;
 
 const over = {
   sent: 'ignored',
+  unanswered: 'ignored',
   'answer-head': 'ignored',
   'stream-head': 'ignored',
   'error-head': 'ignored',
@@ -99,16 +108,20 @@ const over = {
 
 const live = { ...over, gone: 'client-gone', fault: 'faulted' } as const satisfies Row;
 
+const waiting = {
+  ...live,
+  'answer-head': 'collecting',
+  'stream-head': 'opening',
+  'error-head': 'error-body',
+  failure: 'failed',
+} as const satisfies Row;
+
 /** What each event leads to in each state. An event that cannot occur in a state is ignored there. */
 export const transitions = {
   connecting: { ...live, sent: 'waiting', failure: 'unreached' },
-  waiting: {
-    ...live,
-    'answer-head': 'collecting',
-    'stream-head': 'opening',
-    'error-head': 'error-body',
-    failure: 'failed',
-  },
+  waiting: { ...waiting, unanswered: 'reconnecting' },
+  reconnecting: { ...live, sent: 'waiting-again', failure: 'failed' },
+  'waiting-again': waiting,
   'error-body': { ...live, data: 'error-body', failure: 'failed' },
   collecting: { ...live, data: 'collecting', end: 'rebuilding', failure: 'failed' },
   rebuilding: { ...live, whole: 'delivering', failure: 'failed' },

@@ -15,7 +15,13 @@ import { eventStreamType, jsonType } from '../http/answers.ts';
 import type { AnswerListener, ClientAnswer, Fields } from '../http/exchange.ts';
 import { ByteCollector, isEventStreamType, isJsonType } from '../upstream/byte-collector.ts';
 import type { NodeOutcome } from '../upstream/load.ts';
-import { CallFailure, type CallReader, NodeCall, type NodeRequest } from '../upstream/node-call.ts';
+import {
+  CallFailure,
+  type CallFailureKind,
+  type CallReader,
+  NodeCall,
+  type NodeRequest,
+} from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import { type AttemptEvent, type AttemptState, type Next, transitions } from './attempt-states.ts';
 import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
@@ -42,7 +48,7 @@ export interface AttemptFailure {
   readonly reason: string;
   readonly timedOut: boolean;
   /** The evidence about the node. */
-  readonly outcome: Exclude<NodeOutcome, 'answered' | 'unreached'>;
+  readonly outcome: Exclude<NodeOutcome, 'answered'>;
   /** Of the node's answer, where that was an error. */
   readonly status?: number;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
@@ -134,6 +140,10 @@ export class Attempt implements CallReader, AnswerListener {
     if (this.#step('sent') !== 'ignored') this.#options.onSent?.();
   }
 
+  onUnanswered(): void {
+    this.#step('unanswered');
+  }
+
   onTaken(): void {
     this.#options.onTaken?.();
   }
@@ -184,7 +194,7 @@ export class Attempt implements CallReader, AnswerListener {
     if (error instanceof CallFailure)
       this.#fail({
         ...{ reason: error.message, timedOut: error.kind === 'timeout' },
-        outcome: error.kind === 'own' ? 'neutral' : 'broken',
+        outcome: callOutcomes[error.kind],
       });
     else if (error instanceof NodeFailure) this.#fail(failureOf(error));
     else if (error instanceof Refusal)
@@ -319,6 +329,13 @@ export class Attempt implements CallReader, AnswerListener {
     this.#errorBody?.release();
   }
 }
+
+const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>> = {
+  unreached: 'unreached',
+  own: 'neutral',
+  timeout: 'broken',
+  lost: 'broken',
+};
 
 /** An error that the node reports, or a finish that it gives up, may be the request's fault; so may what the model wrote. */
 const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {

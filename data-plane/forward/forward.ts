@@ -1,7 +1,8 @@
 /**
  * From a routed, shaped request to a node and back to the client.
  * Another candidate is tried only while no byte of the request has reached a node, and only within the capacity that
- * routing chose. Before the first byte of an answer every failure is a Refusal; after it the connection is destroyed.
+ * routing chose. A request that a reused connection lost without a byte of the answer goes to the same node once more, on a
+ * new connection; after any other failure it is sent to nobody again. Before the first byte of an answer every failure is a Refusal; after it the connection is destroyed.
  * Completed means: every choice has a legal finish, no error came, the terminator was seen, and it was written to a
  * client still connected. Only that may be billed (Events).
  */
@@ -224,7 +225,6 @@ function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
     case 'client-gone':
       return 'neutral';
     case 'unreached':
-      return result.failure.outcome === 'neutral' ? 'neutral' : 'unreached';
     case 'aborted-after-start':
     case 'failed':
       return result.failure.outcome;

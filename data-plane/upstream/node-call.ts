@@ -1,5 +1,6 @@
 /**
  * One request to one node: head, body and end reach a reader as they come.
+ * If a reused connection ends without a byte of the answer, the request goes out once more, on a new connection.
  * It reports exactly one end to the reader, and nothing after it; it knows whether any byte of the request was
  * sent; and it ends every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
  * that the reader set, and what it sends after the reader has had enough.
@@ -32,6 +33,8 @@ export class CallFailure extends Error {
 export interface CallReader {
   /** A connection was obtained; the request goes out. */
   onSent?(): void;
+  /** That connection was lost without a byte of the answer; the request will go out on a new one. */
+  onUnanswered?(): void;
   /** The connection has taken the last byte of a body in pieces. */
   onTaken?(): void;
   onHead(status: number, contentType: string): void;
@@ -69,6 +72,8 @@ export class NodeCall implements WireCall, Timed {
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: WireController | undefined;
+  /** Sends the request again; undefined after the second time, or once an answer has begun. */
+  #repeat: (() => void) | undefined;
   /** The exchange with the node is over, or nothing of it is wanted any more. */
   #over = false;
   #sent = false;
@@ -106,13 +111,17 @@ export class NodeCall implements WireCall, Timed {
     }
     if (traceparent !== undefined) headers.push('traceparent', traceparent);
     this.#ticker.add(this);
-    this.#connectByMs = this.#ticker.nowMs + pools.connectMs;
     if (typeof body !== 'string') {
       headers.push('content-length', String(body.length));
       body.onTaken = () => this.#reader?.onTaken?.();
     }
-    const isLast = isLastOnConnection === true;
-    pool.dispatch({ path: pathPrefix + path, headers, body, isLast }, this);
+    const wire = { path: pathPrefix + path, headers, body, isLast: isLastOnConnection === true };
+    const send = (isFresh: boolean): void => {
+      this.#connectByMs = this.#ticker.nowMs + pools.connectMs;
+      pool.dispatch({ ...wire, isFresh }, this);
+    };
+    this.#repeat = () => send(true);
+    send(false);
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
@@ -169,6 +178,7 @@ export class NodeCall implements WireCall, Timed {
 
   onResponseStart(status: number, contentType: string): void {
     if (this.#over) return;
+    this.#repeat = undefined;
     if (status < 200) {
       this.#interimAnswers += 1;
       if (this.#interimAnswers > interimAnswersMax)
@@ -193,6 +203,18 @@ export class NodeCall implements WireCall, Timed {
     if (this.#over) return;
     this.#finish();
     this.#detachReader()?.onEnd();
+  }
+
+  onUnanswered(error: Error): void {
+    const repeat = this.#repeat;
+    this.#repeat = undefined;
+    if (repeat === undefined || this.#over) {
+      this.onResponseError(error);
+      return;
+    }
+    this.#sent = false;
+    this.#reader?.onUnanswered?.();
+    repeat();
   }
 
   onResponseError(error: Error): void {

@@ -52,6 +52,8 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   #isInterim = false;
   #isAnswered = false;
   #isPaused = false;
+  /** The connection was reused for this request, and no byte has come since. */
+  #isUnanswered = false;
   #wasOpen = false;
 
   constructor(socket: Socket, owner: NodeConnectionOwner) {
@@ -60,7 +62,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.restMs = owner.keepAliveMs;
     socket.on('drain', () => this.#pour());
     socket.on('end', () => this.#onPeerEnd());
-    socket.on('error', (error) => this.#lose(error));
+    socket.on('error', (error) => this.#hangUp(error));
     socket.on('close', () => this.#onClose());
   }
 
@@ -75,7 +77,8 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#isLast = request.isLast;
     this.#isAnswered = false;
     this.#isPaused = false;
-    if (this.#state !== 'resting') return;
+    this.#isUnanswered = this.#state === 'resting';
+    if (!this.#isUnanswered) return;
     this.#step('taken');
     this.#send();
   }
@@ -116,6 +119,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
       this.#lose(strayBytes());
       return;
     }
+    this.#isUnanswered = false;
     try {
       this.#read(bytes);
     } catch (error) {
@@ -260,7 +264,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
       this.#reader.close();
       if (this.#isAnswered) {
         if (!this.#isPaused) this.#finish();
-      } else this.#lose(new WireFault('the node ended the connection before its answer'));
+      } else this.#hangUp(new WireFault('the node ended the connection before its answer'));
     } catch (error) {
       this.#lose(error instanceof Error ? error : new Error(String(error)));
     }
@@ -269,8 +273,18 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   #onClose(): void {
     this.readUnread();
     if (this.#isAnswered) this.#isLast = true;
-    else this.#lose(new WireFault('the connection to the node was lost'));
+    else this.#hangUp(new WireFault('the connection to the node was lost'));
     this.#owner.onClosed(this, this.#wasOpen);
+  }
+
+  /** The node closed the connection, or the network lost it. */
+  #hangUp(error: Error): void {
+    const call = this.#call;
+    if (!this.#isUnanswered) this.#lose(error);
+    else {
+      this.#lose(undefined);
+      call?.onUnanswered(error);
+    }
   }
 
   #lose(error: Error | undefined): void {

@@ -258,6 +258,71 @@ test('a connection that its node ended or wrote to while it rested is not used a
   expect(opened.connections).toBe(1);
 });
 
+const hangUps: readonly (readonly [string, (socket: Socket) => void])[] = [
+  ['ends', (socket) => socket.end()],
+  ['is reset', (socket) => socket.resetAndDestroy()],
+];
+
+test.each(hangUps)(
+  'a request on a reused connection that %s without a byte is sent once more',
+  async (_, hangUp) => {
+    let hangUpsLeft = 0;
+    const { url, sockets } = await node((socket) => {
+      if (hangUpsLeft-- > 0) hangUp(socket);
+      else socket.write(whole);
+    });
+    const opened = pools();
+    for (const [hangUps, result, connections] of [
+      [1, [undefined, '{}'], 3],
+      [2, ['lost', ''], 4],
+    ] as const) {
+      // Two connections rest.
+      await Promise.all([ended(call(opened, url)), ended(call(opened, url))]);
+      await new Promise((resolve) => setImmediate(resolve));
+      hangUpsLeft = hangUps;
+      const called = call(opened, url);
+      await ended(called);
+      expect([[called.failure, called.text], sockets.length]).toEqual([result, connections]);
+    }
+  },
+);
+
+test('a reused connection that is lost after a byte, or after a time-out, ends its request', async () => {
+  const ends: readonly ((socket: Socket, called: Called) => void)[] = [
+    (socket) => socket.end('H'),
+    (socket) => socket.write('H', () => setTimeout(() => socket.resetAndDestroy(), 20)),
+    (socket) => socket.end('HTTP/1.1 103 Early\r\n\r\n'),
+    (_, { call }) => call.tick(Number.MAX_VALUE),
+  ];
+  for (const end of ends) {
+    const { url, sockets, asked } = await node((socket) => {
+      if (asked[0]?.indexOf('POST', 1) === -1) socket.write(whole);
+    });
+    const opened = pools();
+    await ended(call(opened, url));
+    await new Promise((resolve) => setImmediate(resolve));
+    const called = call(opened, url);
+    await until(() => asked[0]?.indexOf('POST', 1) !== -1);
+    end(sockets[0] as Socket, called);
+    await ended(called);
+    expect(called.failure).toMatch(/lost|timeout/);
+    await until(() => opened.connections === 0);
+    expect(sockets).toHaveLength(1);
+  }
+});
+
+test('a body in pieces, which cannot be sent twice, gets a new connection', async () => {
+  const { url, sockets } = await node((socket, text) => {
+    if (text.endsWith('}')) socket.write(whole);
+  });
+  const opened = pools();
+  for (const connections of [1, 2]) {
+    const called = call(opened, url, { body: new BodyPieces(Buffer.from('{}')) });
+    expect([await ended(called), sockets.length]).toEqual(['end', connections]);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+});
+
 test('a body in pieces goes out as the connection takes it, and an answer before its end ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {

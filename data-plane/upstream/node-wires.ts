@@ -1,6 +1,6 @@
 /**
  * The connections of this gateway to one node. As many as there are calls; those that rest are used again, the last one that
- * came to rest first. One rests for a turn of the event loop before it is used again, so that bytes behind an answer, which
+ * came to rest first, except for bodies in pieces, which cannot be sent twice. One rests for a turn of the event loop before it is used again, so that bytes behind an answer, which
  * nobody asked for, are not taken for the next one; and it is closed before the node may close it.
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
@@ -67,7 +67,8 @@ export class NodeWires implements NodeConnectionOwner {
   }
 
   dispatch(request: WireRequest, call: WireCall): void {
-    const connection = this.#rested() ?? this.#open();
+    const isFresh = request.isFresh || typeof request.body !== 'string';
+    const connection = (isFresh ? undefined : this.#rested()) ?? this.#open();
     connection.take(request, call);
     if (this.#isClosing) connection.end();
   }

@@ -13,6 +13,8 @@ export interface WireRequest {
   readonly body: string | BodyPieces;
   /** The connection ends with this request. */
   readonly isLast: boolean;
+  /** Opens a new connection even if another one rests. */
+  readonly isFresh: boolean;
 }
 
 /** The exchange of one call. */
@@ -31,5 +33,7 @@ export interface WireCall {
   /** The chunk is valid within this call only. */
   onResponseData(chunk: Buffer): void;
   onResponseEnd(): void;
+  /** The node closed a reused connection without a byte of the answer; it may have done so before the request arrived. */
+  onUnanswered(error: Error): void;
   onResponseError(error: Error): void;
 }
