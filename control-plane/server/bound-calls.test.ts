@@ -1,4 +1,4 @@
-/** What a caller holds open: bounded for each session, person and organisation, with a part that is left to operators. */
+/** Open calls: bounded for each session and person, shared by organisations, with a part for operators alone. */
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -16,7 +16,7 @@ import { OpenCalls, openCallBounds } from '../state/open-calls.ts';
 
 const kinds = Object.keys(openCallBounds) as OpenCall[];
 
-/** Opens until it is refused; returns how many there were, the refusal, and what ends them. */
+/** Opens calls until one is refused; returns their number, the refusal, and what ends them. */
 function fill(
   calls: OpenCalls,
   kind: OpenCall,
@@ -26,7 +26,7 @@ function fill(
   const ends: (() => void)[] = [];
   for (;;) {
     try {
-      ends.push(calls.begin(kind, caller(ends.length), of));
+      ends.push(calls.begin(kind, caller(ends.length), of, () => undefined));
     } catch (error) {
       return { count: ends.length, type: (error as { type: string }).type, ends };
     }
@@ -34,24 +34,52 @@ function fill(
 }
 
 test.each(kinds)('%s: no session, person or organisation has more than its part', (kind) => {
-  const { perSession, perPerson, perOrganisation, total, forOperators } = openCallBounds[kind];
+  const { perSession, perPerson, total, forOperators } = openCallBounds[kind];
+  const members = total - forOperators;
   const calls = new OpenCalls();
   const session = fill(calls, kind, () => ({ person: 'vic', session: 's' }), ['acme']);
   expect([session.count, session.type]).toEqual([Math.min(perSession, perPerson), 'TooManyRequests']);
   const person = fill(calls, kind, (n) => ({ person: 'vic', session: `s-${n}` }), ['acme']);
   expect([session.count + person.count, person.type]).toEqual([perPerson, 'TooManyRequests']);
   const organisation = fill(calls, kind, (n) => ({ person: `p-${n}` }), ['acme']);
-  expect([perPerson + organisation.count, organisation.type]).toEqual([perOrganisation, 'TooManyRequests']);
-  // Who is a member elsewhere, too, is not kept out by that organisation.
-  calls.begin(kind, { person: 'mia' }, ['acme', 'birch'])();
-  const others = fill(calls, kind, (n) => ({ person: `q-${n}` }), []);
-  expect([perOrganisation + others.count, others.type]).toEqual([total - forOperators, 'Busy']);
+  expect([perPerson + organisation.count, organisation.type]).toEqual([members / 2, 'TooManyRequests']);
+  // The organisation does not hold back a member of another one, too.
+  calls.begin(kind, { person: 'mia' }, ['acme', 'birch'], () => undefined)();
   const operators = fill(calls, kind, (n) => ({ session: `o-${n}` }), []);
-  expect([operators.count, operators.type]).toEqual([forOperators, 'Busy']);
-  for (const { ends } of [session, person, organisation, others, operators])
+  expect([operators.count, operators.type]).toEqual([members / 2 + forOperators, 'Busy']);
+  for (const { ends } of [session, person, organisation, operators])
     for (const end of [...ends, ...ends]) end();
   expect(calls.count(kind)).toBe(0);
 });
+
+test.each(kinds)(
+  '%s: if none is free, each organisation without one still gets one, and nobody loses the last',
+  (kind) => {
+    const { total, forOperators } = openCallBounds[kind];
+    const members = total - forOperators;
+    const calls = new OpenCalls();
+    const held = new Map<string, number>();
+    const open = (organisation: string, n: number): void => {
+      const move = (by: number) => held.set(organisation, (held.get(organisation) ?? 0) + by);
+      calls.begin(kind, { person: `${organisation}-${n}` }, [organisation], () => move(-1));
+      move(1);
+    };
+    const taken = (): number => [...held.values()].reduce((sum, count) => sum + count, 0);
+    // A few organisations take all that they get.
+    for (let at = 0; taken() < members; at++)
+      for (let n = 0; n < members && taken() < members; n++)
+        try {
+          open(`greedy-${at}`, n);
+        } catch {
+          break;
+        }
+    for (let n = held.size; n < members; n++) open(`new-${n}`, 0);
+    expect(taken()).toBe(members);
+    expect([...held.values()].every((count) => count === 1)).toBe(true);
+    expect(() => open('late', 0)).toThrow('are open on this replica');
+    expect(calls.count(kind)).toBe(members);
+  },
+);
 
 let plane: TestControlPlane;
 beforeAll(async () => {

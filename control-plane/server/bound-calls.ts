@@ -46,9 +46,9 @@ function begin(
   const { actor, session } = callerOf(request);
   const person = actor.person === undefined ? undefined : callerName(actor);
   const organisations = membershipsOf(snapshot.db, actor).map(({ organisation }) => organisation);
-  const end = openCalls.begin(kind, { person, session }, organisations);
   // The answer of an upgrade ends before its socket does.
-  if (request.ws) request.raw.socket.once('close', end);
-  else reply.raw.once('close', end);
+  const connection = request.ws ? request.raw.socket : reply.raw;
+  const end = openCalls.begin(kind, { person, session }, organisations, () => connection.destroy());
+  connection.once('close', end);
   if (request.raw.socket.destroyed) end();
 }

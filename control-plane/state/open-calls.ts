@@ -1,6 +1,7 @@
 /**
- * Calls that are open at once on this replica: streams, waits, questions, downloads. One table bounds them for each session,
- * person and organisation, so that none of these keeps others out, and for all together, of which a part is left to operators.
+ * Calls that are open at once on this replica: streams, waits, questions, downloads. One table bounds them for each session and
+ * person and in total, with a part for operators alone. An organisation may open a call while it has fewer than are still free. When
+ * no call is free, an organisation without one replaces the newest call of the organisation with the most.
  */
 import type { OpenCall } from '../../schemas/admin-row.ts';
 import { Tally } from '../../shared/runtime/tally.ts';
@@ -11,7 +12,6 @@ interface Bounds {
   readonly perSession: number;
   /** Of all sessions of a person; those by links of an organisation are apart from the others. */
   readonly perPerson: number;
-  readonly perOrganisation: number;
   readonly total: number;
   /** How many of them operators alone may have. */
   readonly forOperators: number;
@@ -20,34 +20,34 @@ interface Bounds {
 export const openCallBounds = {
   stream: {
     what: 'streams of pages',
-    ...{ perSession: 20, perPerson: 50, perOrganisation: 250, total: 1000, forOperators: 100 },
+    ...{ perSession: 20, perPerson: 50, total: 1000, forOperators: 100 },
   },
   /** Those of programs, with their buffers. */
   tail: {
     what: 'tails of events',
-    ...{ perSession: 20, perPerson: 20, perOrganisation: 20, total: 100, forOperators: 50 },
+    ...{ perSession: 20, perPerson: 20, total: 100, forOperators: 50 },
   },
-  /** Each is followed at every gateway, which has 128 of them for all replicas. */
+  /** Every gateway sends rows for each of them, for at most 128 questions of all replicas together. */
   follow: {
     what: 'streams of requests',
-    ...{ perSession: 8, perPerson: 10, perOrganisation: 20, total: 60, forOperators: 30 },
+    ...{ perSession: 8, perPerson: 10, total: 60, forOperators: 30 },
   },
   wait: {
     what: 'waits for confirmations',
-    ...{ perSession: 20, perPerson: 20, perOrganisation: 100, total: 1000, forOperators: 200 },
+    ...{ perSession: 20, perPerson: 20, total: 1000, forOperators: 200 },
   },
   /** What explains or reads the past; persons have fewer together than may wait for the history. */
   question: {
     what: 'questions',
-    ...{ perSession: 16, perPerson: 16, perOrganisation: 48, total: 128, forOperators: 32 },
+    ...{ perSession: 16, perPerson: 16, total: 128, forOperators: 32 },
   },
   export: {
     what: 'exports',
-    ...{ perSession: 4, perPerson: 4, perOrganisation: 8, total: 40, forOperators: 8 },
+    ...{ perSession: 4, perPerson: 4, total: 40, forOperators: 8 },
   },
   read: {
     what: 'reads',
-    ...{ perSession: 64, perPerson: 100, perOrganisation: 400, total: 2000, forOperators: 200 },
+    ...{ perSession: 64, perPerson: 100, total: 2000, forOperators: 200 },
   },
 } as const satisfies Record<OpenCall, Bounds>;
 
@@ -58,41 +58,98 @@ interface Caller {
   readonly session?: string | undefined;
 }
 
+interface PersonCall {
+  readonly kind: OpenCall;
+  readonly organisation: string;
+  replace(): void;
+}
+
 export class OpenCalls {
   readonly #counts = new Tally();
+  /** The newest last. */
+  readonly #ofPersons = new Set<PersonCall>();
 
   /**
-   * Returns what ends the call; it may be called again. `organisations`: of a person, of which one must have room. Throws
-   * CommandError: TooManyRequests where the caller has too many, Busy where all have.
+   * Returns a function that ends the call; calling it again does nothing. A person's call counts in the one of `organisations` that
+   * has the fewest calls. `replaced` runs when another organisation takes the place. Throws CommandError: TooManyRequests if the
+   * caller has too many calls, Busy if the replica has.
    */
-  begin(kind: OpenCall, { person, session }: Caller, organisations: readonly string[]): () => void {
-    const { perSession, perPerson, perOrganisation, total, forOperators, what }: Bounds =
-      openCallBounds[kind];
-    const isOperator = person === undefined;
-    const has = (name: string): number => this.#counts.of(`${kind} ${name}`);
+  begin(
+    kind: OpenCall,
+    { person, session }: Caller,
+    organisations: readonly string[],
+    replaced: () => void,
+  ): () => void {
+    const { perSession, perPerson, total, forOperators, what }: Bounds = openCallBounds[kind];
     const own = [
       ...(session === undefined ? [] : [{ name: `session ${session}`, max: perSession }]),
-      ...(isOperator ? [] : [{ name: `person ${person}`, max: perPerson }]),
+      ...(person === undefined ? [] : [{ name: `person ${person}`, max: perPerson }]),
     ];
-    if (own.some(({ name, max }) => has(name) >= max)) throw tooMany(`too many ${what} of yours are open`);
-    const organisation = organisations.find((id) => has(`organisation ${id}`) < perOrganisation);
-    if (organisations.length > 0 && organisation === undefined)
-      throw tooMany(`too many ${what} of your organisation are open`);
-    if (has('all') >= (isOperator ? total : total - forOperators))
-      throw new CommandError('Busy', `too many ${what} are open on this replica`, {
-        next: 'try again in a few seconds, or ask another replica',
-      });
+    if (own.some(({ name, max }) => this.#count(kind, name) >= max))
+      throw tooMany(`too many ${what} of yours are open`);
     const names = ['all', ...own.map(({ name }) => name)];
-    if (organisation !== undefined) names.push(`organisation ${organisation}`);
+    const free = total - this.#count(kind, 'all');
+    if (person === undefined) {
+      if (free <= 0) throw busy(what);
+      return this.#hold(kind, names);
+    }
+    // Someone without an organisation counts as one.
+    const places = organisations.length === 0 ? [`of ${person}`] : organisations;
+    const counted = places.map((id) => ({ id, count: this.#count(kind, `organisation ${id}`) }));
+    const { id: organisation, count } = counted.reduce((one, other) =>
+      other.count < one.count ? other : one,
+    );
+    const left = free - forOperators;
+    if (count >= left && !(count === 0 && this.#replaceNewest(kind)))
+      throw left > 0 ? tooMany(`too many ${what} of your organisation are open`) : busy(what);
+    const release = this.#hold(kind, [...names, `organisation ${organisation}`]);
+    const end = (): void => {
+      release();
+      this.#ofPersons.delete(call);
+    };
+    const call = {
+      ...{ kind, organisation },
+      replace: () => {
+        end();
+        replaced();
+      },
+    };
+    this.#ofPersons.add(call);
+    return end;
+  }
+
+  /** Ends the newest call of the organisation that has the most; false if none has several. */
+  #replaceNewest(kind: OpenCall): boolean {
+    let most = 2;
+    let newest: PersonCall | undefined;
+    for (const call of this.#ofPersons) {
+      const count = call.kind === kind ? this.#count(kind, `organisation ${call.organisation}`) : 0;
+      if (count >= most) [most, newest] = [count, call];
+    }
+    newest?.replace();
+    return newest !== undefined;
+  }
+
+  #count(kind: OpenCall, name: string): number {
+    return this.#counts.of(`${kind} ${name}`);
+  }
+
+  #hold(kind: OpenCall, names: readonly string[]): () => void {
     return this.#counts.hold(names.map((name) => `${kind} ${name}`));
   }
 
   /** How many there are of all callers. */
   count(kind: OpenCall): number {
-    return this.#counts.of(`${kind} all`);
+    return this.#count(kind, 'all');
   }
 }
 
 function tooMany(message: string): CommandError {
   return new CommandError('TooManyRequests', message, { next: 'close some of them, or wait for their end' });
+}
+
+function busy(what: string): CommandError {
+  return new CommandError('Busy', `too many ${what} are open on this replica`, {
+    next: 'try again in a few seconds, or ask another replica',
+  });
 }
