@@ -1,22 +1,20 @@
 /**
- * Asks all gateways for requests, in the way of ask-decisions.ts: pages that are merged by time, sums, and what ends from now on.
+ * Asks all gateways for requests, in the way of ask-decisions.ts: pages that are merged by time, and sums.
  * A gateway that does not answer is named, and costs the answers of others nothing.
  */
+import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import {
   type GatewayRow,
   type GatewayStat,
   gatewayPageEndSchema,
-  gatewayPulseSchema,
   gatewayRowSchema,
   gatewayStatSchema,
   gatewayStatsEndSchema,
 } from '../../schemas/gateway-requests.ts';
-import { sleep } from '../../shared/runtime/retry.ts';
 import {
   ask,
   askAll,
-  askUnlessIdle,
   type DecisionSources,
   type Source,
   sourcesOf,
@@ -55,7 +53,7 @@ export function askedSources(sources: DecisionSources, { gateway }: AskedRequest
 }
 
 /** A gateway that was named and is not known is as silent as one that does not answer. */
-function unknownIn(found: readonly Source[], { gateway }: AskedRequests): string[] {
+export function unknownIn(found: readonly Source[], { gateway }: AskedRequests): string[] {
   return gateway === undefined || found.length > 0 ? [] : [gateway];
 }
 
@@ -66,9 +64,12 @@ export function pathOf(path: string, fields: GatewayFilter): string {
   return query.size === 0 ? path : `${path}?${query.toString()}`;
 }
 
-async function* linesOf(answer: AsyncIterable<string>): AsyncGenerator<unknown, void> {
-  for await (const text of answer)
+export async function* linesOf(answer: AsyncIterable<string>): AsyncGenerator<unknown, void> {
+  for await (const text of answer) {
     for (const line of text.split('\n')) if (line !== '') yield JSON.parse(line);
+    // Several pieces of up to a hundred lines often arrive together, so let other work run between them.
+    await setImmediate();
+  }
 }
 
 /** What was read of one gateway for a page, newest first. */
@@ -243,135 +244,4 @@ export async function requestSums(
     return own;
   });
   return { stats: answers.flat(), silent: [...silent, ...unknownIn(found, asked)], partial };
-}
-
-export interface FollowedRequests extends AskedRequests {
-  /** So many are given at most; the others are counted. */
-  readonly rowsPerSecond?: number | undefined;
-}
-
-/** Rows that ended since the last ones, in the order in which they ended. */
-export interface LiveRows {
-  readonly rows: readonly GivenRow[];
-  readonly silent: readonly string[];
-  readonly missed: number;
-}
-
-/** So often what came is passed on, and gateways that are new are asked. */
-const liveTurnMs = 200;
-const againMs = 1_000;
-/** Of a gateway that says nothing: longer than between two lines of it. */
-const idleMs = 6_000;
-/** Until then a gateway that has not answered yet is not called silent. */
-const beginMs = 1_500;
-const pendingMax = 5_000;
-/** A gateway may give so many times its share of the rows: others have fewer requests. */
-const sharesOfGateway = 2;
-
-class LiveGateways {
-  readonly #sources: DecisionSources;
-  readonly #asked: FollowedRequests;
-  readonly #signal: AbortSignal;
-  /** Whether it answers, of each that is asked. */
-  readonly #answers = new Map<string, boolean>();
-  #rows: GivenRow[] = [];
-  #missed = 0;
-  #takenMs = performance.now();
-  #silent: string[] = [];
-
-  constructor(sources: DecisionSources, asked: FollowedRequests, signal: AbortSignal) {
-    this.#sources = sources;
-    this.#asked = asked;
-    this.#signal = signal;
-  }
-
-  /** Asks those that are not asked yet. */
-  look(): void {
-    const found = askedSources(this.#sources, this.#asked);
-    for (const source of found)
-      if (!this.#answers.has(source.name)) {
-        this.#answers.set(source.name, false);
-        void this.#follow(source, found.length);
-      }
-    const silent = found.map(({ name }) => name).filter((name) => this.#answers.get(name) !== true);
-    this.#silent = [...silent, ...unknownIn(found, this.#asked)].sort();
-  }
-
-  get silent(): readonly string[] {
-    return this.#silent;
-  }
-
-  take(): LiveRows {
-    const nowMs = performance.now();
-    const { rowsPerSecond = Number.POSITIVE_INFINITY } = this.#asked;
-    const ended = this.#rows.sort((one, other) => one.row.endedMs - other.row.endedMs);
-    const rows = sampled(ended, Math.ceil((rowsPerSecond * (nowMs - this.#takenMs)) / 1000));
-    const missed = this.#missed + ended.length - rows.length;
-    this.#rows = [];
-    this.#missed = 0;
-    this.#takenMs = nowMs;
-    return { rows, missed, silent: this.#silent };
-  }
-
-  get hasRows(): boolean {
-    return this.#rows.length > 0 || this.#missed > 0;
-  }
-
-  /** Never rejects; afterwards the gateway is asked again. */
-  async #follow(source: Source, gateways: number): Promise<void> {
-    const way = { dispatcher: this.#sources.gatewayAgent, signal: this.#signal };
-    const { filter, rowsPerSecond: all } = this.#asked;
-    const rowsPerSecond = all === undefined ? undefined : Math.ceil((all * sharesOfGateway) / gateways);
-    try {
-      const path = pathOf('/requests/live', { ...filter, rowsPerSecond });
-      for await (const line of linesOf(askUnlessIdle(source, path, way, idleMs))) {
-        this.#answers.set(source.name, true);
-        this.#add(source.name, line);
-      }
-    } catch {
-      // What it does not answer is said by its name.
-    }
-    this.#answers.set(source.name, false);
-    await sleep(againMs, this.#signal);
-    this.#answers.delete(source.name);
-  }
-
-  #add(gateway: string, line: unknown): void {
-    const pulse = gatewayPulseSchema.safeParse(line).data;
-    if (pulse !== undefined) this.#missed += pulse.missed;
-    else if (this.#rows.length < pendingMax) this.#rows.push({ gateway, row: gatewayRowSchema.parse(line) });
-    else this.#missed++;
-  }
-}
-
-/** So many of them, evenly. */
-function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
-  if (rows.length <= most) return rows;
-  const share = most / rows.length;
-  return rows.filter((_row, at) => Math.floor((at + 1) * share) > Math.floor(at * share));
-}
-
-/** First once all gateways have answered or had their time, then whenever there is something new; until the signal. */
-export async function* liveRequests(
-  sources: DecisionSources,
-  asked: FollowedRequests,
-  signal: AbortSignal,
-): AsyncGenerator<LiveRows, void> {
-  const live = new LiveGateways(sources, asked, signal);
-  const startMs = performance.now();
-  live.look();
-  while (live.silent.length > 0 && performance.now() - startMs < beginMs && !signal.aborted) {
-    await sleep(liveTurnMs / 4, signal);
-    live.look();
-  }
-  let said: string | undefined;
-  while (!signal.aborted) {
-    const silent = live.silent.join(' ');
-    if (live.hasRows || silent !== said) {
-      said = silent;
-      yield live.take();
-    }
-    await sleep(liveTurnMs, signal);
-    live.look();
-  }
 }

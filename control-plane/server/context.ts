@@ -21,6 +21,7 @@ import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { FleetTraffic } from '../gateways/fleet-traffic.ts';
+import type { LiveRequests } from '../gateways/live-requests.ts';
 import type { PersonTurns } from '../gateways/person-turns.ts';
 import type { RequestTurns } from '../gateways/request-turns.ts';
 import type { PastReader, PastStates, StateFacts } from '../history/past.ts';
@@ -50,6 +51,7 @@ export interface AdminContext {
   /** Of all listeners of this process. */
   readonly turns: PersonTurns;
   readonly requestTurns: RequestTurns;
+  readonly liveRequests: LiveRequests;
   readonly bodies: BodyBudgets;
   /** The same. */
   readonly openCalls: OpenCalls;

@@ -1,8 +1,18 @@
-/** A follower of requests that reads slowly gets all of a turn, and is not buffered for. */
+/** Streams of requests: a client that reads slowly gets all rows without an unbounded buffer, and a member has a bounded rate. */
 import { createServer, get, type IncomingMessage } from 'node:http';
-import { expect, test } from 'vitest';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import type { RequestRow, RequestsMessage } from '../../schemas/requests.ts';
-import { portOf } from '../../test/support/listen.ts';
+import { statusTopic } from '../../schemas/status.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { questionScheme } from '../../shared/status/signed-question.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
+import { startControlPlaneAlone } from '../../test/support/control-plane.ts';
+import { operatorToken } from '../../test/support/fleet.ts';
+import { portOf, urlOf } from '../../test/support/listen.ts';
+import { publish, reportOf } from '../../test/support/status-reports.ts';
+import { until } from '../../test/support/until.ts';
 import { writeRows } from './request-routes.ts';
 
 test('a turn of any size is read in messages, and what waits to be read is bounded', async () => {
@@ -40,3 +50,41 @@ test('a turn of any size is read in messages, and what waits to be read is bound
     server.close();
   }
 });
+
+test.each([
+  ['vic', '', '200'],
+  ['vic', '&rows-per-second=10000', '200'],
+  ['vic', '&rows-per-second=7', '14'],
+  [undefined, '', null],
+  [undefined, '&rows-per-second=10000', '20000'],
+] as const)(
+  'a stream of member %s with the query "%s" asks the only gateway for %s rows per second',
+  async (as, query, rate) => {
+    const plane = await startControlPlaneAlone();
+    onTestFinished(() => plane.close());
+    await plane.admin.apply({
+      version: 1,
+      tiers: [{ id: 'Pro', models: '*' }],
+      organisations: [
+        { id: 'acme', name: 'Acme', tier: 'Pro', members: [{ person: 'vic', role: 'viewer' as const }] },
+      ],
+    });
+    const asked: URL[] = [];
+    const gateway = createServer(({ url }, response) => {
+      asked.push(new URL(url ?? '', 'http://gateway'));
+      response.writeHead(401, { 'www-authenticate': `${questionScheme} challenge=${'c'.repeat(40)}` }).end();
+    });
+    onTestFinished(() => void gateway.close());
+    const metrics = await urlOf(gateway);
+    const log = await openLog(`sqlite:${join(plane.dir, 'log')}`, { topic: statusTopic });
+    const { log: id } = await plane.admin.call('GET', '/status');
+    await publish(log, reportOf({ log: String(id), metrics }), new StatusMac(operatorToken));
+    await log.close();
+    await until(async () => ((await plane.admin.call('GET', '/gateways'))['items'] as object[]).length === 1);
+    const stream = await askAdmin(plane.url, `/requests/stream?organisation=acme${query}`, { as });
+    await until(() => asked.length > 0);
+    await stream.body?.cancel();
+    const { pathname, searchParams } = asked[0] as URL;
+    expect([pathname, searchParams.get('rowsPerSecond')]).toEqual(['/requests/live', rate]);
+  },
+);

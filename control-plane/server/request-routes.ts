@@ -17,14 +17,8 @@ import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import {
-  type AskedRequests,
-  type FollowedRequests,
-  type GivenRow,
-  liveRequests,
-  requestPage,
-  requestSums,
-} from '../gateways/ask-requests.ts';
+import { type AskedRequests, type GivenRow, requestPage, requestSums } from '../gateways/ask-requests.ts';
+import type { FollowedRequests } from '../gateways/live-requests.ts';
 import { findStack } from '../state/capacity.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, clientSignal } from './context.ts';
@@ -221,6 +215,13 @@ const rowsPerMessageMax = 500;
 /** Shorter than what proxies allow a silent connection; rights are asked again each time. */
 const pulseMs = 10_000;
 
+/** Rows per second of one stream of a member: as many as a page shows. Gateways count the others as missed. */
+const memberRowsPerSecond = 100;
+
+function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Following['query']): number {
+  return Math.min(asked, memberRowsPerSecond);
+}
+
 /** Answers with server-sent events, as schemas/requests.ts has them, until the client leaves. */
 export function followRequests(
   reply: FastifyReply,
@@ -229,7 +230,8 @@ export function followRequests(
 ): FastifyReply {
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
-  const asked = { ...askedOf(query), rowsPerSecond: query['rows-per-second'] };
+  const rowsPerSecond = actor.person === undefined ? query['rows-per-second'] : memberRate(query);
+  const asked = { ...askedOf(query), rowsPerSecond };
   const client = clientSignal(reply);
   const response = beginEvents(reply);
   context.drain.track({
@@ -295,7 +297,7 @@ async function send(
 ): Promise<void> {
   const { actor, query } = following;
   let sent: Set<string> | undefined;
-  for await (const { rows, silent, missed } of liveRequests(context, asked, client)) {
+  for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
     // One for each turn: a key that was made or named meanwhile is known.
     const shown = new Shown(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);

@@ -11,10 +11,10 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import {
   type GatewayFilter,
   type GivenRow,
-  liveRequests,
   requestPage,
   requestSums,
 } from '../../control-plane/gateways/ask-requests.ts';
+import { LiveRequests } from '../../control-plane/gateways/live-requests.ts';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
 import { requestPages } from '../../data-plane/records/read-requests.ts';
@@ -281,7 +281,7 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
   const [stop] = await Promise.all([serve('gw-1'), serve('gw-2')]);
   const end = new AbortController();
   onTestFinished(() => end.abort());
-  const live = liveRequests(sources(), asked({ outcome: 'served' }), end.signal);
+  const live = new LiveRequests().follow(sources(), asked({ outcome: 'served' }), end.signal);
   const seen: GivenRow[] = [];
   let silent: readonly string[] = ['not asked'];
   const following = (async () => {
@@ -304,6 +304,41 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
   await following;
 });
 
+test('streams with the same question read the rows of a gateway once, and one that leaves takes nothing from the others', async () => {
+  const gateway = 'gw-1';
+  let followers = 0;
+  const journal = new Proxy(journals.get(gateway) as DecisionJournal, {
+    get: (target, name) => {
+      if (name === 'follow') followers++;
+      const value = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+  await serve(gateway, journal);
+  const live = new LiveRequests();
+  const streams = Array.from({ length: 10 }, () => {
+    const end = new AbortController();
+    onTestFinished(() => end.abort());
+    const stream = { end, rows: 0, isFollowed: false, ended: Promise.resolve() };
+    stream.ended = (async () => {
+      for await (const { rows, silent } of live.follow(sources(), asked(), end.signal)) {
+        stream.rows += rows.length;
+        stream.isFollowed = silent.length === 0;
+      }
+    })();
+    return stream;
+  });
+  await until(() => streams.every(({ isFollowed }) => isFollowed));
+  for (let n = 0; n < 10; n++) add(gateway, n, Date.now());
+  await until(() => streams.every(({ rows }) => rows === 10));
+  const [first, ...others] = streams;
+  first?.end.abort();
+  await first?.ended;
+  for (let n = 0; n < 10; n++) add(gateway, n, Date.now());
+  await until(() => others.every(({ rows }) => rows === 20));
+  expect(followers).toBe(1);
+});
+
 test('of more than a follower can show it is given a sample of all gateways, by time, and the rest is counted', async () => {
   await Promise.all([serve('gw-1'), serve('gw-2')]);
   const end = new AbortController();
@@ -312,9 +347,10 @@ test('of more than a follower can show it is given a sample of all gateways, by 
   let missed = 0;
   let isFollowed = false;
   const beganMs = performance.now();
+  const live = new LiveRequests();
   const following = (async () => {
     const all = { ...asked({}), rowsPerSecond: 20 };
-    for await (const { rows, silent, missed: more } of liveRequests(sources(), all, end.signal)) {
+    for await (const { rows, silent, missed: more } of live.follow(sources(), all, end.signal)) {
       isFollowed ||= silent.length === 0;
       const times = rows.map(({ row }) => row.endedMs);
       expect(times).toEqual(times.toSorted((one, other) => one - other));
