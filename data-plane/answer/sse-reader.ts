@@ -1,6 +1,6 @@
 /**
  * Bytes of a node's event stream become the data of its events, however the bytes were cut into pieces.
- * Comments are skipped. What is held at any time is bounded by the size of one event.
+ * Comments are no data. What is held at any time is bounded by the size of one event.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from '../core/node-failure.ts';
@@ -11,6 +11,8 @@ export const eventCharactersMax = 1024 * 1024;
 export interface SseHandlers {
   /** The data of one event. */
   readonly onData: (data: string) => void;
+  /** A comment, with which engines show that they are alive. */
+  readonly onComment?: () => void;
   /** The stream can be read no further; nothing comes after it. */
   readonly onFailure: (failure: NodeFailure) => void;
 }
@@ -30,6 +32,7 @@ export class SseReader {
     this.#parser = createParser({
       maxBufferSize: eventCharactersMax,
       onEvent: ({ event, data }) => this.#take(event, data),
+      onComment: () => this.#handlers.onComment?.(),
       onError: ({ type, field }) => {
         if (type === 'max-buffer-size-exceeded') this.#fail(tooLarge());
         // Some builds of llama.cpp report an error as a field of its own, where others write `data`.

@@ -16,6 +16,8 @@ export interface StreamWriter {
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];
   /** The frames of a proper end. */
   end(soFar: UsageSoFar): string[];
+  /** A frame that adds nothing, if the surface has one; otherwise a comment serves. */
+  readonly keepAlive?: string;
   /** Of the memory that is charged for what it holds, where it holds any. Idempotent. */
   release?(): void;
 }
@@ -41,6 +43,11 @@ export class SurfaceStream extends NodeStream {
       this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
       return [];
     }
+  }
+
+  /** Keeps the client's connection open while the node is silent. */
+  get keepAlive(): string {
+    return this.#writer.keepAlive ?? ': keep-alive\n\n';
   }
 
   /** Idempotent. */

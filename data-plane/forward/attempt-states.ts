@@ -73,7 +73,7 @@ export type AttemptEvent =
   | 'end'
   /** The node broke off, was too slow, or sent what is no answer; or there was no memory for it. */
   | 'failure'
-  /** The first good event of a stream. */
+  /** The first bytes of a stream for the client: its first good event, or a sign of life. */
   | 'first-event'
   /** The answer for the client is whole. */
   | 'whole'

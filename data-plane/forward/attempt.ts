@@ -5,6 +5,7 @@
 
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import type { Timed } from '../../shared/runtime/ticker.ts';
 import { SseReader } from '../answer/sse-reader.ts';
 import type { SurfaceStream } from '../answer/surface-stream.ts';
 import type { Usage } from '../answer/usage.ts';
@@ -30,8 +31,10 @@ import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 export interface AnswerBounds {
   /** To the first good event of a stream. */
   readonly firstEventMs: number;
-  /** Between two data events of a stream; comments do not count. */
+  /** Between two data events of a stream. Comments prolong it, up to `firstEventMs`. */
   readonly betweenEventsMs: number;
+  /** A client that gets nothing of a stream for this long is sent a sign of life. */
+  readonly keepAliveMs: number;
   /** To the head of an answer that is not streamed, and then for its whole body. */
   readonly wholeAnswerMs: number;
   /** Between two pieces of a body that is not streamed. */
@@ -84,7 +87,8 @@ const errorBytesMax = 64 * 1024;
 /** Proxies on the way to the client are to pass each event on at once. */
 const streamFields: Fields = ['cache-control', 'no-cache', 'x-accel-buffering', 'no'];
 
-export class Attempt implements CallReader, AnswerListener {
+export class Attempt implements CallReader, AnswerListener, Timed {
+  index = -1;
   readonly #options: AttemptOptions;
   readonly #client: ClientAnswer;
   readonly #call: NodeCall;
@@ -99,6 +103,9 @@ export class Attempt implements CallReader, AnswerListener {
   #errorBody: ByteCollector | undefined;
   /** By the clock of the ticker, as the wait itself. */
   #wholeByMs = Number.POSITIVE_INFINITY;
+  /** Times of the node's last event and of the client's last frame, by the same clock. */
+  #eventMs = 0;
+  #writtenMs = 0;
 
   constructor(options: AttemptOptions) {
     const { client, pools, body } = options;
@@ -110,6 +117,7 @@ export class Attempt implements CallReader, AnswerListener {
       this.#stream = body;
       this.#events = new SseReader({
         onData: (data) => this.#onEvent(data),
+        onComment: () => this.#onComment(),
         onFailure: (failure) => {
           body.fail(failure);
           this.#onStreamFailure(body);
@@ -158,6 +166,8 @@ export class Attempt implements CallReader, AnswerListener {
     } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
       // The deadline for the first event is kept.
       this.#step('stream-head');
+      this.#writtenMs = pools.ticker.nowMs;
+      pools.ticker.add(this);
     } else {
       this.#step('error-head');
       this.#errorBody = new ByteCollector(memory, errorBytesMax);
@@ -220,8 +230,16 @@ export class Attempt implements CallReader, AnswerListener {
   onDrained(): void {
     if (this.#step('drained') === 'ignored') return;
     // A deadline that passed while the client held the node back is set again.
-    this.#call.setDeadline(this.#options.bounds.betweenEventsMs, 'an event');
+    this.#expectEvent();
     this.#call.resume();
+  }
+
+  /** Sends a sign of life, which begins the client's answer. So none is sent before the node has begun its own. */
+  tick(nowMs: number): void {
+    const stream = this.#stream;
+    const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
+    if (!isSilent || stream === undefined) return;
+    if (this.#state === 'opening' || this.#state === 'streaming') this.#write([stream.keepAlive], nowMs);
   }
 
   #step<Event extends AttemptEvent>(event: Event): Next<Event> {
@@ -271,12 +289,31 @@ export class Attempt implements CallReader, AnswerListener {
       this.#onStreamFailure(stream);
       return;
     }
+    this.#write(frames, this.#options.pools.ticker.nowMs);
+    if (state !== 'completed') this.#expectEvent();
+    else if (this.#step('whole') !== 'ignored') this.#deliver(stream.usage, this.#client.end());
+  }
+
+  #write(frames: readonly string[], nowMs: number): void {
     if (this.#step('first-event') !== 'ignored')
       this.#client.start(eventStreamType, [...streamFields, ...this.#options.fields]);
     for (const frame of frames) this.#client.write(frame);
-    if (state !== 'completed')
-      this.#call.setDeadline(this.#options.bounds.betweenEventsMs, 'a further event');
-    else if (this.#step('whole') !== 'ignored') this.#deliver(stream.usage, this.#client.end());
+    if (frames.length > 0) this.#writtenMs = nowMs;
+  }
+
+  #expectEvent(): void {
+    const { bounds, pools } = this.#options;
+    this.#eventMs = pools.ticker.nowMs;
+    this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
+  }
+
+  /** The node is alive, so the wait between two events begins again. All of it may last as long as that for a first event. */
+  #onComment(): void {
+    if (this.#stream?.state !== 'streaming') return;
+    const { bounds, pools } = this.#options;
+    const longestMs = Math.max(bounds.firstEventMs, bounds.betweenEventsMs);
+    const remainingMs = this.#eventMs + longestMs - pools.ticker.nowMs;
+    this.#call.setDeadline(Math.min(bounds.betweenEventsMs, remainingMs), 'a further event');
   }
 
   #onStreamFailure({ failure }: SurfaceStream): void {
@@ -324,6 +361,7 @@ export class Attempt implements CallReader, AnswerListener {
   }
 
   #release(): void {
+    this.#options.pools.ticker.delete(this);
     this.#whole?.release();
     this.#stream?.release();
     this.#errorBody?.release();

@@ -36,6 +36,8 @@ export const defaultForwardSettings: ForwardSettings = {
   searchMs: waits.nodeSearch.ms,
   firstEventMs: waits.nodeFirstEvent.ms,
   betweenEventsMs: waits.nodeNextEvent.ms,
+  // Balancers often close a connection that is silent for a minute, some after half of one.
+  keepAliveMs: 20_000,
   wholeAnswerMs: waits.nodeWhole.ms,
   betweenBytesMs: waits.nodeNextBytes.ms,
   errorBodyMs: waits.nodeError.ms,
@@ -206,7 +208,7 @@ function attemptOf(
     fields,
     pools,
     memory,
-    bounds: forwarding,
+    bounds: facts.tools ? patientBounds(forwarding) : forwarding,
     body: asked.stream
       ? streamedAnswer(facts, form, memory)
       : new WholeAnswer({ facts, form, bodyWorker, owner, memory, bytesMax: forwarding.answerBytesMax }),
@@ -216,6 +218,11 @@ function attemptOf(
     },
     onTaken: () => held.release(),
   });
+}
+
+/** Some engines send a tool call only once it is whole, and are silent while the model writes it. */
+function patientBounds(bounds: AnswerBounds): AnswerBounds {
+  return { ...bounds, betweenEventsMs: Math.max(bounds.firstEventMs, bounds.betweenEventsMs) };
 }
 
 function nodeOutcomeOf(result: AttemptResult): NodeOutcome {

@@ -16,7 +16,7 @@ let port: number;
 beforeAll(async () => {
   fleet = await startFleet({
     fleet: specFleet,
-    gateway: { forwarding: { ...defaultForwardSettings, betweenEventsMs: 300 } },
+    gateway: { forwarding: { ...defaultForwardSettings, firstEventMs: 3000, betweenEventsMs: 300 } },
   });
   port = fleet.port();
 });

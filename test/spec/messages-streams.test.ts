@@ -18,7 +18,7 @@ beforeAll(async () => {
   fleet = await startFleet({
     fleet: specFleet,
     gateway: {
-      forwarding: { ...defaultForwardSettings, betweenEventsMs: 300 },
+      forwarding: { ...defaultForwardSettings, firstEventMs: 3000, betweenEventsMs: 300 },
       stackPorts: [{ stack: stacks.heron, port: 0 }],
     },
   });

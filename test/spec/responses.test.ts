@@ -19,7 +19,7 @@ beforeAll(async () => {
   fleet = await startFleet({
     fleet: specFleet,
     recordBodies: true,
-    gateway: { forwarding: { ...defaultForwardSettings, betweenEventsMs: 300 } },
+    gateway: { forwarding: { ...defaultForwardSettings, firstEventMs: 3000, betweenEventsMs: 300 } },
   });
   node = fleet.nodes['birch-s1'];
   [birch, acme] = [(await fleet.key('birch')).value, (await fleet.key('acme')).value];

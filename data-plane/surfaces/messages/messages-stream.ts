@@ -13,6 +13,7 @@ import { deltaUsage, messageBody, type Stop, stopOf } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';
 
 export class MessagesWriter implements StreamWriter {
+  readonly keepAlive = eventFrame('ping', {});
   readonly #facts: AnswerFacts;
   readonly #context: MessagesContext;
   readonly #blocks: ContentBlocks;
