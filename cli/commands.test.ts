@@ -401,3 +401,11 @@ test('usage export passes the lines on as they are', async () => {
   expect(run).toMatchObject({ code: 0, out: '{"n":1}\n{"n":2}\n' });
   expect(calls()).toEqual(['GET /usage/export?organisation=acme&from=2026-11-01&to=2026-12-01']);
 });
+
+test('usage export says from which day on it is complete if earlier ones are asked for', async () => {
+  const headers = { 'x-headgate-complete-from': '2026-10-25' };
+  server.answer = () => ({ headers, bytes: Buffer.from('{"n":1}\n') });
+  const all = await cli(['usage', 'export']);
+  expect([all.out, all.err]).toEqual(['{"n":1}\n', expect.stringContaining('complete from 2026-10-25 on')]);
+  expect((await cli(['usage', 'export', '--from', '2026-10-25'])).err).toBe('');
+});

@@ -142,6 +142,7 @@ export const logEvents = {
   'traces.no_receiver': ['warn', 'no traces are sent: the address of their receiver is empty'],
   'traces.reachability': ['warn', 'receiver of traces'],
   'usage.damaged': ['fatal', 'usage.db is damaged; no more usage is folded'],
+  'usage.day_removed': ['info', 'a day of usage rows was removed'],
   'usage.ended_published': ['info', 'the usage of a gateway that ended is published'],
   'usage.ended_unpublished': ['error', 'the usage of a gateway that ended is not published'],
   'usage.file_damaged': ['error', 'usage.db is damaged; see docs/operate.md'],

@@ -85,7 +85,10 @@ async function exportUsage(session: Session, asked: InputOf<'usage.export'>): Pr
   if (from !== undefined && to !== undefined && from >= to)
     throw usageError(`--from ${from} is not before --to ${to}`, 'give --to a later day; it is exclusive');
   const api = await session.api();
-  const { pieces } = await api.open('usage.export', asked);
+  const { headers, pieces } = await api.open('usage.export', asked);
+  const complete = headers.get('x-headgate-complete-from');
+  if (complete !== null && (from === undefined || from < complete))
+    session.note(`complete from ${cellText(complete)} on; requests of earlier days are no longer kept`);
   for await (const piece of pieces) await writePiece(session.io.stdout, piece);
 }
 

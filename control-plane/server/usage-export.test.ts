@@ -22,6 +22,9 @@ const usage = {
     rowsRead += found.length;
     return found;
   },
+  get completeFrom() {
+    return store.completeFrom;
+  },
 };
 const app = Fastify({ schemaController: { compilersFactory } });
 let url: string;
@@ -72,4 +75,11 @@ test('the days hold for the export of one organisation', async () => {
 
 test('the export of all holds every row once, in slices', async () => {
   expect(numbers(await exported(''))).toEqual(Array.from({ length: 3000 }, (_, index) => index + 1));
+});
+
+test('an export says from which day on it is complete', async () => {
+  const completeFrom = async () => (await fetch(url)).headers.get('x-headgate-complete-from');
+  expect(await completeFrom()).toBeNull();
+  store.rows.removeBefore('2026-10-25');
+  expect(await completeFrom()).toBe('2026-10-25');
 });

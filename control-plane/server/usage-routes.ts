@@ -152,6 +152,8 @@ export function usageHandlers(context: AdminContext): OperationHandlers<UsageNam
     'usage.visitors': () => usageOfVisitors(context, wallClockMs()),
     'usage.export': ({ query, request, reply }) => {
       mayRead(request, query.organisation);
+      const from = context.usage.completeFrom;
+      if (from !== undefined) reply.header('x-headgate-complete-from', from);
       return reply.type('application/x-ndjson').send(Readable.from(lines(context, query)));
     },
   };

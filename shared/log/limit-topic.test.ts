@@ -46,6 +46,7 @@ test('the embedded log finds a time by halves, also where records were removed a
     trimEverySeconds: 0,
     allowTrimmed: true,
     now: () => nowMs,
+    monotonicMs: () => nowMs,
   });
   for (let n = 0; n < 50; n++) {
     nowMs += 10_000;

@@ -148,7 +148,7 @@ function isLogFault(error: unknown): error is Error {
 /** The topic at the address of the control log. It opens when first used. */
 export function limitTopicAt(logUrl: string, options: Omit<LimitTopicOptions, 'open'>): LimitTopic {
   const { topic } = options;
-  const keep = { keepSeconds: limitTopicKeepSeconds[topic], allowTrimmed: true, steadyTime: true };
+  const keep = { keepSeconds: limitTopicKeepSeconds[topic], allowTrimmed: true };
   // A record that is lost with the machine is followed by a larger one, so no gateway waits for a flush.
   return new LimitTopic({
     ...options,

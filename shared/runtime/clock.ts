@@ -12,3 +12,23 @@ export function monotonicMs(): number {
 export function wallClockMs(): number {
   return Date.now();
 }
+
+/**
+ * The time by which records are removed: the known one, but ahead of the first known one by no more than has passed here since. A
+ * clock that leaps forwards therefore removes nothing.
+ */
+export class RemovalTime {
+  readonly #monotonicMs: () => number;
+  #first: { readonly knownMs: number; readonly nowMs: number } | undefined;
+
+  constructor(nowMs: () => number = monotonicMs) {
+    this.#monotonicMs = nowMs;
+  }
+
+  /** `knownMs`: ms since 1970, as the log or the earlier of several clocks has it. */
+  limit(knownMs: number): number {
+    const nowMs = this.#monotonicMs();
+    this.#first ??= { knownMs, nowMs };
+    return Math.min(knownMs, this.#first.knownMs + nowMs - this.#first.nowMs);
+  }
+}

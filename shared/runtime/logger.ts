@@ -21,7 +21,9 @@ export type Logger = { readonly [Level in LogLevel]: Line<Level> } & Pick<
 
 type Fault = 'warn' | 'error' | 'fatal';
 /** The methods of a logger that most parts use. */
-export type LineLogger = { readonly [Level in Fault]: (fields: object, text: LogText<Level>) => void };
+export type LineLogger<Levels extends LogLevel = Fault> = {
+  readonly [Level in Levels]: (fields: object, text: LogText<Level>) => void;
+};
 
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
 

@@ -2,6 +2,7 @@
 import { cpSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { dayMs } from '../../schemas/durations.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
 import { checkUsage } from './check-usage.ts';
@@ -60,10 +61,10 @@ function fold(store: UsageStore, ...rows: object[]): void {
 function upTo(count: number, from = 1): number[] {
   return Array.from({ length: count - from + 1 }, (_, at) => at + from);
 }
-function mover(store: UsageStore, keepDays = 35): RowMover {
+function mover(store: UsageStore, keepDays = 35, monotonicMs?: () => number): RowMover {
   const say = (fields: object) => lines.push(fields);
-  const logger = { warn: say, error: say, fatal: say };
-  return new RowMover({ rows: store.rows, path, keepDays, logger });
+  const logger = { info: say, warn: say, error: say, fatal: say };
+  return new RowMover({ rows: store.rows, path, keepDays, logger, ...(monotonicMs && { monotonicMs }) });
 }
 function read(store: UsageStore, query: object = {}): number[] {
   const found: number[] = [];
@@ -124,15 +125,51 @@ test('files of days before those that are kept are removed, their sums stay, and
   const store = openStore();
   fold(store, ...upTo(30).map((n) => row(n)));
   await mover(store).move();
-  const later = mover(store, 2);
+  const later = mover(store, 1);
   await later.move();
   expect(store.rows.days).toEqual(days.slice(1));
+  expect(store.completeFrom).toBe(days[1]);
+  expect(lines).toEqual([{ day: days[0], rows: 10 }]);
   expect(readdirSync(join(folder, 'usage-rows')).some((name) => name.startsWith(days[0]))).toBe(false);
   fold(store, row(31, { at: `${days[0]}T12:00:00.000Z` }), row(32, { at: `${days[1]}T12:00:00.000Z` }));
   await later.move();
   expect(read(store)).toEqual([...upTo(30, 11), 32]);
   expect(store.totals('acme', '2026-11-01').requests + store.totals('birch', '2026-11-01').requests).toBe(32);
   expect(checkUsage(path)).toEqual([]);
+});
+
+test('a clock that leaps ahead removes nothing, neither that of this machine nor that of the log, nor both at once', async () => {
+  const store = openStore();
+  fold(store, ...upTo(30).map((n) => row(n)));
+  let nowMs = 0;
+  const moving = mover(store, 2, () => nowMs);
+  await moving.move();
+  const leap = Date.parse('2027-01-01T12:00:00Z');
+  vi.setSystemTime(leap);
+  await moving.move();
+  vi.setSystemTime(Date.parse('2026-11-22T12:00:00Z'));
+  fold(store, row(31, { at: '2027-01-01T12:00:00.000Z' }));
+  await moving.move();
+  await mover(store, 3).move();
+  vi.setSystemTime(leap);
+  await moving.move();
+  expect([read(store), lines]).toEqual([upTo(31), []]);
+  nowMs = dayMs;
+  await moving.move();
+  expect(store.rows.days).toEqual([...days.slice(1), '2027-01-01']);
+});
+
+test('the last rows of a service without requests are removed when their time is over', async () => {
+  const store = openStore();
+  fold(store, ...upTo(30).map((n) => row(n)));
+  let nowMs = 0;
+  const moving = mover(store, 2, () => nowMs);
+  await moving.move();
+  await moving.move();
+  nowMs = 5 * dayMs;
+  vi.setSystemTime(Date.now() + nowMs);
+  await moving.move();
+  expect([read(store), store.rows.days]).toEqual([[], []]);
 });
 
 test('what a process wrote into files and did not note is written again, once', async () => {

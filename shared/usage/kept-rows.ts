@@ -60,6 +60,15 @@ export class KeptRows {
     return this.#days.map(({ day }) => day);
   }
 
+  get newestDay(): string | undefined {
+    return this.days.toSorted().at(-1);
+  }
+
+  /** Rows of this day and of all later ones are kept; undefined until old rows are looked for the first time. */
+  get completeFrom(): string | undefined {
+    return this.#kept.from_day || undefined;
+  }
+
   /**
    * In the order in which they were folded; fewer than `limit` only at their end. Files of other days than were asked for are not read;
    * of the latest rows those of all days come.
@@ -93,9 +102,9 @@ export class KeptRows {
     return this.#sql.removeMoved.run(removedAtOnce).changes === removedAtOnce;
   }
 
-  /** Rows of days before this one are no longer kept. */
-  removeBefore(day: string): void {
-    if (day <= this.#kept.from_day) return;
+  /** Rows of days before this one are no longer kept. Returns the days that had some. */
+  removeBefore(day: string): readonly DayRows[] {
+    if (day <= this.#kept.from_day) return [];
     const old = this.#days.filter((each) => each.day < day);
     this.#transaction(() => {
       this.#sql.setFromDay.run(day);
@@ -106,6 +115,7 @@ export class KeptRows {
       this.#open.delete(ended);
       if (this.#folder !== undefined) removeDay(this.#folder, ended);
     }
+    return old;
   }
 
   close(): void {

@@ -3,7 +3,6 @@
  * `usage.db`. Its rows count as moved once the process has noted the result there (kept-rows.ts), and until then they are written
  * again after a crash, to the same ids.
  */
-import { dayMs } from '../../schemas/durations.ts';
 import { readKeptRow, type UsageRow } from '../../schemas/usage.ts';
 import { wallClockMs } from '../runtime/clock.ts';
 import { mapSqliteError, openDatabase, prepare } from '../runtime/sqlite.ts';
@@ -69,9 +68,9 @@ function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): Mo
 
 /** What cannot be read is kept for people with the rows of the present day. */
 function dayOf(row: UsageRow | undefined): string {
-  return row?.at.slice(0, 10) ?? today();
+  return row?.at.slice(0, 10) ?? dayOfMs(wallClockMs());
 }
 
-export function today(nowMs = wallClockMs()): string {
-  return new Date(Math.floor(nowMs / dayMs) * dayMs).toISOString().slice(0, 10);
+export function dayOfMs(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }

@@ -40,7 +40,7 @@ test.each<[what: string, outcome: string, records: Buffer[], macOf?: (value: Buf
     for (const record of records) await log.append(record, macOf(record));
     const lines: { fields: object; text: string }[] = [];
     const write = (fields: object, text: string) => lines.push({ fields, text });
-    const logger = { warn: () => undefined, error: write, fatal: write };
+    const logger = { info: () => undefined, warn: () => undefined, error: write, fatal: write };
     const usage = await openUsage({ logUrl, dataDir: dir, tokens: [token], keepRows: true, logger });
     const registry = new Registry();
     countUsageRows(registry, usage.counts);

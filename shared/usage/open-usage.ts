@@ -31,7 +31,7 @@ export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'parti
   readonly tokens: readonly [string, ...string[]];
   /** Each completed request is kept for so many days. */
   readonly usageKeepDays?: number | undefined;
-  readonly logger: LineLogger;
+  readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
   /** Called in the turn of the event loop in which the store applied the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
 }

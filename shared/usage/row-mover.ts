@@ -1,14 +1,15 @@
 /**
  * Moves completed requests from `usage.db` into the files of their days, once a minute, and removes the files of days that are not to
- * be kept.
+ * be kept. Rows have the time of the log, and a day is old where this machine's clock and the newest rows both say so. Neither clock
+ * can leap: see RemovalTime.
  */
 import { dayMs } from '../../schemas/durations.ts';
-import { wallClockMs } from '../runtime/clock.ts';
+import { monotonicMs, RemovalTime, wallClockMs } from '../runtime/clock.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { sleep } from '../runtime/retry.ts';
 import { type ThreadTask, taskOnThread } from '../runtime/worker-thread.ts';
 import type { KeptRows } from './kept-rows.ts';
-import { type MovedPart, moveRows, partsMax, today } from './move-rows.ts';
+import { dayOfMs, type MovedPart, moveRows, partsMax } from './move-rows.ts';
 
 const moveEveryMs = 60_000;
 /** Between two parts, so that they take no more than half of the event loop. */
@@ -19,7 +20,9 @@ export interface RowMoverOptions {
   /** Of `usage.db`. */
   readonly path: string;
   readonly keepDays: number;
-  readonly logger: LineLogger;
+  readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
+  /** Milliseconds since the machine started. */
+  readonly monotonicMs?: () => number;
 }
 
 export class RowMover {
@@ -29,9 +32,15 @@ export class RowMover {
   #running: Promise<void> | undefined;
   /** What a process wrote and did not note is removed before anything else is written. */
   #isFirst = true;
+  readonly #monotonicMs: () => number;
+  readonly #removal: RemovalTime;
+  /** The newest day with rows, and when it was first seen here, monotonic. */
+  #newest = { day: '', sinceMs: 0 };
 
   constructor(options: RowMoverOptions) {
     this.#options = options;
+    this.#monotonicMs = options.monotonicMs ?? monotonicMs;
+    this.#removal = new RemovalTime(this.#monotonicMs);
   }
 
   start(): void {
@@ -46,8 +55,8 @@ export class RowMover {
 
   /** Moves what there is, up to some ten thousand rows. Returns whether there are more. */
   async move(): Promise<boolean> {
-    const { rows, path, keepDays } = this.#options;
-    rows.removeBefore(today(wallClockMs() - keepDays * dayMs));
+    const { rows, path } = this.#options;
+    this.#removeOld();
     const data = { path, isFirst: this.#isFirst };
     this.#isFirst = true;
     const entry = new URL('./move-rows-thread.js', import.meta.url);
@@ -61,6 +70,19 @@ export class RowMover {
     while (!this.#stop.signal.aborted && rows.removeMoved()) await sleep(partEveryMs, this.#stop.signal);
     this.#isFirst = false;
     return parts.length === partsMax;
+  }
+
+  #removeOld(): void {
+    const { rows, keepDays, logger } = this.#options;
+    const day = rows.newestDay;
+    if (day === undefined) return;
+    const nowMs = this.#monotonicMs();
+    if (day !== this.#newest.day) this.#newest = { day, sinceMs: nowMs };
+    // Without new rows the time of the log passes as well.
+    const logMs = Date.parse(day) + nowMs - this.#newest.sinceMs;
+    const untilMs = this.#removal.limit(Math.min(logMs, wallClockMs())) - keepDays * dayMs;
+    for (const { day: removed, rows: count } of rows.removeBefore(dayOfMs(untilMs)))
+      logger.info({ day: removed, rows: count }, 'a day of usage rows was removed');
   }
 
   async #run(): Promise<void> {

@@ -258,6 +258,11 @@ export class UsageStore {
     return this.rows.requests(query);
   }
 
+  /** Every request of this day and of all later ones is kept; undefined until old ones are looked for the first time. */
+  get completeFrom(): string | undefined {
+    return this.rows.completeFrom;
+  }
+
   close(): void {
     this.rows.close();
     this.#db.close();
@@ -310,7 +315,15 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'refused' | 'keyUse' | 'keyUses'
+  | 'totals'
+  | 'periods'
+  | 'requests'
+  | 'completeFrom'
+  | 'poolTokens'
+  | 'poolTotals'
+  | 'refused'
+  | 'keyUse'
+  | 'keyUses'
 >;
 
 interface FoldInto {

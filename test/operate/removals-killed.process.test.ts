@@ -50,7 +50,7 @@ for (const name of ['noteMoved', 'removeMoved', 'removeBefore']) {
   const real = store.rows[name].bind(store.rows);
   store.rows[name] = (...args) => { step(); return real(...args); };
 }
-const logger = { warn: () => {}, error: () => {}, fatal: () => {} };
+const logger = { info: () => {}, warn: () => {}, error: () => {}, fatal: () => {} };
 const alive = setInterval(() => {}, 1000);
 await new RowMover({ rows: store.rows, path, keepDays: Number(keepDays), logger }).move();
 clearInterval(alive);
@@ -69,7 +69,7 @@ async function endOf(path: string, step: number): Promise<string | number | null
 function open(path: string) {
   const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
   const quiet = () => undefined;
-  const logger = { warn: quiet, error: quiet, fatal: quiet };
+  const logger = { info: quiet, warn: quiet, error: quiet, fatal: quiet };
   return { store, mover: (keep: number) => new RowMover({ rows: store.rows, path, keepDays: keep, logger }) };
 }
 

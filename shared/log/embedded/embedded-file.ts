@@ -23,7 +23,7 @@ const format = {
   sql: `
 CREATE TABLE IF NOT EXISTS record (
   offset INTEGER PRIMARY KEY,   -- from 0, without holes
-  at_ms INTEGER NOT NULL,       -- time of the log, ms since 1970; see LogTime for limit topics
+  at_ms INTEGER NOT NULL,       -- time of the log, ms since 1970; see LogTime
   value BLOB NOT NULL,          -- the raw bytes
   signature BLOB                -- Ed25519 over value
 ) STRICT;
@@ -73,8 +73,8 @@ export interface FileOptions {
   readonly durability: 'full' | 'normal';
   /** The first record kept may be after the offset that a reader requests. */
   readonly allowTrimmed: boolean;
-  /** As of EmbeddedLogOptions. */
-  readonly steadyTime?: boolean | undefined;
+  /** Clock by which the records' time continues; without it they have the time that they are given. */
+  readonly monotonicMs?: (() => number) | undefined;
 }
 
 export class EmbeddedFile {
@@ -93,7 +93,7 @@ export class EmbeddedFile {
     try {
       createTables(db, options.path, format);
       this.#statements = prepare(db);
-      this.#time = options.steadyTime ? new LogTime(db) : undefined;
+      this.#time = options.monotonicMs && new LogTime(db, options.monotonicMs);
       this.checkInPlace();
     } catch (error) {
       db.close();
@@ -131,19 +131,27 @@ export class EmbeddedFile {
     });
   }
 
-  /** Appends all of these or none; returns the offset of the first. On return they are in the file, with the durability of the options. */
-  append(records: readonly NewRecord[], atMs: number): number {
+  /** Time of the last record, ms since 1970; undefined in an empty file. */
+  lastMs(): number | undefined {
+    return this.#try(() => this.#statements.timeOf.get(this.end() - 1) as number | undefined);
+  }
+
+  /**
+   * Appends all of these or none; returns the offset of the first, and the time that the records got. On return they are in the file,
+   * with the durability of the options.
+   */
+  append(records: readonly NewRecord[], wallMs: number): { readonly first: number; readonly atMs: number } {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
-    const first = this.#try(() => {
+    const appended = this.#try(() => {
       const end = this.#statements.end.get() as number;
-      const timeMs = this.#time?.next(atMs) ?? atMs;
+      const timeMs = this.#time?.next(wallMs) ?? wallMs;
       for (const [index, { value, signature }] of records.entries())
         this.#statements.insert.run(end + index, timeMs, value, signature);
-      return end;
+      return { first: end, atMs: timeMs };
     });
     this.#commit();
     this.checkInPlace();
-    return first;
+    return appended;
   }
 
   /** Removes the records before the first one that is not older than `beforeMs`; where all are older, none. */

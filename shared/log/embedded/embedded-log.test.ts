@@ -233,9 +233,17 @@ test('the queue of waiting appends is bounded', async () => {
   expect(await log.append(large)).toBe(1);
 });
 
+/** Both clocks of a process, in milliseconds. */
+const clockAt = (nowMs: () => number) => ({ now: nowMs, monotonicMs: nowMs });
+
 test('old records are removed from the front at appends, the last one never', async () => {
   let nowMs = 1_000_000;
-  const log = await open({ keepSeconds: 60, trimEverySeconds: 10, allowTrimmed: true, now: () => nowMs });
+  const log = await open({
+    keepSeconds: 60,
+    trimEverySeconds: 10,
+    allowTrimmed: true,
+    ...clockAt(() => nowMs),
+  });
   const seen: [number, number][] = [];
   for (let n = 0; n < 20; n++) {
     nowMs += 10_000;
@@ -250,9 +258,34 @@ test('old records are removed from the front at appends, the last one never', as
   expect(await log.end()).toBe(21);
 });
 
+test('a clock that is set ahead by days removes nothing, however long it stays so, also in a process that starts with it', async () => {
+  const dayMs = 86_400_000;
+  let [nowMs, aheadMs] = [1_000_000, 0];
+  const clocks = { now: () => nowMs + aheadMs, monotonicMs: () => nowMs };
+  const options = { keepSeconds: 35 * 86_400, trimEverySeconds: 1, allowTrimmed: true, ...clocks };
+  const logs = [await open(options)];
+  const appendFor = async (minutes: number): Promise<void> => {
+    for (let minute = 0; minute < minutes; minute++) {
+      nowMs += 60_000;
+      for (const log of logs) await log.append(Buffer.from('r'));
+    }
+  };
+  await appendFor(3);
+  aheadMs = 40 * dayMs;
+  logs.push(await open(options));
+  await appendFor(3);
+  const [first] = await readRecords(logs[0]!, 1, { recordsMax: 1 });
+  expect([first?.offset, await logs[0]!.end()]).toEqual([0, 9]);
+});
+
 test('trimming takes a prefix only, whatever the clock did', async () => {
   let nowMs = 2_000_000;
-  const log = await open({ keepSeconds: 60, trimEverySeconds: 1, allowTrimmed: true, now: () => nowMs });
+  const log = await open({
+    keepSeconds: 60,
+    trimEverySeconds: 1,
+    allowTrimmed: true,
+    ...clockAt(() => nowMs),
+  });
   for (const at of [2_000_000, 1_000_000, 2_030_000]) {
     nowMs = at;
     await log.append(Buffer.from('r'));
@@ -262,7 +295,12 @@ test('trimming takes a prefix only, whatever the clock did', async () => {
 
 test('trimming is not done at every append', async () => {
   let nowMs = 1_000_000;
-  const log = await open({ keepSeconds: 1, trimEverySeconds: 10, allowTrimmed: true, now: () => nowMs });
+  const log = await open({
+    keepSeconds: 1,
+    trimEverySeconds: 10,
+    allowTrimmed: true,
+    ...clockAt(() => nowMs),
+  });
   const firsts: number[] = [];
   for (let n = 0; n < 12; n++) {
     nowMs += 2000;

@@ -7,7 +7,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { wallClockMs } from '../../runtime/clock.ts';
+import { monotonicMs, RemovalTime, wallClockMs } from '../../runtime/clock.ts';
 import { Backoff } from '../../runtime/retry.ts';
 import {
   DatabaseBusy,
@@ -60,10 +60,10 @@ export interface EmbeddedLogOptions {
   readonly allowTrimmed?: boolean;
   /** Reject with LogUnavailable where there is no such log yet, instead of creating it. */
   readonly mustExist?: boolean;
-  /** Records have one time for all processes of the machine, also where the wall clock of one is set. */
-  readonly steadyTime?: boolean;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
+  /** Milliseconds since the machine started. */
+  readonly monotonicMs?: () => number;
 }
 
 const defaults = {
@@ -71,6 +71,7 @@ const defaults = {
   pollMs: 100,
   trimEverySeconds: 10,
   now: wallClockMs,
+  monotonicMs,
 };
 
 type Settings = EmbeddedLogOptions & typeof defaults;
@@ -87,9 +88,10 @@ export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicA
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<TimedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
-  const { durability = 'full', allowTrimmed = false, steadyTime } = options;
+  const { durability = 'full', allowTrimmed = false } = options;
+  const { monotonicMs } = settings;
   if (options.mustExist && !existsSync(path)) throw new LogUnavailable(`there is no ${path}`);
-  const open = () => new EmbeddedFile({ path, durability, allowTrimmed, steadyTime });
+  const open = () => new EmbeddedFile({ path, durability, allowTrimmed, monotonicMs });
   return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
 }
 
@@ -112,8 +114,13 @@ class EmbeddedLog implements TimedLog {
   #closed = false;
   #seenEnd = -1;
   #trimmedAtMs = Number.NEGATIVE_INFINITY;
+  readonly #removal: RemovalTime;
 
   constructor(file: EmbeddedFile, path: string, settings: Settings) {
+    this.#removal = new RemovalTime(settings.monotonicMs);
+    // Before this process appends anything: its own clock may be ahead.
+    const lastMs = file.lastMs();
+    if (lastMs !== undefined) this.#removal.limit(lastMs);
     this.#file = file;
     this.#path = path;
     this.#settings = settings;
@@ -251,18 +258,20 @@ class EmbeddedLog implements TimedLog {
   }
 
   #write(group: readonly Waiting[]): void {
-    const first = this.#file.append(group, this.#settings.now());
+    const { first, atMs } = this.#file.append(group, this.#settings.now());
     for (const [index, { resolve }] of this.#take(group.length).entries()) resolve(first + index);
     this.#waiters.wake();
-    this.#trim();
+    this.#trim(atMs);
   }
 
-  #trim(): void {
-    const { keepSeconds, trimEverySeconds, now } = this.#settings;
-    if (keepSeconds === undefined || now() < this.#trimmedAtMs + trimEverySeconds * 1000) return;
-    this.#trimmedAtMs = now();
+  /** `logMs`: time of the last record. */
+  #trim(logMs: number): void {
+    const { keepSeconds, trimEverySeconds, monotonicMs } = this.#settings;
+    const nowMs = monotonicMs();
+    if (keepSeconds === undefined || nowMs < this.#trimmedAtMs + trimEverySeconds * 1000) return;
+    this.#trimmedAtMs = nowMs;
     try {
-      this.#file.trim(now() - keepSeconds * 1000);
+      this.#file.trim(this.#removal.limit(logMs) - keepSeconds * 1000);
     } catch {
       // The append itself is done. What could not be removed now is removed later, and a fault shows at the next append.
     }

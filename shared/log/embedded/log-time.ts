@@ -2,7 +2,6 @@
  * The time of an embedded log, which continues by the monotonic clock that all processes of a machine share. So the records of one
  * whose wall clock is wrong have the time of all others, as a broker would give it to them. Called within the transaction of an append.
  */
-import { monotonicMs } from '../../runtime/clock.ts';
 import type { Database, Statement } from '../../runtime/sqlite.ts';
 
 export const logTimeSql = `
@@ -30,7 +29,7 @@ export class LogTime {
   readonly #keep: Statement;
   readonly #monotonicMs: () => number;
 
-  constructor(db: Database, nowMs: () => number = monotonicMs) {
+  constructor(db: Database, nowMs: () => number) {
     this.#last = db.prepare(
       'SELECT at_ms AS atMs, monotonic_ms AS monotonicMs, off_since_ms AS offSinceMs FROM log_time',
     );
