@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { usingOption } from '../cli/processes/options.ts';
 import type { LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
 import { adminPrefix } from '../schemas/admin-routes.ts';
+import { errorCode } from '../shared/runtime/error-code.ts';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
 import { settingOf } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
@@ -40,17 +41,23 @@ export function announce(facts: DevFacts): void {
     log: facts.logUrl,
     gateways: facts.gateways.map(({ name }) => ({ name, dataDir: join(facts.dataDir, name) })),
   };
-  writeJsonAtomically(contextPath(), context);
+  writeContext(context);
   const { readyFile } = facts;
   if (readyFile !== undefined) usingOption('--ready-file', () => writeJsonAtomically(readyFile, document));
   process.stdout.write(humanText(facts, document));
 }
 
-/** Where the CLI finds it: HEADGATE_CONTEXT, or the working folder. */
-function contextPath(): string {
-  const named = settingOf('HEADGATE_CONTEXT');
-  if (named !== undefined) return resolve(named.replace(/^~(?=\/)/, homedir()));
-  return resolve('.headgate', 'context.json');
+/** Writes the file by which the CLI finds this fleet: HEADGATE_CONTEXT, or one in the working folder. The fleet runs without it. */
+function writeContext(context: object): void {
+  const named = settingOf('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
+  const path = named ?? join('.headgate', 'context.json');
+  try {
+    writeJsonAtomically(resolve(path), context);
+  } catch (error) {
+    process.stderr.write(
+      `warning: ${path} cannot be written (${errorCode(error) ?? 'unknown error'}), so the CLI does not find this fleet; set HEADGATE_CONTEXT to a file that can be written\n`,
+    );
+  }
 }
 
 interface ReadyStack extends Omit<Stack, 'nodes'> {
@@ -99,6 +106,8 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
   if (first?.play !== undefined) lines.push(`  ${'playground'.padEnd(12)}${first.play}   (for visitors)`);
   for (const { id, organisation: owner, url } of stacks)
     lines.push(`  ${'stack'.padEnd(12)}${url}   (${id} of ${owner})`);
+  if (first && /\/\/(?:0\.0\.0\.0|\[::\])[:/]/.test(first.api))
+    lines.push('', 'From another machine, use the name or an address of this one in these addresses.');
   if (first && organisation && key !== undefined)
     lines.push(...tryText(first.api, organisation.id, key, facts, stacks));
   lines.push('', 'Sign in to the console, within a minute', `  ${facts.signIn}`);

@@ -1,6 +1,7 @@
 /** `headgate dev`: the whole service with one command, on an embedded log. */
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
 import {
@@ -25,7 +26,7 @@ import { listen } from '../shared/runtime/listener.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
 import { persistentToken, protectedSettingOf, secretOf } from '../shared/runtime/secrets.ts';
-import { logLevel } from '../shared/runtime/settings.ts';
+import { logLevel, settingOf } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 const firstSimulatedPort = 9001;
@@ -165,15 +166,24 @@ function hasDemo({ demo }: Options): boolean {
   return !isOn(noDemo, demo ? undefined : true);
 }
 
+/** Whether only this machine can reach the listeners. */
+function isLoopback(bind: string): boolean {
+  return /^(?:127\.|::1$|localhost$)/.test(bind);
+}
+
+/** The names for browsers. Other machines may use the name of this one. */
+function browserNames(bind: string, names: readonly string[]): readonly string[] {
+  return isLoopback(bind) ? names : [...names, hostname()];
+}
+
 /** Members sign in by a button only where nobody but this machine can reach the page. */
 function consoleOf(options: Options) {
   const { bind, port, consolePort, consoleHost, consoleUrl, fleet } = options;
-  const isLocal =
-    /^(?:127\.|::1$|localhost$)/.test(bind) && consoleHost.length === 0 && consoleUrl === undefined;
+  const isLocal = isLoopback(bind) && consoleHost.length === 0 && consoleUrl === undefined;
   return {
     bind,
     port: consolePort ?? following(port, 'console'),
-    hosts: consoleHost,
+    hosts: browserNames(bind, consoleHost),
     url: consoleUrl,
     demo: isLocal && hasDemo(options) && fleet === undefined,
   };
@@ -256,7 +266,11 @@ async function startGateways(
     maxConnections: max,
     maxConnectionsPerAddress: perAddress,
     consoleUrl: options.consoleUrl ?? base.console,
-    playHost: options.playHost,
+    playHost: browserNames(options.bind, options.playHost),
+    // Other machines, and those outside a container, use names that this machine does not know.
+    sharedHost:
+      settingOf('HEADGATE_SHARED_HOST') ??
+      (isLoopback(options.bind) ? `127.0.0.1,localhost,${options.bind}` : '*'),
     trustedProxies: options.trustedProxies,
     ...{ drainDelay: 0, drainTimeout: 5 },
     // The control plane runs on this machine, whatever its address.

@@ -90,7 +90,11 @@ export const gatewayOptions = {
     { parse: parseAdvertised },
   ),
   ...shared('maxConnections', 'maxConnectionsPerAddress'),
-  sharedHost: option('--shared-host <names>', 'names of the shared host', { default: '127.0.0.1,localhost' }),
+  sharedHost: option(
+    '--shared-host <names>',
+    'names of the shared host; * stands for every name that does not begin with a stack',
+    { default: '127.0.0.1,localhost' },
+  ),
   stackDomain: option('--stack-domain <name>', 'a stack has the host STACK.<name>', { default: 'localhost' }),
   stackPort: option(
     '--stack-port <stack=port>',

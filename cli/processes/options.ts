@@ -235,12 +235,12 @@ const common = {
   insecureSnapshots: flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
   consoleHost: option(
     '--console-host <name>',
-    'name by which browsers may ask for the console, in addition to localhost; may be repeated',
+    'name by which browsers may ask for the console, in addition to localhost and IP addresses; may be repeated',
     { parse: parseList, default: [] },
   ),
   playHost: option(
     '--play-host <name>',
-    'name by which browsers may ask for the page for visitors, in addition to localhost; may be repeated',
+    'name by which browsers may ask for the page for visitors, in addition to localhost and IP addresses; may be repeated',
     { parse: parseList, default: [] },
   ),
   trustedProxies: protectedOption(

@@ -102,6 +102,12 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
 
 /** Any thrown value as a CliError; an unexpected one keeps its message and exits 1. */
 export function toCliError(thrown: unknown): CliError {
+  if (isWithoutFolder(thrown))
+    return new CliError('the working folder no longer exists', {
+      type: 'Usage',
+      next: 'change to another folder and run the command again',
+      cause: thrown,
+    });
   if (thrown instanceof CliError) return thrown;
   if (thrown instanceof AdminError) return ofAdminError(thrown);
   const message = thrown instanceof Error ? thrown.message : String(thrown);
@@ -109,6 +115,11 @@ export function toCliError(thrown: unknown): CliError {
   if (thrown instanceof Error && exitCode !== undefined)
     return new CliError(message, { type: thrown.name, exitCode, cause: thrown });
   return new CliError(message, { type: 'Failure', cause: thrown });
+}
+
+function isWithoutFolder(thrown: unknown): boolean {
+  if (!(thrown instanceof Error)) return false;
+  return ('syscall' in thrown && thrown.syscall === 'uv_cwd') || isWithoutFolder(thrown.cause);
 }
 
 const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {

@@ -35,7 +35,10 @@ export function processIo(): Io {
     stderr,
     stdin,
     env: environment,
-    cwd: process.cwd(),
+    // Read on use, because it fails in a folder that was removed.
+    get cwd() {
+      return process.cwd();
+    },
     home: homeOrRoot(),
     interrupted: () => {
       const controller = new AbortController();

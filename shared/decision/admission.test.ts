@@ -24,6 +24,16 @@ test('Stack 1, Routing rule 2: a label of stack shape names that stack, in any c
   );
 });
 
+test('Stack 1: `*` takes every name for the shared host, but never one that begins with a stack', () => {
+  const any: HostNames = { shared: new Set(['*']), stackDomain: 'stacks.test' };
+  for (const host of ['box.lan:8080', '192.0.2.7', '[::1]:8080', 'stacks.test', 'a.stacks.test'])
+    expect(resolveHost(host, any)).toEqual({ kind: 'shared' });
+  const stack = 'stk-amber-otter-9k2f';
+  expect(resolveHost(`${stack}.stacks.test`, any)).toEqual({ kind: 'stack', stack });
+  for (const host of [stack, `${stack}.box.lan`, `${stack}.a.stacks.test`])
+    expect(() => resolveHost(host, any)).toThrow(Refusal);
+});
+
 test('any text is a host of the service or refused with NotFoundError, and the text is not repeated', () => {
   fc.assert(
     fc.property(

@@ -30,7 +30,7 @@ import type { Target } from './route.ts';
 import { refuse, type Trace } from './trace.ts';
 
 export interface HostNames {
-  /** Names of the shared host, lower case, without port. */
+  /** Names of the shared host, lower case, without port. `*` stands for every name whose first label is no stack id. */
   readonly shared: ReadonlySet<string>;
   /** Stack hosts are `<stack id>.<stackDomain>`; lower case. */
   readonly stackDomain: string;
@@ -42,11 +42,11 @@ const sharedTarget: Target = { kind: 'shared' };
 export function resolveHost(header: string | undefined, names: HostNames): Target {
   const host = withoutPort(header ?? '').toLowerCase();
   if (names.shared.has(host)) return sharedTarget;
-  const suffix = `.${names.stackDomain}`;
-  if (host.endsWith(suffix)) {
-    const label = host.slice(0, -suffix.length);
-    if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
-  }
+  const label = host.split('.', 1)[0] ?? '';
+  const isStackLabel = stackIdSchema.safeParse(label).success;
+  if (isStackLabel && host === `${label}.${names.stackDomain}`) return { kind: 'stack', stack: label };
+  // A stack's name in another domain is a mistake: the pool must not answer it.
+  if (names.shared.has('*') && !isStackLabel) return sharedTarget;
   throw new Refusal('unknown host', 'No such host is served here.');
 }
 

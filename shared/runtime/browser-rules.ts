@@ -3,8 +3,7 @@
  * otherwise reach it by a name that resolves here), and calls that a page of another origin makes.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-
-const loopbackNames: readonly string[] = ['localhost', '127.0.0.1', '[::1]'];
+import { isIP } from 'node:net';
 
 export const securityHeaders: Readonly<Record<string, string>> = {
   'content-security-policy': [
@@ -33,11 +32,12 @@ function hostParts(host: string): { readonly name: string; readonly port: string
   return match ? { name: (match[1] ?? '').toLowerCase(), port: match[2] ?? '' } : undefined;
 }
 
-/** Whether a Host header names this listener. */
+/** Whether a Host header names this listener. An address always does: only a name can be made to resolve here. */
 export function isOwnHost(host: string | undefined, names: readonly string[]): boolean {
   const name = host === undefined ? undefined : hostParts(host)?.name;
   if (name === undefined) return false;
-  return loopbackNames.includes(name) || names.some((own) => own.toLowerCase() === name);
+  const isAddress = isIP(name.replace(/^\[|\]$/g, '')) !== 0;
+  return isAddress || name === 'localhost' || names.some((own) => own.toLowerCase() === name);
 }
 
 /** The port that the browser asked for: cookies of one name are shared by all ports of a host. */
