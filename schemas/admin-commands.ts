@@ -59,10 +59,11 @@ export const commandRows = {
     bodyKind: 'list',
     answer: written(tierSchema),
   }),
-  'tier.delete': operation('operator', 'Remove a tier; forced, organisations on it are left without a plan', {
-    params: pathSchemas.tier,
-    answer: removed,
-  }),
+  'tier.delete': operation(
+    'operator',
+    'Remove a tier; forced, organisations on it are left without a plan. The tier anonymous closes the service to visitors',
+    { params: pathSchemas.tierOrVisitors, answer: removed },
+  ),
   'anonymous.set': operation('operator', 'Set the limits and models of visitors who have not signed in', {
     body: bodySchemas.setAnonymous,
     bodyKind: 'list',

@@ -17,6 +17,7 @@ import {
   sha256HexSchema,
   stackIdSchema,
   surfaceSchema,
+  tierIdSchema,
 } from './names.ts';
 import {
   boundsShape,
@@ -41,6 +42,8 @@ export const pathSchemas = {
   none: z.strictObject({}),
   id: z.strictObject({ id: idSchema }),
   tier: z.strictObject({ id: tierNameSchema }),
+  /** `anonymous` stands for the visitors. */
+  tierOrVisitors: z.strictObject({ id: tierIdSchema }),
   model: z.strictObject({ id: modelIdSchema }),
   member: z.strictObject({ id: idSchema, person: personSchema }),
   stack: z.strictObject({ id: stackIdSchema }),

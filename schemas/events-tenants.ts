@@ -61,6 +61,12 @@ export const tenantEvents = {
       ...(draw.chance(0.5) && { networkFactor: draw.upTo(5), total: { tokensPerDay: draw.upTo(100) } }),
     }),
   }),
+  'anonymous.removed': event({
+    foldVersion: 9,
+    data: () => ({}),
+    sentence: () => ['closed the service to', 'visitors'],
+    sample: () => ({}),
+  }),
   /**
    * What members may do, all of it; what is left out is as control planes have it by default. Not critical: what does not
    * know it need not stop, because control planes alone enforce it.

@@ -76,7 +76,11 @@ export const tiers: NounRow = {
         ),
     setTier,
     write('tier.delete', {
-      verb: ['delete <id>', 'delete a tier', 'headgate tier delete Starter --yes'],
+      verb: [
+        'delete <id>',
+        'delete a tier; deleting `anonymous` closes the service to visitors',
+        'headgate tier delete Starter --yes',
+      ],
       stages: true,
       confirm: ({ id }) => `delete the tier ${id}`,
       done: 'deleted',
@@ -133,7 +137,7 @@ function setTier(tier: Noun): void {
     .option('--concurrency <n>', 'concurrent requests', limit)
     .option('--context-tokens <n>', 'tokens per request', limit)
     .option('--monthly-tokens <n>', 'tokens per billing period', limit)
-    .option('--free-turns <n>', 'turns per visitor; only for the tier anonymous', limit)
+    .option('--free-turns <n>', 'turns per visitor and month, a number; only for the tier anonymous', limit)
     .option(
       '--network-factor <n>',
       'a network has so many times the free turns each day; anonymous only',
@@ -144,6 +148,11 @@ function setTier(tier: Noun): void {
     .option('--total-tokens-per-day <n>', 'of all visitors together; anonymous only', limit)
     .option('--models <ids>', 'included models, separated by commas, or *', selection)
     .action<TierOptions>(async (session, options, id) => {
+      if (options.freeTurns === 'none')
+        throw usageError(
+          'free turns cannot be unlimited',
+          'headgate tier set anonymous --free-turns 10; headgate tier delete anonymous closes the service to visitors',
+        );
       const api = await session.api();
       const before = await present(tierNamed(api, id));
       const ofAll = {

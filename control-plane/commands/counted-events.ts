@@ -160,6 +160,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
   },
   'tier.removed': { answers: 'refuses', removes: (_db, { id }) => [['tier', id]] },
   'anonymous.set': { answers: 'refuses' },
+  'anonymous.removed': { answers: 'refuses' },
   'bounds.set': { answers: 'nothing' },
   'model.set': {
     answers: 'counts',

@@ -16,6 +16,7 @@ const removalOrder: readonly FleetKind[] = [
   'member',
   'organisation',
   'tier',
+  'anonymous',
   'model',
 ];
 

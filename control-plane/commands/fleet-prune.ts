@@ -46,7 +46,8 @@ export function pruneFleet(db: Database, fleet: Fleet, plan: FleetPlan): void {
   for (const { id } of listModels(db)) {
     if (!kept.models.has(id)) plan.remove('model', id, { type: 'model.removed', data: { id } });
   }
-  if (!fleet.anonymous) trimAnonymous(db, kept, plan);
+  if (!fleet.anonymous && findAnonymous(db))
+    plan.remove('anonymous', anonymousTierName, { type: 'anonymous.removed', data: {} });
 }
 
 function pruneInstalls(db: Database, kept: Declared, plan: FleetPlan): void {
@@ -76,12 +77,4 @@ function pruneTenants(db: Database, kept: Declared, plan: FleetPlan): void {
     if (!kept.organisations.has(id))
       plan.remove('organisation', id, { type: 'organisation.removed', data: { id } });
   }
-}
-
-/** The visitors' limits cannot be removed; models that go are taken out of them. */
-function trimAnonymous(db: Database, kept: Declared, plan: FleetPlan): void {
-  const before = findAnonymous(db);
-  if (!before || before.models === '*') return;
-  const after = { ...before, models: before.models.filter((model) => kept.models.has(model)) };
-  plan.put('anonymous', anonymousTierName, before, after, { type: 'anonymous.set', data: after });
 }

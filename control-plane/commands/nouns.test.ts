@@ -52,6 +52,15 @@ const cases: Case[] = [
   ['tier.delete', { params: { id: 'Platinum' } }, 'GuardRefused'],
   ['tier.delete', { params: { id: 'Platinum' }, force: true }, ['organisation.set', 'tier.removed']],
   ['tier.delete', { params: { id: 'Gold' } }, 'NotFound'],
+  ['tier.delete', { params: { id: 'anonymous' } }, 'NotFound'],
+  [
+    'tier.delete',
+    {
+      params: { id: 'anonymous' },
+      given: [{ type: 'anonymous.set', data: { freeTurns: 3, models: ['echo-small'] } }],
+    },
+    ['anonymous.removed'],
+  ],
   ['anonymous.set', { body: { freeTurns: 3, models: ['echo-small'] } }, ['anonymous.set']],
   [
     'anonymous.set',

@@ -6,6 +6,7 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { overweightWarnings } from '../../schemas/overweight.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import {
   findAnonymous,
@@ -32,6 +33,11 @@ export function visitorLimits({ total, ...limits }: NonNullable<Fleet['anonymous
   return { ...limits, models: selection(limits.models), ...(hasTotal && { total }) };
 }
 
+function closeToVisitors(db: Database): KnownEvent[] {
+  if (!findAnonymous(db)) throw new CommandError('NotFound', 'visitors are not served');
+  return [{ type: 'anonymous.removed', data: {} }];
+}
+
 export const tierCommands = defineCommands({
   'tier.set': {
     decide: (db, { params: { id }, body }) => {
@@ -55,6 +61,7 @@ export const tierCommands = defineCommands({
   },
   'tier.delete': {
     decide: (db, { params: { id } }, { force }) => {
+      if (id === anonymousTierName) return { events: closeToVisitors(db) };
       needTier(db, id);
       const users = organisationsOnTier(db, id);
       needUnused(

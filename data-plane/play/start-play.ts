@@ -4,6 +4,7 @@
  */
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { noVisitors } from '../../shared/decision/route.ts';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
@@ -67,7 +68,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
       return sendText(exchange, 421, 'this playground does not answer to this name; see --play-host');
     if (path.startsWith('/api/')) {
       // The page itself is shown all the same: it says that it is closed.
-      if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, closed(), path);
+      if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, noVisitors(), path);
       return api.handle(exchange);
     }
     return sendFile(files, path, exchange);
@@ -115,10 +116,6 @@ function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
   sendRefusal(exchange, { requestId, surface: 'openai' }, refusal, path);
   exchange.discardBody();
   return requestId;
-}
-
-function closed(): Refusal {
-  return new Refusal('no visitors', 'Visitors are not served here.');
 }
 
 function busy(): Refusal {

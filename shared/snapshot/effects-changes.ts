@@ -13,6 +13,7 @@ export const stagedEventTypes = [
   'tier.set',
   'tier.removed',
   'anonymous.set',
+  'anonymous.removed',
   'model.set',
   'model.removed',
   'pool.model_installed',

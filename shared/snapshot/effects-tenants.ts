@@ -117,6 +117,10 @@ const putTierBack: Inverse<{ readonly id: string }> = inverse(
   (db, { id }) => tiers.at(db, id),
   (was, { id }) => (was ? undo('tier.set', was) : undo('tier.delete', { id })),
 );
+const putVisitorsBack: Inverse<object> = inverse(
+  (db) => visitors.at(db, anonymousTier),
+  (was) => (was ? undo('anonymous.set', was) : undo('tier.delete', { id: anonymousTier })),
+);
 const putModelBack: Inverse<{ readonly id: string }> = inverse(
   (db, { id }) => models.at(db, id),
   (was, { id }) => (was ? undo('model.set', was) : undo('model.delete', { id })),
@@ -179,11 +183,18 @@ export const tenantEffects = {
       return setTierModels(tables, anonymousTier, data.models);
     },
     restore: visitors,
-    inverse: inverse(
-      (db) => visitors.at(db, anonymousTier),
-      (was) =>
-        was ? undo('anonymous.set', was) : 'visitors had no limits before, and cannot have none again',
-    ),
+    inverse: putVisitorsBack,
+    explains: ['tier'],
+  },
+  'anonymous.removed': {
+    fold: (tables) => {
+      const tier = tables.tier.get(anonymousTier);
+      if (!tier) return 'visitors are not served';
+      setTierModels(tables, anonymousTier, []);
+      return tables.tier.remove(tier);
+    },
+    restore: 'leaves no row',
+    inverse: putVisitorsBack,
     explains: ['tier'],
   },
   'bounds.set': {

@@ -210,6 +210,12 @@ const tenantCases: Case[] = [
     },
   ],
   [
+    'anonymous.removed takes the limits and models of visitors along',
+    [known('anonymous.set', { freeTurns: 10, models: ['echo'] })],
+    known('anonymous.removed', {}),
+    { tier: [], tier_model: [] },
+  ],
+  [
     'bounds.set replaces all bounds, and what it leaves out is the default',
     [known('bounds.set', { keysPerOrganisation: 7 })],
     known('bounds.set', { activeKeysPerOrganisation: 5, commandsPerPersonPerMinute: 9 }),
@@ -799,6 +805,12 @@ const otherPassedOver: readonly (readonly [
     [known('anonymous.set', { freeTurns: 1, models: [] })],
     known('tier.removed', { id: 'anonymous' }),
     'no such tier',
+  ],
+  [
+    'anonymous.removed where visitors are not served',
+    [],
+    known('anonymous.removed', {}),
+    'visitors are not served',
   ],
   [
     'a second key under one id',
