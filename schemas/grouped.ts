@@ -6,3 +6,8 @@ export function grouped(value: number): string {
   const text = whole.replace(/\B(?=(?:\d{3})+$)/g, ',');
   return decimals === undefined ? text : `${text}.${decimals}`;
 }
+
+/** `1 request`, `1200 requests`. */
+export function counted(value: number, noun: string): string {
+  return `${value} ${noun}${value === 1 ? '' : 's'}`;
+}

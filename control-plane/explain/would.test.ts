@@ -12,7 +12,14 @@ const withoutCommand: readonly Cause[] = [
   ...(['unknown host', 'fenced', 'fenced without a key', 'malformed', 'unknown'] as const),
   ...(['two different keys', 'no such path', 'foreign or missing stack'] as const),
   ...(['not listed without a plan', 'not listed by the stack', 'not listed by the pool'] as const),
-  ...(['not listed now', 'outbox full', 'foreign stack', 'no such stack', 'wrong kind'] as const),
+  ...([
+    'not listed now',
+    'outbox full',
+    'no visitors',
+    'foreign stack',
+    'no such stack',
+    'wrong kind',
+  ] as const),
 ];
 /** Only visitors have them, and no golden decision does. */
 const ofVisitors: readonly Cause[] = [

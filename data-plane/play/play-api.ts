@@ -5,13 +5,14 @@
 import type { BlockList } from 'node:net';
 import { z } from 'zod';
 import { daySeconds } from '../../schemas/durations.ts';
+import { counted } from '../../schemas/grouped.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { operations } from '../../schemas/operations.ts';
 import { admit } from '../../shared/decision/admission.ts';
 import { planOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import { textModels } from '../../shared/decision/model-listing.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import type { Target } from '../../shared/decision/route.ts';
+import { noVisitors, type Target } from '../../shared/decision/route.ts';
 import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
 import { ClientGone } from '../../shared/runtime/request-body.ts';
 import { mintRequestId } from '../core/request-id.ts';
@@ -107,8 +108,7 @@ export class PlayApi {
     const { lookup, meter } = gateway;
     const tier = lookup.anonymousTier();
     const totals = lookup.visitorTotals();
-    if (tier === undefined || totals === undefined)
-      throw new Refusal('no such call', 'Visitors are not served.');
+    if (tier === undefined || totals === undefined) throw noVisitors();
     await meter.loadTotal({ visitor: id, network }, nowMs);
     const limit = tier.freeTurns ?? 0;
     const left = Math.min(
@@ -215,7 +215,7 @@ function ids(): AnswerIds {
 function tooManyVisitors(retryAfterSeconds: number): Refusal {
   return new Refusal(
     'new visitors',
-    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${retryAfterSeconds} seconds.`,
+    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${counted(retryAfterSeconds, 'second')}.`,
     { retryAfterSeconds },
   );
 }

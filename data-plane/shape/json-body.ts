@@ -16,7 +16,7 @@ export function parseBody(raw: Buffer | JsonText, contentType: string | undefine
 /** Throws UnsupportedShapeError. */
 export function refuseOtherThanJson(contentType: string | undefined): void {
   if (isJson(contentType)) return;
-  throw new Refusal('shape', 'the content type must be application/json');
+  throw new Refusal('shape', 'the content type must be application/json, with no charset but utf-8');
 }
 
 /** `application/json`, with no charset but UTF-8, which is the only one that JSON has. */

@@ -65,13 +65,14 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   ])('Endpoints: the content type %j is taken: %s', (contentType, taken) => {
     const act = () => shape(kind, JSON.stringify(least), contentType);
     if (taken) expect(act().asked.model).toBe('echo');
-    else expect(shapeRefusal(act)).toBe('the content type must be application/json');
+    else
+      expect(shapeRefusal(act)).toBe('the content type must be application/json, with no charset but utf-8');
   });
 
   test('Endpoints: a body that does not say what it is, is refused', () => {
     const headers = { contentType: undefined, version: undefined };
     const act = () => shapeOperation({ kind }, Buffer.from(JSON.stringify(least)), headers);
-    expect(shapeRefusal(act)).toBe('the content type must be application/json');
+    expect(shapeRefusal(act)).toBe('the content type must be application/json, with no charset but utf-8');
   });
 
   test.each(Object.keys(least))('Endpoints: a body without %s is refused', (field) => {

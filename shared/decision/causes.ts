@@ -61,7 +61,6 @@ const notServing = 'TargetNotServingError';
 const notThere = 'NotFoundError';
 
 const unread = 'it was not read';
-const noCall = 'the playground has no such call';
 const stale = 'the state was too old to prove a key';
 const unlisted = 'it is not in the list of this host';
 const tooMuchMemory = 'the bodies of its organisation took all the memory that one may have';
@@ -80,8 +79,7 @@ const rows = {
   'new visitors': found('http', rateLimited, 'its network has had too many new visitors in this hour'),
   solutions: found('http', rateLimited, unread),
   'playground is busy': found('http', rateLimited, unread),
-  'no visitors': found('http', notThere, noCall),
-  'no such call': found('http', notThere, noCall, 'its type'),
+  'no such call': found('http', notThere, 'the playground has no such call', 'its type'),
 
   'unknown host': ruled('host', notThere, 'no host of this service'),
   fenced: ruled('fresh', unavailable, stale),
@@ -112,6 +110,7 @@ const rows = {
   'usage unknown': found('usage', unavailable, 'what the caller has used was not known'),
   'outbox full': ruled('usage', unavailable, 'usage could not be recorded'),
   'no entitlement': ruled('plan', 'ModelNotInPlanError', null),
+  'no visitors': ruled('plan', notThere, 'no visitors are served here'),
   context: ruled('context', 'ContextWindowExceededError', null, 'its type'),
   allowance: ruled('allowance', 'InferenceUpsellError', null, 'its type'),
   'network turns': ruled('network allowance', 'InferenceUpsellError', null),

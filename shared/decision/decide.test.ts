@@ -206,13 +206,21 @@ test('for any look-up, counters and facts there is a decision or a Refusal, twic
     }),
     3000,
     seen,
-    12,
+    13,
   );
   // Not vacuous: whatever can be decided was.
   expect([...seen].sort()).toEqual([
     ...['ContextWindowExceededError', 'DedicatedOnlyModelError', 'InferenceConcurrencyLimitedError'],
     ...['InferenceRateLimitedError', 'InferenceUnavailableError', 'InferenceUpsellError'],
-    ...['ModelNotInPlanError', 'TargetNotServingError', 'UnsupportedShapeError', 'own', 'pool', 'stack'],
+    ...[
+      'ModelNotInPlanError',
+      'NotFoundError',
+      'TargetNotServingError',
+      'UnsupportedShapeError',
+      'own',
+      'pool',
+      'stack',
+    ],
   ]);
 });
 

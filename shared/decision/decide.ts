@@ -8,7 +8,7 @@ import type { KeyOwner, Lookup, TierLimits, VisitorTotals } from '../snapshot/lo
 import { type Client, planOf, subjectOf } from './authenticate.ts';
 import { checkLimits, type LimitFacts, type RateCounters, visitorFacts, weightWithin } from './limits.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
-import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
+import { type Placement, type RoutingFacts, refuseWithoutPlan, route, type Target } from './route.ts';
 import type { Read } from './step.ts';
 import { refuse, Trace } from './trace.ts';
 
@@ -133,7 +133,7 @@ export function planReads(caller: Client, tier: TierLimits | null): readonly Rea
 }
 
 function noPlan(caller: Client, trace: Trace | undefined, routeTrace: Trace | undefined): Refusal {
-  const refusal = notInPlan('no entitlement');
+  const refusal = refuseWithoutPlan(caller.kind === 'key' ? caller.owner.organisation : null);
   if (trace === undefined || routeTrace === undefined) return refusal;
   const suspended = caller.kind === 'key' && caller.owner.suspended;
   trace.refuse(refusal, { tier: null, suspended }, planReads(caller, null));
@@ -180,7 +180,7 @@ export function decide(
     nextTier: () =>
       tier.rank === null || tier.monthlyTokens === null
         ? undefined
-        : lookup.nextTier(tier.rank, tier.monthlyTokens),
+        : lookup.nextTier(tier.rank, tier.monthlyTokens, facts.model),
     visitors: caller.kind === 'anonymous' ? visitorFacts(lookup, counters, caller, tier, nowMs) : undefined,
   };
   checkLimits(limits, counters, nowMs, trace);

@@ -4,6 +4,7 @@
  * may use, so that paying callers are not crowded out by visitors who are new again and again. Pure, as decide.ts.
  */
 import type { SeenLimit } from '../../schemas/decisions.ts';
+import { counted } from '../../schemas/grouped.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import type { Client } from './authenticate.ts';
@@ -58,7 +59,7 @@ export interface LimitFacts {
   readonly weight: number;
   /** Of the model; above `weight` only where the tier carries less. */
   readonly modelWeight?: number | undefined;
-  /** Name of the next tier that allows more, undefined where none does. Only the refusal that names it calls this. */
+  /** Name of the next tier that allows more of this model; undefined if there is none. Only the refusal that names it calls this. */
   readonly nextTier: () => string | undefined;
   /** Of a visitor: what counts in addition to the own turns. */
   readonly visitors?: VisitorFacts | undefined;
@@ -105,10 +106,10 @@ export function checkContext({
   atLeast = false,
 }: Pick<LimitFacts, 'tier' | 'contextTokens' | 'atLeast'>): void {
   if (tier.contextTokens === null || contextTokens <= tier.contextTokens) return;
-  const needed = atLeast ? `at least ${contextTokens}` : contextTokens;
+  const needed = `${atLeast ? 'at least ' : ''}${counted(contextTokens, 'token')}`;
   throw new Refusal(
     'context',
-    `This request needs a context of ${needed} tokens; the ${tier.id} tier allows ${tier.contextTokens}.`,
+    `This request needs a context of ${needed}; the ${tier.id} tier allows ${tier.contextTokens}.`,
   );
 }
 
@@ -206,7 +207,7 @@ function rate(step: 'requests' | 'visitor requests', whose: Whose): Limit {
       const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
       throw new Refusal(
         step,
-        `The ${facts.tier.id} tier carries ${limit} requests a minute${whose.words}. Try again in ${retryAfterSeconds} seconds.`,
+        `The ${facts.tier.id} tier carries ${counted(limit, 'request')} a minute${whose.words}. Try again in ${counted(retryAfterSeconds, 'second')}.`,
         { retryAfterSeconds, exhausted: { kind: 'rate', subject, limit, weight: 1 } },
       );
     },
@@ -234,7 +235,7 @@ function concurrency(step: 'concurrency' | 'visitor concurrency', whose: Whose):
       if (counters.inFlight(subject, limit, weight) + weight <= limit) return;
       throw new Refusal(
         step,
-        `The ${facts.tier.id} tier carries ${limit} requests in flight${whose.words}.${countsText(facts, weight)}`,
+        `The ${facts.tier.id} tier carries ${counted(limit, 'request')} in flight${whose.words}.${countsText(facts, weight)}`,
         { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
       );
     },

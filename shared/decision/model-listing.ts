@@ -10,7 +10,7 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import { type OperationKind, operations } from '../../schemas/operations.ts';
 import type { Lookup, ServedModel } from '../snapshot/lookup.ts';
 import { type Caller, planOf } from './authenticate.ts';
-import { dedicatedOnly, notInPlan, type Target, targetNotServing, unavailable } from './route.ts';
+import { dedicatedOnly, type Target, targetNotServing, unavailable, withoutPlan } from './route.ts';
 
 export type ListingOperation =
   | { readonly kind: 'models' }
@@ -50,7 +50,7 @@ export function listModels(
   operation: ListingOperation,
 ): string {
   // As for a request, the plan comes before the stack, so own, foreign and missing stacks have one answer.
-  if (operation.kind === 'model' && !isEntitled(caller)) throw notInPlan('not listed without a plan');
+  if (operation.kind === 'model' && !isEntitled(caller)) throw withoutPlan('not listed without a plan');
   const { place, reranks } = placeOf(lookup, target, caller);
   const listed = reranks ? lookup.listing(place) : textModels(lookup, place);
   const served = isEntitled(caller) ? listed : [];

@@ -55,14 +55,39 @@ export function nodeOfStackFailed(detail: string): Refusal {
   return targetNotServing('node of a stack failed', detail);
 }
 
-export function notInPlan(cause: CauseOf<'ModelNotInPlanError'>): Refusal {
-  return new Refusal(cause, 'The plan of this organisation does not include this model.');
+/** Refuses a caller whose plan includes other models. `organisation`: null for a visitor, who belongs to none. */
+function notInPlan(organisation: string | null): Refusal {
+  return new Refusal(
+    'model not in plan',
+    organisation === null
+      ? 'Visitors cannot use this model. Sign in to use more models.'
+      : 'The plan of this organisation does not include this model.',
+  );
 }
 
+/** Refuses an organisation that is suspended or has no tier. It may use no model at all, its own nodes and stacks included. */
+export function withoutPlan(cause: Exclude<CauseOf<'ModelNotInPlanError'>, 'model not in plan'>): Refusal {
+  return new Refusal(
+    cause,
+    'This organisation has no active plan, so it cannot use any model. Contact the service operator.',
+  );
+}
+
+/** Refuses a visitor where none are served, as the playground does for each of its calls. */
+export function noVisitors(): Refusal {
+  return new Refusal('no visitors', 'Visitors are not served here.');
+}
+
+/** Refuses a caller who has no plan at all. `organisation`: null for a visitor. */
+export function refuseWithoutPlan(organisation: string | null): Refusal {
+  return organisation === null ? noVisitors() : withoutPlan('no entitlement');
+}
+
+/** The same text whether nobody has the model or only another organisation does. */
 export function dedicatedOnly(cause: CauseOf<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
     cause,
-    'This model is in no shared pool. It can be reached only on a stack that has it installed, at the hostname of that stack.',
+    'No model of this name is available on this host. GET /v1/models lists the models that are. A model of a dedicated stack is called at the hostname of that stack.',
   );
 }
 
@@ -170,7 +195,7 @@ function routePool(
   }
   trace?.add('pool', 'ok', {}, [{ table: 'pool_model', id: facts.model }]);
   if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model)) {
-    const refusal = notInPlan('model not in plan');
+    const refusal = notInPlan(facts.organisation);
     first ??= refusal;
     if (ends(trace, refusal, tierReads(facts))) return refusal;
   }
@@ -206,7 +231,7 @@ function nodesOf(candidates: readonly Route[]): readonly string[] {
  * every step is noted, those after the refusal too.
  */
 export function route(lookup: Lookup, facts: RoutingFacts, trace?: Trace): Placement | Refusal {
-  if (facts.tier === null && trace === undefined) return notInPlan('no entitlement');
+  if (facts.tier === null && trace === undefined) return refuseWithoutPlan(facts.organisation);
   return facts.target.kind === 'stack'
     ? routeStack(lookup, facts, facts.target.stack, trace)
     : routeShared(lookup, facts, trace);

@@ -1,4 +1,5 @@
 /** What steps say, in words, and the rows that made it so. */
+import { grouped } from '../../schemas/grouped.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { causes } from './causes.ts';
 import type { Read, Step, StepFacts } from './step.ts';
@@ -39,8 +40,10 @@ export interface StepTexts {
 }
 
 const plain = (text: string, ...marks: Read[]): StepText => ({ text, marks });
-const tokensText = (value: unknown): string => `${String(value)} token${value === 1 ? '' : 's'}`;
-const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${String(value)}`);
+const number = (value: unknown): string => (typeof value === 'number' ? grouped(value) : String(value));
+const tokensText = (value: unknown): string => `${number(value)} token${value === 1 ? '' : 's'}`;
+const turnsText = (value: unknown): string => `${number(value)} turn${value === 1 ? '' : 's'}`;
+const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${number(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
 /** What its cause says. Recorded causes may be those of another build. */
@@ -87,8 +90,13 @@ export const unlisted: Describe = (step, of) =>
 
 export const plan: Describe = (step) => plain(`on ${String(step.facts['tier'])}`, ...planMarks(step));
 
-export const withoutPlan: Describe = (step) =>
-  plain(step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan', ...planMarks(step));
+export const withoutPlan: Describe = (step, of) =>
+  step.cause === 'no visitors'
+    ? said(step, of)
+    : plain(
+        step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan',
+        ...planMarks(step),
+      );
 
 /** The tier's own row says nothing of who has it. */
 function planMarks({ reads }: Step): Read[] {
@@ -109,18 +117,18 @@ const tierLimit =
 /** The parts, so that the number of the prompt is the one that the record has. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
-  const parts = answer === 0 ? '' : ` (${String(prompt)} of the prompt, ${String(answer)} for the answer)`;
+  const parts = answer === 0 ? '' : ` (${number(prompt)} of the prompt, ${number(answer)} for the answer)`;
   return `${bound}${tokensText(needed)}${parts}, ${limitText(allowed)}`;
 });
 
 export const allowance = tierLimit(({ used, allowed, kind }) =>
   kind === 'turns'
-    ? `${String(used)} turns of this month used, ${limitText(allowed)}`
+    ? `${turnsText(used)} of this month used, ${limitText(allowed)}`
     : `${tokensText(used)} ${used === 1 ? 'counts' : 'count'} against the allowance of this period, ${limitText(allowed)}`,
 );
 
 export const networkAllowance = tierLimit(
-  ({ used, allowed }) => `${String(used)} turns of the network used today, ${limitText(allowed)}`,
+  ({ used, allowed }) => `${turnsText(used)} of the network used today, ${limitText(allowed)}`,
 );
 
 export const visitorTokens = tierLimit(
@@ -130,15 +138,15 @@ export const visitorTokens = tierLimit(
 /** What is known of who used it: the sum that gateways published, what the gateway that decided knew, or only its room. */
 export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
-    const counts = weight === undefined ? '' : `, this one counts ${String(weight)}`;
+    const counts = weight === undefined ? '' : `, this one counts ${number(weight)}`;
     if (allowed === null) return `no limit${counts}`;
-    if (used !== undefined) return `${String(used)} ${what}${counts}, ${limitText(allowed)}`;
-    const left = `room for ${String(room)} more at this gateway${counts}, ${limitText(allowed)}`;
+    if (used !== undefined) return `${number(used)} ${what}${counts}, ${limitText(allowed)}`;
+    const left = `room for ${number(room)} more at this gateway${counts}, ${limitText(allowed)}`;
     if (here === undefined) return left;
     if (elsewhere === undefined)
-      return `${String(here)} ${what} at this gateway${counts}, ${limitText(allowed)}`;
-    const kept = Number(held) > Number(elsewhere) ? ` (others hold ${String(held)})` : '';
-    return `${String(here)} here and ${String(elsewhere)} elsewhere ${what}${kept}; ${left}`;
+      return `${number(here)} ${what} at this gateway${counts}, ${limitText(allowed)}`;
+    const kept = Number(held) > Number(elsewhere) ? ` (others hold ${number(held)})` : '';
+    return `${number(here)} here and ${number(elsewhere)} elsewhere ${what}${kept}; ${left}`;
   });
 }
 

@@ -92,7 +92,11 @@ const rows = {
   },
 
   stack: { ...route, shown: 'stack', needs: 'head', texts: { ok: say.stack, refused: say.noStack } },
-  surface: { ...route, shown: 'stack', texts: { ok: say.surface, refused: 'it speaks the other API style' } },
+  surface: {
+    ...route,
+    shown: 'stack',
+    texts: { ok: say.surface, refused: 'this host does not serve the API style of this path' },
+  },
   'own nodes': { ...route, shown: 'shared', gives: true, texts: { ok: say.serving, refused: say.away } },
   pool: {
     ...{ ...route, shown: 'shared', names: 'others' },

@@ -98,8 +98,8 @@ export interface Lookup {
   weight(model: string): number;
   /** Whether prompts for the model that begin alike go to one node. */
   hasAffinity(model: string): boolean;
-  /** The id of the next tier above with more tokens a period than these; undefined where none has. */
-  nextTier(rank: number, monthlyTokens: number): string | undefined;
+  /** Id of the next tier above that allows more tokens per period and includes the model; undefined if there is none. */
+  nextTier(rank: number, monthlyTokens: number, model: string): string | undefined;
   /** Models that some node of the place serves now, newest first. */
   listing(place: PlaceKey): ServedModel[];
   /** Tokens added to or subtracted from the usage of a period by an operator. */
@@ -263,8 +263,9 @@ export function createLookup(db: Database): Lookup {
   );
   const weight = askOne<number, [string]>('SELECT weight FROM model WHERE id = ?');
   const affinity = askOne<'prefix' | 'none', [string]>('SELECT affinity FROM model WHERE id = ?');
-  const next = askOne<string, [number, number]>(
-    `SELECT id FROM tier WHERE rank > ? AND (monthly_tokens IS NULL OR monthly_tokens > ?)
+  const next = askOne<string, [number, number, string]>(
+    `SELECT id FROM tier t WHERE rank > ? AND (monthly_tokens IS NULL OR monthly_tokens > ?)
+       AND EXISTS (SELECT 1 FROM tier_model WHERE tier = t.id AND model IN (?, '*'))
      ORDER BY rank LIMIT 1`,
   );
   const listing = ask<ServedModel, [string]>(
@@ -291,7 +292,7 @@ export function createLookup(db: Database): Lookup {
     isCatalogued: (model) => weight.get(model) !== undefined,
     weight: (model) => weight.get(model) ?? 1,
     hasAffinity: (model) => affinity.get(model) !== 'none',
-    nextTier: (rank, monthlyTokens) => next.get(rank, monthlyTokens),
+    nextTier: (rank, monthlyTokens, model) => next.get(rank, monthlyTokens, model),
     listing: (place) => listing.all(place).filter(({ id }) => isInstalled(place, id)),
     usageAdjustment: (organisation, period) => adjustment.get(organisation, period) ?? 0,
     position: () => position.get() ?? 0,
