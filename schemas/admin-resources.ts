@@ -188,6 +188,8 @@ export const limitUseSchema = z.object({
   /** null: all visitors together. */
   organisation: id.nullable(),
   tier: z.string().nullable(),
+  /** A suspended organisation may use nothing: its limits are 0. */
+  suspended: z.literal(true).optional(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
   /** What counts against the allowance: of the pool, with adjustments. Of visitors: what counts of the day. */

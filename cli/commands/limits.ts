@@ -13,7 +13,7 @@ const tokensOf = ({ tokens: { used, limit } }: LimitUse): string => usedText(use
 const limitView: View<LimitUse> = {
   columns: [
     column('ORGANISATION', 'organisation'),
-    column('TIER', 'tier'),
+    { heading: 'TIER', cell: ({ tier, suspended }) => (suspended ? 'suspended' : cellText(tier)) },
     { heading: 'REQUESTS', cell: requestsOf },
     { heading: 'IN-FLIGHT', cell: inFlightOf },
     { heading: 'ALLOWANCE-TOKENS', cell: tokensOf },
@@ -70,12 +70,13 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
   const left = secondsLeft === null ? '' : `, ${secondsLeft}s left`;
   const facts = [
     [org === undefined ? 'visitors' : 'organisation', org ?? 'all together'],
-    ['plan', cellText(use.tier)],
+    ['plan', planText(use)],
     ['requests', `${requestsOf(use)} in this minute${left}`],
     ['in flight', inFlightOf(use)],
     ['pool tokens', `${tokensOf(use)}, refills ${cellText(refillsAt)} (${ageText(refillsAt)})`],
   ] as const;
   const { gateways, inWave } = use;
+  const elsewhere = use.tokens.used - gateways.reduce((sum, { tokens }) => sum + tokens, 0);
   await session.out.lines(
     [
       ...[...facts, ...waveFact(inWave)].map(([name, text]) => `${name.padEnd(14)}${text}`),
@@ -83,10 +84,20 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
       ...(gateways.length === 0
         ? ['no gateway has counted anything in this period']
         : session.out.table(gateways, gatewayColumns)),
+      ...(elsewhere === 0
+        ? []
+        : [
+            `${cellText(elsewhere)} pool tokens are not yet in the table: gateways report theirs once a minute`,
+          ]),
     ],
     use,
     org ?? 'visitors',
   );
+}
+
+function planText({ tier, suspended }: LimitUse): string {
+  if (suspended) return `${cellText(tier)} (suspended, so the organisation may use nothing)`;
+  return tier === null ? 'none, so the organisation may use nothing' : tier;
 }
 
 function waveFact(inWave: LimitUse['inWave']): (readonly [string, string])[] {

@@ -104,7 +104,14 @@ async function show(session: Session, { org, visitors, period }: ShowOptions): P
   const answer = await (await session.api()).run('usage.get', { organisation: org, period });
   if (session.out.format !== 'table') return session.out.resource(answer, modelView);
   const { models, requests, totalTokens, adjustedTokens } = answer;
-  const total = { model: 'total', requests, totalTokens };
+  const sum = (name: 'promptTokens' | 'completionTokens'): number =>
+    models.reduce((tokens, model) => tokens + model[name], 0);
+  const total = {
+    model: 'total',
+    promptTokens: sum('promptTokens'),
+    completionTokens: sum('completionTokens'),
+    ...{ requests, totalTokens },
+  };
   await session.out.list({ items: [...models, total] }, modelView);
   const allowance = answer.allowance === null ? 'unlimited' : amountText(answer.allowance);
   const others = answer.periods.filter((each) => each !== answer.period);

@@ -8,7 +8,7 @@ import { type ReadOf, useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
-import { LimitFacts, refill, Used } from '../ui/limit-use.tsx';
+import { LimitFacts, Plan, refill, Used } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
 import { Answer } from '../ui/page.tsx';
@@ -86,7 +86,7 @@ const columns: readonly TableColumn<LimitUse>[] = [
   {
     name: 'Plan',
     value: ({ tier }) => tier ?? '',
-    cell: ({ tier }) => (tier === null ? 'none' : <Name of={{ kind: 'tier', id: tier }} />),
+    cell: (use) => <Plan use={use} />,
   },
   {
     name: 'Requests this minute',
@@ -140,14 +140,15 @@ function Uses({ of, title, about }: UsesProps) {
           <Card title={title} more={about} isWide>
             <LimitFacts use={use} />
           </Card>
-          <ByGateway gateways={use.gateways} />
+          <ByGateway use={use} />
         </div>
       )}
     </Answer>
   );
 }
 
-function ByGateway({ gateways }: Pick<LimitUse, 'gateways'>) {
+function ByGateway({ use: { gateways, tokens } }: { readonly use: LimitUse }) {
+  const elsewhere = tokens.used - gateways.reduce((sum, gateway) => sum + gateway.tokens, 0);
   return (
     <Card title="By gateway" isWide>
       <Table
@@ -163,6 +164,9 @@ function ByGateway({ gateways }: Pick<LimitUse, 'gateways'>) {
           {gateways.some(({ requests, inFlight }) => requests === null || inFlight === null)
             ? ' A dash: this gateway does not report it now.'
             : ''}
+          {elsewhere === 0
+            ? ''
+            : ` ${count(elsewhere)} tokens are not yet in the table: gateways report theirs once a minute.`}
         </p>
       )}
     </Card>

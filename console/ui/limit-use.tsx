@@ -2,7 +2,7 @@
 import type { LimitUse } from '../../schemas/admin.ts';
 import { count, day } from '../lib/format.ts';
 import { Name } from './name.tsx';
-import { Facts } from './parts.tsx';
+import { Facts, State } from './parts.tsx';
 
 export interface UsedProps {
   readonly name: string;
@@ -42,14 +42,19 @@ export function refill({ tokens: { refillsAt } }: LimitUse) {
   return <time dateTime={refillsAt}>{day(refillsAt)}</time>;
 }
 
+export function Plan({ use: { tier, suspended } }: { readonly use: LimitUse }) {
+  if (suspended) return <State tone="bad">suspended</State>;
+  return tier === null ? 'none' : <Name of={{ kind: 'tier', id: tier }} />;
+}
+
 export function LimitFacts({ use }: { readonly use: LimitUse }) {
-  const { requests, concurrency, tokens, tier, organisation } = use;
+  const { requests, concurrency, tokens, organisation } = use;
   const counted =
     organisation === null ? 'Tokens that count today' : 'Tokens that count against the allowance';
   return (
     <Facts
       items={{
-        Plan: tier === null ? 'none' : <Name of={{ kind: 'tier', id: tier }} />,
+        Plan: <Plan use={use} />,
         'Requests this minute': (
           <Used name="Requests this minute" used={requests.used} limit={requests.limit} />
         ),

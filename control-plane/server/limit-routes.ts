@@ -20,10 +20,11 @@ import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
 import { cursorOf, placeOf } from '../state/list-page.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
-import { poolTokensOf } from './live-counters.ts';
+import { poolTokens, poolTokensOf } from './live-counters.ts';
 import type { OperationHandlers } from './operations.ts';
 
 interface Use extends Pick<LimitUse, 'organisation' | 'tier' | 'tokens'> {
+  readonly suspended?: boolean;
   readonly limits: TierLimits;
   readonly subject: string;
   readonly period: string;
@@ -91,12 +92,12 @@ function gatewaysOf(
 }
 
 function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
-  const { organisation, tier, limits, tokens } = use;
+  const { organisation, tier, suspended, limits, tokens } = use;
   const { ms: nowMs, minuteMs, requests, inFlight } = now;
   const { requestsPerMinute: limit, concurrency } = limits;
   const secondsLeft = limit === null ? null : Math.ceil((minuteMs + windowMs - nowMs) / 1000);
   return {
-    ...{ organisation, tier },
+    ...{ organisation, tier, ...(suspended && { suspended: true as const }) },
     requests: { used: sumOf(requests), limit, secondsLeft },
     concurrency: { inFlight: sumOf(inFlight), limit: concurrency },
     tokens,
@@ -107,7 +108,7 @@ function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
 
 function useOf(
   context: AdminContext,
-  { id, tier, anchor }: Organisation,
+  { id, tier, anchor, suspended }: Organisation,
   limits: TierLimits,
   nowMs: number,
 ): Use {
@@ -116,7 +117,7 @@ function useOf(
   const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
   const refillsAt = new Date(endMs).toISOString();
   const tokens = { used: poolTokensOf(context, asker), limit: limits.tokens, refillsAt };
-  return { organisation: id, tier, limits, tokens, subject: id, period: start };
+  return { organisation: id, tier, suspended, limits, tokens, subject: id, period: start };
 }
 
 function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
@@ -125,7 +126,7 @@ function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
     throw new CommandError('NotFound', 'visitors are not served', { next: 'headgate tier set anonymous' });
   const limits = limitsOf(db, anonymousTier);
   const period = new Date(nowMs).toISOString().slice(0, 10);
-  const { tokens: used } = context.counters.used(visitorsSubject, period);
+  const used = poolTokens(context, visitorsSubject, period);
   const refillsAt = new Date(Date.parse(period) + dayMs).toISOString();
   const tokens = { used, limit: limits.tokens, refillsAt };
   const use: Use = {
@@ -171,10 +172,20 @@ function limitsIn({
   return { requestsPerMinute, concurrency, tokens: monthlyTokens };
 }
 
+/** An organisation that is suspended or has no tier may use nothing. */
+const nothingAllowed: TierLimits = { requestsPerMinute: 0, concurrency: 0, tokens: 0 };
+
+function planLimits(
+  { tier, suspended }: Organisation,
+  find: (tier: string) => TierLimits | undefined,
+): TierLimits {
+  return (suspended || tier === null ? undefined : find(tier)) ?? nothingAllowed;
+}
+
 /** The largest part of any limit that is used. */
 function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): number {
   const part = (used: number | null, limit: number | null): number =>
-    used === null || limit === null ? 0 : used / Math.max(limit, 1);
+    used === null || limit === null || limit === 0 ? 0 : used / limit;
   return Math.max(
     part(sumOf(requests), limits.requestsPerMinute),
     part(sumOf(inFlight), limits.concurrency),
@@ -199,8 +210,13 @@ function* pageOfUses(
     [];
   for (const organisation of organisations) {
     yield;
-    const { id, tier } = organisation;
-    const use = useOf(context, organisation, tiers.get(tier ?? '') ?? limitsIn(), nowMs);
+    const { id } = organisation;
+    const use = useOf(
+      context,
+      organisation,
+      planLimits(organisation, (tier) => tiers.get(tier)),
+      nowMs,
+    );
     const now = gauged(context, use, nowMs);
     const part = nearest(use, now);
     if (part < Number(last) || (part === Number(last) && id > String(lastId)))
@@ -232,7 +248,7 @@ export function limitHandlers(context: AdminContext): OperationHandlers<LimitNam
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
       const nowMs = wallClockMs();
-      const limits = organisation.tier === null ? limitsIn() : limitsOf(db, organisation.tier);
+      const limits = planLimits(organisation, (tier) => limitsOf(db, tier));
       const use = useOf(context, organisation, limits, nowMs);
       return withWave(context, shown(context, use, gauged(context, use, nowMs)));
     },

@@ -32,7 +32,7 @@ export function presentCounters(
   const ages = [...gauges.gateways().values()];
   const isKnown = own !== undefined && visitors !== undefined && ages.length > 0;
   const day = new Date(nowMs).toISOString().slice(0, 10);
-  const tokens = counters.used(visitorsSubject, day).tokens;
+  const tokens = poolTokens({ counters, usage }, visitorsSubject, day);
   return {
     counters: {
       published: true,

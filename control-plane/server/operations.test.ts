@@ -218,7 +218,11 @@ async function callFleet(): Promise<void> {
   await call('POST', '/fleet/apply?dryRun=true', { fleet: { version, models } });
   await call('POST', '/organisations/elm/usage-adjustments', { tokens: 7 });
   expect(await call('GET', '/usage?organisation=elm')).toMatchObject({ totalTokens: 0, adjustedTokens: 7 });
-  expect(await call('GET', '/organisations/elm/limits')).toMatchObject({ tokens: { used: 7, limit: 5 } });
+  expect(await call('GET', '/organisations/elm/limits')).toMatchObject({
+    suspended: true,
+    tokens: { used: 7, limit: 0 },
+  });
+  await call('PATCH', '/organisations/elm', { suspended: false });
   await call('GET', '/limits/visitors');
   await call('GET', '/usage/visitors');
   await call('GET', '/usage/keys?organisation=elm');

@@ -31,8 +31,8 @@ function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals 
     throw new CommandError('InvalidCommand', `no billing period of ${organisation.id} begins on ${period}`, {
       next: `its periods begin on day ${Number(organisation.anchor.slice(8))} of the month; with usage: ${periods.slice(0, periodsListed).join(', ')}`,
     });
-  const allowance =
-    organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
+  const tier = organisation.tier === null ? undefined : findTier(db, organisation.tier);
+  const allowance = tier === undefined ? 0 : (tier.monthlyTokens ?? null);
   const adjustment = findAdjustment(db, organisation.id, period);
   const asker = { organisation: organisation.id, period, adjustment };
   return {
