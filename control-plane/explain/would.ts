@@ -6,6 +6,7 @@
 import type { Organisation } from '../../schemas/admin.ts';
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { type EventData, type KnownEvent, toStored } from '../../schemas/events.ts';
+import { counted } from '../../schemas/grouped.ts';
 import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
 import { surfaceOfPath } from '../../schemas/operations.ts';
 import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
@@ -15,7 +16,7 @@ import type { Database } from '../../shared/runtime/sqlite.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
-import { findOrganisation } from '../state/tenants.ts';
+import { countOnTier, findOrganisation } from '../state/tenants.ts';
 import { nodesAt } from './places.ts';
 import { exactTierEvent } from './tier-events.ts';
 
@@ -132,12 +133,17 @@ function* otherSurface({ facts: { fixed, path } }: Question): Iterable<Change> {
 
 function* planChanges(
   { db }: Snapshot,
-  { facts: { model, visitor } }: Question,
+  question: Question,
   refused: readonly Step[],
   id: string | undefined,
 ): Iterable<Change> {
+  const { model, visitor } = question.facts;
   const organisation = id === undefined ? undefined : findOrganisation(db, id);
-  if (organisation !== undefined) yield* otherPlans(db, organisation);
+  if (organisation !== undefined) {
+    const allowance = refused.find(({ step }) => step === 'allowance');
+    if (allowance !== undefined) yield adjustment(question, organisation.id, allowance);
+    yield* otherPlans(db, organisation);
+  }
   const tier = visitor === undefined ? organisation?.tier : 'anonymous';
   if (!tier) return;
   for (const { step, facts } of refused) {
@@ -146,16 +152,27 @@ function* planChanges(
   }
 }
 
+/** Gives back as many thousands of tokens as leave room again. It reaches this organisation alone. */
+function adjustment({ counters, ...question }: Question, id: string, { facts }: Step): Change {
+  const used = Number(facts['used']);
+  const tokens = Math.ceil((used - Number(facts['allowed']) + 1) / 1000) * 1000;
+  const ask = { ...question, counters: { ...counters, poolTokens: used - tokens } };
+  const command = `headgate usage adjust --org ${id} --tokens -${tokens} --why REASON`;
+  return { command, events: [], ask };
+}
+
+/** Other tiers of the organisation, those above its own first, nearest first. */
 function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organisation): Iterable<Change> {
   if (suspended)
     yield change('organisation.suspended', { id, suspended: false }, `headgate org resume ${id}`);
-  for (const { id: other } of listTiers(db))
-    if (other !== tier)
-      yield change(
-        'organisation.set',
-        { id, name, anchor, tier: other },
-        `headgate org set ${id} --tier ${word(other)}`,
-      );
+  const tiers = listTiers(db);
+  const at = tiers.findIndex((each) => each.id === tier);
+  for (const { id: other } of [...tiers.slice(at + 1), ...tiers.slice(0, Math.max(0, at)).reverse()])
+    yield change(
+      'organisation.set',
+      { id, name, anchor, tier: other },
+      `headgate org set ${id} --tier ${word(other)}`,
+    );
 }
 
 /** Turns of visitors have no end to be taken away: the least number that leaves one more. */
@@ -173,17 +190,19 @@ function* moreTurns(db: Database, step: StepName, used: number): Iterable<Change
 /** The tier without the limit that refuses, or with the model. */
 function* tierChanges(db: Database, tier: string, step: StepName, model: string): Iterable<Change> {
   const set = `headgate tier set ${word(tier)}`;
+  const others = countOnTier(db, tier) - 1;
+  const reach = others > 0 ? `  # also changes ${counted(others, 'other organisation')}` : '';
   const limit = rows[step].plan?.limit;
   if (limit !== undefined) {
     const without = { [limit.field]: undefined };
     const changed = limit.isOfAll ? { total: { ...findAnonymous(db)?.total, ...without } } : without;
     const event = exactTierEvent(db, tier, changed, undefined);
-    if (event !== undefined) yield { command: `${set} ${limit.flag} none`, events: [event] };
+    if (event !== undefined) yield { command: `${set} ${limit.flag} none${reach}`, events: [event] };
   }
   if (step !== 'tier') return;
   const event = exactTierEvent(db, tier, {}, model);
   if (event === undefined || event.data.models === '*') return;
-  yield { command: `${set} --models ${event.data.models.map(word).join(',')}`, events: [event] };
+  yield { command: `${set} --models ${event.data.models.map(word).join(',')}${reach}`, events: [event] };
 }
 
 /** A word of a shell; ids of models have no quotes. */

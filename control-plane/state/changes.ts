@@ -56,7 +56,6 @@ function nextOf({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, wa
 
 function closedView(row: RowOf<'closed_change'>): Change {
   const { state, reason } = row;
-  const next =
-    state === 'completed' ? 'nothing: it is in force everywhere' : 'nothing: it is in force nowhere';
+  const next = state === 'completed' ? 'nothing: it is in force everywhere' : 'nothing';
   return { ...commonView(row), state, next, ...(reason !== null && { reason }) };
 }

@@ -49,6 +49,10 @@ export function organisationsOnTier(db: Database, tier: string): Organisation[] 
   return rows.map(toOrganisation);
 }
 
+export function countOnTier(db: Database, tier: string): number {
+  return first<{ n: number }>(db, 'SELECT count(*) AS n FROM organisation WHERE tier = ?', tier)?.n ?? 0;
+}
+
 /** Sum of the tokens that operators added to a period by hand. */
 export function findAdjustment(db: Database, organisation: string, period: string): number {
   const sql = 'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?';
