@@ -13,9 +13,11 @@ export interface FleetReads {
 
 export interface Hole {
   readonly model: string;
+  /** Status that requests for it get: 503 on the pool, 404 on a stack. */
+  readonly status: 404 | 503;
   /** `the pool`, or the id of a stack. */
   readonly where: string;
-  /** The organisations whose requests for it are refused with 503. */
+  /** Organisations whose requests for it are refused. */
   readonly refused: readonly Pick<Organisation, 'id' | 'name'>[];
 }
 
@@ -56,6 +58,7 @@ export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads)
     .filter((model) => !isServed(model, ofPool))
     .map((model) => ({
       model,
+      status: 503 as const,
       where: 'the pool',
       refused: organisations.filter(
         (organisation) => !organisation.suspended && includes(organisation, model),
@@ -67,6 +70,7 @@ export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads)
       .filter((model) => !isServed(model, own))
       .map((model) => ({
         model,
+        status: 404 as const,
         where: id,
         refused: [{ id: organisation, name: nameOf.get(organisation) ?? organisation }],
       }));

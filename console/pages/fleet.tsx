@@ -97,7 +97,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
         <section class="notice bad" aria-label="What is missing">
           <h2>Installed, but no node serves it now</h2>
           <ul class="rows">
-            {missing.slice(0, missingMax).map(({ model, where, refused, refused: [first] }) => (
+            {missing.slice(0, missingMax).map(({ model, where, status, refused, refused: [first] }) => (
               <li key={`${where} ${model}`}>
                 <span>
                   <strong>
@@ -112,7 +112,7 @@ function Filled({ state }: { readonly state: FleetReads }) {
                     href={explainLink({ org: first.id, model, ...(where !== 'the pool' && { host: where }) })}
                   >
                     <State tone="bad">
-                      503 for {nameSome(refused.map(({ name }) => name))}
+                      {status} for {nameSome(refused.map(({ name }) => name))}
                       {isPart && where === 'the pool' ? ', and for others' : ''}
                     </State>
                   </a>

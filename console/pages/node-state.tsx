@@ -80,7 +80,7 @@ export function DrainDialog({
       <p>
         {drained
           ? 'It gets requests again, as soon as it is up.'
-          : 'It gets no new requests; those in flight finish. A model that no other node has loaded is refused with 503.'}
+          : 'It gets no new requests; those in flight finish. Requests for a model that no other node there has loaded are refused.'}
       </p>
     </CommandDialog>
   );

@@ -104,6 +104,12 @@ export const wrongClock = {
 
 const certificateWarnDays = 21;
 
+/** `in 3 days`, as findings say when something ends. */
+export function inDays(days: number): string {
+  if (days === 0) return 'within a day';
+  return days === 1 ? 'in 1 day' : `in ${days} days`;
+}
+
 interface Certified {
   readonly daysLeft?: number | undefined;
   readonly certificateFault?: string | undefined;
@@ -119,7 +125,7 @@ export const endingCertificate = {
     if (fault !== undefined) return `it cannot be used: ${fault}`;
     return daysLeft < 0
       ? 'its certificate has expired'
-      : `its certificate expires in ${Math.floor(daysLeft)} days`;
+      : `its certificate expires ${inDays(Math.floor(daysLeft))}`;
   },
   next: ({ certificateFault: fault }: Certified) =>
     fault !== undefined

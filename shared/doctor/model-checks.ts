@@ -1,5 +1,5 @@
 /** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
-import { check, type DoctorCheck, endingCertificate, only } from './check.ts';
+import { check, type DoctorCheck, endingCertificate, inDays, only } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
@@ -27,7 +27,8 @@ export const modelChecks: readonly DoctorCheck[] = [
     },
     level: 'fail',
     object: ({ place, model }) => at(place, model),
-    text: 'installed, and no node that serves now has it loaded: requests get 503',
+    text: ({ place }) =>
+      `installed, but no node that serves now has it loaded: requests get ${place === 'pool' ? 503 : 404}`,
     next: 'load it on a node, undrain one, or uninstall it',
   }),
   check({
@@ -83,7 +84,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     wrong: ({ tier, activeKeys }, { models }) =>
       activeKeys > 0 && models?.tiers.some(({ id }) => id === tier) === false,
     text: ({ tier, activeKeys }) =>
-      `it has ${activeKeys} active keys and ${tier === null ? 'no tier' : `a tier that is not there, ${tier}`}`,
+      `it has ${activeKeys} active ${activeKeys === 1 ? 'key' : 'keys'} and ${tier === null ? 'no tier' : `a tier that is not there, ${tier}`}`,
     next: ({ id }) => `headgate org set ${id} --tier …`,
   }),
   check({
@@ -93,8 +94,9 @@ export const modelChecks: readonly DoctorCheck[] = [
     level: 'warn',
     wrong: ({ expiresInDays: days }) => days !== null && days >= 0 && days < keyWarnDays,
     text: ({ organisation, expiresInDays }) =>
-      `a key of ${organisation} expires in ${Math.floor(expiresInDays ?? 0)} days`,
-    next: ({ organisation }) => `headgate key create --org ${organisation}, then replace it`,
+      `a key of ${organisation} expires ${inDays(Math.floor(expiresInDays ?? 0))}`,
+    next: ({ id, organisation }) =>
+      `headgate key create --org ${organisation} --name NAME --expires 90d, deploy it, then headgate key revoke ${id}`,
   }),
   check({
     code: 'HG6007',
@@ -124,7 +126,7 @@ export const modelChecks: readonly DoctorCheck[] = [
       ),
     level: 'warn',
     text: ({ model }) => `the tier includes ${model}, which is not in the catalog`,
-    next: ({ model }) => `headgate model set ${model}, or remove it from the tier`,
+    next: ({ model }) => `headgate model set ${model} --family NAME, or remove it from the tier`,
   }),
 ];
 
