@@ -63,14 +63,30 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   );
 }
 
+/** Stays open until the value was copied or its reader says that it is stored: a second Enter must not lose it. */
 function KeyValue({ value, onClose }: { readonly value: string; readonly onClose: () => void }) {
+  const [isStored, setStored] = useState(false);
   return (
-    <Dialog title="Store this value now" onClose={onClose}>
+    <Dialog title="Store this value now" onClose={onClose} focus=".copy-value" isLocked={!isStored}>
       <p>It is shown this once. Headgate keeps only its digest, so nobody can show it again.</p>
       <Shown label="Key value" class="secret" value={value} />
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={isStored}
+          onInput={({ currentTarget }) => setStored(currentTarget.checked)}
+        />
+        I have stored it
+      </label>
       <div class="dialog-actions">
-        <Copy text={value} label="Copy" class="button" title="Copy the value" />
-        <Button look="primary" onClick={onClose}>
+        <Copy
+          text={value}
+          label="Copy"
+          class="button copy-value"
+          title="Copy the value"
+          onCopied={() => setStored(true)}
+        />
+        <Button look="primary" disabled={!isStored} onClick={onClose}>
           Done
         </Button>
       </div>

@@ -1,6 +1,6 @@
 /** Where a message is written: it stays at the end of the page, grows to some lines, and sends by Enter. */
 import type { ComponentChildren, JSX } from 'preact';
-import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 
 const linesMax = 8;
 
@@ -29,6 +29,7 @@ export function Composer(props: ComposerProps): JSX.Element {
       Number.parseFloat(paddingBottom);
     area.style.height = `${Math.min(area.scrollHeight, most)}px`;
   }, [draft]);
+  useEffect(() => field.current?.focus(), []);
   const onKeyDown = (event: KeyboardEvent): void => {
     // While a word is composed, Enter ends the word.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;

@@ -3,27 +3,46 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { type ApiFailure, failureOf } from '../lib/api.ts';
 import { Field } from './field.tsx';
-import { Button, Copy, Failure } from './parts.tsx';
+import { Copy, Failure } from './parts.tsx';
 
 export interface DialogProps {
   readonly title: string;
   readonly onClose: () => void;
+  /** Selector of the element that has the focus at first: the first field by default. */
+  readonly focus?: string;
+  /** Keeps the dialog open: neither Escape nor ✕ closes it. */
+  readonly isLocked?: boolean;
   readonly children: ComponentChildren;
 }
 
-export function Dialog({ title, onClose, children }: DialogProps) {
+const firstField = 'form :is(input, select, textarea)';
+
+export function Dialog({ title, onClose, focus = firstField, isLocked = false, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
     element.current?.showModal();
+    element.current?.querySelector<HTMLElement>(focus)?.focus();
   }, []);
+  // Browsers let a second Escape through if only the `cancel` event is prevented.
+  const keepOpen = (event: KeyboardEvent): void => {
+    if (isLocked && event.key === 'Escape') event.preventDefault();
+  };
   return (
-    <dialog ref={element} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={element}
+      aria-labelledby={id}
+      onClose={onClose}
+      onKeyDown={keepOpen}
+      onCancel={(event) => isLocked && event.preventDefault()}
+    >
       <div class="dialog-head">
         <h2 id={id}>{title}</h2>
-        <button type="button" class="icon" aria-label="Close" onClick={() => element.current?.close()}>
-          ✕
-        </button>
+        {isLocked ? null : (
+          <button type="button" class="icon" aria-label="Close" onClick={() => element.current?.close()}>
+            ✕
+          </button>
+        )}
       </div>
       {children}
     </dialog>
@@ -72,14 +91,16 @@ export function FormDialog(props: FormDialogProps) {
     run(() => work(fields));
   };
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose} {...(isDanger && { focus: '.cancel' })}>
       <form onSubmit={submit}>
         {children}
         {name === undefined ? null : <TypedName name={name} typed={typed} onType={setTyped} />}
         {failure ? <Failure failure={failure} /> : null}
         <div class="dialog-actions">
           {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
-          <Button onClick={onClose}>Cancel</Button>
+          <button type="button" class="button cancel" onClick={onClose}>
+            Cancel
+          </button>
           <button
             type="submit"
             class={isDanger ? 'button danger' : 'button primary'}

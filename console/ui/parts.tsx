@@ -33,9 +33,10 @@ export interface CopyProps {
   readonly isIcon?: boolean;
   readonly class?: string;
   readonly title?: string;
+  readonly onCopied?: () => void;
 }
 
-export function Copy({ text, label, icon = 'copy', isIcon, class: className, title }: CopyProps) {
+export function Copy({ text, label, icon = 'copy', isIcon, class: className, title, onCopied }: CopyProps) {
   const [isCopied, setCopied] = useState(false);
   useEffect(() => {
     if (!isCopied) return undefined;
@@ -44,7 +45,10 @@ export function Copy({ text, label, icon = 'copy', isIcon, class: className, tit
   }, [isCopied]);
   const onClick = (): void => {
     copyText(text).then(
-      () => setCopied(true),
+      () => {
+        setCopied(true);
+        onCopied?.();
+      },
       () => undefined,
     );
   };

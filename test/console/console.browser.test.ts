@@ -24,9 +24,10 @@ const asMember = (page: Page, person: string, at?: string): Promise<void> => dev
 /** Creates a key in the page, and returns its value. */
 async function createKey(page: Page, name: string): Promise<string> {
   await button(page, 'Create key').click();
-  await page.getByLabel('Name', { exact: true }).fill(name);
   await page.getByLabel('Expiry').selectOption({ label: '30 days' });
-  await button(page, 'Create').click();
+  await page.getByLabel('Name', { exact: true }).focus();
+  await page.keyboard.type(name);
+  await page.keyboard.press('Enter');
   const field = page.getByLabel('Key value');
   await field.waitFor();
   const value = await field.inputValue();
@@ -79,6 +80,25 @@ describe('keys', () => {
       for (const { api } of dev.ready.gateways) expect(await complete(api, value)).toBe(401);
       await button(page, 'Done').click();
       await page.getByRole('row', { name: /browser job.*revoked/ }).waitFor();
+    });
+  });
+
+  test('the keyboard alone creates a key, and cannot lose its value by a second Enter or by Escape', async () => {
+    await withPage({}, async (page) => {
+      await asMember(page, 'ana');
+      await button(page, 'Create key').click();
+      await page.keyboard.type('typed job');
+      await page.keyboard.press('Enter');
+      const field = page.getByLabel('Key value');
+      await field.waitFor();
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('Escape');
+      expect(await field.isVisible()).toBe(true);
+      expect(await button(page, 'Done').isDisabled()).toBe(true);
+      await page.getByLabel('I have stored it').check();
+      await button(page, 'Done').click();
+      await field.waitFor({ state: 'detached' });
+      await page.getByRole('row', { name: /typed job.*active/ }).waitFor();
     });
   });
 
