@@ -34,7 +34,10 @@ export function nodeAgentCommand(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const token = requiredSecret('HEADGATE_NODE_TOKEN');
+  const token = requiredSecret(
+    'HEADGATE_NODE_TOKEN',
+    `the token of this node; headgate node token create ${options.node} --out FILE makes one`,
+  );
   const { startAgent } = await import('../../agent/main.ts');
   const { nodeCredentials } = await import('../../shared/runtime/node-credentials.ts');
   const credential =

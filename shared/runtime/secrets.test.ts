@@ -46,7 +46,7 @@ describe.each(blanks)('a variable that is %s', (_name, value) => {
     if (isRefused) {
       expect(() => read('SECRET', environment)).toThrow('SECRET is empty; set SECRET');
     } else expect(read('SECRET', environment)).toBeUndefined();
-    expect(() => requiredSecret('SECRET', environment)).toThrow(/set SECRET/);
+    expect(() => requiredSecret('SECRET', undefined, environment)).toThrow(/set SECRET/);
   });
   test.each(kafkaNames)('opens no connection to Kafka (%s)', (name) => {
     if (isRefused) expect(() => kafkaSettingsFrom({ [name]: value })).toThrow(`${name} is empty`);
@@ -63,7 +63,8 @@ describe.each(blanks)('a variable that is %s', (_name, value) => {
 });
 
 test.each(tooWeak)('a token like %j is refused by the name of its variable, without its value', (value) => {
-  for (const read of [secretOf, requiredSecret]) {
+  const required = (name: string, from: Record<string, string>) => requiredSecret(name, undefined, from);
+  for (const read of [secretOf, required]) {
     let message = '';
     try {
       read('SECRET', { SECRET: value });

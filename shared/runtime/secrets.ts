@@ -73,13 +73,15 @@ export function secretOf(variable: string, from: Environment = environment): str
   );
 }
 
-/** Throws SecretUnusable, also where the variable is unset. */
-export function requiredSecret(variable: string, from: Environment = environment): string {
+/** Throws SecretUnusable, also if the variable is unset. `how`: what to set it to. */
+export function requiredSecret(
+  variable: string,
+  how = `a random text of at least ${tokenLengthMin} printable characters`,
+  from: Environment = environment,
+): string {
   const value = secretOf(variable, from);
   if (value !== undefined) return value;
-  throw new SecretUnusable(
-    `set ${variable} to a random text of at least ${tokenLengthMin} printable characters`,
-  );
+  throw new SecretUnusable(`set ${variable} to ${how}`);
 }
 
 /** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
