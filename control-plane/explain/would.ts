@@ -152,7 +152,7 @@ function* planChanges(
   }
 }
 
-/** Gives back as many thousands of tokens as leave room again. It reaches this organisation alone. */
+/** Credits this organisation, and no other, with as many thousands of tokens as leave room again. */
 function adjustment({ counters, ...question }: Question, id: string, { facts }: Step): Change {
   const used = Number(facts['used']);
   const tokens = Math.ceil((used - Number(facts['allowed']) + 1) / 1000) * 1000;
