@@ -274,6 +274,7 @@ async function compose(
     fenced: () => state.fenced(),
     provenSoon: () => state.provenSoon(),
     now: wallClockMs,
+    logNow: () => wallClockMs() + exchange.clockAheadMs,
     trace: traces === undefined ? passTrace : traces.begin,
     begin: () => void openRequests++,
     observe: (record) => {
@@ -363,13 +364,13 @@ async function listen(
   return opened;
 }
 
-/** For operators only: limits hold by the clock of the log, and whether a key has expired is decided by the own one. */
+/** For operators only: limits and usage go by the clock of the log, and whether a key has expired is decided by the own one. */
 function clockCheck(logAheadMs: number): Check {
   const seconds = Math.round(Math.abs(logAheadMs) / 1000);
   const detail =
     seconds === 0
       ? 'agrees with that of the log'
-      : `${seconds} s ${logAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which minutes of limits follow; set it right`;
+      : `${seconds} s ${logAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which limits and usage follow; set it right`;
   return { name: 'clock', ok: true, detail };
 }
 

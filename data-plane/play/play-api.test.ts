@@ -80,6 +80,7 @@ test('the bodies of all visitors have the memory of one organisation, and none o
       fenced: () => false,
       provenSoon: () => undefined,
       now: Date.now,
+      logNow: Date.now,
     },
     hosts: { shared: new Set(['127.0.0.1']), stackDomain: 'stacks.test' },
     trace: () => undefined,
@@ -129,7 +130,13 @@ test('a solution beyond its network’s share of a second is answered with 429 a
   const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonicMs);
   const meter = { loadTotal: () => true, freeTurns: () => 0, networkTurns: () => 0 };
   const gateway = {
-    ...{ bodies: new BodyBudget(), lookup: createLookup(snapshot.db), now: Date.now, meter },
+    ...{
+      bodies: new BodyBudget(),
+      lookup: createLookup(snapshot.db),
+      now: Date.now,
+      logNow: Date.now,
+      meter,
+    },
     observeEarly: () => undefined,
   } as unknown as Gateway;
   const { port, close } = await serving(gateway);

@@ -86,7 +86,7 @@ export class PlayApi {
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#solutionIn(exchange);
     // After the body, whose end the client decides.
-    const nowMs = this.#options.gateway.now();
+    const nowMs = this.#options.gateway.logNow();
     const known = this.#known(exchange, nowMs);
     if (known !== undefined) return this.#sendState(exchange, known, nowMs);
     const address = addressOf(exchange, this.#options.proxies);

@@ -31,7 +31,7 @@ export interface UsageView {
 
 /** What the gateways exchange of the limits of the whole fleet. */
 export interface FleetLimits {
-  /** How far the clock by which minutes are labelled is ahead of this process's, ms. */
+  /** How far the clock by which minutes and periods are labelled is ahead of this process's, ms. */
   readonly clockAheadMs: number;
   /** What counts against the limit where a request of this weight comes. */
   taken(limit: Limit, weight: number): number;
@@ -120,7 +120,7 @@ export class LocalCounters implements Counters {
   }
 
   poolTokens(organisation: string, anchor: string, nowMs: number): number {
-    return this.#usage.poolTokensAt(organisation, anchor, nowMs);
+    return this.#usage.poolTokensAt(organisation, anchor, nowMs + this.#clockAheadMs);
   }
 
   freeTurns(visitor: string, nowMs: number): number {

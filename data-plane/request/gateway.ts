@@ -38,8 +38,10 @@ export interface Gateway extends ForwardMeans {
   fenced(): boolean;
   /** Where a request is to wait for another proof, which ends in time; undefined where it is not. */
   provenSoon(): Promise<void> | undefined;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock, ms since 1970: decides whether a key has expired. */
   now(): number;
+  /** Time of the log, ms since 1970: minutes, periods, the day and month of a visitor, and the times of usage rows go by it. */
+  logNow(): number;
   /** The trace of a request, from its `traceparent` header; undefined where it has none. */
   trace(header: unknown): RequestTrace | undefined;
   /** Called at the start of each request. */

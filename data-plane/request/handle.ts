@@ -157,19 +157,17 @@ function admission(
     authorization: credentialHeader(exchange.head, 'authorization'),
     xApiKey: credentialHeader(exchange.head, 'x-api-key'),
   };
+  const { visitorAt } = entry;
   return (nowMs) => {
-    const visitor = visitorAt(entry, nowMs);
-    const asked = visitor === undefined ? head : { ...head, visitor: visitor.id, network: visitor.network };
-    return admit(gateway.lookup, gateway.hosts, asked, { fenced: gateway.fenced(), nowMs }, record);
+    const fenced = gateway.fenced();
+    if (visitorAt === undefined) return admit(gateway.lookup, gateway.hosts, head, { fenced, nowMs }, record);
+    // A visitor has no key that expires, and a month and a day that are those of the log.
+    const logMs = gateway.logNow();
+    const visitor = visitorAt(logMs);
+    if (visitor === undefined) throw unauthorized('no visitor');
+    const asked = { ...head, visitor: visitor.id, network: visitor.network };
+    return admit(gateway.lookup, gateway.hosts, asked, { fenced, nowMs: logMs }, record);
   };
-}
-
-/** Throws where there must be a visitor and is none. */
-function visitorAt(entry: Entry, nowMs: number): Visitor | undefined {
-  if (entry.visitorAt === undefined) return undefined;
-  const visitor = entry.visitorAt(nowMs);
-  if (visitor === undefined) throw unauthorized('no visitor');
-  return visitor;
 }
 
 function checkOrRelease(body: Body, { checkBody }: Entry): void {
@@ -237,11 +235,11 @@ async function decided(
 }
 
 /** The caller's usage must be known before the decision; only its first request in a while waits for it. */
-function loadUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): true | Promise<boolean> {
+function loadUsage({ meter, logNow }: Gateway, { caller, target }: RequestFacts): true | Promise<boolean> {
   // Only the pool draws on an allowance.
   if (target.kind === 'stack') return true;
-  if (caller.kind === 'key') return meter.loadTotal(caller.owner, now());
-  return meter.loadTotal(caller, caller.admittedMs ?? now());
+  if (caller.kind === 'key') return meter.loadTotal(caller.owner, logNow());
+  return meter.loadTotal(caller, caller.admittedMs ?? logNow());
 }
 
 function noteDecision(record: RequestRecord, decision: Decision): void {
@@ -324,7 +322,7 @@ function meter(
     key: isVisitor ? undefined : caller.owner.keyId,
     ttftMs: at.begun === undefined ? undefined : at.begun - startMs,
     durationMs: performance.now() - startMs,
-    atMs: gateway.now(),
+    atMs: gateway.logNow(),
   });
 }
 

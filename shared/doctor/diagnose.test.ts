@@ -139,6 +139,7 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
   [{ ...well, probe: { gateway: 'gw-1', foreign: 'a', missing: 'b' } }, 'HG4010 fail gw-1'],
   [log({ writeFault: 'cannot write' }), 'HG2017 fail'],
   [gateway({ clockAheadSeconds: 31 }), 'HG4011 warn gw-1'],
+  [gateway({ clockAheadSeconds: -3601 }), 'HG4011 fail gw-1'],
   [gateway({ isOutOfFiles: true }), 'HG4014 fail gw-1'],
   [gateway({ daysLeft: 5 }), 'HG4012 warn gw-1'],
   [gateway({ daysLeft: -1 }), 'HG4012 fail gw-1'],

@@ -8,6 +8,8 @@ import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
+/** A clock that is off by more is no drift: keys expire at a wrong time by it. */
+const clockFailSeconds = 3600;
 
 /** What follows from a proof of this age. */
 function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
@@ -127,6 +129,7 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     code: 'HG4011',
     well: 'clocks of gateways agree with that of this replica',
     ...wrongClock,
+    level: ({ clockAheadSeconds = 0 }) => (Math.abs(clockAheadSeconds) > clockFailSeconds ? 'fail' : 'warn'),
   }),
   ofGateways({
     code: 'HG4012',

@@ -482,3 +482,22 @@ test.each([4, 6])('a file of format %i is refused by name: no released version m
   former.close();
   expect(() => openUsageStore(path)).toThrow(/usage\.db was written by an earlier version/);
 });
+
+test('Limits 4: a row that is ahead of the time of the log counts at that time and in its period, a late one in its own', () => {
+  const usage = store({ keepRows: true });
+  const atMs = Date.parse('2026-11-21T12:00:00Z');
+  const january = { at: '2027-01-04T10:00:00.000Z', period: '2027-01-01' };
+  const october = { at: '2026-10-04T10:00:00.000Z', period: '2026-10-01' };
+  const rows = [row(a, 1, january), row(a, 2, october), row(a, 3), row(a, 4, { ...turn, at: january.at })];
+  usage.apply(0, [{ ...records(0, rows)[0]!, atMs }]);
+  expect(usage.periods('acme')).toEqual(['2026-10-01', period]);
+  expect(usage.requests({ limit: 9 }).map(({ row: { at } }) => at.slice(0, 13))).toEqual([
+    '2026-11-21T12',
+    '2026-10-04T10',
+    '2026-11-21T10',
+    '2026-11-21T12',
+  ]);
+  // The record once more is a repeat, not another row with the same number.
+  usage.apply(0, [{ ...records(1, rows)[0]!, atMs: atMs + 1000 }]);
+  expect(usage.counts).toMatchObject({ applied: 4, repeated: 4, differing: 0 });
+});

@@ -5,7 +5,8 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { UsageTotals } from '../../schemas/admin.ts';
-import { readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
+import { hourMs } from '../../schemas/durations.ts';
+import { type ReadUsageRow, readUsageRecord, type UsageRow, usagePartitionOf } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { RefusedRecords } from '../log/core/record-mac.ts';
 import { BoundedMap } from '../runtime/bounded-map.ts';
@@ -20,6 +21,7 @@ import {
 import { dayFolderOf } from './day-files.ts';
 import { type KeptRequest, KeptRows } from './kept-rows.ts';
 import { firstHourOfDay, type KeyUse, keyUseOf } from './key-use.ts';
+import { periodOf } from './period.ts';
 import type { RequestQuery } from './request-table.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import {
@@ -36,6 +38,8 @@ import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from 
 /** Rows of one incarnation that may be parked. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
+/** A row that is ahead of the log's time by more has a wrong time. Clocks of brokers may differ by less. */
+const aheadMsMax = hourMs;
 /** Bytes of `usage.db` that may stay without use at a start. */
 const emptyBytesMax = 8 * 1024 * 1024;
 
@@ -278,7 +282,8 @@ export class UsageStore {
     into.counts.junk += junk;
     const options = { trimmedStart, parkedMax: this.#options.parkedMax ?? parkedMaxDefault };
     const { partitions } = this.#options;
-    for (const row of rows) {
+    for (const read of rows) {
+      const row = inLogTime(read, record.atMs);
       if (partitions !== undefined && usagePartitionOf(row.incarnation, partitions) !== into.partition) {
         into.counts.junk++;
         continue;
@@ -310,6 +315,17 @@ export class UsageStore {
     for (const { incarnation, count } of this.#sql.parkedCounts.iterate())
       this.#parkedCounts.set(incarnation, count);
   }
+}
+
+/**
+ * No request completes after its record was appended, so a row that says so is of a gateway with a wrong clock: it counts at the time
+ * of the log and in that time's period. An earlier row may have waited for the log, and stays what it is.
+ */
+function inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
+  const { row } = read;
+  if (row === undefined || Date.parse(row.at) <= logMs + aheadMsMax) return read;
+  const period = row.period === null ? null : periodOf(row.period, logMs).start;
+  return { ...read, row: { ...row, at: new Date(logMs).toISOString(), period } };
 }
 
 /** Queries on the totals. */

@@ -108,6 +108,17 @@ export class LimitedFleet extends ProcessFleet {
     return this.#admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
+  /** The present period's usage, and when the key was last used. */
+  async used(organisation: string) {
+    if (this.#admin === undefined) throw new Error('the fleet has not begun');
+    const { requests, period, periods } = await this.#admin.call(
+      'GET',
+      `/usage?organisation=${organisation}`,
+    );
+    const { items } = await this.#admin.call('GET', `/usage/keys?organisation=${organisation}`);
+    return { requests, period, periods, lastMs: Date.parse(items[0]?.lastUsedAt ?? '') };
+  }
+
   gateway(
     name: string,
     flags: readonly string[] = [],

@@ -261,7 +261,7 @@ describe('what other processes report is at fault:', () => {
     ['HG4008 warn gw-ghost', { ...gatewayReport, foldVersion: 1 }],
     ['HG4004 warn gw-ghost', { ...gatewayReport, foldVersion: 1, applied: 1 }],
     ['HG4009 warn gw-ghost', { ...gatewayReport, foldVersion: 1, freshSeconds: 30 }],
-    ['HG4011 warn gw-ghost', { ...gatewayReport, foldVersion: 1, at: '2001-01-01T00:00:00Z' }],
+    ['HG4011 fail gw-ghost', { ...gatewayReport, foldVersion: 1, at: '2001-01-01T00:00:00Z' }],
     ['HG3006 warn cp-ghost', { ...planeReport, at: '2099-01-01T00:00:00Z' }],
     ['HG3002 fail cp-ghost', { ...planeReport, diverged: true }],
     ['HG3003 warn cp-ghost', { ...planeReport, foldVersion: 1 }],

@@ -76,6 +76,7 @@ function gatewayOf(
     fenced: () => facts.fenced === true,
     provenSoon: () => undefined,
     now: () => facts.nowMs,
+    logNow: () => facts.nowMs,
     trace: () => undefined,
     begin: () => undefined,
     observe,
