@@ -1,5 +1,5 @@
 /** Which keys are forgotten, by which clock and by whom. */
-import { expect, onTestFinished, test } from 'vitest';
+import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { parseCommit } from '../../schemas/commit.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { readEvent } from '../../schemas/events.ts';
@@ -19,6 +19,11 @@ const created = (n: number, expiresAt: string | null = null) =>
 
 /** The clock of the log, ms after the first moment. */
 let logMs = 0;
+/** Time that has passed on the machine, where it is not that of the log. */
+let passedMs: number | undefined;
+afterEach(() => {
+  passedMs = undefined;
+});
 function topicOf(...commits: ReturnType<typeof created>[][]): MemoryTopic {
   logMs = 0;
   const topic = new MemoryTopic(() => firstMomentMs + logMs);
@@ -36,7 +41,8 @@ async function replicaOn(topic: MemoryTopic, now = () => firstMomentMs + logMs) 
   onTestFinished(() => replicator.stop());
   await replicator.caughtUp(10_000);
   const writer = new CommandWriter({ snapshot, replicator, log, now });
-  const endedKeys = new EndedKeys({ name: 'cp', snapshot, replicator, writer, logger: quiet, now });
+  const clocks = { now, monotonicMs: () => passedMs ?? logMs };
+  const endedKeys = new EndedKeys({ name: 'cp', snapshot, replicator, writer, logger: quiet, ...clocks });
   const ids = () => snapshot.db.prepare('SELECT id FROM api_key ORDER BY id').pluck().all();
   /** A record moves the clock of the log. */
   const at = async (days: number) => {
@@ -85,6 +91,17 @@ test('neither an own clock that is ahead forgets a key too soon, nor a log whose
   const behind = await replicaOn(topicOf([created(2, month)]), () => firstMomentMs + 100 * dayMs);
   await behind.at(1000);
   expect([await behind.endedKeys.forget(), behind.ids()]).toEqual([0, ['key-2']]);
+});
+
+test('both clocks together forget no key faster than time passes', async () => {
+  const { endedKeys, ids, at } = await replicaOn(topicOf([created(2, month)]));
+  passedMs = 0;
+  await at(1);
+  expect(await endedKeys.forget()).toBe(0);
+  await at(500);
+  expect([await endedKeys.forget(), ids()]).toEqual([0, ['key-2']]);
+  passedMs = 200 * dayMs;
+  expect([await endedKeys.forget(), ids()]).toEqual([1, []]);
 });
 
 test('several replicas forget each key once', async () => {

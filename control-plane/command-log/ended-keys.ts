@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { RemovalTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -36,6 +36,8 @@ export interface EndedKeysOptions {
   readonly forgetAfterMs?: number | undefined;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
+  /** Milliseconds since the machine started. */
+  readonly monotonicMs?: () => number;
 }
 
 interface EndedKey {
@@ -59,10 +61,12 @@ function endedKeys(db: Database, untilMs: number): EndedKey[] {
 export class EndedKeys {
   readonly #options: EndedKeysOptions;
   readonly #stop = new AbortController();
+  readonly #removal: RemovalTime;
   #running: Promise<void> | undefined;
 
   constructor(options: EndedKeysOptions) {
     this.#options = options;
+    this.#removal = new RemovalTime(options.monotonicMs);
   }
 
   start(): void {
@@ -88,12 +92,12 @@ export class EndedKeys {
     return forgotten;
   }
 
-  /** By the time of the log or the own clock, whichever is earlier: one that is ahead forgets nothing too soon. */
+  /** By the time of the log or the own clock, whichever is earlier, and no faster than time passes: a leap forgets no key. */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
     const { logMs, reachable } = replicator;
     if (logMs === undefined || !reachable || !Number.isFinite(forgetAfterMs)) return undefined;
-    return Math.min(logMs, now()) - forgetAfterMs;
+    return this.#removal.limit(Math.min(logMs, now())) - forgetAfterMs;
   }
 
   async #run(): Promise<void> {

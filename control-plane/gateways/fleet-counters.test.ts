@@ -29,7 +29,7 @@ let nowMs: number;
 let closing: (() => Promise<void>)[];
 beforeEach(() => {
   folder = folderOfTest('counters');
-  memory = new MemoryTopic();
+  memory = new MemoryTopic(() => nowMs);
   usage = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
   nowMs = Date.now();
   closing = [];

@@ -8,7 +8,7 @@ import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { type EventData, readEvent, type StoredEvent } from '../../schemas/events.ts';
 import type { Head } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { RemovalTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
@@ -67,14 +67,14 @@ const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
   'organisation.removed',
 ]);
 
-/** `at`: of the commit, from when on no session of before lives longer. Undefined: it ends none that still lives. */
-function endOf(event: StoredEvent, at: string): End | undefined {
+/** `at`: of the commit, from when on no session of before lives longer. Undefined: it ends none that still lives at `nowMs`. */
+function endOf(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
   if (read.outcome !== 'known') return undefined;
   const { type, data } = read.event;
   if (type === 'session.ended') return { ...data, untilMs: Date.parse(data.until) };
   const untilMs = Date.parse(at) + sessionMsMax;
-  if (!(untilMs > wallClockMs())) return undefined;
+  if (!(untilMs > nowMs)) return undefined;
   if (type === 'organisation.removed') return { kind: 'person', subject: linksOf(data.id), untilMs };
   if (type !== 'member.removed') return undefined;
   const { organisation, person } = data;
@@ -104,6 +104,7 @@ export class EndedSessions {
   /** By holder, until it is past or forgotten of all: each of them has a full share of the list, so they are few. */
   readonly #forgottenLinksMs = new Map<string, number>();
   #sweptMs = 0;
+  readonly #removal = new RemovalTime();
   #storing: NodeJS.Timeout | undefined;
   readonly #ready: Promise<void>;
   /** Until then the file may not say that all before the present position was read. */
@@ -208,18 +209,21 @@ export class EndedSessions {
   /** Returns whether any of the commits ended something. */
   #take(commits: readonly Commit[]): boolean {
     let added = false;
+    // A clock that is ahead must not forget what ended: that session would be accepted again once the clock is right.
+    const lastMs = Date.parse(commits.at(-1)?.at ?? '');
+    const nowMs = Math.min(this.#removal.limit(wallClockMs()), lastMs);
     for (const { seq, at, events } of commits)
       for (const event of events) {
-        const end = endingTypes.has(event.type) ? endOf(event, at) : undefined;
+        const end = endingTypes.has(event.type) ? endOf(event, at, nowMs) : undefined;
         if (end === undefined) continue;
-        this.#end(end, seq);
+        this.#end(end, seq, nowMs);
         added = true;
       }
     return added;
   }
 
-  #end({ kind, subject, untilMs, holder }: End, position: number): void {
-    this.#sweep();
+  #end({ kind, subject, untilMs, holder }: End, position: number, nowMs: number): void {
+    this.#sweep(nowMs);
     this.#add(`${kind} ${subject}`, { position, untilMs, holder });
     if (holder !== undefined) kind === 'link' ? this.#forgetLink(holder) : this.#join(holder);
     if (this.#ended.size > this.#endedMax) this.#forget();
@@ -279,8 +283,7 @@ export class EndedSessions {
     this.#delete(first);
   }
 
-  #sweep(): void {
-    const nowMs = wallClockMs();
+  #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < sweepMs) return;
     this.#sweptMs = nowMs;
     for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#delete(key);

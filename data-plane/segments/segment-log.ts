@@ -239,11 +239,15 @@ export class SegmentLog {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const names = (await readdir(this.#folder)).filter((name) => nameForm.test(name)).sort();
     const segments: Segment[] = [];
-    for (const name of names) {
+    const all = await Promise.all(names.map((name) => lstat(join(this.#folder, name))));
+    // A wall clock that is ahead makes nothing old: the newest segment has no age.
+    const newestMs = Math.min(wallClockMs(), Math.max(...all.map(({ mtimeMs }) => mtimeMs)));
+    for (const [index, name] of names.entries()) {
       const path = join(this.#folder, name);
-      const found = await lstat(path);
+      const found = all[index];
+      if (found === undefined) continue;
       const { size: bytes, mtimeMs: lastMs } = found;
-      const ageMs = Math.max(0, wallClockMs() - lastMs);
+      const ageMs = Math.max(0, newestMs - lastMs);
       // Neither waited for nor read into memory: none of these was written here.
       if (!found.isFile() || bytes > foundBytesMax) {
         await rm(path, { force: true, recursive: true });

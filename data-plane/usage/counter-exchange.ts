@@ -140,7 +140,7 @@ export class CounterExchange {
   #everything(nowMs: number): CounterRecord[] {
     // Not all gateways at the same moment of each hour.
     this.#everythingAtMs = nowMs + hourMs * (0.9 + Math.random() * 0.1);
-    return this.#counters.everything(nowMs);
+    return this.#counters.everything(this.feed.logNow());
   }
 
   async #publish(records: readonly CounterRecord[], isEverything: boolean): Promise<void> {

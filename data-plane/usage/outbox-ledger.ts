@@ -84,8 +84,8 @@ export class OutboxLedger implements CounterLedger {
     for (const kind of kinds) if (this.#held[kind] > latestMax + latestSlack) this.#dropOldest(kind);
     if (dayOf(nowMs) <= this.#day) return;
     this.#day = dayOf(nowMs);
-    for (const key of this.#sums.keys())
-      if (entriesEndMs(key.slice(key.indexOf(' ') + 1)) <= nowMs) this.#drop(key);
+    const untilMs = endedUntil(nowMs, [...this.#sums.keys()].map(periodIn));
+    for (const key of this.#sums.keys()) if (entriesEndMs(periodIn(key)) <= untilMs) this.#drop(key);
   }
 
   get(key: string): Sum | undefined {
@@ -163,8 +163,13 @@ export class OutboxLedger implements CounterLedger {
 
   #removeEnded(nowMs: number): void {
     const periods = prepare<{ period: string }>(this.#db, 'SELECT DISTINCT period FROM counter').all();
+    const untilMs = endedUntil(
+      nowMs,
+      periods.map(({ period }) => period),
+    );
     for (const { period } of periods)
-      if (entriesEndMs(period) <= nowMs) this.#db.prepare('DELETE FROM counter WHERE period = ?').run(period);
+      if (entriesEndMs(period) <= untilMs)
+        this.#db.prepare('DELETE FROM counter WHERE period = ?').run(period);
   }
 }
 
@@ -172,6 +177,19 @@ export class OutboxLedger implements CounterLedger {
 function kindOf(key: string): Kind | undefined {
   if (!key.startsWith(visitorPrefix)) return undefined;
   return key.startsWith(networkPrefix) ? 'network' : 'visitor';
+}
+
+function periodIn(key: string): string {
+  return key.slice(key.indexOf(' ') + 1);
+}
+
+/** The wall clock may be ahead, so nothing has ended before a period began in which this folder counted. */
+function endedUntil(wallMs: number, periods: readonly string[]): number {
+  const begun = periods.map((period) => Date.parse(period.length === 7 ? `${period}-01` : period));
+  return Math.min(
+    wallMs,
+    begun.reduce((latest, ms) => Math.max(latest, ms), 0),
+  );
 }
 
 function dayOf(nowMs: number): number {

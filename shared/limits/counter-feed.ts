@@ -5,7 +5,7 @@
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
-import { wallClockMs } from '../runtime/clock.ts';
+import { RemovalTime, wallClockMs } from '../runtime/clock.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
@@ -21,8 +21,8 @@ export interface CounterFeedOptions {
   readonly copy: CounterCopy;
   readonly state: CounterState;
   readonly logger: LineLogger;
-  /** Merges one record; returns how many of its entries were dropped. */
-  readonly read: (record: CounterRecord, nowMs: number) => number;
+  /** Merges one record, which has a time of the log; returns how many of its entries were dropped. */
+  readonly read: (record: CounterRecord, logMs: number) => number;
   /** After each batch. */
   readonly onRead?: () => void;
   /** What was published before may be gone. */
@@ -45,6 +45,9 @@ export class CounterFeed {
   readonly #options: CounterFeedOptions;
   readonly #follower: Follower;
   #timer: NodeJS.Timeout | undefined;
+  readonly #removal = new RemovalTime();
+  /** How far the last record's time was ahead of this process's clock when it was read. */
+  #aheadMs = 0;
 
   constructor(options: CounterFeedOptions) {
     const { topic, copy, logger, onRestart } = options;
@@ -87,7 +90,9 @@ export class CounterFeed {
   /** Writes the copy; a failure is reported, and what was read is read again at the next start. */
   save(): void {
     const { copy, state, logger, onEnded } = this.#options;
-    const ended = state.expire(this.#now());
+    // One clock alone removes nothing, and none that leaps.
+    const untilMs = this.#removal.limit(Math.min(this.logNow(), this.#now()));
+    const ended = state.expire(untilMs);
     if (ended.length > 0) onEnded?.(ended);
     try {
       copy.save(state, this.position, ended);
@@ -107,11 +112,17 @@ export class CounterFeed {
   #onBatch({ records, rejected }: LimitBatch): void {
     const nowMs = this.#now();
     this.counts.rejected += rejected;
-    for (const { value } of records) {
+    for (const { value, atMs = nowMs } of records) {
       const record = readCounterRecord(value);
-      this.counts.rejected += record === undefined ? 1 : this.#options.read(record, nowMs);
+      this.#aheadMs = atMs - nowMs;
+      this.counts.rejected += record === undefined ? 1 : this.#options.read(record, atMs);
     }
     this.#options.onRead?.();
+  }
+
+  /** Time of the log, as far as it was read; that of this process before. */
+  logNow(): number {
+    return this.#now() + this.#aheadMs;
   }
 
   #now(): number {
