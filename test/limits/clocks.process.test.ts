@@ -34,11 +34,11 @@ test.each([-40, 40])(
     const askedMs = Date.now();
     const response = await fleet.ask(set, 'slots-0');
     expect([response.status, await response.text()]).toEqual([200, expect.any(String)]);
-    fleet.setOff(0);
     await until(async () => {
       const used = await fleet.used('slots-0');
       return used.requests > before.requests || used.periods.length > 1;
     });
+    fleet.setOff(0);
     const { requests, period, periods, lastMs } = await fleet.used('slots-0');
     expect([requests, periods]).toEqual([before.requests + 1, [period]]);
     expect(Math.abs(lastMs - askedMs)).toBeLessThan(24 * 3_600_000);
