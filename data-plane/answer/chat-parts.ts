@@ -53,18 +53,26 @@ export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
   return `chatcmpl-${unique}`;
 }
 
-const finishReasons = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] as const;
-export type FinishReason = (typeof finishReasons)[number];
+/** Legal ends of a choice, as engines name them. */
+const legalEnds = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 
 /** Calls in one choice, at most. */
 export const toolCallsMax = 128;
 
-/** A legal end of a choice. Anything else, as `abort`, means that the node gave the request up. */
-export function finishReason(value: unknown): FinishReason {
-  const reason = finishReasons.find((legal) => legal === value);
+/**
+ * How a choice ended. Engines disagree about the reason for a choice that calls tools, and agents act on it, so the calls
+ * decide. Throws NodeFailure for an illegal reason, such as `abort`, which means that the node gave up.
+ */
+export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
+  const reason = legalEnds.find((legal) => legal === value);
   if (reason === undefined) throw new NodeFailure('aborted', 'the node gave up a choice');
-  return reason;
+  if (reason === 'length' || reason === 'content_filter') return reason;
+  return hasCalls ? 'tool_calls' : 'stop';
 }
+
+/** Arguments of a call without any. Clients parse the text, and the empty text is not JSON. */
+export const noArguments = '{}';
 
 /** Undefined for null and for nothing; a failure for what is no text. */
 export function optionalText(value: unknown): string | undefined {

@@ -127,13 +127,13 @@ export class NodeStream {
     const progress = known ?? { finish: undefined, calls: this.#newCalls(index) };
     if (known === undefined) this.#choices.set(index, progress);
 
-    const given = member(choice, 'finish_reason');
-    const finish = given === undefined || given === null ? undefined : finishReason(given);
     const delta = member(choice, 'delta');
     const content = text(optionalText(member(delta, 'content')));
     const reasoning = text(reasoningOf(delta));
     const refusal = text(optionalText(member(delta, 'refusal')));
     const calls = progress.calls.read(member(delta, 'tool_calls'));
+    const finish = readEnd(choice, progress.calls.count > 0);
+    calls.push(...progress.calls.completed(finish));
     const toolCalls = calls.length === 0 ? undefined : calls;
     const logprobs = this.#facts.logprobs
       ? (rebuildLogprobs(member(choice, 'logprobs')) ?? undefined)
@@ -157,4 +157,9 @@ export class NodeStream {
       idOf: (call, given) => toolCallId(this.#facts, choice, call, given),
     });
   }
+}
+
+function readEnd(choice: unknown, hasCalls: boolean): FinishReason | undefined {
+  const given = member(choice, 'finish_reason');
+  return given === undefined || given === null ? undefined : finishReason(given, hasCalls);
 }

@@ -4,7 +4,15 @@
  */
 
 import { integer, member, text } from '../core/untrusted.ts';
-import { malformed, optionalText, toolCallsMax, tooManyCalls } from './chat-parts.ts';
+import {
+  type FinishReason,
+  malformed,
+  noArguments,
+  optionalText,
+  toolCallsMax,
+  tooManyCalls,
+} from './chat-parts.ts';
+import { JsonNesting } from './json-nesting.ts';
 
 export interface ToolCallDelta {
   readonly index: number;
@@ -23,20 +31,25 @@ export interface ToolCallDeltasOptions {
 interface OpenCall {
   readonly index: number;
   readonly givenId: string | undefined;
+  readonly nesting: JsonNesting;
 }
 
 export class ToolCallDeltas {
   readonly #options: ToolCallDeltasOptions;
   /** By the number that the node gives. */
   readonly #open = new Map<number, OpenCall>();
-  #opened = 0;
+  readonly #calls: OpenCall[] = [];
 
   constructor(options: ToolCallDeltasOptions) {
     this.#options = options;
   }
 
+  get count(): number {
+    return this.#calls.length;
+  }
+
   /** `calls`: the member `tool_calls` of a delta, whatever it is. Throws NodeFailure. */
-  read(calls: unknown): readonly ToolCallDelta[] {
+  read(calls: unknown): ToolCallDelta[] {
     if (!Array.isArray(calls)) return [];
     const deltas: ToolCallDelta[] = [];
     for (const call of calls) {
@@ -45,6 +58,17 @@ export class ToolCallDeltas {
       if (delta.index === 0 || !this.#options.firstOnly) deltas.push(delta);
     }
     return deltas;
+  }
+
+  /** Arguments of the calls that came without any. A call that the limit of tokens cut stays so: clients run what is whole. */
+  completed(finish: FinishReason | undefined): ToolCallDelta[] {
+    if (finish === undefined || finish === 'length') return [];
+    const shown = this.#options.firstOnly ? this.#calls.slice(0, 1) : this.#calls;
+    const empty = shown.filter(({ nesting }) => !nesting.hasBegun);
+    return empty.map(({ index, nesting }) => {
+      nesting.add(noArguments);
+      return { index, arguments: noArguments };
+    });
   }
 
   #readCall(call: unknown): ToolCallDelta {
@@ -56,14 +80,30 @@ export class ToolCallDeltas {
     const added = optionalText(member(called, 'arguments')) ?? '';
 
     const known = this.#open.get(number);
-    const isNew = known === undefined || (id !== undefined && name !== undefined && id !== known.givenId);
-    if (!isNew) return { index: known.index, arguments: added };
+    if (known !== undefined && !isAnother(known, id, name, added)) {
+      known.nesting.add(added);
+      return { index: known.index, arguments: added };
+    }
 
     if (name === undefined) throw malformed('a tool call has no name');
-    if (this.#opened === toolCallsMax) throw tooManyCalls();
-    const index = this.#opened;
-    this.#opened += 1;
-    this.#open.set(number, { index, givenId: id });
+    const index = this.#calls.length;
+    if (index === toolCallsMax) throw tooManyCalls();
+    const next = { index, givenId: id, nesting: new JsonNesting() };
+    next.nesting.add(added);
+    this.#calls.push(next);
+    this.#open.set(number, next);
     return { index, opened: { id: this.#options.idOf(index, id), name }, arguments: added };
   }
+}
+
+/** Whether a named delta opens another call under a number in use. Without ids, only a second object shows that. */
+function isAnother(
+  known: OpenCall,
+  id: string | undefined,
+  name: string | undefined,
+  added: string,
+): boolean {
+  if (name === undefined) return false;
+  if (id !== undefined) return id !== known.givenId;
+  return known.nesting.isClosed && added.trimStart().startsWith('{');
 }

@@ -63,6 +63,19 @@ function tryParse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
+    return tryParseNonNumbers(text);
+  }
+}
+
+/** A string, so that nothing in it is replaced, or a number that JSON does not have. */
+const stringOrNonNumber = /"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN/g;
+
+/** Reads numbers that Python writes and JSON does not have as null, as other engines write them. */
+function tryParseNonNumbers(text: string): unknown {
+  if (!text.includes('NaN') && !text.includes('Infinity')) return undefined;
+  try {
+    return JSON.parse(text.replace(stringOrNonNumber, (found) => (found.startsWith('"') ? found : 'null')));
+  } catch {
     return undefined;
   }
 }

@@ -172,6 +172,35 @@ test('a null in a later delta of a call overwrites nothing', () => {
   expect(outcome.chunks[0]?.choices[0]?.delta).toMatchObject({ role: 'assistant', content: null });
 });
 
+const calling = (name: string, args: unknown) =>
+  chunk({ tool_calls: [{ index: 0, function: { name, arguments: args } }] });
+
+test.each([
+  ['""', ''],
+  ['null', null],
+  ['left out', undefined],
+])('a call without arguments gets an empty object before its end: %s', (_, given) => {
+  const outcome = runEvents([calling('f', given), chunk({}, 'stop'), '[DONE]'], { tools: true });
+  expect(toolDeltas(outcome).map((delta) => delta.function.arguments)).toEqual(['', '{}']);
+  expect(outcome.chunks.at(-1)?.choices[0]?.finish_reason).toBe('tool_calls');
+  const cut = runEvents([calling('f', given), chunk({}, 'length'), '[DONE]'], { tools: true });
+  expect(toolDeltas(cut).map((delta) => delta.function.arguments)).toEqual(['']);
+});
+
+test('calls of one number without ids are two once the second begins an object', () => {
+  const indexes = (...events: object[]) =>
+    toolDeltas(runEvents([...events, chunk({}, 'stop'), '[DONE]'], { tools: true })).map(
+      ({ index }) => index,
+    );
+  expect(indexes(calling('f', '{"a":1}'), calling('f', '{"a":2}'))).toEqual([0, 1]);
+  expect(indexes(calling('f', '{"a"'), calling('f', ':1}'), calling('g', '{'), calling('g', '}'))).toEqual([
+    0, 0, 1, 1,
+  ]);
+  // The name is repeated within one object.
+  expect(indexes(calling('f', '{"a":'), calling('f', '{"b":1}'), calling('f', '}'))).toEqual([0, 0, 0]);
+  expect(indexes(calling('f', '{"a":"}'), calling('f', '{"}'))).toEqual([0, 0]);
+});
+
 const logprobs = {
   content: [
     {

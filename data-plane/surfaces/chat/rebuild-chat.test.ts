@@ -107,6 +107,33 @@ test('text before a call that was cut stays', () => {
   );
 });
 
+const callOf = (called: object) => ({ tool_calls: [{ id: 'x', type: 'function', function: called }] });
+
+test.each([
+  ['""', ''],
+  ['white space', ' \n'],
+  ['null', null],
+  ['left out', undefined],
+])('a call without arguments has an empty object of them: %s', (_, given) => {
+  const called = callOf({ name: 'f', arguments: given });
+  const { tool_calls: calls } = messageOf(rebuildChat(answer(called), contextOf({ tools })).body);
+  expect(calls?.[0]?.function.arguments).toBe('{}');
+  // A call that the limit cut is not completed, because clients run what is.
+  const cut = messageOf(rebuildChat(answer(called, 'length'), contextOf({ tools })).body);
+  expect(cut.tool_calls?.[0]?.function.arguments.trim()).toBe('');
+});
+
+test.each([
+  ['stop', callOf({ name: 'f', arguments: '{}' }), 'tool_calls'],
+  ['function_call', callOf({ name: 'f', arguments: '{}' }), 'tool_calls'],
+  ['length', callOf({ name: 'f', arguments: '{' }), 'length'],
+  ['tool_calls', { content: 'none' }, 'stop'],
+  ['tool_calls', { tool_calls: [] }, 'stop'],
+])('the calls decide the reason for the end, not the engine: %s of %j is %s', (given, message, expected) => {
+  const { body } = rebuildChat(answer(message, given), contextOf({ tools }));
+  expect(body).toMatchObject({ choices: [{ finish_reason: expected }] });
+});
+
 test('choices come in their order, whatever order the node gave', () => {
   const choices = [1, 0].map((index) => ({
     index,

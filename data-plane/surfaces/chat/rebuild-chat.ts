@@ -6,8 +6,10 @@
 import {
   type AnswerFacts,
   completionId,
+  type FinishReason,
   finishReason,
   malformed,
+  noArguments,
   optionalText,
   reasoningOf,
   rebuildLogprobs,
@@ -68,11 +70,13 @@ function rebuildChoice(
 ): { readonly body: object; readonly output: Output } {
   const message = member(choice, 'message');
   if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');
-  const finish = finishReason(member(choice, 'finish_reason'));
   const reasoning = reasoningOf(message);
-  const calls = rebuildToolCalls(member(message, 'tool_calls'), index, facts);
-  const given = optionalText(member(message, 'content')) ?? null;
-  const content = finish === 'length' && facts.tools ? withoutCutCall(given) : given;
+  const given = member(message, 'tool_calls');
+  const hasCalls = Array.isArray(given) && given.length > 0;
+  const finish = finishReason(member(choice, 'finish_reason'), hasCalls);
+  const calls = hasCalls ? rebuildToolCalls(given, index, facts, finish) : undefined;
+  const written = optionalText(member(message, 'content')) ?? null;
+  const content = finish === 'length' && facts.tools ? withoutCutCall(written) : written;
   const refusal = optionalText(member(message, 'refusal')) ?? null;
   const body = {
     index,
@@ -97,18 +101,24 @@ function withoutCutCall(content: string | null): string | null {
   return start === 0 ? null : content.slice(0, start);
 }
 
-function rebuildToolCalls(calls: unknown, choice: number, facts: AnswerFacts): ToolCall[] | undefined {
-  if (!Array.isArray(calls) || calls.length === 0) return undefined;
+function rebuildToolCalls(
+  calls: readonly unknown[],
+  choice: number,
+  facts: AnswerFacts,
+  finish: FinishReason,
+): ToolCall[] {
   if (calls.length > toolCallsMax) throw tooManyCalls();
   const kept = facts.firstToolCallOnly ? calls.slice(0, 1) : calls;
-  return kept.map((call: unknown, index) => {
+  return kept.map((call, index) => {
     const called = member(call, 'function');
     const name = text(member(called, 'name'));
     if (name === undefined) throw malformed('a tool call has no name');
+    const written = optionalText(member(called, 'arguments')) ?? '';
+    const isEmpty = finish !== 'length' && written.trim() === '';
     return {
       id: toolCallId(facts, choice, index, member(call, 'id')),
       type: 'function',
-      function: { name, arguments: optionalText(member(called, 'arguments')) ?? '' },
+      function: { name, arguments: isEmpty ? noArguments : written },
     };
   });
 }

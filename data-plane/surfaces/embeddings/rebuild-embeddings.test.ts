@@ -2,7 +2,9 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { Refusal } from '../../../shared/decision/refusal.ts';
 import { answerFacts } from '../../answer/chat-parts.ts';
+import { parseAnswer } from '../../core/answer-json.ts';
 import { NodeFailure } from '../../core/node-failure.ts';
 import { rebuildEmbeddings as rebuild } from './rebuild-embeddings.ts';
 import { type EmbeddingsContext, shapeEmbeddings } from './shape-embeddings.ts';
@@ -98,6 +100,21 @@ test.each([
   ['null', answer(null)],
 ])('an answer that does not fit is a failure of the node: %s', (_, given) => {
   expect(() => rebuildEmbeddings(given, context)).toThrow(NodeFailure);
+});
+
+test.each([
+  ['null, as most engines write it', '[1,null]'],
+  ['the word of Python', '[NaN,1]'],
+  ['infinite', '[1, -Infinity]'],
+  ['above what a double holds', '[1e400]'],
+  ['base64', '"AADAfw=="'],
+])('an embedding with NaN is a failure of its request, which says so: %s', (_, embedding) => {
+  const text = `{"data":[{"index":0,"embedding":${embedding}}],"model":"NaN"}`;
+  const failed = () => rebuildEmbeddings(parseAnswer(Buffer.from(text)), context);
+  expect(failed).toThrow(Refusal);
+  expect(failed).toThrow(
+    'This model does not accept this request: an embedding has a value that is not a number',
+  );
 });
 
 test.each([

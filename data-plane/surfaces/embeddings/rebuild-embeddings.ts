@@ -4,6 +4,7 @@
  * number of dimensions, would be turned into garbage silently. Throws NodeFailure where anything does not fit.
  */
 
+import { Refusal } from '../../../shared/decision/refusal.ts';
 import { type AnswerFacts, malformed, refuseError } from '../../answer/chat-parts.ts';
 import type { RebuiltBody } from '../../answer/surface.ts';
 import { estimateUsage, readUsage } from '../../answer/usage.ts';
@@ -55,10 +56,19 @@ const bytesPerNumber = 4;
 
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;
-  if (!Array.isArray(vector) || vector.length === 0 || !vector.every(isFloat)) {
-    throw malformed('an embedding is not a list of numbers');
-  }
+  if (!Array.isArray(vector) || vector.length === 0) throw malformed('an embedding is not a list');
+  // The same input gives the same result on every node, so another try would not help.
+  if (vector.some(isNotANumber)) throw new Refusal('rejected', notANumber);
+  if (!vector.every(isFloat)) throw malformed('an embedding is not a list of numbers');
   return vector;
+}
+
+const notANumber =
+  'This model does not accept this request: an embedding has a value that is not a number (NaN or infinite).';
+
+/** NaN or infinite. Engines write null for both, because JSON has neither. */
+function isNotANumber(value: unknown): boolean {
+  return value === null || (typeof value === 'number' && !Number.isFinite(value));
 }
 
 /** A number that four bytes can hold. */

@@ -21,23 +21,14 @@ export interface Stop {
 const stopReasons: Readonly<Record<FinishReason, StopReason>> = {
   stop: 'end_turn',
   length: 'max_tokens',
-  tool_calls: 'end_turn',
-  function_call: 'end_turn',
+  tool_calls: 'tool_use',
   content_filter: 'refusal',
 };
 
-/**
- * `choice`: the node's own, for the stop sequence that two of the engines name in it.
- * A call of a tool is what ends a turn that has one, whatever the engine calls that; without one, nothing waits.
- */
-export function stopOf(
-  finish: FinishReason,
-  choice: unknown,
-  { hasCalls, stopSequences }: { readonly hasCalls: boolean; readonly stopSequences: readonly string[] },
-): Stop {
+/** `choice`: the node's own, for the stop sequence that two of the engines name in it. */
+export function stopOf(finish: FinishReason, choice: unknown, stopSequences: readonly string[]): Stop {
   const reason = stopReasons[finish];
   if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };
-  if (hasCalls) return { stop_reason: 'tool_use', stop_sequence: null };
   const reported = member(choice, 'stop_reason') ?? member(choice, 'matched_stop');
   const sequence = stopSequences.find((one) => one === reported);
   return sequence === undefined

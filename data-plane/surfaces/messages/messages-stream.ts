@@ -55,7 +55,7 @@ export class MessagesWriter implements StreamWriter {
     const { stopSequences } = this.#context;
     // Read a second time, once in a stream: the deltas are free of what only some engines send.
     const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
-    this.#stop = stopOf(finish, choice, { hasCalls: this.#blocks.hasCalls, stopSequences });
+    this.#stop = stopOf(finish, choice, stopSequences);
   }
 }
 

@@ -261,7 +261,7 @@ test.each<[string, object[], [string, string][]]>([
     [called(0, 'f', '{}'), called(1, 'g', ''), called(2, 'h', '{"c":'), grown(2, '3}')],
     [
       ['f', '{}'],
-      ['g', ''],
+      ['g', '{}'],
       ['h', '{"c":3}'],
     ],
   ],

@@ -41,10 +41,8 @@ export function rebuildMessages(answer: unknown, facts: AnswerFacts, context: Me
     ...calls.map((call) => toolUseBlock(call, finish === 'length')),
   ];
   const given = member(answer, 'choices');
-  const stop = stopOf(finish, Array.isArray(given) ? given[0] : undefined, {
-    hasCalls: calls.length > 0,
-    stopSequences: context.stopSequences,
-  });
+  const choice = Array.isArray(given) ? given[0] : undefined;
+  const stop = stopOf(finish, choice, context.stopSequences);
   return { body: messageBody(facts, { content, stop, usage }), usage };
 }
 

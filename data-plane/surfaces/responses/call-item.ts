@@ -64,10 +64,7 @@ export class CallItem {
   /** No more comes. Throws NodeFailure where its input is none. */
   complete(): void {
     if (this.#custom !== undefined) this.#grow(this.#custom.end());
-    else {
-      this.#function.value(false);
-      if (this.#text === '') this.#grow('{}');
-    }
+    else this.#function.value(false);
   }
 
   end(events: ResponseEvents | undefined): object {

@@ -3,6 +3,7 @@
  * text itself. Characters are decoded as soon as they are whole. Some models write the bare text, which is then the input.
  * Each character is read once, however the text was cut into pieces.
  */
+import { noArguments } from '../../answer/chat-parts.ts';
 import { parseText } from '../../core/answer-json.ts';
 import { NodeFailure } from '../../core/node-failure.ts';
 
@@ -55,7 +56,7 @@ export class CustomInput {
     if (this.#form === 'closed' || this.#form === 'text') return '';
     const value = this.#form === 'member' ? undefined : parseText(this.#pending);
     const { input } = (typeof value === 'object' && value !== null ? value : {}) as { input?: unknown };
-    const isEmpty = this.#form === 'opening' && this.#pending.trim() === '';
+    const isEmpty = this.#form === 'opening' && ['', noArguments].includes(this.#pending.trim());
     if (typeof input !== 'string' && !isEmpty)
       throw new NodeFailure('unusable', 'the input of a tool has no end');
     this.#form = 'closed';
