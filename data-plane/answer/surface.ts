@@ -4,6 +4,7 @@
  */
 import type { RoutingFacts } from '../../shared/decision/route.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import type { KeptPaths } from '../core/json-source.ts';
 import type { WholeAsked } from '../shape/asked.ts';
 import type { AnswerFacts } from './chat-parts.ts';
 import type { StreamWriter } from './surface-stream.ts';
@@ -17,8 +18,9 @@ export interface ShapeHeaders {
   readonly sealKey?: string | undefined;
 }
 
-export interface RebuiltBody {
-  readonly body: object;
+/** A text is JSON already. */
+export interface RebuiltBody<Body extends object | string = object> {
+  readonly body: Body;
   readonly usage: Usage;
 }
 
@@ -26,6 +28,8 @@ export interface RebuiltBody {
 export interface ClientSurface<Context> {
   /** The style of the hosts that have it. */
   readonly style: RoutingFacts['surface'];
+  /** Where its requests have JSON that is only carried. */
+  readonly carried: KeptPaths;
   /** Throws UnsupportedShapeError naming the JSON path, never a value. `text`: what the body was parsed from, if it may be kept. */
   shape(
     body: Record<string, unknown>,
@@ -33,7 +37,7 @@ export interface ClientSurface<Context> {
     text: string | undefined,
   ): { readonly asked: WholeAsked; readonly context: Context };
   /** A node's answer that is not streamed, as parsed. Throws NodeFailure. */
-  whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody;
+  whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
   /** Undefined where no answer is streamed. `memory`: charged for what is held of it. */
   readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

@@ -5,6 +5,7 @@
  */
 
 import { parseText } from '../core/answer-json.ts';
+import { keepText } from '../core/json-source.ts';
 import { jsonDepthMax } from '../core/json-text.ts';
 import { NodeFailure } from '../core/node-failure.ts';
 
@@ -44,7 +45,7 @@ export class ToolInput {
   }
 
   /**
-   * What the text contains; an empty text means an empty object. `cut`: the limit of tokens ended it, so as much of it
+   * The object that the text contains, written as it came; an empty text means an empty object. `cut`: the limit of tokens ended it, so as much of it
    * counts as is whole. Throws NodeFailure.
    */
   value(cut: boolean): object {
@@ -100,8 +101,16 @@ function notAnObject(): Error {
   return new NodeFailure('unusable', 'the input of a tool is not a JSON object');
 }
 
-/** The object that a text contains; undefined where it contains none, or more than is read in one turn. */
+/** Half a surrogate pair, which UTF-8 cannot hold and an escape can. */
+const halfPair = /\p{Surrogate}/gu;
+
+function escapeUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16)}`;
+}
+
+/** The object that a text contains, with that text; undefined where it contains none, or more than is read in one turn. */
 function parseObject(text: string): object | undefined {
   const value = parseText(text);
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isObject ? keepText(value, text.replace(halfPair, escapeUnit)) : undefined;
 }

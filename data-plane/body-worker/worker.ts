@@ -63,7 +63,7 @@ class JobRunner {
       }
       case 'rebuild': {
         const { body, usage } = wholeAnswer(parseAnswer(bufferOf(job.blocks)), job.facts, job.form);
-        return { kind: 'rebuilt', bytes: bytesOf(JSON.stringify(body)), usage };
+        return { kind: 'rebuilt', bytes: bytesOf(body), usage };
       }
       case 'parse-count':
         return { kind: 'count', tokens: tokenCountOf(job.dialect, parseAnswer(bufferOf(job.blocks))) };

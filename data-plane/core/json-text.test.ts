@@ -25,7 +25,7 @@ test('a name given twice is refused wherever it stands, and a name that only loo
       const object = `{${pairs.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`).join(',')}}`;
       const text = `{"outer":[1,${object}]}`;
       if (new Set(names).size === names.length) expect(parse(text)).toEqual(JSON.parse(text));
-      else expect(() => parse(text)).toThrow('the same name twice');
+      else expect(() => parse(text)).toThrow(': is given twice');
     }),
   );
 });
@@ -41,12 +41,12 @@ test.each<[string, string | Buffer, string]>([
   ['a surrogate in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), 'not valid UTF-8'],
   ['a lone surrogate by an escape', '{"a":"x\\uD83d"}', 'half a surrogate pair'],
   ['a lone surrogate in a name', '{"\\udc00":1}', 'half a surrogate pair'],
-  ['the name __proto__', '{"a":{"__proto__":{"b":1}}}', 'not allowed'],
-  ['the name __proto__ by an escape', '{"\\u005f_proto__":1}', 'not allowed'],
-  ['a name given twice', '{"a":1,"a":1}', 'an object of the body has the same name twice'],
-  ['a name given twice, by an escape', '{"a":1,"\\u0061":2}', 'the same name twice'],
-  ['a name given twice deep inside', '{"x":[{"y":{"a":1,"b":2,"a":3}}]}', 'the same name twice'],
-  ['one next to colons and quotes', '{"a":"\\":\\\\","a":":"}', 'the same name twice'],
+  ['the name __proto__', '{"a":[0,{"__proto__":{"b":1}}]}', 'a[1].__proto__: is not allowed as a name'],
+  ['the name __proto__ by an escape', '{"\\u005f_proto__":1}', '__proto__: is not allowed as a name'],
+  ['a name given twice', '{"a":1,"a":1}', 'a: is given twice'],
+  ['a name given twice, by an escape', '{"a":1,"\\u0061":2}', 'a: is given twice'],
+  ['a name given twice deep inside', '{"x":[[1,2],{"y":{"a":1,"b":2,"a":3}}]}', 'x[1].y.a: is given twice'],
+  ['one next to colons and quotes', '{"a":"\\":\\\\","a":":"}', 'a: is given twice'],
 ])('a body is refused: %s', (_, text, message) => {
   expect(() => parseStrictJson(Buffer.from(text as string))).toThrow(message);
 });

@@ -1,7 +1,7 @@
 /**
  * Reads a body as JSON, more strictly than JSON.parse: what two readers could understand differently is refused.
  * Refused are invalid UTF-8, nesting beyond 64, a name given twice in one object, the name `__proto__`, text with half a
- * surrogate pair, and more names or values than a request needs. Nothing of the body is ever quoted in a refusal.
+ * surrogate pair, and more names or values than a request needs. A refusal quotes harmless names of the body, never a value.
  *
  * What JSON costs goes by its names and values more than by its bytes, so both are counted before it is parsed.
  *
@@ -11,6 +11,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type JsonCounts, scanJson } from '../../shared/runtime/json-scan.ts';
+import { findBadName, pathText } from './json-path.ts';
 
 /** Arrays and objects inside each other, at most. */
 export const jsonDepthMax = 64;
@@ -32,9 +33,8 @@ export function parseStrictJson(raw: Buffer | JsonText): unknown {
   if (parsed === undefined) throw fault('the body is not valid JSON');
   // Only an escape can bring half a surrogate pair into valid UTF-8.
   const escapesSurrogates = /\\u[dD]/.test(text);
-  if (new Inspection(escapesSurrogates).namesIn(parsed.value) !== counts.names) {
-    throw fault('an object of the body has the same name twice');
-  }
+  const names = new Inspection(text, escapesSurrogates).namesIn(parsed.value);
+  if (names !== counts.names) throw badName(text);
   return parsed.value;
 }
 
@@ -66,15 +66,23 @@ function tryParse(text: string): { readonly value: unknown } | undefined {
   }
 }
 
+function badName(text: string): Refusal {
+  const path = findBadName(text);
+  const rule = path.at(-1) === '__proto__' ? 'is not allowed as a name' : 'is given twice';
+  return fault(`${pathText(path)}: ${rule}`);
+}
+
 function fault(message: string): Refusal {
   return new Refusal('shape', message);
 }
 
 /** One walk over the parsed value. Its depth is bounded, because the text's was. */
 class Inspection {
+  readonly #text: string;
   readonly #surrogates: boolean;
 
-  constructor(surrogates: boolean) {
+  constructor(text: string, surrogates: boolean) {
+    this.#text = text;
     this.#surrogates = surrogates;
   }
 
@@ -90,7 +98,7 @@ class Inspection {
       return names;
     }
     for (const name of Object.keys(value)) {
-      if (name === '__proto__') throw fault('a name in the body is not allowed');
+      if (name === '__proto__') throw badName(this.#text);
       if (this.#surrogates) refuseLoneSurrogate(name);
       names += 1 + this.namesIn((value as Record<string, unknown>)[name]);
     }

@@ -12,6 +12,7 @@ import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import type { DialectTable, NodeBody } from '../../shared/engines/dialect.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { tokenCountRequest } from '../../shared/engines/node-answers.ts';
+import { writeJson } from '../core/json-source.ts';
 import type {
   AskedChat,
   AskedRequest,
@@ -34,9 +35,13 @@ export function renderBody(
 ): string | Promise<Uint8Array<ArrayBuffer>> {
   if (asked.workerText !== undefined) return asked.workerText.nodeBody(dialect, target);
   const body = toNodeBody(asked, dialect, target);
-  const messages = asked.kind === 'chat' ? asked.source?.messages : undefined;
-  if (messages === undefined) return JSON.stringify(body);
-  return `{"messages":${messages},${JSON.stringify({ ...body, messages: undefined }).slice(1)}`;
+  return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
+}
+
+/** `source`: plain messages as they came. A request with these has nothing else whose text was kept. */
+function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
+  const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
+  return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;
 }
 
 /** The request that has a node count the tokens of the prompt; undefined where the node cannot. */
@@ -53,7 +58,7 @@ function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): Co
   const body = undefinedIfRefused(() => toNodeBody(chat, dialect, { servedName, maxTokens: 1 }));
   const request = tokenCountRequest(dialect, body ?? {});
   if (request?.body['messages'] === undefined) return undefined;
-  return { path: request.path, body: JSON.stringify(request.body) };
+  return { path: request.path, body: writeChat(request.body) };
 }
 
 /** Counting does not refuse a request that the dialect cannot carry: forwarding does, after routing. */

@@ -56,8 +56,7 @@ export class WholeAnswer {
     const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
     if (small === 'large') return this.#rebuildOnWorker();
     const { facts, form } = this.#options;
-    const { body, usage } = wholeAnswer(small.value, facts, form);
-    return { body: JSON.stringify(body), usage };
+    return wholeAnswer(small.value, facts, form);
   }
 
   /** Idempotent. */

@@ -1,15 +1,22 @@
 /** The JSON object that a body must be, whatever its surface. Throws UnsupportedShapeError (Errors 2). */
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { type JsonText, parseStrictJson } from '../core/json-text.ts';
+import { type KeptPaths, keepTexts } from '../core/json-source.ts';
+import { type JsonText, parseStrictJson, readJsonText } from '../core/json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** The object in a body of JSON. Throws UnsupportedShapeError. */
-export function parseBody(raw: Buffer | JsonText, contentType: string | undefined): Record<string, unknown> {
+/** The object in a body of JSON, with the texts at `kept`. Throws UnsupportedShapeError. */
+export function parseBody(
+  raw: Buffer | JsonText,
+  contentType: string | undefined,
+  kept: KeptPaths,
+): Record<string, unknown> {
   refuseOtherThanJson(contentType);
-  const value = parseStrictJson(raw);
+  const json = 'counts' in raw ? raw : readJsonText(raw);
+  const value = parseStrictJson(json);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw shapeRefusal([], 'must be a JSON object');
   }
+  keepTexts(json.text, value, kept);
   return value as Record<string, unknown>;
 }
 

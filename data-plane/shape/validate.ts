@@ -6,6 +6,7 @@
 import type { z } from 'zod';
 import type { CauseOf } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { harmlessName, pathText } from '../core/json-path.ts';
 
 /** Sets of fields remembered for each schema; clients send few. Further ones are parsed by the whole schema. */
 const setsMax = 256;
@@ -51,8 +52,6 @@ export class PresentFields<Shape extends z.core.$ZodShape> {
     );
   }
 }
-
-const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 
 type Path = readonly PropertyKey[];
 
@@ -156,14 +155,4 @@ function ruleOf(issue: z.core.$ZodIssue): string {
     default:
       return issue.message;
   }
-}
-
-function pathText(path: Path): string {
-  let text = '';
-  for (const part of path) {
-    if (typeof part === 'number') text += `[${part}]`;
-    else if (!harmlessName.test(String(part))) return `a field in ${text === '' ? 'the body' : text}`;
-    else text += text === '' ? String(part) : `.${String(part)}`;
-  }
-  return text;
 }

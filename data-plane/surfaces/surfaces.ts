@@ -31,30 +31,47 @@ const row = <Context>(surface: ClientSurface<Context>): ClientSurface<Context> =
 const surfaces = {
   chat: row<ChatContext>({
     style: 'openai',
+    carried: {
+      tools: { '*': { function: { parameters: 'kept' } } },
+      response_format: { json_schema: { schema: 'kept' } },
+      logit_bias: 'kept',
+    },
     shape: shapeChat,
     whole: rebuildChat,
     stream: (facts, context) => new ChatWriter(facts, context),
   }),
   embeddings: row<EmbeddingsContext>({
     style: 'any',
+    carried: {},
     shape: shapeEmbeddings,
     whole: rebuildEmbeddings,
     stream: undefined,
   }),
   messages: row<MessagesContext>({
     style: 'anthropic',
+    carried: {
+      messages: { '*': { content: { '*': { input: 'kept' } } } },
+      tools: { '*': { input_schema: 'kept' } },
+      output_config: { format: { schema: 'kept' } },
+    },
     shape: shapeMessages,
     whole: rebuildMessages,
     stream: (facts, context, memory) => new MessagesWriter(facts, context, memory),
   }),
   rerank: row<RerankContext>({
     style: 'openai',
+    carried: {},
     shape: shapeRerank,
     whole: rebuildRerank,
     stream: undefined,
   }),
   responses: row<ResponsesContext>({
     style: 'openai',
+    carried: {
+      tools: { '*': { parameters: 'kept', tools: { '*': { parameters: 'kept' } } } },
+      text: { format: { schema: 'kept' } },
+      metadata: 'kept',
+    },
     shape: shapeResponses,
     whole: rebuildResponses,
     stream: (facts, context, memory) => new ResponsesWriter(facts, context, memory),
@@ -95,15 +112,16 @@ export function shapeOperation(
     case 'messages':
     case 'rerank':
     case 'responses': {
-      const { shape, style } = surfaces[kind];
+      const { shape, style, carried } = surfaces[kind];
       // The thread that retains large bodies would have them twice.
       const text = 'counts' in bytes ? bytes.text : undefined;
-      const { asked, context } = shape(parseBody(bytes, headers.contentType), headers, text);
+      const { asked, context } = shape(parseBody(bytes, headers.contentType, carried), headers, text);
       return { asked, form: { surface: kind, context } as AnswerForm, surface: style };
     }
     case 'count-tokens': {
-      const asked = shapeCountTokens(parseBody(bytes, headers.contentType), headers);
-      return { asked, form: undefined, surface: surfaces.messages.style };
+      const { style, carried } = surfaces.messages;
+      const asked = shapeCountTokens(parseBody(bytes, headers.contentType, carried), headers);
+      return { asked, form: undefined, surface: style };
     }
     case 'models':
     case 'model':
@@ -114,14 +132,15 @@ export function shapeOperation(
   }
 }
 
-/** `answer`: the parsed body of the node. Throws NodeFailure. */
+/** The client's answer as JSON. `answer`: the parsed body of the node. Throws NodeFailure. */
 export function wholeAnswer(
   answer: unknown,
   facts: AnswerFacts,
   { surface, context }: AnswerForm,
-): RebuiltBody {
+): RebuiltBody<string> {
   // The two belong together, which the type of the pair says and that of a choice among functions cannot.
-  return surfaces[surface].whole(answer, facts, context as never);
+  const { body, usage } = surfaces[surface].whole(answer, facts, context as never);
+  return { body: typeof body === 'string' ? body : JSON.stringify(body), usage };
 }
 
 /** Of a request for a stream. */

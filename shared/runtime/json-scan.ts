@@ -97,7 +97,7 @@ function arrayAfter(json: string, at: number): number {
   return json.charCodeAt(value) === 0x5b ? value : -1;
 }
 
-function skipSpace(json: string, at: number): number {
+export function skipSpace(json: string, at: number): number {
   let next = at;
   while (isSpace(json.charCodeAt(next))) next += 1;
   return next;
@@ -123,7 +123,7 @@ function isSpace(code: number): boolean {
 }
 
 /** The index of the quote that closes the string, or the length of the text where none does. */
-function endOfString(text: string, start: number): number {
+export function endOfString(text: string, start: number): number {
   let at = text.indexOf('"', start + 1);
   while (at !== -1) {
     let before = at;

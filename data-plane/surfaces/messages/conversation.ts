@@ -13,6 +13,7 @@ import type {
   UserBlock,
 } from '../../../schemas/anthropic-messages.ts';
 import type { ChatMessage } from '../../../schemas/openai-messages.ts';
+import { writeJson } from '../../core/json-source.ts';
 import { shapeRefusal } from '../../shape/validate.ts';
 
 export type Path = readonly PropertyKey[];
@@ -136,7 +137,7 @@ function assistantMessage(blocks: readonly Placed<AssistantBlock>[]): AssistantM
       // A client that was shown no thoughts sends the block back empty.
       if (block.thinking !== '') thoughts.push(block.thinking);
     } else if (block.type === 'tool_use') {
-      const called = { name: block.name, arguments: JSON.stringify(block.input) };
+      const called = { name: block.name, arguments: writeJson(block.input) };
       calls.push({ id: block.id, type: 'function', function: called });
     } else {
       if (calls.length > 0) throw shapeRefusal(path, 'must not follow a tool_use in the same turn');

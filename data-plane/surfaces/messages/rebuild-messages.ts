@@ -7,6 +7,7 @@
 import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
 import type { RebuiltBody } from '../../answer/surface.ts';
 import { ToolInput } from '../../answer/tool-input.ts';
+import { writeJson } from '../../core/json-source.ts';
 import { member } from '../../core/untrusted.ts';
 import { rebuildChat } from '../chat/rebuild-chat.ts';
 import { messageBody, stopOf, toolUseId } from './message-parts.ts';
@@ -29,7 +30,11 @@ interface ChatCall {
 }
 
 /** `answer`: the node's body as parsed. */
-export function rebuildMessages(answer: unknown, facts: AnswerFacts, context: MessagesContext): RebuiltBody {
+export function rebuildMessages(
+  answer: unknown,
+  facts: AnswerFacts,
+  context: MessagesContext,
+): RebuiltBody<string> {
   const { body, usage } = rebuildChat(answer, facts);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, finish_reason: finish }] = choices;
@@ -43,7 +48,7 @@ export function rebuildMessages(answer: unknown, facts: AnswerFacts, context: Me
   const given = member(answer, 'choices');
   const choice = Array.isArray(given) ? given[0] : undefined;
   const stop = stopOf(finish, choice, context.stopSequences);
-  return { body: messageBody(facts, { content, stop, usage }), usage };
+  return { body: writeJson(messageBody(facts, { content, stop, usage })), usage };
 }
 
 function thinkingBlock(text: string | undefined, { thinkingDisplay }: MessagesContext): object[] {

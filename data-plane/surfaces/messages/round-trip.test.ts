@@ -76,7 +76,7 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
   const { asked, context } = shaped(first);
   const { body } = rebuildMessages(answer, answerFacts(asked, ids, node), context);
   // As it goes over the wire.
-  return (JSON.parse(JSON.stringify(body)) as { content: Fields[] }).content;
+  return (JSON.parse(body) as { content: Fields[] }).content;
 }
 
 /** Cuts a text into pieces of so many characters. */

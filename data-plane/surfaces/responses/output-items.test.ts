@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { OutputItems } from './output-items.ts';
 
-const context = { repeated: {}, names: new Map(), sealKey: undefined };
+const context = { repeated: '', names: new Map(), sealKey: undefined };
 const entry = { token: 'a', logprob: -1, bytes: null };
 const probability = { ...entry, top_logprobs: Array.from({ length: 20 }, () => entry) };
 

@@ -33,7 +33,7 @@ export function rebuildResponses(
   answer: unknown,
   facts: AnswerFacts,
   context: ResponsesContext,
-): RebuiltBody {
+): RebuiltBody<string> {
   const { body, usage } = rebuildChat(answer, facts);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, logprobs, finish_reason: finish }] = choices;

@@ -1,4 +1,4 @@
-/** The frame around the items of an answer: the same members in each event that has it, and in an answer that is not streamed. */
+/** JSON of the frame around the items of an answer: the same members in each event that has it, and in an answer that is not streamed. */
 import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
 import type { Usage } from '../../answer/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';
@@ -19,15 +19,15 @@ export function isIncomplete(finish: FinishReason): boolean {
   return incompleteReasons[finish] !== undefined;
 }
 
-/** Without what has finished it is the beginning of a stream. */
+/** JSON. Without what has finished it is the beginning of a stream. */
 export function responseBody(
   { unique, created, model }: AnswerFacts,
   { repeated }: ResponsesContext,
   finished?: FinishedResponse,
-): object {
+): string {
   const reason = finished && incompleteReasons[finished.finish];
   const ended = reason === undefined ? 'completed' : 'incomplete';
-  return {
+  const members = {
     id: `resp_${unique}`,
     object: 'response',
     created_at: created,
@@ -45,9 +45,9 @@ export function responseBody(
     store: false,
     truncation: 'disabled',
     user: null,
-    ...repeated,
-    usage: finished === undefined ? null : usageBody(finished.usage),
   };
+  const usage = finished === undefined ? null : usageBody(finished.usage);
+  return `${JSON.stringify(members).slice(0, -1)},${repeated},"usage":${JSON.stringify(usage)}}`;
 }
 
 function usageBody({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {

@@ -8,6 +8,12 @@ export class ResponseEvents {
     this.#frames.push(`event: ${type}\ndata: ${data}\n\n`);
   }
 
+  /** `response`: JSON on one line. */
+  addResponse(type: string, response: string): void {
+    const head = `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#next++},"response":`;
+    this.#frames.push(`${head}${response}}\n\n`);
+  }
+
   /** Nearly every event: what it begins with is the same for all of one text. */
   addDelta(head: string, delta: string): void {
     this.#frames.push(`${head}${this.#next++},"delta":${JSON.stringify(delta)}}\n\n`);

@@ -36,7 +36,8 @@ export class ResponsesWriter implements StreamWriter {
   end({ usage }: UsageSoFar): string[] {
     const finished = { output: this.#output, finish: this.#finish, usage };
     const response = responseBody(this.#facts, this.#context, finished);
-    this.#events.add(isIncomplete(this.#finish) ? 'response.incomplete' : 'response.completed', { response });
+    const type = isIncomplete(this.#finish) ? 'response.incomplete' : 'response.completed';
+    this.#events.addResponse(type, response);
     return this.#events.take();
   }
 
@@ -47,8 +48,8 @@ export class ResponsesWriter implements StreamWriter {
   #start(): void {
     this.#hasStarted = true;
     const response = responseBody(this.#facts, this.#context);
-    this.#events.add('response.created', { response });
-    this.#events.add('response.in_progress', { response });
+    this.#events.addResponse('response.created', response);
+    this.#events.addResponse('response.in_progress', response);
   }
 
   #read({ reasoning, content, refusal, toolCalls, logprobs, finish }: ChoiceDelta): void {

@@ -4,6 +4,7 @@
  */
 import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/responses.ts';
 import type { ShapeHeaders } from '../../answer/surface.ts';
+import { writeJson } from '../../core/json-source.ts';
 import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
 import { chatPromptSize } from '../../shape/prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
@@ -12,8 +13,8 @@ import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from '
 
 /** What the answer needs to know of the request. */
 export interface ResponsesContext {
-  /** Members of the request that the answer repeats. */
-  readonly repeated: object;
+  /** Members of the request that the answer repeats, as JSON on one line and without the brackets around them. */
+  readonly repeated: string;
   readonly names: CallNames;
   /** Where thoughts are to be sealed. */
   readonly sealKey: string | undefined;
@@ -37,7 +38,10 @@ export function shapeResponses(
   return {
     asked: chatOf(fields, offered, sealKey),
     context: {
-      repeated: repeatedMembers(fields),
+      // Only white space between values has line ends.
+      repeated: writeJson(repeatedMembers(fields, given['metadata']))
+        .slice(1, -1)
+        .replace(/[\r\n]/g, ' '),
       names: offered.names,
       sealKey: isSealed ? sealKey : undefined,
     },
@@ -106,7 +110,7 @@ function chatFormat(format: Format): ChatBody['response_format'] {
 }
 
 /** As an answer has them: each is there, with the default of the API where it was not given. */
-function repeatedMembers(fields: ResponsesFields): object {
+function repeatedMembers(fields: ResponsesFields, metadata: unknown): object {
   const { text, reasoning } = fields;
   return {
     instructions: unlessLarge(fields.instructions) ?? null,
@@ -122,7 +126,7 @@ function repeatedMembers(fields: ResponsesFields): object {
     tools: unlessLarge(repeatedTools(fields.tools)) ?? [],
     top_logprobs: fields.top_logprobs ?? 0,
     top_p: fields.top_p ?? 1,
-    metadata: fields.metadata ?? {},
+    metadata: fields.metadata === undefined ? {} : metadata,
   };
 }
 
@@ -139,5 +143,5 @@ function repeatedFormat(format: Format): object {
 }
 
 function unlessLarge<Value>(value: Value): Value | undefined {
-  return JSON.stringify(value ?? null).length <= repeatedCharactersMax ? value : undefined;
+  return writeJson(value ?? null).length <= repeatedCharactersMax ? value : undefined;
 }
