@@ -5,7 +5,7 @@
  * own only, because a node runs none.
  */
 import { z } from 'zod';
-import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
 
 /** Names of tools: letters, digits, `_` and `-`, at most 128, as the shape defines them. */
 const toolNameSchema = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/, 'must be 1 to 128 letters, digits, _ or -');
@@ -33,7 +33,7 @@ const imageBlockSchema = z.strictObject({
   source: z.strictObject({
     type: z.literal('base64'),
     media_type: z.enum(['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
-    data: z.string().min(1),
+    data: z.string().refine((data) => isBase64(data), 'must be base64'),
   }),
   transformations: refused(),
   cache_control: cacheControl,

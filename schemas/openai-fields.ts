@@ -52,6 +52,15 @@ export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   'must be an object',
 );
 
+/** Whether base64 begins at `from` and is all of the rest. A search for one wrong character needs no memory, however long the text. */
+export function isBase64(text: string, from = 0): boolean {
+  const padding = text.indexOf('=', from);
+  const data = text.slice(from, padding === -1 ? undefined : padding);
+  return (
+    data !== '' && !/[^A-Za-z0-9+/]/.test(data) && (padding === -1 || /^={1,2}$/.test(text.slice(padding)))
+  );
+}
+
 /** Entries that a list examines before it looks whether there was a fault. */
 const stride = 64;
 

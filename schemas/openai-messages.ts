@@ -4,19 +4,20 @@
  * An image comes as a `data:` URL only, because a node would fetch any other address from inside the fleet.
  */
 import { z } from 'zod';
-import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
 
 /** Names of functions: letters, digits, `_` and `-`, at most 64, as the shape defines them. */
 export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
-/** The start of an image given in place; the rest is base64 and is not examined here. */
-const imageDataUrl = /^data:image\/[a-z0-9.+-]{1,64};base64,/i;
+/** The start of an image given in place. Drawings such as SVG are programs for whoever renders them, so only pixels pass. */
+const imageDataUrl = /^data:image\/(png|jpe?g|gif|webp|bmp|tiff|avif|heic|heif);base64,/i;
 
-export const imageUrlSchema = z
-  .string()
-  .regex(imageDataUrl, 'must be a data: URL of an image in base64; addresses are not fetched');
+export const imageUrlSchema = z.string().refine((url) => {
+  const start = imageDataUrl.exec(url)?.[0];
+  return start !== undefined && isBase64(url, start.length);
+}, 'must be a data: URL of a PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF or HEIC image in base64; addresses are not fetched');
 
 const textPartSchema = z.strictObject({
   type: z.literal('text'),
@@ -42,10 +43,16 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
+/** Clients send back what engines answered: a call without arguments may have an empty text, null, or nothing. */
+export const argumentsSchema = z.preprocess(
+  (value) => value ?? '',
+  z.string().transform((text) => (text.trim() === '' ? '{}' : text)),
+);
+
 const toolCallSchema = z.strictObject({
   id: z.string().min(1).max(200),
   type: z.literal('function'),
-  function: z.strictObject({ name: functionNameSchema, arguments: z.string() }),
+  function: z.strictObject({ name: functionNameSchema, arguments: argumentsSchema }),
   index: noOp(z.int()),
 });
 

@@ -5,7 +5,7 @@
  */
 import { z } from 'zod';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
-import { functionNameSchema, imageUrlSchema } from './openai-messages.ts';
+import { argumentsSchema, functionNameSchema, imageUrlSchema } from './openai-messages.ts';
 
 /** Parts of one message or output. */
 const partsMax = 1000;
@@ -63,7 +63,7 @@ const called = {
 const functionCallSchema = z.strictObject({
   ...called,
   type: z.literal('function_call'),
-  arguments: z.string(),
+  arguments: argumentsSchema,
 });
 const customCallSchema = z.strictObject({
   ...called,

@@ -52,9 +52,12 @@ export interface Rejection {
   readonly reason?: string;
 }
 
-/** Statuses for a fault of the request, and those that some engines return instead. */
-const rejecting: readonly unknown[] = [400, 422];
-const rejectingWhereKnown: readonly unknown[] = [500, 501];
+/** Statuses of an error that the request causes, whoever on the way to the model answers with them. */
+const rejecting: readonly unknown[] = [400, 413, 422, 501];
+/** Engines answer 500 for much that the request causes, and an error within a stream may have no status: the text decides. */
+const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
+/** Starts of the types that stand for status 400 in an error without a status. */
+const rejectingTypes = /^(bad ?request|invalid_request)/i;
 
 /**
  * Whether an error means that the engine will never accept this request. `status` is of the node's answer; an error within
@@ -62,11 +65,12 @@ const rejectingWhereKnown: readonly unknown[] = [500, 501];
  */
 export function rejectionOf(status: number | undefined, error: unknown): Rejection | undefined {
   const its = status ?? member(member(error, 'error') ?? error, 'code');
-  const isSure = rejecting.includes(its);
-  if (!isSure && !rejectingWhereKnown.includes(its)) return undefined;
   const text = errorText(error);
+  const isSure = rejecting.includes(its) || (typeof its !== 'number' && rejectingTypes.test(text));
+  if (!isSure && !rejectingWhereKnown.includes(its)) return undefined;
   const known = rejections.find((one) => one.text.test(text));
   if (known !== undefined) return { reason: known.reason };
+  if (its === 413) return { reason: 'it is larger than its server takes' };
   return isSure ? {} : undefined;
 }
 

@@ -37,7 +37,7 @@ export const rejections: readonly { readonly text: RegExp; readonly reason: stri
     reason: 'logprobs cannot be had with tools in a stream',
   },
   {
-    text: /invalid tool call arguments|function\.arguments must be valid JSON/i,
+    text: /invalid tool call arguments|function\.arguments must be valid JSON|pars\w+ (tool[- _]?call )?arguments/i,
     reason: 'the arguments of a tool call in its messages must be a JSON object',
   },
   {
@@ -50,4 +50,32 @@ export const rejections: readonly { readonly text: RegExp; readonly reason: stri
   },
   { text: /at most \d+ (image|multi-?modal)/i, reason: 'it takes fewer images' },
   { text: /without a reasoning parser/i, reason: 'thinking is not enabled for it' },
+  {
+    text: /(load|decode|identify|process|open|read)\w* (the |an? )?(image|audio)|image: unknown format|(invalid|truncated|unsupported|corrupt\w*|broken) image|image file is truncated|illegal base64|incorrect padding/i,
+    reason: 'an image in it cannot be read',
+  },
+  {
+    text: /(pars|compil|convert|generat|unsupported|invalid|bad)\w* (\S+ ){0,3}(grammar|schema|regex)|(grammar|schema|regex)\w* (\S+ ){0,3}(error|invalid|unsupported|not supported|too (large|complex|deep))|initialize samplers?/i,
+    reason: 'a schema in it cannot be followed',
+  },
+  {
+    text: /jinja|chat[- _]?template|TemplateError|UndefinedError|template: :\d+:\d+|value is not (callable|iterable|a function)/i,
+    reason: 'its chat template cannot take these messages',
+  },
+  {
+    text: /json\.exception|Expecting (property name|'.' delimiter)|Unterminated string starting|invalid character .{1,8} looking for|json: cannot unmarshal/i,
+    reason: 'JSON in it has a form that cannot be read',
+  },
+  {
+    text: /surrogates not allowed|codec can't (en|de)code|(invalid|ill-formed) utf-?8/i,
+    reason: 'a text in it is not valid Unicode',
+  },
+  {
+    text: /not JSON compliant|unsupported value: ([+-]?Inf|NaN)/i,
+    reason: 'a number of the answer is not one (NaN or infinite)',
+  },
+  {
+    text: /(payload|entity|body|request) (is )?too large/i,
+    reason: 'it is larger than its server takes',
+  },
 ];

@@ -350,3 +350,41 @@ test('the bound of a prompt counts every text once, and the JSON of tools twice'
     chatWith(user, { role: 'assistant', content: 'ok', reasoning: 'abc' }, user).promptBytes - plain,
   ).toBe(2 * 32 + 2 + 3 + 2);
 });
+
+const earlier = (called: object) => [
+  user,
+  { role: 'assistant', tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', ...called } }] },
+  { role: 'tool', tool_call_id: 'c', content: 'ok' },
+];
+
+test.each([[{ arguments: '' }], [{ arguments: ' ' }], [{ arguments: null }], [{}]])(
+  'an earlier call without arguments reaches the node with an empty object of them: %j',
+  (called) => {
+    expect(chat({ messages: earlier(called) }).body.messages[1]).toMatchObject({
+      tool_calls: [{ function: { arguments: '{}' } }],
+    });
+  },
+);
+
+test.each(['{"q": "a', '{}{}', "{'q': 1}", '{"q":NaN}', `[${'['.repeat(64)}`])(
+  'Errors 2: arguments of an earlier call that no engine reads are refused by their path: %s',
+  (text) => {
+    expect(shapeRefusal(() => chat({ messages: earlier({ arguments: text }) }))).toMatch(
+      /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: /,
+    );
+  },
+);
+
+test.each([
+  'data:image/png;base64,AAAA\r\nx',
+  'data:image/svg+xml;base64,AAAA',
+  'data:image/png;base64,',
+  'data:image/png;base64,AA-_',
+  'data:image/png;base64,A=A=',
+  'https://a/b.png',
+])('Errors 2: an image that is not base64 of pixels is refused: %j', (url) => {
+  const messages = [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }];
+  expect(shapeRefusal(() => chat({ messages }))).toMatch(
+    /^messages\[0\]\.content\[0\]\.image_url\.url: must be/,
+  );
+});

@@ -4,6 +4,7 @@ import { type ChatFields, chatRequestSchema } from '../../../schemas/openai.ts';
 import { arrayText } from '../../../shared/runtime/json-scan.ts';
 import type { ShapeHeaders } from '../../answer/surface.ts';
 import type { ChatBody, ChatNeed, ChatSource, WholeChat } from '../../shape/asked.ts';
+import { CallArguments } from '../../shape/call-arguments.ts';
 import { chatPromptSize } from '../../shape/prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
 import { plainChatFields } from './plain-chat.ts';
@@ -26,6 +27,7 @@ export function shapeChat(
   const plain = plainChatFields(given);
   const fields = plain ?? chatFieldsOf(given);
   refuseContradictions(fields);
+  if (plain === undefined) checkArguments(fields.messages);
   const body = carriedFields(fields);
   const maxTokens = Math.min(fields.max_tokens ?? Infinity, fields.max_completion_tokens ?? Infinity);
   const { promptBytes, likelyTokens, textBytes } = chatPromptSize(body);
@@ -76,6 +78,15 @@ function refuseContradictions(fields: ChatFields): void {
       ['messages', fields.messages.length - 1, 'tool_calls'],
       'must be answered by a message',
     );
+  }
+}
+
+function checkArguments(messages: ChatFields['messages']): void {
+  const calls = new CallArguments();
+  for (const [index, message] of messages.entries()) {
+    if (message.role !== 'assistant') continue;
+    for (const [at, call] of (message.tool_calls ?? []).entries())
+      calls.check(call.function.arguments, ['messages', index, 'tool_calls', at, 'function', 'arguments']);
   }
 }
 

@@ -11,6 +11,7 @@ import type {
   ReasoningItem,
   UserContent,
 } from '../../../schemas/responses-items.ts';
+import { CallArguments } from '../../shape/call-arguments.ts';
 import { shapeRefusal } from '../../shape/validate.ts';
 import { customArguments, nodeName } from './offered-tools.ts';
 import { openThoughts } from './sealed-thoughts.ts';
@@ -74,6 +75,7 @@ class ItemReader {
   readonly #instructions: string[];
   readonly #messages: ChatMessage[] = [];
   readonly #callIds = new Set<string>();
+  readonly #arguments = new CallArguments();
   #turn: Turn | undefined;
   #imagePath: Path | undefined;
 
@@ -155,6 +157,7 @@ class ItemReader {
     if (this.#callIds.has(id)) throw shapeRefusal([...path, 'call_id'], 'is that of another call');
     this.#callIds.add(id);
     const turn = this.#said();
+    if (item.type === 'function_call') this.#arguments.check(item.arguments, [...path, 'arguments']);
     const given = item.type === 'function_call' ? item.arguments : customArguments(item.input);
     turn.open.set(id, path);
     turn.calls.push({
