@@ -11,7 +11,7 @@ export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
-/** The start of an image given in place. Drawings such as SVG are programs for whoever renders them, so only pixels pass. */
+/** The start of an image given in place. Drawings such as SVG are programs for the one that renders them, so only pixels pass. */
 const imageDataUrl = /^data:image\/(png|jpe?g|gif|webp|bmp|tiff|avif|heic|heif);base64,/i;
 
 export const imageUrlSchema = z.string().refine((url) => {

@@ -1,5 +1,5 @@
 /**
- * The text of JSON that is only carried, such as a schema or the input of a tool, beside the value that it was parsed to.
+ * The text of JSON that is only carried, such as a schema or the input of a tool, next to the value that it was parsed to.
  * JSON.parse and JSON.stringify change such a text: a double holds 53 bits of an integer, 1e400 becomes null, and names that
  * are integers move to the front. So rules read the value, and whatever is sent on gets the text.
  */

@@ -52,7 +52,7 @@ export interface Rejection {
   readonly reason?: string;
 }
 
-/** Statuses of an error that the request causes, whoever on the way to the model answers with them. */
+/** Statuses of an error that the request causes. Any server on the way to the model may answer with them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
 /** Engines answer 500 for much that the request causes, and an error within a stream may have no status: the text decides. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
