@@ -40,7 +40,13 @@ test.each(gatewayMemberNames)(
 );
 
 test('what there is nothing to report of is left out', () => {
-  const nothing = { metrics: undefined, overstating: [], outOfFiles: false, countsTraffic: true };
+  const nothing = {
+    metrics: undefined,
+    overstating: [],
+    oddForms: [],
+    outOfFiles: false,
+    countsTraffic: true,
+  };
   expect(reportedMembers(gatewayMemberNames, nothing)).toEqual({ countsTraffic: true });
 });
 

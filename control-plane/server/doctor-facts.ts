@@ -277,6 +277,9 @@ function nodeFacts(
       drained: drained === 1,
       reason: reason ?? undefined,
       withheld,
+      oddForms: [...new Set(gateways.flatMap(({ oddForms = [] }) => oddForms))]
+        .filter((form) => form.startsWith(`${id} `))
+        .map((form) => form.slice(id.length + 1)),
       overstatedTo: gateways.flatMap(({ name, overstating }) => (overstating?.includes(id) ? [name] : [])),
       owner: owner ?? undefined,
       models: [...servedModels({ loaded: row.loaded, models: row.models }).keys()],

@@ -5,7 +5,7 @@
  */
 
 import { NodeFailure } from '../core/node-failure.ts';
-import { member, text } from '../core/untrusted.ts';
+import { integer, member, text } from '../core/untrusted.ts';
 import type { AskedFacts } from '../shape/asked.ts';
 import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
 
@@ -60,30 +60,74 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 /** Calls in one choice, at most. */
 export const toolCallsMax = 128;
 
+/** Ends that only some engines know. */
+const failedEnds =
+  /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
+const cutEnds = /length|max.*token/i;
+const filteredEnds = /filter|safety|sensitive/i;
+/** These names may be shown. Any other is a text of the node, and stays out of logs and reports. */
+const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
+
 /**
  * How a choice ended. Engines disagree about the reason for a choice that calls tools, and agents act on it, so the calls
- * decide. Throws NodeFailure for an illegal reason, such as `abort`, which means that the node gave up.
+ * decide. A reason that only one engine knows counts as `stop`, unless its name says more. Throws NodeFailure for a failure,
+ * such as `abort`, which means that the node gave up.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
-  const reason = legalEnds.find((legal) => legal === value);
-  if (reason === undefined) throw new NodeFailure('aborted', 'the node gave up a choice');
-  if (reason === 'length' || reason === 'content_filter') return reason;
+  if (typeof value !== 'string' || failedEnds.test(value))
+    throw new NodeFailure('aborted', 'the node gave up a choice');
+  if (cutEnds.test(value)) return 'length';
+  if (filteredEnds.test(value)) return 'content_filter';
   return hasCalls ? 'tool_calls' : 'stop';
+}
+
+/** The finish reason of a choice. Undefined while the choice goes on, which some engines say with an empty text. */
+export function givenEnd(choice: unknown): unknown {
+  const given = member(choice, 'finish_reason') ?? '';
+  return given === '' || given === 'null' ? undefined : given;
+}
+
+/** Describes a finish reason that the API does not have; undefined for one that it has. */
+export function oddFinish(value: unknown): string | undefined {
+  if (typeof value !== 'string' || legalEnds.includes(value)) return undefined;
+  return `a finish reason of its own${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
 /** Arguments of a call without any. Clients parse the text, and the empty text is not JSON. */
 export const noArguments = '{}';
 
-/** Undefined for null and for nothing; a failure for what is no text. */
+/** Undefined for null, an empty list and for nothing; a failure for what is no text. */
 export function optionalText(value: unknown): string | undefined {
-  if (value === undefined || value === null) return undefined;
+  if (value === undefined || value === null || isEmptyList(value)) return undefined;
   if (typeof value === 'string') return value;
   throw malformed('a text is not a text');
 }
 
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
+}
+
+/** The index of a choice. Without one, the only choice that was asked for is meant. Throws NodeFailure. */
+export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
+  const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
+  const index = integer(given);
+  if (index === undefined || index >= choices) throw malformed('a choice was not asked for');
+  return index;
+}
+
+/** The tool calls of a message or delta. Some engines send a single one without a list. Throws NodeFailure. */
+export function toolCallsIn(message: unknown): readonly object[] {
+  const given = member(message, 'tool_calls') ?? [];
+  const calls: readonly unknown[] = Array.isArray(given) ? given : [given];
+  return calls.filter((call): call is object => {
+    if (typeof call !== 'object') throw malformed('a tool call is not an object');
+    return call !== null;
+  });
+}
+
 /** Engines call the thoughts of the model one of two names. */
 export function reasoningOf(message: unknown): string | undefined {
-  return optionalText(member(message, 'reasoning_content')) ?? optionalText(member(message, 'reasoning'));
+  return optionalText(member(message, 'reasoning_content')) || optionalText(member(message, 'reasoning'));
 }
 
 /**
@@ -111,10 +155,13 @@ export interface ChatLogprobs {
   readonly refusal: null;
 }
 
+/** Stands for minus infinity in this API. JSON has no such number, so engines send null. */
+const impossible = -9999;
+
 /** Log probabilities with the shape's own members only. */
 export function rebuildLogprobs(value: unknown): ChatLogprobs | null {
   const content = member(value, 'content');
-  if (!Array.isArray(content)) return null;
+  if (!Array.isArray(content) || content.length === 0) return null;
   return {
     content: content.map((entry: unknown) => {
       const top = member(entry, 'top_logprobs');
@@ -126,21 +173,21 @@ export function rebuildLogprobs(value: unknown): ChatLogprobs | null {
 
 function tokenLogprob(entry: unknown): TokenLogprob {
   const token = member(entry, 'token');
-  const logprob = member(entry, 'logprob');
+  const logprob = member(entry, 'logprob') ?? impossible;
   if (typeof token !== 'string' || typeof logprob !== 'number')
     throw malformed('a log probability has no token');
   const bytes = member(entry, 'bytes');
   return {
     token,
-    logprob,
+    logprob: Number.isFinite(logprob) ? logprob : impossible,
     bytes: Array.isArray(bytes) ? bytes.filter((byte) => Number.isInteger(byte)) : null,
   };
 }
 
 /** Throws where the node answered with an error, in any of the forms that engines have for it. */
 export function refuseError(answer: unknown): void {
-  const error = member(answer, 'error');
-  if ((error !== undefined && error !== null) || member(answer, 'object') === 'error') {
+  const error = member(answer, 'error') ?? '';
+  if ((error !== '' && error !== false) || member(answer, 'object') === 'error') {
     throw new NodeFailure('error', 'the node answered with an error', answer);
   }
 }

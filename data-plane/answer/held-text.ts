@@ -11,9 +11,9 @@ const blockBytesMax = 256 * 1024;
 /** Of a character that is not Latin. */
 const bytesEach = 2;
 
-/** Characters of a value in an event: JSON writes control characters with six each. */
-export function renderedLength(value: string | object): number {
-  return JSON.stringify(value).length;
+/** Characters that JSON has between the quotes of a text or the brackets of a list; six for each control character. */
+export function renderedLength(value: string | readonly object[]): number {
+  return JSON.stringify(value).length - 2;
 }
 
 export class HeldText {

@@ -7,13 +7,16 @@
 
 import { parseEvent } from '../core/answer-json.ts';
 import { NodeFailure } from '../core/node-failure.ts';
-import { integer, member, text } from '../core/untrusted.ts';
+import { member, text } from '../core/untrusted.ts';
 import {
   type AnswerFacts,
   type ChatLogprobs,
+  choiceIndex,
   type FinishReason,
   finishReason,
+  givenEnd,
   malformed,
+  oddFinish,
   optionalText,
   reasoningOf,
   rebuildLogprobs,
@@ -51,6 +54,7 @@ export class NodeStream {
   #failure: NodeFailure | undefined;
   #usage: Usage | undefined;
   #completionBytes = 0;
+  #oddForm: string | undefined;
 
   constructor(facts: AnswerFacts) {
     this.#facts = facts;
@@ -68,6 +72,11 @@ export class NodeStream {
   /** What the node has reported so far; undefined where it reported none. */
   get reportedUsage(): Usage | undefined {
     return this.#usage;
+  }
+
+  /** Describes what no other engine sends, although the answer is complete; undefined if there is nothing odd. */
+  get oddForm(): string | undefined {
+    return this.#oddForm;
   }
 
   /** The last usage that the node reported, or an estimate from what has come so far; recorded of a completed stream alone (Events). */
@@ -105,34 +114,38 @@ export class NodeStream {
   }
 
   #readChunk(chunk: unknown): readonly ChoiceDelta[] {
+    if (typeof chunk !== 'object') throw malformed('an event is not a JSON object');
     refuseError(chunk);
-    const choices = member(chunk, 'choices');
-    if (!Array.isArray(choices)) throw malformed('a chunk has no choices');
-    // This is how Ollama ends when its runner is gone.
-    if (member(chunk, 'model') === '') throw new NodeFailure('cut', 'the stream ended with an empty chunk');
+    // Engines, and proxies in front of them, also send events without choices.
+    const choices = member(chunk, 'choices') ?? [];
+    if (!Array.isArray(choices)) throw malformed('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
+    // Ollama sends an empty chunk without a model when its runner is gone. It must not begin the answer.
+    const mayBegin = member(chunk, 'model') !== '';
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {
-      const delta = this.#readChoice(choice);
+      const delta = choice === null ? undefined : this.#readChoice(choice, mayBegin);
       if (delta !== undefined) deltas.push(delta);
     }
-    if (choices.length > 0) this.#state = 'streaming';
+    if (deltas.length > 0) this.#state = 'streaming';
     return deltas;
   }
 
-  #readChoice(choice: unknown): ChoiceDelta | undefined {
-    const index = integer(member(choice, 'index'));
-    if (index === undefined || index >= this.#facts.choices) throw malformed('a choice was not asked for');
+  /** `mayBegin`: the choice may begin although it adds nothing yet. */
+  #readChoice(choice: unknown, mayBegin: boolean): ChoiceDelta | undefined {
+    const index = choiceIndex(choice, this.#facts);
     const known = this.#choices.get(index);
     const progress = known ?? { finish: undefined, calls: this.#newCalls(index) };
-    if (known === undefined) this.#choices.set(index, progress);
 
-    const delta = member(choice, 'delta');
+    // Some engines send a whole message as the one event of a stream.
+    const delta = member(choice, 'delta') ?? (known === undefined ? member(choice, 'message') : undefined);
     const content = text(optionalText(member(delta, 'content')));
     const reasoning = text(reasoningOf(delta));
     const refusal = text(optionalText(member(delta, 'refusal')));
-    const calls = progress.calls.read(member(delta, 'tool_calls'));
-    const finish = readEnd(choice, progress.calls.count > 0);
+    const calls = progress.calls.read(delta);
+    const given = givenEnd(choice);
+    const finish = given === undefined ? undefined : finishReason(given, progress.calls.count > 0);
+    this.#oddForm ??= oddFinish(given);
     calls.push(...progress.calls.completed(finish));
     const toolCalls = calls.length === 0 ? undefined : calls;
     const logprobs = this.#facts.logprobs
@@ -145,9 +158,10 @@ export class NodeStream {
       if (!isEmpty) throw malformed('a choice continued after its end');
       return undefined;
     }
-    progress.finish = finish;
     const first = known === undefined;
-    if (!first && finish === undefined && isEmpty) return undefined;
+    if (finish === undefined && isEmpty && !(first && mayBegin)) return undefined;
+    progress.finish = finish;
+    this.#choices.set(index, progress);
     return { index, first, content, reasoning, refusal, toolCalls, logprobs, finish };
   }
 
@@ -157,9 +171,4 @@ export class NodeStream {
       idOf: (call, given) => toolCallId(this.#facts, choice, call, given),
     });
   }
-}
-
-function readEnd(choice: unknown, hasCalls: boolean): FinishReason | undefined {
-  const given = member(choice, 'finish_reason');
-  return given === undefined || given === null ? undefined : finishReason(given, hasCalls);
 }

@@ -79,7 +79,7 @@ export class SseReader {
     if (this.#failed) return;
     if (event === 'error') this.#fail(reportedError());
     else if (data.length > eventCharactersMax) this.#fail(tooLarge());
-    else this.#handlers.onData(data);
+    else if (!isForeign(event, data)) this.#handlers.onData(data);
   }
 
   #fail(failure: NodeFailure): void {
@@ -87,6 +87,12 @@ export class SseReader {
     this.#failed = true;
     this.#handlers.onFailure(failure);
   }
+}
+
+/** Whether an event has nothing of an answer: no data, or a name of its own with data that is no chunk. */
+function isForeign(event: string | undefined, data: string): boolean {
+  if (data.trim() === '') return true;
+  return event !== undefined && event !== '' && event !== 'message' && !/^\s*(?:\{|\[DONE\])/.test(data);
 }
 
 function tooLarge(): NodeFailure {

@@ -22,6 +22,8 @@ export interface ShapeHeaders {
 export interface RebuiltBody<Body extends object | string = object> {
   readonly body: Body;
   readonly usage: Usage;
+  /** Describes what no other engine answers, although the answer is complete; undefined if there is nothing odd. */
+  readonly oddForm?: string | undefined;
 }
 
 /** `Context`: what its answers need to know of a request; plain values, whose size does not grow with the body. */

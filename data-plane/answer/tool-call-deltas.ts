@@ -1,6 +1,7 @@
 /**
  * The tool calls of one streamed choice: each is opened once, with id and name, and then only its arguments grow.
- * Engines repeat ids and names as null or again, and some number every call 0; here each call has a place of its own.
+ * Engines repeat ids and names as null or again, some number every call 0, and some number none; here each call has a place
+ * of its own. What could belong to two calls, or be half of a name, is a failure.
  */
 
 import { integer, member, text } from '../core/untrusted.ts';
@@ -9,6 +10,7 @@ import {
   malformed,
   noArguments,
   optionalText,
+  toolCallsIn,
   toolCallsMax,
   tooManyCalls,
 } from './chat-parts.ts';
@@ -31,6 +33,7 @@ export interface ToolCallDeltasOptions {
 interface OpenCall {
   readonly index: number;
   readonly givenId: string | undefined;
+  readonly name: string;
   readonly nesting: JsonNesting;
 }
 
@@ -39,6 +42,8 @@ export class ToolCallDeltas {
   /** By the number that the node gives. */
   readonly #open = new Map<number, OpenCall>();
   readonly #calls: OpenCall[] = [];
+  /** Ids of calls whose names have not come yet, by their numbers. */
+  readonly #unnamed = new Map<number, string>();
 
   constructor(options: ToolCallDeltasOptions) {
     this.#options = options;
@@ -48,14 +53,13 @@ export class ToolCallDeltas {
     return this.#calls.length;
   }
 
-  /** `calls`: the member `tool_calls` of a delta, whatever it is. Throws NodeFailure. */
-  read(calls: unknown): ToolCallDelta[] {
-    if (!Array.isArray(calls)) return [];
+  /** `delta`: that of a choice. Throws NodeFailure. */
+  read(delta: unknown): ToolCallDelta[] {
     const deltas: ToolCallDelta[] = [];
-    for (const call of calls) {
-      const delta = this.#readCall(call);
-      if (delta.opened === undefined && delta.arguments === '') continue;
-      if (delta.index === 0 || !this.#options.firstOnly) deltas.push(delta);
+    for (const [at, call] of toolCallsIn(delta).entries()) {
+      const read = this.#readCall(call, at === 0);
+      if (read === undefined || (read.opened === undefined && read.arguments === '')) continue;
+      if (read.index === 0 || !this.#options.firstOnly) deltas.push(read);
     }
     return deltas;
   }
@@ -63,6 +67,7 @@ export class ToolCallDeltas {
   /** Arguments of the calls that came without any. A call that the limit of tokens cut stays so: clients run what is whole. */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
+    if (this.#unnamed.size > 0) throw namelessCall();
     const shown = this.#options.firstOnly ? this.#calls.slice(0, 1) : this.#calls;
     const empty = shown.filter(({ nesting }) => !nesting.hasBegun);
     return empty.map(({ index, nesting }) => {
@@ -71,32 +76,65 @@ export class ToolCallDeltas {
     });
   }
 
-  #readCall(call: unknown): ToolCallDelta {
-    const number = integer(member(call, 'index'));
-    if (number === undefined) throw malformed('a tool call has no index');
+  #readCall(call: object, isFirst: boolean): ToolCallDelta | undefined {
+    const number = callNumber(call);
     const called = member(call, 'function');
     const id = text(member(call, 'id'));
     const name = text(member(called, 'name'));
     const added = optionalText(member(called, 'arguments')) ?? '';
 
-    const known = this.#open.get(number);
+    const known = number === undefined ? this.#lastOpened(id, name, isFirst) : this.#open.get(number);
     if (known !== undefined && !isAnother(known, id, name, added)) {
+      if (name !== undefined && name !== known.name)
+        throw malformed('the name of a tool call changes or comes in parts');
       known.nesting.add(added);
       return { index: known.index, arguments: added };
     }
 
-    if (name === undefined) throw malformed('a tool call has no name');
+    if (name === undefined) {
+      if (added !== '') throw namelessCall();
+      if (id !== undefined) this.#unnamed.set(number ?? this.#calls.length, id);
+      return undefined;
+    }
+    return this.#openCall(number, id, name, added);
+  }
+
+  #openCall(number: number | undefined, id: string | undefined, name: string, added: string): ToolCallDelta {
     const index = this.#calls.length;
     if (index === toolCallsMax) throw tooManyCalls();
-    const next = { index, givenId: id, nesting: new JsonNesting() };
+    const key = number ?? index;
+    const next = { index, givenId: id ?? this.#unnamed.get(key), name, nesting: new JsonNesting() };
+    this.#unnamed.delete(key);
     next.nesting.add(added);
     this.#calls.push(next);
-    this.#open.set(number, next);
-    return { index, opened: { id: this.#options.idOf(index, id), name }, arguments: added };
+    if (number !== undefined) this.#open.set(number, next);
+    return { index, opened: { id: this.#options.idOf(index, next.givenId), name }, arguments: added };
+  }
+
+  /** Engines without numbers send one call after the other, so what has no number belongs to the last one, or opens another. */
+  #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
+    const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
+    if (same !== undefined) return same;
+    // Each named entry of a list is a call of its own.
+    if (name !== undefined && !isFirst) return undefined;
+    if (name === undefined && this.#open.size > 1) throw malformed('a part of a tool call has no index');
+    return this.#calls.at(-1);
   }
 }
 
-/** Whether a named delta opens another call under a number in use. Without ids, only a second object shows that. */
+/** Undefined if the engine does not number its calls. */
+function callNumber(call: object): number | undefined {
+  const given = member(call, 'index') ?? undefined;
+  const number = integer(given);
+  if (given !== number) throw malformed('the index of a tool call is not a number');
+  return number;
+}
+
+function namelessCall(): Error {
+  return malformed('a tool call has no name');
+}
+
+/** Whether a named delta opens another call in the place of a known one. Without ids, only a call that is whole shows that. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,
@@ -105,5 +143,5 @@ function isAnother(
 ): boolean {
   if (name === undefined) return false;
   if (id !== undefined) return id !== known.givenId;
-  return known.nesting.isClosed && added.trimStart().startsWith('{');
+  return known.nesting.isClosed && (name !== known.name || added.trimStart().startsWith('{'));
 }

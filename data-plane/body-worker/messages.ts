@@ -6,8 +6,7 @@ import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Cause } from '../../shared/decision/causes.ts';
 import type { AnswerFacts } from '../answer/chat-parts.ts';
-import type { ShapeHeaders } from '../answer/surface.ts';
-import type { Usage } from '../answer/usage.ts';
+import type { RebuiltBody, ShapeHeaders } from '../answer/surface.ts';
 import type { NodeFailureKind } from '../core/node-failure.ts';
 import type { NodeTarget } from '../shape/asked.ts';
 import type { AnswerForm } from '../surfaces/surfaces.ts';
@@ -59,7 +58,7 @@ export type BodyResult =
       readonly kind: 'count-request';
       readonly countRequest: { readonly path: string; readonly body: Uint8Array<ArrayBuffer> } | undefined;
     }
-  | { readonly kind: 'rebuilt'; readonly bytes: Uint8Array<ArrayBuffer>; readonly usage: Usage }
+  | ({ readonly kind: 'rebuilt'; readonly bytes: Uint8Array<ArrayBuffer> } & Omit<RebuiltBody, 'body'>)
   | { readonly kind: 'count'; readonly tokens: number | undefined }
   | {
       readonly kind: 'refused';

@@ -62,8 +62,8 @@ class JobRunner {
         return { kind: 'count-request', countRequest };
       }
       case 'rebuild': {
-        const { body, usage } = wholeAnswer(parseAnswer(bufferOf(job.blocks)), job.facts, job.form);
-        return { kind: 'rebuilt', bytes: bytesOf(body), usage };
+        const { body, ...rest } = wholeAnswer(parseAnswer(bufferOf(job.blocks)), job.facts, job.form);
+        return { kind: 'rebuilt', bytes: bytesOf(body), ...rest };
       }
       case 'parse-count':
         return { kind: 'count', tokens: tokenCountOf(job.dialect, parseAnswer(bufferOf(job.blocks))) };

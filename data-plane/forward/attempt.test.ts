@@ -352,6 +352,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
     choose: (left) => load.choose(left),
     owner: 'test',
     onNodeFailure: nodeFailed,
+    onOddForm: () => undefined,
   }).then(record, (error) =>
     record(error instanceof Refusal ? { kind: 'refused' } : { kind: 'fault', error }),
   );
@@ -430,6 +431,7 @@ test.each([
     choose: ([first]) => first,
     owner: 'test',
     onNodeFailure: nodeFailed,
+    onOddForm: () => undefined,
   });
   const rejected = expect(result).rejects.toMatchObject({ code: 'ERR_UNWRITABLE' });
   await turn();

@@ -56,12 +56,14 @@ export interface AttemptFailure {
   readonly status?: number;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
   readonly detail?: unknown;
+  /** Describes an answer that has no one meaning. */
+  readonly oddForm?: string;
   /** The client's answer, where it was not the node that failed. */
   readonly refusal?: Refusal;
 }
 
 export type AttemptResult =
-  | { readonly kind: 'completed'; readonly usage: Usage }
+  | { readonly kind: 'completed'; readonly usage: Usage; readonly oddForm: string | undefined }
   | { readonly kind: 'client-gone'; readonly spent?: Usage }
   | { readonly kind: 'unreached'; readonly failure: AttemptFailure }
   | { readonly kind: 'failed'; readonly failure: AttemptFailure }
@@ -274,9 +276,9 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     }
   }
 
-  #deliverWhole({ body, usage }: RebuiltAnswer): void {
+  #deliverWhole({ body, ...answer }: RebuiltAnswer): void {
     if (this.#step('whole') === 'ignored') return;
-    this.#deliver(usage, this.#client.whole(200, jsonType, this.#options.fields, body));
+    this.#deliver(answer, this.#client.whole(200, jsonType, this.#options.fields, body));
   }
 
   #onEvent(data: string): void {
@@ -291,7 +293,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     }
     this.#write(frames, this.#options.pools.ticker.nowMs);
     if (state !== 'completed') this.#expectEvent();
-    else if (this.#step('whole') !== 'ignored') this.#deliver(stream.usage, this.#client.end());
+    else if (this.#step('whole') !== 'ignored') this.#deliver(stream, this.#client.end());
   }
 
   #write(frames: readonly string[], nowMs: number): void {
@@ -321,13 +323,13 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   }
 
   /** The rest of the node's body is dropped. What is held is released once the client has taken it, however slowly. */
-  #deliver(usage: Usage, delivered: Promise<boolean>): void {
+  #deliver({ usage, oddForm }: Omit<RebuiltAnswer, 'body'>, delivered: Promise<boolean>): void {
     this.#call.drain();
     void delivered.then((arrived) => {
       const kind = this.#step(arrived ? 'delivered' : 'gone');
       if (kind === 'ignored') return;
       this.#release();
-      this.#resolve(kind === 'completed' ? { kind, usage } : { kind, ...this.#spent() });
+      this.#resolve(kind === 'completed' ? { kind, usage, oddForm } : { kind, ...this.#spent() });
     });
   }
 
@@ -389,5 +391,6 @@ const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
 function failureOf(failure: NodeFailure): AttemptFailure {
   const { kind, message, detail } = failure;
   const refused = failure instanceof UnheldAnswer ? { refusal: failure.refusal } : {};
-  return { reason: message, timedOut: false, outcome: outcomes[kind], detail, ...refused };
+  const odd = kind === 'malformed' ? { oddForm: message } : {};
+  return { reason: message, timedOut: false, outcome: outcomes[kind], detail, ...odd, ...refused };
 }

@@ -84,6 +84,8 @@ export interface ForwardRequest {
   readonly owner: string;
   /** The refusal of a node that failed before the first byte, as the host has it. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
+  /** Called for an answer that had to be repaired by a guess, or that has no one meaning. The text holds nothing of the node's. */
+  readonly onOddForm: (node: string, oddForm: string) => void;
 }
 
 /** Both are idempotent. */
@@ -189,6 +191,8 @@ async function attempt(
       isLastOnConnection: asked.stream && dialects[route.dialect].closesAfterStream,
     });
     outcome = nodeOutcomeOf(result);
+    const { oddForm } = result.kind === 'completed' ? result : 'failure' in result ? result.failure : {};
+    if (oddForm !== undefined) request.onOddForm(node, oddForm);
     return result;
   } finally {
     load.end(node, outcome, owner);

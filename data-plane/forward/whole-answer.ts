@@ -6,7 +6,7 @@
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../answer/chat-parts.ts';
-import type { Usage } from '../answer/usage.ts';
+import type { RebuiltBody } from '../answer/surface.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import { memoryRefusal } from '../core/memory-refusal.ts';
@@ -24,9 +24,8 @@ export interface WholeAnswerOptions {
   readonly bytesMax: number;
 }
 
-export interface RebuiltAnswer {
+export interface RebuiltAnswer extends Omit<RebuiltBody, 'body'> {
   readonly body: string | Uint8Array;
-  readonly usage: Usage;
 }
 
 const released = new Error('the answer is not needed any more');
@@ -69,7 +68,8 @@ export class WholeAnswer {
     const { facts, form, bodyWorker, owner } = this.#options;
     const job = { kind: 'rebuild', facts, form, blocks: this.#bytes.handOver() } as const;
     this.#abort = new AbortController();
-    const { bytes, usage } = await bodyWorker.run(job, 'rebuilt', { owner, signal: this.#abort.signal });
-    return { body: bytes, usage };
+    const { signal } = this.#abort;
+    const { bytes, usage, oddForm } = await bodyWorker.run(job, 'rebuilt', { owner, signal });
+    return { body: bytes, usage, oddForm };
   }
 }

@@ -119,6 +119,8 @@ export class RequestRecord {
   promptLeast: number | undefined;
   /** Tokens of the prompt as a node counted them. */
   promptCounted: number | undefined;
+  /** Node, model and form of an answer that had to be guessed or refused. */
+  oddForm: string | undefined;
 
   constructor({ head }: Exchange, ids: AnswerIds, path: string, trace: RequestTrace | undefined) {
     const { method = '', headers } = head;

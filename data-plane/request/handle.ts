@@ -287,6 +287,9 @@ function send(
     traceparent: record.trace?.traceparent,
     owner: sharerOf(decision.subject),
     onNodeFailure: facts.target.kind === 'stack' ? nodeOfStackFailed : nodeFailed,
+    onOddForm: (node, oddForm) => {
+      record.oddForm = `${node} ${facts.model}: ${oddForm}`;
+    },
   });
 }
 

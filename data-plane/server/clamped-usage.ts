@@ -7,15 +7,11 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { RequestRecord } from '../request/gateway.ts';
-
-/** For so long a status report names a node. */
-const recentMs = 3_600_000;
-const namedMax = 20;
+import { RecentTexts } from './recent-texts.ts';
 
 export class ClampedUsage {
   readonly #line: RateLimitedLine;
-  /** By node, the latest last. */
-  readonly #lastMs = new Map<string, number>();
+  readonly #nodes = new RecentTexts();
 
   constructor(registry: Registry, logger: Pick<Logger, 'warn'>) {
     const line = new RateLimitedLine((nodes) =>
@@ -33,14 +29,11 @@ export class ClampedUsage {
   observe(outcome: RequestRecord['outcome']): void {
     if (outcome?.kind !== 'completed' || outcome.usage.clamped !== true) return;
     this.#line.add(outcome.node);
-    this.#lastMs.delete(outcome.node);
-    this.#lastMs.set(outcome.node, performance.now());
+    this.#nodes.add(outcome.node);
   }
 
-  /** Those of the last hour, the latest first. */
+  /** Nodes of the last hour, the latest first. */
   recent(): string[] {
-    const fromMs = performance.now() - recentMs;
-    const recent = [...this.#lastMs].filter(([, lastMs]) => lastMs > fromMs).map(([node]) => node);
-    return recent.reverse().slice(0, namedMax);
+    return this.#nodes.recent();
   }
 }

@@ -11,6 +11,7 @@ import type { RequestRecord } from '../request/gateway.ts';
 import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
 import { ClampedUsage } from './clamped-usage.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
+import { RecentTexts } from './recent-texts.ts';
 
 const durationBuckets = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
@@ -47,6 +48,8 @@ interface Series {
 
 export class Telemetry {
   readonly clampedUsage: ClampedUsage;
+  /** Node, model and form of answers that had to be guessed or refused. */
+  readonly oddForms = new RecentTexts();
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();
   readonly #refusals: Counter;
@@ -143,6 +146,7 @@ export class Telemetry {
       this.#affinity.observe(model, outcome.usage);
       this.clampedUsage.observe(outcome);
     }
+    if (record.oddForm !== undefined) this.oddForms.add(record.oddForm);
     if (record.stream && record.at.begun !== undefined)
       series.firstTokens.observe((record.at.begun - record.startMs) / 1000);
     this.#phases.observe(record);

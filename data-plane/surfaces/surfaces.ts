@@ -139,8 +139,8 @@ export function wholeAnswer(
   { surface, context }: AnswerForm,
 ): RebuiltBody<string> {
   // The two belong together, which the type of the pair says and that of a choice among functions cannot.
-  const { body, usage } = surfaces[surface].whole(answer, facts, context as never);
-  return { body: typeof body === 'string' ? body : JSON.stringify(body), usage };
+  const { body, ...rest } = surfaces[surface].whole(answer, facts, context as never);
+  return { body: typeof body === 'string' ? body : JSON.stringify(body), ...rest };
 }
 
 /** Of a request for a stream. */

@@ -127,6 +127,8 @@ interface NodeFacts {
   readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
   /** Gateways that it reported more tokens to than a request can use, in the last hour. */
   readonly overstatedTo?: readonly string[] | undefined;
+  /** Forms of its answers that gateways had to guess or refuse in the last hour, each behind its model. */
+  readonly oddForms?: readonly string[] | undefined;
   /** It reported more than the log takes of one node, in the last hour. */
   readonly withheld?: boolean | undefined;
   /** Changes of its health in the last hour. */

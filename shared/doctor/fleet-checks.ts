@@ -212,4 +212,12 @@ export const nodeChecks: readonly DoctorCheck[] = [
     next: ({ id }) =>
       `headgate events list --newest --node ${id}; if its agent is not to be trusted, revoke its token`,
   }),
+  ofNodes({
+    code: 'HG5008',
+    well: 'nodes answer in forms that are known',
+    level: 'warn',
+    wrong: ({ oddForms = [] }) => oddForms.length > 0,
+    text: ({ oddForms = [] }) => `answers in a form that is not known: ${oddForms.join('; ')}`,
+    next: ({ id }) => `compare the engine of ${id} with those that are tested, and update it`,
+  }),
 ];

@@ -48,6 +48,8 @@ export interface ForwardServer {
   readonly port: number;
   readonly load: NodeLoad;
   readonly pools: NodePools;
+  /** Forms of answers that were guessed or refused, with their nodes. */
+  readonly oddForms: readonly string[];
   /** How the exchanges ended, in the order of their ends; each is given once. */
   next(): Promise<Ended>;
   /** By the `x-test` header of the request. */
@@ -93,6 +95,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   });
   const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
   const ended: Ended[] = [];
+  const oddForms: string[] = [];
   const waiting: ((value: Ended) => void)[] = [];
   const endedByTest = new Map<string, Ended>();
   const record = (value: Ended, test: unknown): void => {
@@ -130,6 +133,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           choose: (left) => load.choose(left),
           owner: typeof tenant === 'string' ? tenant : 'test',
           onNodeFailure: nodeFailed,
+          onOddForm: (node, oddForm) => oddForms.push(`${node}: ${oddForm}`),
         }),
         test,
       );
@@ -150,6 +154,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     ...{ url, port, sockets },
     load,
     pools,
+    oddForms,
     next: () => {
       const first = ended.shift();
       return first ? Promise.resolve(first) : new Promise((resolve) => waiting.push(resolve));

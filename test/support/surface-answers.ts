@@ -216,8 +216,8 @@ function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean)
 /** `answer`: the node's, as parsed. */
 export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wanted = {}): RebuiltBody {
   const { facts, form } = knownOf(surface, wanted, false);
-  const { body, usage } = wholeAnswer(answer, facts, form);
-  return { body: JSON.parse(body), usage };
+  const { body, ...rest } = wholeAnswer(answer, facts, form);
+  return { body: JSON.parse(body), ...rest };
 }
 
 export function streamOf(

@@ -5,22 +5,26 @@
 
 import {
   type AnswerFacts,
+  choiceIndex,
   completionId,
   type FinishReason,
   finishReason,
+  givenEnd,
   malformed,
   noArguments,
+  oddFinish,
   optionalText,
   reasoningOf,
   rebuildLogprobs,
   refuseError,
   toolCallId,
+  toolCallsIn,
   toolCallsMax,
   tooManyCalls,
 } from '../../answer/chat-parts.ts';
 import type { RebuiltBody } from '../../answer/surface.ts';
 import { estimateUsage, type Output, outputBytes, readUsage, usageBody } from '../../answer/usage.ts';
-import { integer, member, text } from '../../core/untrusted.ts';
+import { member, text } from '../../core/untrusted.ts';
 
 interface ToolCall {
   readonly id: string;
@@ -39,14 +43,14 @@ export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
     throw malformed('its choices are not those asked for');
   const rebuilt: object[] = [];
   let bytes = 0;
+  let oddForm: string | undefined;
   for (const choice of choices) {
-    const index = integer(member(choice, 'index'));
-    if (index === undefined || index >= facts.choices || rebuilt[index] !== undefined) {
-      throw malformed('a choice has no index of its own');
-    }
+    const index = choiceIndex(choice, facts);
+    if (rebuilt[index] !== undefined) throw malformed('a choice has no index of its own');
     const { body, output } = rebuildChoice(choice, index, facts);
     rebuilt[index] = body;
     bytes += outputBytes(output);
+    oddForm ??= oddFinish(givenEnd(choice));
   }
   const usage =
     readUsage(member(answer, 'usage'), facts.most) ?? estimateUsage(facts.promptTextBytes, bytes, facts.most);
@@ -60,6 +64,7 @@ export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
       usage: usageBody(usage),
     },
     usage,
+    oddForm,
   };
 }
 
@@ -71,9 +76,9 @@ function rebuildChoice(
   const message = member(choice, 'message');
   if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');
   const reasoning = reasoningOf(message);
-  const given = member(message, 'tool_calls');
-  const hasCalls = Array.isArray(given) && given.length > 0;
-  const finish = finishReason(member(choice, 'finish_reason'), hasCalls);
+  const given = toolCallsIn(message);
+  const hasCalls = given.length > 0;
+  const finish = finishReason(givenEnd(choice), hasCalls);
   const calls = hasCalls ? rebuildToolCalls(given, index, facts, finish) : undefined;
   const written = optionalText(member(message, 'content')) ?? null;
   const content = finish === 'length' && facts.tools ? withoutCutCall(written) : written;

@@ -35,7 +35,7 @@ export function rebuildMessages(
   facts: AnswerFacts,
   context: MessagesContext,
 ): RebuiltBody<string> {
-  const { body, usage } = rebuildChat(answer, facts);
+  const { body, usage, oddForm } = rebuildChat(answer, facts);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, finish_reason: finish }] = choices;
   const calls = message.tool_calls ?? [];
@@ -48,7 +48,7 @@ export function rebuildMessages(
   const given = member(answer, 'choices');
   const choice = Array.isArray(given) ? given[0] : undefined;
   const stop = stopOf(finish, choice, context.stopSequences);
-  return { body: writeJson(messageBody(facts, { content, stop, usage })), usage };
+  return { body: writeJson(messageBody(facts, { content, stop, usage })), usage, oddForm };
 }
 
 function thinkingBlock(text: string | undefined, { thinkingDisplay }: MessagesContext): object[] {

@@ -56,7 +56,7 @@ export class CustomInput {
     if (this.#form === 'closed' || this.#form === 'text') return '';
     const value = this.#form === 'member' ? undefined : parseText(this.#pending);
     const { input } = (typeof value === 'object' && value !== null ? value : {}) as { input?: unknown };
-    const isEmpty = this.#form === 'opening' && ['', noArguments].includes(this.#pending.trim());
+    const isEmpty = this.#form !== 'member' && ['', noArguments].includes(this.#pending.trim());
     if (typeof input !== 'string' && !isEmpty)
       throw new NodeFailure('unusable', 'the input of a tool has no end');
     this.#form = 'closed';

@@ -20,17 +20,17 @@ function stepsOf(step: (items: OutputItems, at: number) => void): number {
 }
 
 test.each<[string, (items: OutputItems, at: number) => void, number]>([
-  ['text', (items) => items.addText('output_text', 'a'.repeat(1024)), 4087],
-  ['probabilities', (items) => items.addText('output_text', 'a', [probability]), 4870],
-  ['items', (items, at) => items.addText(at % 2 === 0 ? 'output_text' : 'summary_text', 'a'), 4084],
-  ['parts', (items, at) => items.addText(at % 2 === 0 ? 'output_text' : 'refusal', 'a'), 4084],
+  ['text', (items) => items.addText('output_text', 'a'.repeat(1024)), 4095],
+  ['probabilities', (items) => items.addText('output_text', 'a', [probability]), 4892],
+  ['items', (items, at) => items.addText(at % 2 === 0 ? 'output_text' : 'summary_text', 'a'), 4092],
+  ['parts', (items, at) => items.addText(at % 2 === 0 ? 'output_text' : 'refusal', 'a'), 4092],
   [
     'texts behind a call',
     (items, at) => {
       if (at === 0) items.call({ index: 0, opened: { id: 'c', name: 'f' }, arguments: '{}' });
       else items.addText(at % 2 === 0 ? 'output_text' : 'refusal', 'a');
     },
-    4084,
+    4092,
   ],
 ])('what is held of an answer is bounded: %s', (_, step, expected) => {
   expect(stepsOf(step)).toBe(expected);

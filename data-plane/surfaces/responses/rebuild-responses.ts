@@ -34,7 +34,7 @@ export function rebuildResponses(
   facts: AnswerFacts,
   context: ResponsesContext,
 ): RebuiltBody<string> {
-  const { body, usage } = rebuildChat(answer, facts);
+  const { body, usage, oddForm } = rebuildChat(answer, facts);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, logprobs, finish_reason: finish }] = choices;
   const items = new OutputItems({ unique: facts.unique, context, events: undefined, held: undefined });
@@ -44,5 +44,6 @@ export function rebuildResponses(
   if (refusal !== null && refusal !== '') items.addText('refusal', refusal);
   for (const [index, { id, function: called }] of calls.entries())
     items.call({ index, opened: { id, name: called.name }, arguments: called.arguments });
-  return { body: responseBody(facts, context, { output: items.finish(finish), finish, usage }), usage };
+  const output = items.finish(finish);
+  return { body: responseBody(facts, context, { output, finish, usage }), usage, oddForm };
 }

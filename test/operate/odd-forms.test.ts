@@ -1,0 +1,43 @@
+/** Goal: an engine whose answers have a form of its own is named by `doctor`, with the model and the form. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { chat, framesOf } from '../support/api.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { specFleet } from '../support/spec-fleet.ts';
+import { until } from '../support/until.ts';
+
+let fleet: TestFleet;
+let key: string;
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+  ({ value: key } = await fleet.key('birch'));
+  await fleet.settle();
+});
+afterAll(() => fleet.close());
+
+async function doctorNames(form: string): Promise<void> {
+  await until(async () => {
+    const { checks } = (await fleet.admin.call('GET', '/doctor')) as unknown as {
+      checks: { code: string; object?: string; text: string }[];
+    };
+    const found = checks.filter(({ code, object }) => code === 'HG5008' && object === 'pool-1');
+    return found.some(({ text }) => text.includes(`echo-small: ${form}`));
+  });
+}
+
+async function streamWith(fault: object): Promise<Awaited<ReturnType<typeof chat>>> {
+  fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: [{ fault }] }));
+  return chat({ port: fleet.port(), key, model: 'echo-small', more: { stream: true } });
+}
+
+test('an end that only this engine has is complete, and is named', async () => {
+  const frames = framesOf(await streamWith({ kind: 'finish-abort', finishReason: 'repetition' }));
+  expect(frames.at(-1)).toBe('[DONE]');
+  expect(frames.at(-2)).toContain('"finish_reason":"stop"');
+  await doctorNames('a finish reason of its own, repetition');
+});
+
+test('an answer that has no one meaning is cut off, and is named', async () => {
+  expect((await streamWith({ kind: 'garbage', afterEvents: 2 })).whole).toBe(false);
+  await doctorNames("the node's answer is malformed: an event is not a JSON object");
+});
