@@ -49,10 +49,9 @@ const effect = {
     },
     ...{ lost: [], gatewaysSilent: ['gw-2'], groups: [] },
   },
-  static: { combinations: 13, differ: 2, refused: 1, groups: [] },
   limits: [],
 };
-const said = '310 of 1,204 requests of the last hour would be answered otherwise, all of them refused';
+const said = '310 of 1,204 requests served in the last hour would be answered otherwise, all of them refused';
 
 const server = useAdminServer();
 beforeEach(() => {
@@ -109,13 +108,26 @@ test('a command is sent where its effect is not known; a refusal of the command 
 });
 
 test('what changes no answer says nothing, and lower limits are said', async () => {
-  const none = { combinations: 13, differ: 0, refused: 0, groups: [] };
-  const answer = { position: 3, static: none, limits: [] as object[] };
+  const { recorded: some } = effect;
+  const recorded = { ...some, decided: 9, asked: 9, differ: 0, refused: 0, gatewaysSilent: [] as string[] };
+  const answer = {
+    position: 3,
+    recorded,
+    limits: [] as object[],
+    changes: undefined as object[] | undefined,
+  };
   server.answer = ({ path }) => ({ body: path === '/effect' ? answer : { id: 'pool', position: 3 } });
   expect((await cli('pool uninstall m1', { typed: '\n' })).err).toBe('');
   answer.limits = [{ organisations: 2, what: 'concurrency', from: 9, to: 1 }];
   expect((await cli('tier set Pro --models m1', { typed: '\n' })).err).toBe(
     '1 limit would be lower (--effect shows which)\n',
+  );
+  recorded.asked = 0;
+  recorded.gatewaysSilent = ['gw-2'];
+  answer.changes = [{ action: 'change', table: 'tier', id: 'Pro', fields: [] }];
+  expect((await cli('tier set Pro --models m1', { typed: '\n' })).err).toBe(
+    'No request was served in the last hour; known by reports alone: requests of gw-2; ' +
+      '1 row would differ; 1 limit would be lower (--effect shows which)\n',
   );
 });
 

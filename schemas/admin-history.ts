@@ -38,7 +38,7 @@ const listedEventSchema = z.object({
 });
 /** A value of a column; the hashes of keys and tokens are never shown. */
 const cellSchema = z.union([z.string(), z.number(), z.null()]);
-const rowChangeSchema = z.object({
+export const rowChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
   table: z.string(),
   /** Its key; parts are separated by `/`. */

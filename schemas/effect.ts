@@ -1,5 +1,6 @@
 /** The effect of a command before it is written, as the admin API is asked for it and answers with it. */
 import { z } from 'zod';
+import { rowChangeSchema } from './admin-history.ts';
 import { requestIdSchema } from './decisions.ts';
 import { fleetSchema } from './fleet.ts';
 import { idSchema } from './names.ts';
@@ -20,10 +21,10 @@ const count = z.int().min(0);
 /** `served pool`, `served stack`, `served own`, or `STATUS Type`. */
 const answerSchema = z.string();
 
-const changedSchema = {
-  /** Absent: visitors, or more than one organisation. */
+const recordedGroupSchema = z.object({
+  /** Absent: visitors. */
   organisation: idSchema.optional(),
-  /** `shared`, a stack, or `stacks` where it is more than one. */
+  /** `shared`, or a stack. */
   host: z.string(),
   /** Absent: a name that nothing in the state has. */
   model: z.string().optional(),
@@ -31,22 +32,10 @@ const changedSchema = {
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-};
-
-const recordedGroupSchema = z.object({
-  ...changedSchema,
   /** As `asked` counts. */
   requests: count,
-  /** Some of them, for `headgate explain --request`. */
+  /** Some of them, for `headgate explain --request`; none if they are known by reports alone. */
   examples: z.array(requestIdSchema),
-});
-
-const staticGroupSchema = z.object({
-  ...changedSchema,
-  /** Organisations and, where they ask a stack, their stacks. Visitors are one. */
-  count,
-  /** Names of some of them. */
-  examples: z.array(z.string()),
 });
 
 const loweredSchema = z.object({
@@ -68,11 +57,12 @@ export const effectSchema = z.object({
   /** The effect holds for the state after this commit. */
   position: count,
   /**
-   * Requests that were served in the last hour and still would be, decided again with the counters as they were. Absent: not asked.
+   * Requests that were served in the last hour and still would be, decided again: as their gateways recorded them, or as the gateways
+   * reported them that did not answer. Absent: not asked.
    */
   recorded: z
     .object({
-      /** Where gateways had more, the time since which they are. */
+      /** The start of the requests read, which is later than an hour ago if gateways had more than they read. */
       since: z.string(),
       /** So many were decided again. Where that are not all, each stands for others of its organisation, host and model. */
       decided: count,
@@ -83,26 +73,20 @@ export const effectSchema = z.object({
       refused: count,
       /** Organisations of which nothing would be served. */
       lost: z.array(idSchema),
-      /** Gateways that did not answer, or keep no decisions. */
+      /** Gateways that did not answer, or keep no decisions; their reports count instead. */
       gatewaysSilent: z.array(z.string()),
+      /** Those of them that have no readable report either, so that their requests are not known. Absent: none. */
+      gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** There are more groups than are listed. */
       more: z.literal(true).optional(),
     })
     .optional(),
-  /** Each organisation at each host with each model that is served there before or after, with empty counters. */
-  static: z.object({
-    combinations: count,
-    differ: count,
-    refused: count,
-    groups: z.array(staticGroupSchema),
-    /** There are more groups than are listed. */
-    more: z.literal(true).optional(),
-  }),
   /** Limits that are lower after it. */
   limits: z.array(loweredSchema),
+  /** Rows that the command changes, if no request was served in the last hour; a member is not shown them. */
+  changes: z.array(rowChangeSchema).optional(),
 });
 export type Effect = z.output<typeof effectSchema>;
-export type StaticGroup = z.output<typeof staticGroupSchema>;
 export type LoweredLimit = z.output<typeof loweredSchema>;
 export type RecordedGroup = z.output<typeof recordedGroupSchema>;

@@ -1,11 +1,11 @@
 /** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import type { AnswerOf } from '../../schemas/admin.ts';
+import { changeLines } from '../terminal/change-lines.ts';
 import { Exit } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
-import { changeLines } from './change-lines.ts';
 import { eventOf } from './event-list.ts';
 
 /** Exit 0: the same; 1: something differs. */

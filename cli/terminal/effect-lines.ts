@@ -1,4 +1,4 @@
-/** The effect of a command as lines: a sentence for each part, and a table of who would be answered otherwise. */
+/** The effect of a command as lines: a sentence, a table of requests that would be answered otherwise, and lower limits. */
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import { requestOf } from '../../admin-client/call-path.ts';
@@ -7,17 +7,15 @@ import { hourMs } from '../../schemas/durations.ts';
 import { type Effect, effectSchema } from '../../schemas/effect.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
 type Recorded = NonNullable<Effect['recorded']>;
 /** For the clocks of others, and while they answer. */
 const toleranceMs = 120_000;
 
-const answers: View['columns'] = [
-  {
-    heading: 'ORGANISATION',
-    cell: ({ organisation, count, examples }) => organisation ?? whoOf(count, examples),
-  },
+const ofRequests: View['columns'] = [
+  { heading: 'ORGANISATION', cell: ({ organisation }) => organisation ?? 'visitors' },
   column('HOST', 'host'),
   {
     heading: 'MODEL',
@@ -26,9 +24,6 @@ const answers: View['columns'] = [
   },
   column('NOW', 'from'),
   { heading: 'THEN', cell: ({ to }) => to, severity: ({ to }) => (/^\d/.test(String(to)) ? 'bad' : 'good') },
-];
-const ofRequests: View['columns'] = [
-  ...answers,
   column('REQUESTS', 'requests'),
   { heading: 'EXAMPLE', cell: ({ examples }) => first(examples) },
 ];
@@ -48,76 +43,83 @@ function first(examples: unknown): unknown {
   return Array.isArray(examples) ? examples[0] : undefined;
 }
 
-function whoOf(count: unknown, examples: unknown): string {
-  return count === 1
-    ? String(first(examples))
-    : `${String(count)}: ${Array.isArray(examples) ? examples.join(', ') : ''}`;
-}
-
-/** `12 of 3,400 …, of which 7 would be refused`. */
-function sentence(differ: number, of: number, what: string, refused: number): string {
+/** `12 of 3,400 requests served in the last hour would be answered otherwise, 7 of them refused`. */
+function sentence(recorded: Recorded): string {
+  const { asked, differ, refused } = recorded;
+  if (asked === 0) return `No request was served ${whenServed(recorded)}`;
   const part =
     refused === 0
       ? ''
       : refused === differ
         ? ', all of them refused'
         : `, ${grouped(refused)} of them refused`;
-  return `${grouped(differ)} of ${grouped(of)} ${what} would be answered otherwise${part}`;
+  const what = `${grouped(asked)} requests served ${whenServed(recorded)}`;
+  return `${grouped(differ)} of ${what} would be answered otherwise${part}`;
 }
-
-const combinations = 'combinations of organisation, host and model';
 
 /** At most these rows of a table; JSON has all. */
 const rowsMax = 20;
 
 function table(out: Renderer, rows: readonly Resource[], columns: View['columns']): Line[] {
-  const more = rows.length > rowsMax ? [`… and ${grouped(rows.length - rowsMax)} more; -o json has all`] : [];
-  return rows.length === 0 ? [] : ['', ...out.table(rows.slice(0, rowsMax), columns), ...more];
+  if (rows.length === 0) return [];
+  return ['', ...out.table(rows.slice(0, rowsMax), columns), ...moreLines(rows.length)];
 }
 
-/** Since when, where gateways had more requests than they read for it. */
-function whatWasRecorded({ since }: Recorded): string {
+function moreLines(count: number): string[] {
+  return count > rowsMax ? [`… and ${grouped(count - rowsMax)} more; -o json has all`] : [];
+}
+
+/** The last hour, or the time since which gateways read their requests if they had too many. */
+function whenServed({ since }: Recorded): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
-  return isWholeHour ? 'requests of the last hour' : `requests since ${since.slice(11, 16)} UTC`;
+  return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
+}
+
+/** Gateways that did not answer, and whether their reports count instead. */
+function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded): string[] {
+  const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
+  return [
+    ...(reported.length > 0 ? [`known by reports alone: requests of ${reported.join(', ')}`] : []),
+    ...(unseen.length > 0 ? [`not known: requests of ${unseen.join(', ')}`] : []),
+  ];
 }
 
 function recordedLines(out: Renderer, recorded: Recorded): Line[] {
-  const { decided, asked, differ, refused, groups, gatewaysSilent: silent } = recorded;
+  const { decided, asked, groups } = recorded;
   const part = decided < asked ? [`(of ${grouped(asked)}, ${grouped(decided)} were decided again)`] : [];
-  return [
-    sentence(differ, asked, whatWasRecorded(recorded), refused),
-    ...part,
-    ...(silent.length > 0 ? [`Not known: requests of ${silent.join(', ')}, which did not answer`] : []),
-    ...table(out, groups, ofRequests),
-    ...(groups.length > 0 ? [''] : []),
-  ];
+  return [sentence(recorded), ...part, ...silentTexts(recorded), ...table(out, groups, ofRequests)];
 }
 
-function effectLines(out: Renderer, { recorded, static: all, limits }: Effect): Line[] {
+function effectLines(out: Renderer, { recorded, limits, changes = [] }: Effect): Line[] {
   return [
     ...(recorded === undefined ? [] : recordedLines(out, recorded)),
-    sentence(all.differ, all.combinations, combinations, all.refused),
-    ...table(out, all.groups, answers),
+    ...(changes.length > 0 ? ['', 'Rows that would differ:', ...rowLines(changes)] : []),
     ...(limits.length > 0 ? ['', 'Limits that would be lower:', ...out.table(limits, ofLimits)] : []),
+    ...(recorded === undefined && limits.length === 0 ? ['Nothing would change'] : []),
   ];
 }
 
-/** Whether anything would be otherwise. */
-function hasEffect({ recorded, static: all, limits }: Effect): boolean {
-  return all.differ > 0 || limits.length > 0 || (recorded?.differ ?? 0) > 0;
+function rowLines(changes: NonNullable<Effect['changes']>): string[] {
+  return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Of requests where some were decided again, otherwise of combinations. */
-function effectSentence({ recorded, static: all, limits }: Effect): string {
-  const lower = limits.length === 1 ? '1 limit would be lower' : `${limits.length} limits would be lower`;
-  const isOfRequests = recorded !== undefined && recorded.differ > 0;
-  const { differ, refused } = isOfRequests ? recorded : all;
-  const of = isOfRequests ? recorded.asked : all.combinations;
-  const what = isOfRequests ? whatWasRecorded(recorded) : combinations;
-  const silent = recorded?.gatewaysSilent.length
-    ? `; not known: requests of ${recorded.gatewaysSilent.join(', ')}`
-    : '';
-  return `${differ === 0 ? lower : sentence(differ, of, what, refused)}${silent} (--effect shows which)`;
+/** Whether answers would differ or, if nobody was served who shows that, rows. */
+function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
+  return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
+}
+
+function effectSentence({ recorded, limits, changes = [] }: Effect): string {
+  const texts = [
+    ...(recorded !== undefined && (recorded.differ > 0 || recorded.asked === 0) ? [sentence(recorded)] : []),
+    ...(recorded === undefined ? [] : silentTexts(recorded)),
+    ...(changes.length > 0 ? [`${plural(changes.length, 'row')} would differ`] : []),
+    ...(limits.length > 0 ? [`${plural(limits.length, 'limit')} would be lower`] : []),
+  ];
+  return `${texts.join('; ')} (--effect shows which)`;
+}
+
+function plural(count: number, what: string): string {
+  return count === 1 ? `1 ${what}` : `${grouped(count)} ${what}s`;
 }
 
 /** For how long a command waits for its effect: gateways have five seconds for what they recorded. */

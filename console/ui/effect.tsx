@@ -1,4 +1,4 @@
-/** A command with what it would change: a sentence, and who would be answered otherwise. The one way to give those that turn answers. */
+/** A dialog that shows what a command would change before it is given: the only way to give commands that can change answers. */
 import { useEffect, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
@@ -9,7 +9,6 @@ import { FormDialog, type FormDialogProps } from './dialog.tsx';
 
 type Effect = AnswerOf<'effect.get'>;
 type Recorded = NonNullable<Effect['recorded']>;
-type Group = Effect['static']['groups'][number];
 
 export interface CommandProps<Name extends TurningName> {
   readonly name: Name;
@@ -66,27 +65,17 @@ export function EffectOf<Name extends TurningName>({ name, input, isGiven = fals
   }, [asked, isGiven]);
   if (found === undefined) return <p role="status">What it would change is being worked out…</p>;
   if (typeof found === 'string') return <p role="status">What it would change is not known: {found}</p>;
-  const { recorded, static: all, limits } = found;
+  const { recorded, limits, changes = [] } = found;
   return (
     <div class="effect">
-      <p role="status">
-        {recorded === undefined ? null : `${recordedSentence(recorded)} `}
-        {sentence(all)}
-      </p>
-      <Groups
-        title="Requests of the last hour"
-        counted="Requests"
-        rows={(recorded?.groups ?? []).map(({ organisation = 'visitors', requests, ...group }) => ({
-          ...group,
-          who: organisation,
-          number: requests,
-        }))}
-      />
-      <Groups
-        title="Who is answered otherwise"
-        counted="Combinations"
-        rows={all.groups.map((group) => ({ ...group, who: whoOf(group), number: group.count }))}
-      />
+      <p role="status">{recorded === undefined ? 'Nothing would change.' : recordedSentence(recorded)}</p>
+      <Groups rows={recorded?.groups ?? []} />
+      {changes.length === 0 ? null : (
+        <p>
+          {plural(changes.length, 'row')} would differ:{' '}
+          {nameSome(changes.map(({ table, id }) => `${table} ${id}`))}.
+        </p>
+      )}
       {limits.length === 0 ? null : <p>{plural(limits.length, 'limit')} would be lower.</p>}
     </div>
   );
@@ -94,29 +83,15 @@ export function EffectOf<Name extends TurningName>({ name, input, isGiven = fals
 
 const shownMax = 20;
 
-interface Row extends Pick<Group, 'host' | 'from' | 'to'> {
-  readonly who: string;
-  readonly model?: string | undefined;
-  readonly operation?: string | undefined;
-  readonly number: number;
-}
-
-interface GroupsProps {
-  readonly title: string;
-  /** What the numbers are of. */
-  readonly counted: string;
-  readonly rows: readonly Row[];
-}
-
-function Groups({ title, counted, rows }: GroupsProps) {
+function Groups({ rows }: { readonly rows: Recorded['groups'] }) {
   if (rows.length === 0) return null;
   return (
     <details>
-      <summary>{title}</summary>
+      <summary>Requests of the last hour</summary>
       <table>
         <thead>
           <tr>
-            {['Organisation', 'Host', 'Model', 'Now', 'Then', counted].map((heading) => (
+            {['Organisation', 'Host', 'Model', 'Now', 'Then', 'Requests'].map((heading) => (
               <th key={heading} scope="col">
                 {heading}
               </th>
@@ -124,14 +99,14 @@ function Groups({ title, counted, rows }: GroupsProps) {
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, shownMax).map((row) => (
-            <tr key={JSON.stringify(row)}>
-              <td>{row.who}</td>
-              <td>{row.host}</td>
+          {rows.slice(0, shownMax).map(({ organisation = 'visitors', host, from, to, requests, ...row }) => (
+            <tr key={JSON.stringify([organisation, host, from, to, row.model, row.operation])}>
+              <td>{organisation}</td>
+              <td>{host}</td>
               <td>{modelText(row)}</td>
-              <td>{row.from}</td>
-              <td>{row.to}</td>
-              <td>{count(row.number)}</td>
+              <td>{from}</td>
+              <td>{to}</td>
+              <td>{count(requests)}</td>
             </tr>
           ))}
         </tbody>
@@ -143,7 +118,7 @@ function Groups({ title, counted, rows }: GroupsProps) {
   );
 }
 
-function modelText({ model = '–', operation }: Row): string {
+function modelText({ model = '–', operation }: Pick<Recorded['groups'][number], 'model' | 'operation'>) {
   return operation === undefined ? model : `${model} (${operation})`;
 }
 
@@ -152,16 +127,14 @@ function refusedPart(differ: number, refused: number): string {
   return refused === differ ? ', all of them refused' : `, ${count(refused)} of them refused`;
 }
 
-function recordedSentence({ asked, differ, refused, gatewaysSilent }: Recorded): string {
-  const silent = gatewaysSilent.length === 0 ? '' : ` Requests of ${nameSome(gatewaysSilent)} are not known.`;
-  return `${count(differ)} of ${plural(asked, 'request')} of the last hour would be answered otherwise${refusedPart(differ, refused)}.${silent}`;
-}
-
-function sentence({ combinations, differ, refused }: Effect['static']): string {
-  if (differ === 0) return 'No combination of organisation, host and model would be answered otherwise.';
-  return `${count(differ)} of ${plural(combinations, 'combination')} of organisation, host and model would be answered otherwise${refusedPart(differ, refused)}.`;
-}
-
-function whoOf({ organisation, examples, count: of }: Group): string {
-  return organisation ?? (of > examples.length ? `${count(of)} organisations` : nameSome(examples));
+function recordedSentence({ asked, differ, refused, gatewaysSilent, gatewaysUnseen = [] }: Recorded): string {
+  const reported = gatewaysSilent.filter((name) => !gatewaysUnseen.includes(name));
+  const texts = [
+    asked === 0
+      ? 'No request was served in the last hour.'
+      : `${count(differ)} of ${plural(asked, 'request')} served in the last hour would be answered otherwise${refusedPart(differ, refused)}.`,
+    reported.length > 0 && `Requests of ${nameSome(reported)} are known by reports alone.`,
+    gatewaysUnseen.length > 0 && `Requests of ${nameSome(gatewaysUnseen)} are not known.`,
+  ];
+  return texts.filter((text) => text !== false).join(' ');
 }

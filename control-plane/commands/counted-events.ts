@@ -74,11 +74,11 @@ export type ResourceKind = keyof typeof resourceTotals;
 type Removal = readonly [kind: ResourceKind, id: string];
 
 /**
- * `nothing`: no request is answered otherwise. `serves`: some that were refused are served, or it follows from what nodes do.
- * `refuses`: some that were served may be refused. `counts`: the same, by counters alone, which are empty where combinations are
- * decided. `meant`: it refuses those whom it names, which is what it is for.
+ * `nothing`: every request is answered as before. `serves`: some requests that were refused are served, or it follows from what nodes
+ * do. `refuses`: some requests that were served may be refused. `meant`: it refuses those whom it names, which is its purpose, or its
+ * command has a guard of its own.
  */
-export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'counts' | 'meant';
+export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'meant';
 
 interface Counted<Data> {
   readonly answers: AnswerEffect;
@@ -163,7 +163,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
   'anonymous.removed': { answers: 'refuses' },
   'bounds.set': { answers: 'nothing' },
   'model.set': {
-    answers: 'counts',
+    answers: 'refuses',
     adds: (db, { id }) => ifNew(db, 'model', id, [bound('models', 'SELECT count(*) FROM model')]),
   },
   'model.removed': { answers: 'refuses', removes: (_db, { id }) => [['model', id]] },
@@ -198,7 +198,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
   'key.revoked': { answers: 'meant', removes: (_db, { id }) => [['key', id]] },
   // It had ended before.
   'key.forgotten': { answers: 'nothing' },
-  'usage.adjusted': { answers: 'counts' },
+  'usage.adjusted': { answers: 'refuses' },
   'stack.created': {
     answers: 'nothing',
     adds: (_db, { organisation }) => [
@@ -222,7 +222,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
     answers: 'refuses',
     adds: (db, { id }) => ifNew(db, 'node', id, [bound('nodes', 'SELECT count(*) FROM node')]),
   },
-  'node.drained': { answers: 'refuses' },
+  'node.drained': { answers: 'meant' },
   'node.undrained': { answers: 'serves' },
   'node.removed': { answers: 'refuses', removes: (_db, { id }) => [['node', id]] },
   'node.token_created': {

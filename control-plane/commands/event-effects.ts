@@ -14,7 +14,7 @@ export function mayTurnAnswers(type: string): boolean {
 
 /** Whether they may refuse somebody whom they do not name. */
 export function mayRefuse(events: readonly KnownEvent[]): boolean {
-  return events.some(({ type }) => ['refuses', 'counts'].includes(effectOfEvent(type)));
+  return events.some(({ type }) => effectOfEvent(type) === 'refuses');
 }
 
 /** Whose requests are meant to be refused. */

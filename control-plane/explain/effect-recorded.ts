@@ -1,55 +1,72 @@
 /**
- * Recorded requests, decided again on the state before and after a change. Each stands for so many requests: all numbers but those
- * of decisions are of requests.
+ * Requests of the last hour, decided again on the state before and after a change. Each stands for a number of requests, and all
+ * counts but `decided` are counts of requests.
  */
 import type { Effect, RecordedGroup } from '../../schemas/effect.ts';
+import type { OperationKind } from '../../schemas/operations.ts';
 import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from '../../shared/decision/effect.ts';
 import { type Question, questionOf } from '../../shared/decision/question.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
-import { sharedHost } from './effect-askers.ts';
+import type { ReportedRequests } from './effect-reported.ts';
 import { groupBy } from './group-by.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
+const sharedHost = 'shared';
 /** Groups of an answer, and examples of a group. */
-export const groupsMax = 200;
-export const examplesMax = 5;
+const groupsMax = 200;
+const examplesMax = 5;
 
-export type FoundRecorded = Omit<NonNullable<Effect['recorded']>, 'since' | 'gatewaysSilent'>;
+export type FoundRecorded = Omit<
+  NonNullable<Effect['recorded']>,
+  'since' | 'gatewaysSilent' | 'gatewaysUnseen'
+>;
 
-/** As it is answered on the state before. */
-export interface Redecided extends SampledDecision {
+/** Requests of one kind that the state before serves. */
+export interface ServedRequests {
+  /** Absent: visitors. */
+  readonly organisation?: string | undefined;
+  readonly stack?: string | undefined;
+  readonly model?: string | undefined;
+  readonly operation: OperationKind;
+  readonly requests: number;
+  /** Absent if they are known by reports alone. */
+  readonly req?: string | undefined;
   readonly question: Question;
   readonly from: AnswerLabel;
 }
 
-export interface TurnedRecord extends Redecided {
+export interface TurnedRequests extends ServedRequests {
   readonly to: AnswerLabel;
 }
 
-/** Without those of organisations and keys that are meant to be refused. */
+/** Leaves out organisations and keys that are meant to be refused. Reports do not name keys. */
 export function notMeant(
   records: readonly SampledDecision[],
+  reported: readonly ReportedRequests[],
   { organisations, keys }: MeantRefusals = { organisations: [], keys: [] },
-): readonly SampledDecision[] {
-  if (organisations.length + keys.length === 0) return records;
+) {
   const meant = [new Set(organisations), new Set(keys)] as const;
-  return records.filter(
-    ({ record: { organisation = '', key = '' } }) => !meant[0].has(organisation) && !meant[1].has(key),
-  );
+  return {
+    records: records.filter(
+      ({ record: { organisation = '', key = '' } }) => !meant[0].has(organisation) && !meant[1].has(key),
+    ),
+    reported: reported.filter(({ organisation }) => !meant[0].has(organisation)),
+  };
 }
 
-/** Those that are served on this state: what the last hour served and is refused by now, no change refuses. */
+/** Recorded requests that this state serves: no change refuses what is refused by now. */
 export function* recordedAnswers(
   before: Answers,
   records: readonly SampledDecision[],
-): Generator<void, Redecided[]> {
-  const found: Redecided[] = [];
+): Generator<void, ServedRequests[]> {
+  const found: ServedRequests[] = [];
   for (const [at, { record, requests }] of records.entries()) {
     if (at % pieceMin === 0) yield;
     if (!isDecidedByRules(record) || isOfNobody(record)) continue;
     const question = questionOf(record);
     const from = before.of(question);
-    if (isServed(from)) found.push({ record, requests, question, from });
+    const { organisation, stack, model, operation, req } = record;
+    if (isServed(from)) found.push({ organisation, stack, model, operation, req, requests, question, from });
   }
   return found;
 }
@@ -60,15 +77,18 @@ const pieceMin = 500;
 const remadeMsMax = 300;
 
 /** In pieces, each of which is for one state after the events, which takes so long to make. */
-export function* piecesOf(served: readonly Redecided[], madeMs: number): Iterable<readonly Redecided[]> {
+export function* piecesOf(
+  served: readonly ServedRequests[],
+  madeMs: number,
+): Iterable<readonly ServedRequests[]> {
   const piecesMax = Math.max(1, Math.floor(remadeMsMax / Math.max(1, madeMs)));
   const size = Math.max(pieceMin, Math.ceil(served.length / piecesMax));
   for (let from = 0; from < served.length; from += size) yield served.slice(from, from + size);
 }
 
 /** Those that are answered otherwise on the state after. */
-export function turnedOf(after: Answers, served: readonly Redecided[]): TurnedRecord[] {
-  const turned: TurnedRecord[] = [];
+export function turnedOf(after: Answers, served: readonly ServedRequests[]): TurnedRequests[] {
+  const turned: TurnedRequests[] = [];
   for (const each of served) {
     const to = after.of(each.question);
     if (to !== each.from) turned.push({ ...each, to });
@@ -86,11 +106,13 @@ function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
   return (key ?? organisation ?? visitor) === undefined;
 }
 
-export function recordedEffect(served: readonly Redecided[], turned: readonly TurnedRecord[]): FoundRecorded {
-  const byKind = groupBy(turned, ({ record, from, to }) => {
-    const { organisation, stack, model, operation } = record;
-    return JSON.stringify([organisation, stack, model, operation, from, to]);
-  });
+export function recordedEffect(
+  served: readonly ServedRequests[],
+  turned: readonly TurnedRequests[],
+): FoundRecorded {
+  const byKind = groupBy(turned, ({ organisation, stack, model, operation, from, to }) =>
+    JSON.stringify([organisation, stack, model, operation, from, to]),
+  );
   const groups = [...byKind.values()].map(recordedGroup).sort((a, b) => b.requests - a.requests);
   return {
     decided: served.length,
@@ -104,10 +126,10 @@ export function recordedEffect(served: readonly Redecided[], turned: readonly Tu
 }
 
 /** Organisations of which some request was served before, and none after. */
-function lostBy(served: readonly Redecided[], turned: readonly TurnedRecord[]): string[] {
-  const countOf = (of: readonly SampledDecision[]): ReadonlyMap<string, number> =>
+function lostBy(served: readonly ServedRequests[], turned: readonly TurnedRequests[]): string[] {
+  const countOf = (of: readonly ServedRequests[]): ReadonlyMap<string, number> =>
     new Map(
-      [...groupBy(of, ({ record }) => record.organisation ?? '')].map(([name, own]) => [name, own.length]),
+      [...groupBy(of, ({ organisation = '' }) => organisation)].map(([name, own]) => [name, own.length]),
     );
   const refused = countOf(turned.filter(isRefusedAfter));
   return [...countOf(served)]
@@ -116,13 +138,12 @@ function lostBy(served: readonly Redecided[], turned: readonly TurnedRecord[]): 
     .sort();
 }
 
-function requestsOf(of: readonly SampledDecision[]): number {
+function requestsOf(of: readonly ServedRequests[]): number {
   return Math.round(of.reduce((sum, { requests }) => sum + requests, 0));
 }
 
-function recordedGroup(of: readonly [TurnedRecord, ...TurnedRecord[]]): RecordedGroup {
-  const [{ record, from, to }] = of;
-  const { organisation, stack, model, operation } = record;
+function recordedGroup(of: readonly [TurnedRequests, ...TurnedRequests[]]): RecordedGroup {
+  const [{ organisation, stack, model, operation, from, to }] = of;
   return {
     ...(organisation !== undefined && { organisation }),
     host: stack ?? sharedHost,
@@ -130,6 +151,6 @@ function recordedGroup(of: readonly [TurnedRecord, ...TurnedRecord[]]): Recorded
     ...(operation !== 'chat' && { operation }),
     ...{ from, to },
     requests: requestsOf(of),
-    examples: of.slice(0, examplesMax).map((each) => each.record.req),
+    examples: of.flatMap(({ req }) => req ?? []).slice(0, examplesMax),
   };
 }

@@ -1,170 +1,77 @@
-/** The effect of events against each question decided by itself on two snapshots, one of which has folded them. */
-import { afterAll, expect, test } from 'vitest';
-import { eventTypeNames } from '../../schemas/event-definitions.ts';
+/** The effect on requests that are known by reports alone, and on limits; effect-recorded.test.ts has that on recorded requests. */
+import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
-import { answerLabel, emptyCounters, isServed } from '../../shared/decision/effect.ts';
-import { decideWith, factsOf } from '../../shared/decision/question.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
-import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { runs } from '../../test/support/budget.ts';
-import { known, randomEvent, recordsOf } from '../../test/support/commits.ts';
-import { seededRandom } from '../../test/support/random.ts';
-import { changingTypes, servingFleet } from '../../test/support/serving-fleet.ts';
-import { mayTurnAnswers } from '../commands/event-effects.ts';
-import { compareAnswers, effectSteps } from './effect.ts';
+import { known, recordsOf } from '../../test/support/commits.ts';
+import { effectSteps } from './effect.ts';
 import { limitsOn, lowered } from './effect-limits.ts';
 import { peaksOf } from './effect-peaks.ts';
 import type { SampledDecision } from './sampled.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);
-const operations = ['chat', 'messages', 'rerank'] as const;
-
 function snapshotOf(commits: readonly (readonly KnownEvent[])[]): Snapshot {
   const snapshot = memorySnapshot();
   snapshot.apply(recordsOf(commits));
   return snapshot;
 }
 
-const ids = (snapshot: Snapshot, sql: string): string[] =>
-  snapshot.db.prepare<[], string>(sql).pluck().all() as string[];
-
-/** Each question that is answered on one of the two states, and its two answers, none left out. */
-function eachByItself(before: Snapshot, after: Snapshot): Map<string, string> {
-  const both = (sql: string): Set<string> => new Set([before, after].flatMap((each) => ids(each, sql)));
-  const organisations = both('SELECT id FROM organisation');
-  const stacks = both('SELECT id FROM stack');
-  const models = both('SELECT model FROM routes UNION SELECT model FROM pool_model');
-  const lookups = [before, after].map(({ db }) => createLookup(db));
-  const found = new Map<string, string>();
-  for (const organisation of [...organisations, undefined])
-    for (const host of organisation === undefined ? ['shared'] : ['shared', ...stacks])
-      for (const model of models)
-        for (const operation of operations) {
-          const facts = factsOf({
-            ...{ operation, model, promptTokens: 1, maxTokens: 1 },
-            credential: { organisation: organisation ?? '' },
-            visitor: organisation === undefined ? 'v-test' : undefined,
-            host: host === 'shared' ? 'shared' : 'stack',
-            stack: host === 'shared' ? undefined : host,
-          });
-          const question = { facts, counters: emptyCounters, fenced: false, outboxFull: false, nowMs };
-          const [from, to] = lookups.map((lookup) => answerLabel(decideWith(lookup, question).verdict));
-          if (from === undefined || to === undefined || from === to) continue;
-          if (isServed(from) || isServed(to))
-            found.set([organisation ?? 'visitors', host, model, operation].join(' '), `${from} -> ${to}`);
-        }
-  return found;
-}
-
 const asked = { by: 'operator', nowMs };
 
-let turnedInAll = 0;
-afterAll(() => expect(turnedInAll).toBeGreaterThan(0));
+/** A stack of its own for each organisation, with one model and one node that is up. */
+function stackFleet(...owners: readonly (readonly [stack: string, organisation: string])[]): KnownEvent[] {
+  return owners.flatMap(([id, organisation]) => {
+    const node = `n-${organisation}`;
+    const own = { id: node, owner: 'control-1', generation: 1 };
+    return [
+      known('organisation.set', { id: organisation, name: organisation, tier: 'Plus', anchor: '2026-01-01' }),
+      known('stack.created', { id: id as 'stk-amber-otter-1', organisation, surface: 'anthropic' }),
+      known('stack.model_installed', { stack: id, model: 'm-1' }),
+      known('node.registered', {
+        ...{
+          id: node,
+          place: { kind: 'stack', id },
+          url: 'http://127.0.0.1/',
+          dialect: 'vllm',
+          agent: false,
+        },
+      }),
+      known('node.joined', own),
+      known('node.health_changed', { ...own, up: true, models: ['m-1'] }),
+    ];
+  });
+}
 
-test.each([...eventTypeNames, 'mixed' as const])(
-  'answers that a random %s turns are those that differ when each is decided by itself',
-  (type) => {
-    for (let seed = 1; seed <= runs({ fast: 4, full: 4 }); seed++) {
-      const random = seededRandom(seed);
-      const fleet = servingFleet(random);
-      const before = snapshotOf(fleet);
-      const context = { seq: before.seq + 1, atMs: nowMs, by: 'operator' };
-      const events: KnownEvent[] = [];
-      for (let tries = 0; tries < (type === 'mixed' ? 10 : 4); tries++) {
-        const drawn =
-          type === 'mixed'
-            ? (changingTypes[Math.floor(random() * changingTypes.length)] ?? 'tier.set')
-            : type;
-        const next = [...events, randomEvent(random, drawn)];
-        const isFolded = before.stateAt(
-          { kind: 'previewed', events: next, context },
-          (_state, passedOver) => passedOver.length === 0,
-        );
-        if (isFolded) events.push(...next.slice(-1));
-      }
-      const digest = before.digest();
-      const after = snapshotOf([...fleet, events]);
-      const found = new Map(
-        atOnce(compareAnswers(before, { ...asked, events })).turned.flatMap(
-          ({ of, model, operation, from, to }) =>
-            of.askers.map(({ organisation = 'visitors', host }): [string, string] => [
-              [organisation, host, model, operation].join(' '),
-              `${from} -> ${to}`,
-            ]),
-        ),
-      );
-      const wanted = eachByItself(before, after);
-      turnedInAll += wanted.size;
-      if (type !== 'mixed' && !mayTurnAnswers(type)) expect(Object.fromEntries(wanted)).toEqual({});
-      expect(Object.fromEntries(found), `seed ${seed}: ${JSON.stringify(events)}`).toEqual(
-        Object.fromEntries(wanted),
-      );
-      expect(before.digest()).toBe(digest);
-    }
-  },
-);
-
-test('a plan that loses a model: who is refused, how many, and what limits are lower', () => {
-  const organisations = Array.from({ length: 7 }, (_, n) => `org-${n}`);
-  const tier = { id: 'Plus', rank: 1, models: ['m-1', 'm-2'], requestsPerMinute: 100 };
-  const snapshot = snapshotOf([
-    [
-      ...['m-1', 'm-2'].map((id) =>
-        known('model.set', { id, family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 }),
-      ),
-      known('tier.set', tier),
-      ...organisations.map((id) =>
-        known('organisation.set', { id, name: id, tier: 'Plus', anchor: '2026-01-01' }),
-      ),
-      ...['m-1', 'm-2'].map((model) => known('pool.model_installed', { model })),
-    ],
-  ]);
-  const events = [known('tier.set', { ...tier, models: ['m-1'], requestsPerMinute: 10 })];
-  const { static: found, limits } = atOnce(effectSteps(snapshot, { ...asked, events }));
-  // No node answers, so nothing is served before it either.
-  expect(found).toEqual({ combinations: 0, differ: 0, refused: 0, groups: [] });
-  expect(limits).toEqual([{ organisations: 7, what: 'requestsPerMinute', from: 100, to: 10 }]);
-});
-
-test('two stacks that are removed are answered by the plans of their organisations, one of which is suspended', () => {
+test('requests that a silent gateway only reported are decided like recorded ones', () => {
   const [one, two] = ['stk-amber-otter-1', 'stk-blue-finch-2'] as const;
-  const stackOf = (id: typeof one | typeof two, organisation: string): KnownEvent[] => [
-    known('organisation.set', { id: organisation, name: organisation, tier: 'Plus', anchor: '2026-01-01' }),
-    known('stack.created', { id, organisation, surface: 'openai' }),
-    known('stack.model_installed', { stack: id, model: 'm-1' }),
-    known('node.registered', {
-      ...{
-        id: `n-${id}`,
-        place: { kind: 'stack', id },
-        url: 'http://127.0.0.1/',
-        dialect: 'vllm',
-        agent: false,
+  const tier = { id: 'Plus', rank: 1, models: '*' as const, requestsPerMinute: 100 };
+  const snapshot = snapshotOf([[known('tier.set', tier), ...stackFleet([one, 'org-1'], [two, 'org-2'])]]);
+  const row = { model: 'm-1', perMinute: 20 };
+  const reported = [
+    { ...row, organisation: 'org-1', stack: one, requests: 70 },
+    { ...row, organisation: 'org-2', stack: two, requests: 30 },
+    // The shared host has no node, so this is refused before it, too.
+    { ...row, organisation: 'org-2', requests: 900 },
+  ];
+  const effectBy = (...events: KnownEvent[]) =>
+    atOnce(effectSteps(snapshot, { ...asked, events, records: [], reported })).recorded;
+  expect(effectBy(known('stack.removed', { id: two }))).toEqual({
+    ...{ decided: 2, asked: 100, differ: 30, refused: 30, lost: ['org-2'] },
+    groups: [
+      {
+        ...{ organisation: 'org-2', host: two, model: 'm-1', operation: 'messages', requests: 30 },
+        ...{ from: 'served stack', to: '404 TargetNotServingError', examples: [] },
       },
-    }),
-    known('node.joined', { id: `n-${id}`, owner: 'control-1', generation: 1 }),
-    known('node.health_changed', {
-      ...{ id: `n-${id}`, owner: 'control-1', generation: 1, up: true, models: ['m-1'] },
-    }),
-  ];
-  const snapshot = snapshotOf([
-    [
-      known('tier.set', { id: 'Plus', rank: 1, models: '*' }),
-      ...stackOf(one, 'org-1'),
-      ...stackOf(two, 'org-2'),
     ],
-  ]);
-  const events = [
-    known('stack.removed', { id: one }),
-    known('stack.removed', { id: two }),
-    known('organisation.suspended', { id: 'org-2', suspended: true }),
-  ];
-  const { groups } = atOnce(effectSteps(snapshot, { ...asked, events })).static;
-  expect(groups.map(({ organisation, to }) => `${organisation}: ${to}`).sort()).toEqual([
-    'org-1: 404 TargetNotServingError',
-    'org-2: 403 ModelNotInPlanError',
-  ]);
+  });
+  const limitTo = (requestsPerMinute: number) =>
+    effectBy(known('tier.set', { ...tier, requestsPerMinute }))?.refused;
+  expect([limitTo(30), limitTo(10)]).toEqual([0, 100]);
+  const meant = { organisations: ['org-2'], keys: [] };
+  const events = [known('stack.removed', { id: two })];
+  const question = { ...asked, events, records: [], reported, meant };
+  expect(atOnce(effectSteps(snapshot, question)).recorded).toMatchObject({ asked: 70, refused: 0 });
 });
 
 test('lowered limits have what was used of them at most; of visitors those of one, and of all together', () => {

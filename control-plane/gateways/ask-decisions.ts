@@ -5,6 +5,7 @@
 import type { Dispatcher } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
+import { recordsId } from '../../shared/status/fleet-rows.ts';
 import { askSigned, questionScheme, type SignedQuestion } from '../../shared/status/signed-question.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
@@ -35,6 +36,10 @@ export async function gatewayAgent(
 export interface Source {
   readonly name: string;
   readonly incarnation: string;
+  /** The folder of its records, as `recordsId` names it. */
+  readonly records: string;
+  /** It reports what it counts of its requests. */
+  readonly countsTraffic: boolean;
   readonly url: string | undefined;
   /** Of the one that signed the report; undefined where that is not known. */
   readonly token: string | undefined;
@@ -52,8 +57,10 @@ export function sourcesOf(sources: DecisionSources, name: string | undefined): S
   return sources.board
     .gateways()
     .filter(({ report }) => report.stopped !== true && (name === undefined || report.name === name))
-    .map(({ report: { name, incarnation, metrics: url }, signedBy = -1, seenMs }) => ({
-      ...{ name, incarnation, url, seenMs },
+    .map(({ report, signedBy = -1, seenMs }) => ({
+      ...{ name: report.name, incarnation: report.incarnation, url: report.metrics, seenMs },
+      records: recordsId(report),
+      countsTraffic: report.countsTraffic === true,
       token: tokens[signedBy],
     }));
 }

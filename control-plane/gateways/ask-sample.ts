@@ -11,11 +11,17 @@ import { askedSources, pathOf } from './ask-requests.ts';
 export interface RecordedSample {
   /** Lines of `gatewaySampledSchema`. */
   readonly texts: readonly string[];
-  /** It is of the requests since then, ms since 1970. */
+  /** Number of these lines. */
+  readonly decisions: number;
+  /** The start of the requests read, ms since 1970. */
   readonly sinceMs: number;
-  /** Gateways that did not answer. */
+  /** All gateways that were asked. */
+  readonly asked: readonly Source[];
+  /** Names of those that did not answer. */
   readonly silent: readonly string[];
 }
+
+type Answer = Pick<RecordedSample, 'texts' | 'decisions' | 'sinceMs'>;
 
 /** A gateway reads an hour of its records for it. */
 const timeoutMsDefault = 5_000;
@@ -37,6 +43,8 @@ export async function askSample(
   const { answers, silent } = await askAll(found, (source) => sampleOf(source, { path, way, charactersMax }));
   return {
     texts: answers.flatMap(({ texts }) => texts),
+    decisions: answers.reduce((sum, { decisions }) => sum + decisions, 0),
+    asked: found,
     sinceMs: Math.max(sinceMs, ...answers.map((answer) => answer.sinceMs)),
     silent,
   };
@@ -45,14 +53,15 @@ export async function askSample(
 async function sampleOf(
   source: Source,
   { path, way, charactersMax }: { readonly path: string; readonly way: Way; readonly charactersMax: number },
-): Promise<Pick<RecordedSample, 'texts' | 'sinceMs'>> {
+): Promise<Answer> {
   const texts: string[] = [];
-  let characters = 0;
+  let [characters, lines] = [0, 0];
   for await (const text of ask(source, path, way)) {
     characters += text.length;
     if (characters > charactersMax) throw new Error('it answers more than it was asked for');
     texts.push(text);
+    lines += text.split('\n').length - 1;
   }
   const last = texts.pop() ?? '';
-  return { texts, ...gatewaySampleEndSchema.parse(JSON.parse(last)) };
+  return { texts, decisions: lines - 1, ...gatewaySampleEndSchema.parse(JSON.parse(last)) };
 }

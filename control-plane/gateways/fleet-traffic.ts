@@ -5,16 +5,21 @@
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readTraffic, type TrafficNode, type TrafficReport, type TrafficRow } from '../../schemas/traffic.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { recordsId } from '../../shared/status/fleet-rows.ts';
 import type { TrafficOrigin } from '../../shared/status/status-board.ts';
 
 const keptMs = hourMs;
 /** Rows of all reports, with their refusals; some 40 MB. */
 const rowsMaxDefault = 100_000;
+const unreadMax = 10_000;
 
 export interface GatewayTraffic {
   readonly gateway: string;
   readonly incarnation: string;
+  /** The folder that has the records of these requests, as `recordsId` names it. */
+  readonly records: string;
   /** When it was published, ms since 1970. */
   readonly atMs: number;
   readonly report: TrafficReport;
@@ -25,7 +30,7 @@ export type TrafficKind = 'gateway' | 'organisation' | 'stack' | 'model';
 export type TrafficWhere = Readonly<Partial<Record<TrafficKind, string | undefined>>>;
 
 /** A row, or what a gateway has in no row. */
-interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'atMs' | 'report'> {
+interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'records' | 'atMs' | 'report'> {
   readonly row: TrafficRow;
   /** Many together, whose names nobody knows. */
   readonly isRest: boolean;
@@ -38,25 +43,34 @@ export class FleetTraffic {
   #rows = 0;
   /** What was published earlier was left out for want of room. */
   #completeFromMs = 0;
+  /** When each gateway last reported what this build cannot read, by the folder of its records. */
+  readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
 
   constructor(rowsMax = rowsMaxDefault) {
     this.#rowsMax = rowsMax;
   }
 
-  /** What cannot be read is left out: another build may have written it. */
-  add(traffic: unknown, { name, incarnation }: TrafficOrigin, recordMs: number, nowMs = wallClockMs()): void {
+  /** Leaves out what cannot be read: another build may have written it. */
+  add(traffic: unknown, origin: TrafficOrigin, recordMs: number, nowMs = wallClockMs()): void {
+    const { name, incarnation } = origin;
+    const records = recordsId(origin);
     const atMs = Math.min(recordMs, nowMs);
     if (atMs <= nowMs - keptMs) return;
     const report = readTraffic(traffic);
-    if (report === undefined) return;
+    if (report === undefined) return void this.#unread.keep(records, atMs);
     // What the log was not known to have is part of the next report.
     const isContained = (other: GatewayTraffic): boolean =>
       other.incarnation === incarnation && other.report.fromMs >= report.fromMs;
     const last = this.#reports.findLast((other) => other.incarnation === incarnation);
     if (last !== undefined && isContained(last)) this.#keep((other) => !isContained(other));
-    this.#reports.push({ gateway: name, incarnation, atMs, report });
+    this.#reports.push({ gateway: name, incarnation, records, atMs, report });
     this.#rows += rowsOf(report);
     this.#makeRoom(nowMs);
+  }
+
+  /** Whether the gateway with these records reported something in the last hour that this build cannot read. */
+  isUnread(records: string, nowMs: number): boolean {
+    return (this.#unread.get(records) ?? 0) > nowMs - keptMs;
   }
 
   /** From when on everything that was published is here. */
@@ -74,12 +88,12 @@ export class FleetTraffic {
     const wanted = (Object.entries(where) as [TrafficKind, string | undefined][]).filter(
       ([, name]) => name !== undefined,
     );
-    for (const { gateway, atMs, report } of this.reports(nowMs)) {
+    for (const { gateway, records, atMs, report } of this.reports(nowMs)) {
       const { rows, rest } = report;
       const all: readonly TrafficRow[] = rest ? [...rows, rest] : rows;
       for (const row of all) {
         const isWanted = wanted.every(([kind, name]) => nameIn(kind, gateway, row) === name);
-        if (isWanted) yield { gateway, atMs, report, row, isRest: row === rest };
+        if (isWanted) yield { gateway, records, atMs, report, row, isRest: row === rest };
       }
     }
   }

@@ -13,7 +13,7 @@ import { overlaidIn, type StateView } from '../../shared/snapshot/waves.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../explain/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../explain/described.ts';
-import { type EffectQuestion, effectSteps, type FoundEffect } from '../explain/effect.ts';
+import { type EffectQuestion, effectSteps, type FoundEffect, previewOf } from '../explain/effect.ts';
 import { type Asker, askerOn } from '../explain/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/matrix.ts';
 import { sampledIn } from '../explain/sampled.ts';
@@ -21,7 +21,7 @@ import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
 import { inWaveOf, type ReadParams, type ReadQuery, stateReads } from './reads.ts';
-import { VersionReader } from './row-changes.ts';
+import { keyOfRow, type RowAtTwo, VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
 import { type HistoryCommit, pastState } from './tables.ts';
 import { type Timeline, type TimelineQuestion, timeline } from './timeline.ts';
@@ -148,18 +148,39 @@ export class HistoryReader {
     _seq: number,
     asked: Omit<EffectQuestion, 'records'>,
     sample: readonly string[] | undefined,
-  ): Generator<void, FoundEffect & { readonly position: number }> {
+  ): Generator<void, FoundEffect & { readonly position: number; readonly changes?: RowChange[] }> {
     const records = sample && (yield* sampledIn(sample, asked.organisation));
     for (let tries = 1; ; tries++) {
       const { seq } = this.#snapshot;
       const steps = effectSteps(this.#snapshot, { ...asked, records });
       while (this.#snapshot.seq === seq) {
         const { done, value } = steps.next();
-        if (done) return { position: seq, ...value };
+        if (done) {
+          const isUnserved = value.recorded?.asked === 0 && asked.organisation === undefined;
+          return { position: seq, ...value, ...(isUnserved && { changes: this.#changedBy(asked) }) };
+        }
         // Where the state moves on each time, it is worked out in one go.
         if (tries < effectTriesMax) yield;
       }
     }
+  }
+
+  /** Rows that events would change on the state at the head, up to a bound. */
+  #changedBy(asked: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>): RowChange[] {
+    const rows = new Map<string, RowAtTwo>();
+    this.#snapshot.watchRows((table, before, after) => {
+      const key = keyOfRow(table, after ?? before ?? {});
+      const id = JSON.stringify([table, key]);
+      const known = rows.get(id);
+      if (known !== undefined || rows.size < changesMax)
+        rows.set(id, { table, key, before: known ? known.before : before, after });
+    });
+    try {
+      previewOf(this.#snapshot, asked)(() => undefined);
+    } finally {
+      this.#snapshot.watchRows(undefined);
+    }
+    return shownChanges([...rows.values()]);
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {

@@ -5,6 +5,7 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { contextOf } from '../../shared/snapshot/fold-input.ts';
 import type { FoldObserver } from '../../shared/snapshot/fold-observer.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
+import { keyOfRow } from './row-changes.ts';
 import { Subjects } from './subjects.ts';
 import { commitsPerSpan, type HistoryCommit, openEnd } from './tables.ts';
 
@@ -15,7 +16,7 @@ interface Change {
 }
 
 function keyText(table: TableName, row: TableRow): string {
-  return JSON.stringify(tableSpecs[table].key.map((column) => row[column]));
+  return JSON.stringify(keyOfRow(table, row));
 }
 
 export class HistoryRecorder implements FoldObserver {

@@ -11,11 +11,15 @@ import {
   tableSpecs,
 } from '../../shared/snapshot/tables.ts';
 
-interface RowAtTwo {
+export interface RowAtTwo {
   readonly table: TableName;
   readonly key: readonly SqlValue[];
   readonly before: TableRow | undefined;
   readonly after: TableRow | undefined;
+}
+
+export function keyOfRow(table: TableName, row: TableRow): SqlValue[] {
+  return tableSpecs[table].key.map((column) => row[column] ?? null);
 }
 
 type Digests = Readonly<Record<TableName, string>>;

@@ -1,14 +1,8 @@
 /** Changes of rows as people see them: which fields have which values before and after. */
 import type { RowChange } from '../../schemas/admin-history.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
-import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot/tables.ts';
-
-interface RowAtTwo {
-  readonly table: TableName;
-  readonly key: readonly SqlValue[];
-  readonly before: TableRow | undefined;
-  readonly after: TableRow | undefined;
-}
+import { tableSpecs } from '../../shared/snapshot/tables.ts';
+import type { RowAtTwo } from './row-changes.ts';
 
 /** Routes follow from other rows. Hashes of keys and tokens are not shown. */
 export function shownChanges(changes: readonly RowAtTwo[]): RowChange[] {

@@ -90,12 +90,12 @@ function changeIn(answer: object): answer is Change {
   return 'holdSeconds' in answer;
 }
 
-/** So often the effect of a command is worked out, where the state moves on meanwhile. */
+/** Times the effect of a command is worked out if the state moves on meanwhile. */
 const effectTriesMax = 3;
 
 /**
- * What is asked, forced, repeated or staged has no guard: a change in waves is watched. Where the state moves on each time, what
- * was worked out last is what is known of the effect: nodes that come and go keep nobody from a command.
+ * Dry runs, forced, repeated and staged commands have no guard: a change in waves is watched. If the state moves on each time, the
+ * last judgement counts, so that nodes that come and go hold nobody up.
  */
 async function runGuarded(
   context: AdminContext,
@@ -106,21 +106,20 @@ async function runGuarded(
   const { id, actor, used, dryRun, force, stage } = request;
   const isRepeated = context.snapshot.journal.commandOf(id) !== undefined;
   const guard = effectGuard(context);
-  if (dryRun || force || stage || isRepeated || !guard.isNeeded)
-    return context.writer.run(definition, raw, request);
+  if (dryRun || force || stage || isRepeated) return context.writer.run(definition, raw, request);
   for (let tries = 1; ; tries++) {
     const checked = await guard.check({ definition, raw, actor, used });
     try {
       const holds = (events: readonly KnownEvent[]): boolean =>
-        tries === effectTriesMax || guard.holds(checked, events);
-      return withWarning(await context.writer.run(definition, raw, { ...request, holds }), checked?.unknown);
+        guard.holds(checked, events) || (tries === effectTriesMax && checked !== undefined);
+      return withWarning(await context.writer.run(definition, raw, { ...request, holds }), checked?.warning);
     } catch (error) {
-      if (!(error instanceof EffectMoved)) throw error;
+      if (!(error instanceof EffectMoved) || tries === effectTriesMax) throw error;
     }
   }
 }
 
-/** Of what was written although the guard could not judge it by all requests. */
+/** Adds a note of the guard to what was written. */
 function withWarning(result: CommandResult, text: string | undefined): CommandResult {
   if (text === undefined || result.status !== 'done') return result;
   const { warnings = [] } = result.answer as { readonly warnings?: readonly string[] };

@@ -1,4 +1,4 @@
-/** Which commands the guard on effect refuses, for what was recorded, and when what it found still holds. */
+/** The commands that the guard on effect refuses, by which requests, and how long a judgement holds. */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -11,36 +11,57 @@ import { EffectGuard } from './effect-guard.ts';
 
 type Recorded = { asked: number; refused: number; lost: string[] };
 
+interface Fleet {
+  /** Requests that the one gateway has in its records; undefined: it does not answer. */
+  readonly decisions?: number | undefined;
+  /** Requests that it reported. */
+  readonly reported?: number;
+  readonly countsTraffic?: boolean;
+  readonly isReadable?: boolean;
+}
+
 /** A guard whose history answers with this, and how often gateways and history were asked. */
-function guardOf(
-  recorded: Recorded | undefined,
-  { harmless = false, requests = 1000, texts = ['{}'], silent = [] as string[] } = {},
-) {
+function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
+  const { decisions, reported = 0, countsTraffic = true, isReadable = true } = { decisions: 1000, ...fleet };
   const state = new TestState().given(smallFleet);
   let note: (commits: readonly object[]) => void = () => undefined;
-  const asked = { gateways: 0, history: [] as { events: readonly KnownEvent[] }[] };
+  const asked = { gateways: 0, history: [] as { events: readonly KnownEvent[]; reported?: unknown }[] };
   const snapshot = { db: state.db, seq: 1 };
+  const silent = decisions === undefined ? ['gw-1'] : [];
+  const row = { organisation: 'acme', model: 'echo-small', requests: reported };
   const context = {
     snapshot,
-    board: { gateways: () => [] },
-    traffic: { rows: () => [{ row: { requests } }] },
+    board: { gateways: () => [{}], readToEnd: () => Promise.resolve(isReadable) },
+    traffic: {
+      rows: () =>
+        reported > 0
+          ? [{ row, records: 'folder-1', isRest: false, atMs: 0, report: { fromMs: 0, toMs: 1 } }]
+          : [],
+      reports: () => (reported > 0 ? [{ records: 'folder-1' }] : []),
+      isUnread: () => false,
+    },
     onCommits: (listener: typeof note) => {
       note = listener;
     },
     requestTurns: {
       run: () => {
         asked.gateways++;
-        return Promise.resolve({ texts, sinceMs: 0, silent });
+        const source = { name: 'gw-1', records: 'folder-1', countsTraffic };
+        return Promise.resolve({
+          ...{ texts: ['{}'], decisions: decisions ?? 0, sinceMs: 0, silent },
+          asked: [source],
+        });
       },
     },
     past: {
-      ask: (_name: string, [, question, sample]: readonly [number, { events: KnownEvent[] }, unknown]) => {
+      ask: (_name: string, [, question]: readonly [number, (typeof asked.history)[number], unknown]) => {
         asked.history.push(question);
         if (recorded === undefined) return Promise.reject(new Error('the history is being opened'));
-        const found = { position: snapshot.seq, static: { refused: harmless ? 0 : 1 }, limits: [] };
-        return Promise.resolve(
-          sample === undefined ? found : { ...found, recorded: { ...recorded, groups: [] } },
-        );
+        return Promise.resolve({
+          position: snapshot.seq,
+          limits: [],
+          recorded: { ...recorded, groups: [] },
+        });
       },
     },
   } as unknown as AdminContext;
@@ -72,48 +93,70 @@ test.each([
   else expect(found).toMatchObject({ position: 1 });
 });
 
-test('a command that can refuse nobody asks nobody; one that refuses no combination asks no gateway', async () => {
-  const one = guardOf({ asked: 1000, refused: 900, lost: [] });
-  await one.check('organisation.update', { id: 'acme' }, { suspended: true });
-  await one.check('organisation.delete', { id: 'acme' });
-  await one.check('pool.uninstall', { model: 'no-such-model' });
-  expect(one.asked).toEqual({ gateways: 0, history: [] });
-  const two = guardOf({ asked: 1000, refused: 900, lost: [] }, { harmless: true });
-  await two.check(...uninstall);
-  expect([two.asked.gateways, two.asked.history.length]).toEqual([0, 1]);
+test('a command that is meant to refuse, or has a guard of its own, asks nobody', async () => {
+  const { check, asked } = guardOf({ asked: 1000, refused: 900, lost: [] });
+  await check('organisation.update', { id: 'acme' }, { suspended: true });
+  await check('organisation.delete', { id: 'acme' });
+  await check('pool.uninstall', { model: 'no-such-model' });
+  await check('node.drain', { id: 'pool-1' });
+  expect(asked).toEqual({ gateways: 0, history: [] });
 });
 
 test('what a command is meant to refuse is not judged with the rest of it', async () => {
   const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] });
   await check('organisation.update', { id: 'acme' }, { suspended: true, tier: null });
-  expect(asked.history).toEqual(
-    Array(2).fill(expect.objectContaining({ meant: { organisations: ['acme'], keys: [] } })),
+  expect(asked.history).toEqual([expect.objectContaining({ meant: { organisations: ['acme'], keys: [] } })]);
+});
+
+test('gateways are asked once for commands in a row, but each time while they know too little', async () => {
+  const asksOf = async (fleet: Fleet) => {
+    const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] }, fleet);
+    await check(...uninstall);
+    await check(...uninstall);
+    return asked.gateways;
+  };
+  expect(await asksOf({})).toBe(1);
+  expect(await asksOf({ decisions: 99 })).toBe(2);
+  expect(await asksOf({ decisions: undefined, reported: 500 })).toBe(2);
+});
+
+test('a gateway that does not answer is judged by its reports', async () => {
+  const { check, asked } = guardOf(
+    { asked: 500, refused: 500, lost: ['acme'] },
+    { decisions: undefined, reported: 500 },
   );
+  await expect(check(...uninstall)).rejects.toMatchObject({ type: 'GuardRefused' });
+  const row = { organisation: 'acme', stack: undefined, model: 'echo-small', requests: 500, perMinute: 8 };
+  expect(asked.history).toMatchObject([{ reported: [row] }]);
+  const answering = guardOf({ asked: 500, refused: 0, lost: [] }, { decisions: 500, reported: 500 });
+  await answering.check(...uninstall);
+  expect(answering.asked.history).toMatchObject([{ reported: [] }]);
 });
 
-test('gateways are asked once for commands in a row; where the history does not answer, nothing is refused', async () => {
-  const { check, asked } = guardOf({ asked: 1000, refused: 1, lost: [] });
-  await check(...uninstall);
-  await check(...uninstall);
-  expect(asked.gateways).toBe(1);
-  await expect(guardOf(undefined).check(...uninstall)).resolves.toMatchObject({ position: 1 });
+test.each([
+  [
+    'a gateway neither answers nor reports',
+    { decisions: undefined, countsTraffic: false },
+    /gw-1 did not say/,
+  ],
+  ['reports cannot be read', { isReadable: false }, /the reports of the gateways cannot be read/],
+  ['the history does not answer', {}, /the history does not answer/],
+])('nothing passes where %s', async (_what, fleet: Fleet, message) => {
+  const refused = await guardOf(undefined, fleet)
+    .check(...uninstall)
+    .catch((error: unknown) => error);
+  expect(refused).toMatchObject({ type: 'GuardRefused', next: expect.stringContaining('--force') });
+  expect((refused as Error).message).toMatch(message);
 });
 
-test('what it could not judge by is said: gateways that are silent, all of them, or the history', async () => {
-  const found = { asked: 1000, refused: 1, lost: [] };
-  const unknownOf = async (...of: Parameters<typeof guardOf>) =>
-    (await guardOf(...of).check(...uninstall))?.unknown;
-  const start = 'whom of the last hour it refuses is not known';
-  expect(await unknownOf(found)).toBe(undefined);
-  expect(await unknownOf(found, { silent: ['gw-2'] })).toBe(`${start} of gw-2, which did not answer`);
-  expect(await unknownOf(found, { texts: [] })).toBe(`${start}: no gateway has said what it recorded`);
-  expect(await unknownOf(undefined)).toBe(`${start}: the history does not answer`);
-  expect(await unknownOf(found, { harmless: true, silent: ['gw-2'] })).toBe(undefined);
-});
-
-test('in a quiet hour it is not needed', () => {
-  expect(guardOf(undefined, { requests: 99 }).guard.isNeeded).toBe(false);
-  expect(guardOf(undefined, { requests: 100 }).guard.isNeeded).toBe(true);
+test('where nobody was served a command passes and says so', async () => {
+  for (const fleet of [{ decisions: 0 }, { decisions: undefined }]) {
+    const { check, asked } = guardOf(undefined, fleet);
+    expect(await check(...uninstall)).toMatchObject({
+      warning: expect.stringContaining('no gateway served a request'),
+    });
+    expect(asked.history).toEqual([]);
+  }
 });
 
 test('what was found holds for the same events, until a commit that can turn an answer', async () => {
@@ -130,9 +173,9 @@ test('what was found holds for the same events, until a commit that can turn an 
   expect(guard.holds(checked, events)).toBe(false);
 });
 
-test('revocations, suspensions and removals of an organisation are meant; their requests do not count', () => {
+test('revocations, suspensions and removals of an organisation are meant, and a drain has its own guard', () => {
   const meant = eventTypeNames.filter((type) => effectOfEvent(type) === 'meant');
-  expect(meant).toEqual(['organisation.suspended', 'organisation.removed', 'key.revoked']);
+  expect(meant).toEqual(['organisation.suspended', 'organisation.removed', 'key.revoked', 'node.drained']);
   const events = [known('key.revoked', { id: 'key-1' }), known('organisation.removed', { id: 'acme' })];
   expect(mayRefuse(events)).toBe(false);
   expect(meantBy(events)).toEqual({ organisations: ['acme'], keys: ['key-1'] });

@@ -1,7 +1,8 @@
 /**
- * The guard on effect: a command that would refuse much of what was served in the last hour needs force. The effect is worked out
- * before the command takes its turn in the writer, and what is written is what it was worked out for. It is only ever refused for
- * requests that gateways recorded: where nobody can say what it does, it is carried out.
+ * The guard on effect: a command that would refuse much of what was served in the last hour needs force. It works the effect out
+ * before the command takes its turn in the writer, and only the events that it judged are written. It judges by the requests that
+ * gateways recorded, and by the reports of gateways that do not answer. If it cannot see what was served, it refuses the command and
+ * says so; if nobody was served, it lets the command pass and says so.
  */
 import { randomBytes } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
@@ -18,18 +19,18 @@ import {
   parseInput,
   planInPieces,
 } from '../commands/definition.ts';
-import { effectOfEvent, mayRefuse, mayTurnAnswers, meantBy } from '../commands/event-effects.ts';
+import { mayRefuse, mayTurnAnswers, meantBy } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { RecordedSample } from '../gateways/ask-sample.ts';
 import type { AdminContext } from './context.ts';
-import { askEffect, recordedSample } from './effect-of-events.ts';
+import { askEffect, recordedSample, reportedRequests, unseenGateways } from './effect-of-events.ts';
 
-/** In an hour with so many requests, this share of them. */
+/** In an hour with at least this many requests, a larger share of them than this needs force. */
 const requestsMin = 100;
 const shareMax = 0.01;
-/** A sample of the last hour is good for so long: many commands in a row ask the gateways once. */
-const sampleMs = 30_000;
-/** A command waits for its effect no longer: gateways have five seconds for what they recorded, the rest is for the history. */
+/** Many commands in a row ask the gateways once in this time, unless the sample is too small to judge by or not whole. */
+const sampleMs = 10_000;
+/** Longest wait for an effect: gateways have five seconds for their records, and the history has the rest. */
 const timeoutMs = 10_000;
 const listedMax = 10;
 
@@ -40,18 +41,17 @@ interface GuardedCommand {
   readonly used: CommandContext['used'];
 }
 
-/** For which events, and for which state, it was worked out; undefined: for none. */
+/** The events that were judged, and the state that they were judged on. */
 export interface CheckedEffect {
   readonly events: string;
   readonly position: number;
-  /** What the guard could not judge by. */
-  readonly unknown?: string | undefined;
+  /** A note for the answer of the command. */
+  readonly warning?: string | undefined;
 }
 
-interface JudgedEffect {
-  readonly effect: Effect;
-  readonly unknown?: string | undefined;
-}
+type Recorded = NonNullable<Effect['recorded']>;
+
+const nobodyServed = 'no gateway served a request in the last hour, so nothing shows whom this refuses';
 
 export class EffectGuard {
   readonly #context: AdminContext;
@@ -65,26 +65,22 @@ export class EffectGuard {
     context.onCommits((commits) => this.#note(commits));
   }
 
-  /** False where so few requests were counted in the last hour that no command is refused for them. */
-  get isNeeded(): boolean {
-    let requests = 0;
-    for (const { row } of this.#context.traffic.rows(wallClockMs())) {
-      requests += row.requests;
-      if (requests >= requestsMin) return true;
-    }
-    return false;
-  }
-
-  /** Throws CommandError GuardRefused. */
+  /** Undefined: the events refuse nobody whom they do not name. Throws CommandError GuardRefused. */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
     const { events, organisation } = planned;
-    const found = await this.#effect(command.actor, events, organisation).catch(notJudged);
-    const recorded = found.effect?.recorded;
+    const { position, recorded } = await this.#effect(command.actor, events, organisation).catch(
+      refuseUnseen,
+    );
     if (recorded !== undefined) refuseFor(recorded);
-    const position = found.effect?.position ?? this.#context.snapshot.seq;
-    return { events: textOf(events), position, unknown: found.unknown };
+    const isUnserved = recorded === undefined || recorded.asked === 0;
+    const hasGateways = this.#context.board.gateways().length > 0;
+    return {
+      events: textOf(events),
+      position,
+      ...(isUnserved && hasGateways && { warning: nobodyServed }),
+    };
   }
 
   /** Whether these events were checked, on a state that answers as the present one. */
@@ -98,7 +94,7 @@ export class EffectGuard {
       if (events.some(({ type }) => mayTurnAnswers(type))) this.#turnedAt = seq;
   }
 
-  /** Undefined: it will be refused, and by the writer. */
+  /** Undefined: the writer will refuse it. */
   async #planned({ definition, raw, actor, used }: GuardedCommand) {
     const { db } = this.#context.snapshot;
     try {
@@ -113,66 +109,74 @@ export class EffectGuard {
     }
   }
 
-  /** The gateways are asked where combinations, limits or counters say that requests might be refused. */
+  /** Always asks the gateways: reports alone come seconds after the requests. Asks the history only if there is something to judge. */
   async #effect(
     actor: Actor,
     events: readonly KnownEvent[],
     organisation: string | undefined,
-  ): Promise<JudgedEffect> {
+  ): Promise<Pick<Effect, 'position' | 'recorded'>> {
     const context = this.#context;
+    const position = context.snapshot.seq;
     const reader = { caller: callerName(actor), client: AbortSignal.timeout(timeoutMs) };
-    const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
-    const asked = { position: context.snapshot.seq, reader };
-    const first = await askEffect(context, question, asked, undefined);
-    const isHarmless = first.static.refused === 0 && first.limits.length === 0;
-    if (isHarmless && !events.some(({ type }) => effectOfEvent(type) === 'counts')) return { effect: first };
+    if (!(await context.board.readToEnd(timeoutMs / 2)))
+      throw new CommandError('Busy', `the reports of the gateways cannot be read${because(context)}`);
     const sample = await (organisation === undefined
       ? this.#recent(actor)
       : recordedSample(context, organisation, { actor, reader }));
-    return { effect: await askEffect(context, question, asked, sample), unknown: unknownIn(sample) };
+    const unseen = unseenGateways(context, sample);
+    if (unseen.length > 0)
+      throw new CommandError(
+        'Busy',
+        `${nameSome(unseen)} did not say what it recorded, and reported nothing`,
+      );
+    if (sample.decisions + reportedRequests(context, sample, organisation).length === 0) return { position };
+    const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
+    return askEffect(context, question, { position, reader }, sample);
   }
 
   #recent(actor: Actor): Promise<RecordedSample> {
     const nowMs = performance.now();
-    if (this.#sample === undefined || this.#sample.untilMs < nowMs) {
-      const reader = { caller: callerName(actor), client: AbortSignal.timeout(timeoutMs) };
-      const found = recordedSample(this.#context, undefined, { actor, reader });
-      const sample = { untilMs: nowMs + sampleMs, found };
-      this.#sample = sample;
-      found.catch(() => {
-        if (this.#sample === sample) this.#sample = undefined;
-      });
-    }
-    return this.#sample.found;
+    if (this.#sample !== undefined && this.#sample.untilMs >= nowMs) return this.#sample.found;
+    const reader = { caller: callerName(actor), client: AbortSignal.timeout(timeoutMs) };
+    const found = recordedSample(this.#context, undefined, { actor, reader });
+    const sample = { untilMs: nowMs + sampleMs, found };
+    this.#sample = sample;
+    const drop = (): void => {
+      if (this.#sample === sample) this.#sample = undefined;
+    };
+    found.then(({ decisions, silent }) => {
+      if (decisions < requestsMin || silent.length > 0) drop();
+    }, drop);
+    return found;
   }
 }
 
-const unknownStart = 'whom of the last hour it refuses is not known';
-
-/** Nothing is refused for want of the history, but it is said. */
-function notJudged(error: unknown): Partial<JudgedEffect> {
-  const reason = error instanceof CommandError ? error.message : 'the history does not answer';
-  return { unknown: `${unknownStart}: ${reason}` };
+function because({ board: { fault } }: AdminContext): string {
+  return fault === undefined ? '' : `: ${fault}`;
 }
 
-/** Undefined: all gateways have said what they recorded. */
-function unknownIn({ texts, silent }: RecordedSample): string | undefined {
-  if (texts.length === 0) return `${unknownStart}: no gateway has said what it recorded`;
-  if (silent.length === 0) return undefined;
-  const names = silent.slice(0, listedMax).join(', ');
-  const more = silent.length > listedMax ? ` and ${silent.length - listedMax} more` : '';
-  return `${unknownStart} of ${names}${more}, which did not answer`;
+function nameSome(names: readonly string[]): string {
+  const more = names.length > listedMax ? ` and ${names.length - listedMax} more` : '';
+  return `${names.slice(0, listedMax).join(', ')}${more}`;
+}
+
+/** A guard that cannot see what was served lets nothing pass. */
+function refuseUnseen(error: unknown): never {
+  const reason = error instanceof CommandError ? error.message : 'the history does not answer';
+  throw new CommandError('GuardRefused', `whom of the last hour this would refuse is not known: ${reason}`, {
+    next: 'repeat it in a moment, or with --force if this is meant',
+  });
 }
 
 /** Throws CommandError GuardRefused. */
-function refuseFor({ asked, refused, lost, groups }: NonNullable<Effect['recorded']>): void {
+function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
-  const names = lost.slice(0, listedMax).join(', ');
-  const more = lost.length > listedMax ? ` and ${lost.length - listedMax} more` : '';
-  const nothing = lost.length === 0 ? '' : `; nothing that ${names}${more} asked for would be served`;
+  const nothing = lost.length === 0 ? '' : `; nothing that ${nameSome(lost)} asked for would be served`;
+  const reports =
+    silent.length === 0 ? '' : `${nameSome(silent)} did not say what it recorded; by its reports `;
   throw new CommandError(
     'GuardRefused',
-    `this would refuse ${grouped(refused)} of ${grouped(asked)} requests of the last hour${nothing}`,
+    `${reports}this would refuse ${grouped(refused)} of ${grouped(asked)} requests served in the last hour${nothing}`,
     {
       next: 'see whose with --effect; repeat it with --force where this is meant',
       details: groups

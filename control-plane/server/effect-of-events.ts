@@ -1,10 +1,14 @@
-/** The effect of events: the gateways are asked for what they recorded, and the thread of the history decides it again. */
+/**
+ * The effect of events: asks the gateways for the requests that they recorded, adds what silent gateways reported, and has the
+ * history thread decide all of them again.
+ */
 
 import { hourMs } from '../../schemas/durations.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Actor } from '../commands/authorise.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
+import type { ReportedRequests } from '../explain/effect-reported.ts';
 import { askSample, type RecordedSample } from '../gateways/ask-sample.ts';
 import { TrafficSteps } from '../gateways/traffic-steps.ts';
 import type { PastReader } from '../history/past.ts';
@@ -37,7 +41,7 @@ function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
 
 type AskedEvents = Pick<EffectQuestion, 'events' | 'by' | 'organisation' | 'meant'>;
 
-/** Of a command without events, too: the gateways are not asked for it. */
+/** Asks no gateway about a command without events. */
 export async function effectOf(
   context: AdminContext,
   question: AskedEvents,
@@ -57,19 +61,72 @@ export function recordedSample(
   return context.requestTurns.run(actor, client, () => askSample(context, organisation, client));
 }
 
-/** Without a sample: only of combinations and limits. */
+/** Requests that gateways served in the last hour and only report: they do not answer, or have ended with their records. */
+export function reportedRequests(
+  { traffic }: AdminContext,
+  { asked, silent }: RecordedSample,
+  organisation: string | undefined,
+): ReportedRequests[] {
+  const answered = new Set(asked.filter(({ name }) => !silent.includes(name)).map(({ records }) => records));
+  const sums = new Map<string, ReportedRequests>();
+  const ofOrganisations = new Map<string, number>();
+  for (const { row, records, isRest } of traffic.rows(wallClockMs(), { organisation })) {
+    const { organisation: id, stack, model } = row;
+    // Nobody knows whose the rest are; a listing has no model.
+    if (answered.has(records) || isRest || id === undefined || model === undefined) continue;
+    const refused = Object.values(row.refused ?? {}).reduce((sum, { requests }) => sum + requests, 0);
+    const key = JSON.stringify([id, stack, model]);
+    const requests = (sums.get(key)?.requests ?? 0) + row.requests - refused;
+    sums.set(key, { organisation: id, stack, model, requests, perMinute: 0 });
+    ofOrganisations.set(id, (ofOrganisations.get(id) ?? 0) + row.requests - refused);
+  }
+  const minutes = hourMs / minuteMs;
+  return [...sums.values()]
+    .filter(({ requests }) => requests > 0)
+    .map((row) => ({
+      ...row,
+      perMinute: Math.floor((ofOrganisations.get(row.organisation) ?? 0) / minutes),
+    }));
+}
+
+/** Names of gateways that may have served somebody in the last hour, and neither answer nor report. */
+export function unseenGateways({ traffic }: AdminContext, { asked, silent }: RecordedSample): string[] {
+  const nowMs = wallClockMs();
+  const reporting = new Set(traffic.reports(nowMs).map(({ records }) => records));
+  return asked
+    .filter(({ name, records, countsTraffic }) => {
+      const isReadable = countsTraffic && !traffic.isUnread(records, nowMs);
+      return silent.includes(name) && !isReadable && !reporting.has(records);
+    })
+    .map(({ name }) => name);
+}
+
+/** Decides the requests of the sample again; without one it says what limits are lowered. */
 export async function askEffect(
   context: AdminContext,
   question: AskedEvents,
   { position, reader }: AskedEffect,
   sample: RecordedSample | undefined,
 ): Promise<Effect> {
+  const reported = sample && reportedRequests(context, sample, question.organisation);
   const { recorded, ...found } = await context.past.ask(
     'effect',
-    [position, { ...question, nowMs: wallClockMs(), busiest: busiestMinutes(context) }, sample?.texts],
+    [
+      position,
+      { ...question, nowMs: wallClockMs(), busiest: busiestMinutes(context), reported },
+      sample?.texts,
+    ],
     reader,
   );
   if (recorded === undefined || sample === undefined) return found;
-  const since = new Date(sample.sinceMs).toISOString();
-  return { ...found, recorded: { since, ...recorded, gatewaysSilent: [...sample.silent] } };
+  const unseen = unseenGateways(context, sample);
+  return {
+    ...found,
+    recorded: {
+      since: new Date(sample.sinceMs).toISOString(),
+      ...recorded,
+      gatewaysSilent: [...sample.silent],
+      ...(unseen.length > 0 && { gatewaysUnseen: unseen }),
+    },
+  };
 }

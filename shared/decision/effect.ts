@@ -7,21 +7,10 @@ import { cachedLookup } from '../snapshot/cached-lookup.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import type { Verdict } from './admission.ts';
 import { type Question, verdictWith } from './question.ts';
-import type { CounterFacts } from './recorded-counters.ts';
 import { Refusal } from './refusal.ts';
 
 /** `served pool`, `served stack`, `served own`, `listed`, or `STATUS Type`. */
 export type AnswerLabel = string;
-
-/** No request before it, and no tokens used. */
-export const emptyCounters: CounterFacts = {
-  windowUsed: 0,
-  inFlight: 0,
-  poolTokens: 0,
-  freeTurns: 0,
-  networkTurns: 0,
-  visitors: { windowUsed: 0, inFlight: 0, tokens: 0 },
-};
 
 export function answerLabel(verdict: Verdict): AnswerLabel {
   if (verdict.kind === 'listed') return 'listed';

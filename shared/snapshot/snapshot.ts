@@ -72,8 +72,11 @@ export class Snapshot implements State {
     this.#overlay = new OverlayKeeper(this.#tables);
   }
 
-  /** Calls `onRow` with each row that is written or removed, inside the transaction of the fold, which may be undone. */
-  watchRows(onRow: FoldObserver['changed']): void {
+  /**
+   * Calls `onRow` with each row that is written or removed, inside the transaction of the fold or preview, which may be undone;
+   * undefined ends that.
+   */
+  watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
   }
 

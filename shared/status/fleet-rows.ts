@@ -22,6 +22,11 @@ export interface Seen {
   readonly signedBy?: number | undefined;
 }
 
+/** Identifies the data folder of a process, which has its records, over its starts; a process without a folder is its own. */
+export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' | 'incarnation'>): string {
+  return folder?.id ?? incarnation;
+}
+
 export interface FleetRow extends Seen {
   /** When the report was last appended to the topic, directly or in a memory record. -Infinity where unknown. */
   readonly publishedMs: number;

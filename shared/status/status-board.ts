@@ -56,7 +56,7 @@ export interface BoardOptions {
   readonly onTraffic?: (traffic: unknown, from: TrafficOrigin, atMs: number | undefined) => void;
 }
 
-export type TrafficOrigin = Pick<StatusReport, 'name' | 'incarnation'>;
+export type TrafficOrigin = Pick<StatusReport, 'name' | 'incarnation' | 'folder'>;
 
 export class StatusBoard {
   readonly rows = new FleetRows();

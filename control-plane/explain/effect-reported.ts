@@ -1,0 +1,75 @@
+/**
+ * Requests of gateways that do not say what they recorded, as their traffic reports count them: by organisation, stack and model.
+ * They are decided like recorded requests, with what a report cannot say left open.
+ */
+import { visitorsSubject } from '../../schemas/limits.ts';
+import { type Answers, isServed } from '../../shared/decision/effect.ts';
+import { factsOf, type Question } from '../../shared/decision/question.ts';
+import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
+import type { ServedRequests } from './effect-recorded.ts';
+
+export interface ReportedRequests {
+  /** Visitors are one organisation together. */
+  readonly organisation: string;
+  /** Absent: the shared host. */
+  readonly stack?: string | undefined;
+  readonly model: string;
+  readonly requests: number;
+  /** Requests per minute of this organisation, averaged over the hour. */
+  readonly perMinute: number;
+}
+
+/** Reports do not name the operation, so each row is asked as the first one that is served. */
+const operations = ['chat', 'messages', 'rerank'] as const;
+
+/** Requests that are served on this state. Reports are few, so this takes one turn. */
+export function reportedAnswers(
+  before: Answers,
+  reported: readonly ReportedRequests[],
+  nowMs: number,
+): ServedRequests[] {
+  return reported.flatMap((row) => {
+    for (const operation of operations) {
+      const question = questionFor(row, operation, nowMs);
+      const from = before.of(question);
+      if (isServed(from)) return [{ ...servedAs(row), operation, question, from }];
+    }
+    return [];
+  });
+}
+
+function servedAs({ organisation, stack, model, requests }: ReportedRequests) {
+  return {
+    ...(organisation !== visitorsSubject && { organisation }),
+    ...(stack !== undefined && { stack }),
+    model,
+    requests,
+  };
+}
+
+/** Asks for one token: whether a prompt fits is not known. */
+function questionFor(
+  { organisation, stack, model, perMinute }: ReportedRequests,
+  operation: (typeof operations)[number],
+  nowMs: number,
+): Question {
+  const isVisitor = organisation === visitorsSubject;
+  const facts = factsOf({
+    operation,
+    model,
+    promptTokens: 1,
+    maxTokens: 1,
+    credential: { organisation: isVisitor ? '' : organisation },
+    visitor: isVisitor ? 'v-reported' : undefined,
+    host: stack === undefined ? 'shared' : 'stack',
+    stack,
+  });
+  const counters = countersAt(isVisitor ? 0 : perMinute, isVisitor ? perMinute : 0);
+  return { facts, counters, fenced: false, outboxFull: false, nowMs };
+}
+
+/** As if the requests of the hour had come evenly. */
+function countersAt(windowUsed: number, byVisitors: number): CounterFacts {
+  const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
+  return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };
+}
