@@ -134,13 +134,18 @@ export class AdminClient {
     return this.#answer(this.#command(method, path, { items }, commandId));
   }
 
-  /** The same where what the input has is not known before it is run. */
-  send(name: OperationName, input: object): Promise<Resource> {
-    return this.#announced(name, input);
+  /** Like `run`, for inputs whose fields are not known at compile time. `ifAt`: a command is refused at any other position. */
+  send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
+    return this.#announced(name, input, undefined, ifAt);
   }
 
-  async #announced<Answer>(name: OperationName, input: object, timeoutMs?: number): Promise<Answer> {
-    const call = this.#callOf(name, input, timeoutMs);
+  async #announced<Answer>(
+    name: OperationName,
+    input: object,
+    timeoutMs?: number,
+    ifAt?: number,
+  ): Promise<Answer> {
+    const call = this.#callOf(name, input, timeoutMs, ifAt);
     await this.#options.announce?.(name, input);
     return this.#answer(call);
   }
@@ -165,13 +170,16 @@ export class AdminClient {
     );
   }
 
-  #callOf(name: OperationName, input: object, timeoutMs?: number): Call {
+  #callOf(name: OperationName, input: object, timeoutMs?: number, atPosition?: number): Call {
     const { method, path, rest } = requestOf(name, input);
     const { at } = this.#options;
     if (method === 'GET') return { method, path, query: { ...(rest as Query), at }, timeoutMs };
     if (questions.some((question) => question === name))
       return { method, path, query: { at }, body: rest, headers: { 'idempotency-key': randomUUID() } };
-    return this.#command(method, path, Object.keys(rest).length === 0 ? undefined : rest);
+    const body = Object.keys(rest).length === 0 ? undefined : rest;
+    const call = this.#command(method, path, body);
+    if (atPosition === undefined || this.#options.ifAt !== undefined) return call;
+    return { ...call, headers: { ...call.headers, 'if-match': `"${atPosition}"` } };
   }
 
   #command(method: AdminMethod, path: string, body: unknown, commandId?: string): Call {

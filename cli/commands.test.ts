@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import {
   cliOf,
+  errorAnswer,
   type SeenRequest,
   type TestAnswer,
   testToken,
@@ -354,24 +355,43 @@ test.each([
 ])('%s keeps what it does not name', async (line, present, sent) => {
   server.answer = () => ({ body: { ...present, ...at7 } });
   expect((await cli(line.split(' '))).code).toBe(0);
-  expect(server.seen.map(({ method }) => method)).toEqual(['GET', 'PUT']);
-  expect(server.seen[1]?.body).toEqual(sent);
+  expect(server.seen.map(({ method }) => method)).toEqual(['GET', 'GET', 'PUT']);
+  expect(server.seen[2]).toMatchObject({ body: sent, headers: { 'if-match': '"7"' } });
+});
+
+test('what someone else sets meanwhile is kept', async () => {
+  let [position, requestsPerMinute] = [7, 60];
+  server.answer = ({ method, headers }) => {
+    if (method === 'GET') return { body: { ...tier, requestsPerMinute, position } };
+    if (headers['if-match'] === '"8"') return { body: { ...tier, position: 9 } };
+    [position, requestsPerMinute] = [8, 90];
+    return errorAnswer(409, 'PositionMoved');
+  };
+  expect((await cli(['tier', 'set', 'Pro', '--concurrency', '4'])).code).toBe(0);
+  const puts = server.seen.filter(({ method }) => method === 'PUT').map(({ body }) => body);
+  expect(puts).toMatchObject([{ requestsPerMinute: 60 }, { requestsPerMinute: 90, concurrency: 4 }]);
+  server.seen.length = 0;
+  expect((await cli(['tier', 'set', 'Pro', '--concurrency', '4', '--if-at', '7'])).code).toBe(6);
+  expect(server.seen.filter(({ method }) => method === 'PUT')).toHaveLength(1);
 });
 
 test.each([
   ['tier set New --models a,b', { models: ['a', 'b'] }],
   ['model set new --family echo', { family: 'echo' }],
 ])('%s makes what is not there', async (line, sent) => {
-  server.answer = ({ method }) =>
-    method === 'GET' ? { status: 404, body: { error: { type: 'NotFound' } } } : { body: at7 };
+  server.answer = ({ method, path }) =>
+    method === 'GET' && path !== '/status'
+      ? { status: 404, body: { error: { type: 'NotFound' } } }
+      : { body: at7 };
   expect((await cli(line.split(' '))).code).toBe(0);
-  expect(server.seen[1]?.body).toEqual(sent);
+  expect(server.seen.at(-1)).toMatchObject({ body: sent, headers: { 'if-match': '"7"' } });
 });
 
 test.each(['tier set New --concurrency 1', 'model set new --weight 1', 'org set acme'])(
   '%s is refused: something is missing',
   async (line) => {
-    server.answer = () => ({ status: 404, body: { error: { type: 'NotFound' } } });
+    server.answer = ({ path }) =>
+      path === '/status' ? { body: at7 } : { status: 404, body: { error: { type: 'NotFound' } } };
     expect((await cli(line.split(' '))).code).toBe(2);
     expect(server.seen.filter(({ method }) => method !== 'GET')).toEqual([]);
   },

@@ -4,7 +4,9 @@
  */
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
+import type { Resource } from '../../admin-client/answers.ts';
 import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
+import type { OperationName } from '../../schemas/admin-routes.ts';
 import { affinities } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
@@ -154,21 +156,27 @@ function setTier(tier: Noun): void {
           'headgate tier set anonymous --free-turns 10; headgate tier delete anonymous closes the service to visitors',
         );
       const api = await session.api();
-      const before = await present(tierNamed(api, id));
-      const ofAll = {
-        requestsPerMinute: kept(options.requestsPerMinute, before?.requestsPerMinute),
-        concurrency: kept(options.concurrency, before?.concurrency),
-        contextTokens: kept(options.contextTokens, before?.contextTokens),
-        models: options.models ?? before?.models,
-      };
-      if (ofAll.models === undefined)
-        throw usageError('a new tier needs --models', 'headgate tier set --help');
-      const answer =
-        id === anonymous
-          ? await api.send('anonymous.set', { ...ofAll, ...visitorLimits(options, before) })
-          : await api.send('tier.set', { id, ...ofAll, ...planLimits(options, before) });
+      const answer = await replace(
+        session,
+        id === anonymous ? 'anonymous.set' : 'tier.set',
+        () => tierNamed(api, id),
+        (before) => mergedTier(id, options, before),
+      );
       await printWriteResult(session, answer, 'tier', id, 'set');
     });
+}
+
+function mergedTier(id: string, options: TierOptions, before: Partial<Tier & Anonymous> | undefined): object {
+  const models = options.models ?? before?.models;
+  if (models === undefined) throw usageError('a new tier needs --models', 'headgate tier set --help');
+  const ofAll = {
+    requestsPerMinute: kept(options.requestsPerMinute, before?.requestsPerMinute),
+    concurrency: kept(options.concurrency, before?.concurrency),
+    contextTokens: kept(options.contextTokens, before?.contextTokens),
+    models,
+  };
+  if (id === anonymous) return { ...ofAll, ...visitorLimits(options, before) };
+  return { id, ...ofAll, ...planLimits(options, before) };
 }
 
 function planLimits({ rank, monthlyTokens }: TierOptions, before: Partial<Tier> = {}): object {
@@ -191,17 +199,18 @@ function visitorLimits(options: TierOptions, before: Partial<Anonymous> = {}): o
 
 async function modelSet(session: Session, options: ModelOptions, id: string): Promise<void> {
   const api = await session.api();
-  const before = await present(api.run('model.get', { id }));
-  const family = options.family ?? before?.family;
-  if (family === undefined)
-    throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);
-  const answer = await api.run('model.set', {
-    id,
-    family,
-    weight: options.weight ?? before?.weight,
-    affinity: options.affinity ?? before?.affinity,
-    added: options.added ?? before?.added,
-  });
+  const answer = await replace(
+    session,
+    'model.set',
+    () => api.run('model.get', { id }),
+    (before) => {
+      const { family = before?.family, weight = before?.weight } = options;
+      if (family === undefined)
+        throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);
+      const { affinity = before?.affinity, added = before?.added } = options;
+      return { id, family, weight, affinity, added };
+    },
+  );
   await printWriteResult(session, answer, 'model', id, 'set');
 }
 
@@ -211,6 +220,32 @@ function tierNamed(
   wave?: 'true',
 ): Promise<Partial<Tier & Anonymous> & Pick<Tier, 'models'>> {
   return id === anonymous ? api.run('anonymous.get', { wave }) : api.run('tier.get', { id, wave });
+}
+
+/** Nodes that come and go move the log, too. */
+const attemptsMax = 10;
+
+/**
+ * Replaces a resource by what `merge` makes of the present one. If the log has moved on since it was read, reads and merges it
+ * again, so that no change of someone else is lost.
+ */
+async function replace<Found>(
+  session: Session,
+  name: OperationName,
+  read: () => Promise<Found>,
+  merge: (before: Found | undefined) => object,
+): Promise<Resource> {
+  const api = await session.api();
+  for (let attempt = 1; ; attempt++) {
+    const { position } = await api.run('status.get');
+    const input = merge(await present(read()));
+    try {
+      return await api.send(name, input, position);
+    } catch (error) {
+      const isMoved = error instanceof AdminError && error.type === 'PositionMoved';
+      if (!isMoved || attempt === attemptsMax || session.globals.ifAt !== undefined) throw error;
+    }
+  }
 }
 
 /** The current resource, or undefined if it does not exist. */
