@@ -7,7 +7,6 @@ import type { OperationKind } from '../../schemas/operations.ts';
 import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from '../../shared/decision/effect.ts';
 import { type Question, questionOf } from '../../shared/decision/question.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
-import type { ReportedRequests } from './effect-reported.ts';
 import { groupBy } from './group-by.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
@@ -40,9 +39,9 @@ export interface TurnedRequests extends ServedRequests {
 }
 
 /** Leaves out organisations and keys that are meant to be refused. Reports do not name keys. */
-export function notMeant(
+export function notMeant<Reported extends { readonly organisation: string }>(
   records: readonly SampledDecision[],
-  reported: readonly ReportedRequests[],
+  reported: readonly Reported[],
   { organisations, keys }: MeantRefusals = { organisations: [], keys: [] },
 ) {
   const meant = [new Set(organisations), new Set(keys)] as const;
