@@ -333,6 +333,15 @@ test('--limit is of all pages together', async () => {
   expect(calls()).toEqual(['GET /keys?limit=3', 'GET /keys?limit=1&after=2']);
 });
 
+test('a drain says what is still in flight', async () => {
+  server.answer = () => ({ body: { ...node, inFlight: 3, ...at7 } });
+  const { out, err } = await cli(['node', 'drain', 'n1']);
+  expect([out, err]).toEqual([
+    'node n1 drained at position 7\n',
+    '3 in flight; headgate node get n1 shows when it is empty\n',
+  ]);
+});
+
 test('a write without a change prints unchanged', async () => {
   server.answer = () => ({ body: { ...organisation, unchanged: true, ...at7 } });
   expect((await cli(['org', 'resume', 'acme'])).out).toBe('organisation acme unchanged\n');

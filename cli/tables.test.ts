@@ -78,7 +78,7 @@ beforeAll(async () => {
   const why =
     'it was pasted into a public notebook by the forecasting team, see the incident of this morning';
   const revoked = await admin.call('POST', `/keys/${leaked.id}/revoke?why=${encodeURIComponent(why)}`);
-  const drained = await admin.call('POST', '/nodes/northwind-own-a100-01/drain');
+  const drained = await admin.call('POST', '/nodes/northwind-own-a100-01/drain?force=true');
   names.drained = Number(drained['position']);
   names.revoked = Number(revoked['position']);
   await fleet.settle();

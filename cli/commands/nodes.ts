@@ -74,7 +74,19 @@ const draining = (name: 'drain' | 'undrain', help: string): VerbRow =>
   write(`node.${name}`, {
     verb: [`${name} <id>`, help, `headgate node ${name} pool-1`],
     done: `${name}ed`,
+    ...(name === 'drain' && { after: noteInFlight }),
   });
+
+/** Only agents say how many requests their node has. */
+async function noteInFlight(session: Session, { id }: { readonly id: string }): Promise<void> {
+  if (session.out.format !== 'table') return;
+  // The drain is carried out, whether or not this is known.
+  const { inFlight } = await (await session.api())
+    .run('node.get', { id })
+    .catch(() => ({ inFlight: undefined }));
+  if (inFlight !== undefined)
+    session.note(`${inFlight} in flight; headgate node get ${id} shows when it is empty`);
+}
 
 const nodes: NounRow = {
   noun: ['node', 'inference servers', 'healthy', 'headgate node list'],

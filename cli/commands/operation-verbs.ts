@@ -117,6 +117,8 @@ interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
   confirm?(input: InputOf<Name>): string;
   /** Throws a usage error where the input means nothing. */
   check?(input: InputOf<Name>, session: Session): void;
+  /** Notes what comes after the command; absent: nothing. */
+  after?(session: Session, input: InputOf<Name>): Promise<void>;
 }
 
 interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
@@ -256,6 +258,7 @@ export function write<Name extends OperationName>(name: Name, row: WriteVerb<Nam
     const done = typeof row.done === 'string' ? row.done : row.done(input);
     const [noun = ''] = name.split('.');
     await printWriteResult(session, answer, row.what ?? noun, row.id?.(input, answer) ?? named, done);
+    if (answer['dryRun'] !== true) await row.after?.(session, input);
   });
 }
 

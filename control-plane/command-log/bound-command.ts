@@ -39,6 +39,8 @@ export interface CommandRequest {
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** For the guard of periods. */
   readonly used?: CommandContext['used'];
+  /** For the guard of drains. */
+  readonly served?: CommandContext['served'];
   readonly stage?: CommandContext['stage'];
   /** Where it does not fit one commit and may be divided, it is several. */
   readonly inParts?: boolean | undefined;
@@ -111,13 +113,13 @@ export function bindCommand(
   { definition, input, request, authorise }: Asked,
 ): BoundCommand {
   const { db } = snapshot;
-  const { actor, force, dryRun, used, stage, id, why, via, inParts = false } = request;
+  const { actor, force, dryRun, used, served, stage, id, why, via, inParts = false } = request;
   const hash = commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body);
   const by = actorName(actor);
   /** On the state at a position. */
   let known: { readonly planned: () => PlannedEvents; readonly seq: number } | undefined;
   const contextAt = (nowMs: number): CommandContext => ({
-    ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, stage },
+    ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, served, stage },
   });
   return {
     ...request,

@@ -17,6 +17,7 @@ import { type Access, manyBody, type OperationRow } from '../../schemas/admin-ro
 import { pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { pathText } from '../../schemas/fleet.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -39,6 +40,12 @@ export interface SigningView {
   readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
 }
 
+/** Requests that were served, and the organisations that made them. */
+export interface ServedAt {
+  readonly requests: number;
+  readonly organisations: readonly string[];
+}
+
 export interface CommandContext {
   /** Wall clock, ms since 1970. */
   readonly nowMs: number;
@@ -52,6 +59,8 @@ export interface CommandContext {
   readonly dryRun?: boolean | undefined;
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
+  /** Requests of the last hour for a model at a place. */
+  readonly served?: ((place: PlaceKey, model: string) => ServedAt) | undefined;
   /** Its events become a staged change. */
   readonly stage?: Staging | undefined;
 }

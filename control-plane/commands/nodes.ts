@@ -2,13 +2,22 @@
  * Deciders for nodes and the tokens of their agents. A token is bound to one node; its value is shown once.
  * A node is registered once; its place and address change only through a fleet file.
  */
-import type { Place } from '../../schemas/names.ts';
+import type { NodeResource } from '../../schemas/admin.ts';
+import { grouped } from '../../schemas/grouped.ts';
+import type { Place, PlaceKey } from '../../schemas/names.ts';
 import { hashSecret, mintId, mintNodeToken, type RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all, first } from '../../shared/runtime/statements.ts';
+import { installsIn } from '../../shared/snapshot/routes.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findNode, findToken } from '../state/capacity.ts';
-import { type CommandPlan, defineCommands } from './definition.ts';
+import { findTier } from '../state/catalog.ts';
+import { findOrganisation } from '../state/tenants.ts';
+import { type CommandContext, type CommandPlan, defineCommands } from './definition.ts';
 import { idsFrom, needAll } from './many.ts';
 import { needFree, needNode, needOrganisation, needStack, needToken } from './preconditions.ts';
+
+const listedMax = 10;
 
 function needPlace(db: Database, place: Place): void {
   if (place.kind === 'stack') needStack(db, place.id);
@@ -29,6 +38,50 @@ function oneToken(db: Database, node: string, mint: RandomSource): CommandPlan {
   return { events: [event], subject: id, secret: { value } };
 }
 
+interface OnlyRoute {
+  readonly place: PlaceKey;
+  readonly model: string;
+}
+
+/** Models that only this node serves at its place. */
+function onlyRoutes(db: Database, node: string): OnlyRoute[] {
+  const others = 'SELECT 1 FROM routes o WHERE o.place = r.place AND o.model = r.model AND o.node <> r.node';
+  const sql = `SELECT place, model FROM routes r WHERE node = ? AND NOT EXISTS (${others}) ORDER BY model`;
+  return all<OnlyRoute>(db, sql, node);
+}
+
+/** Whether the pool serves what an organisation's own nodes do not. */
+function isInPool(db: Database, organisation: string, model: string): boolean {
+  const tier = findOrganisation(db, organisation)?.tier;
+  const models = tier ? findTier(db, tier)?.models : undefined;
+  if (models !== '*' && !models?.includes(model)) return false;
+  const sql = "SELECT 1 FROM routes JOIN pool_model USING (model) WHERE place = 'pool' AND model = ?";
+  return first(db, sql, model) !== undefined;
+}
+
+/** Throws CommandError GuardRefused if the node is the last one that serves some model at its place. */
+function guardLastNode(db: Database, { id, place }: NodeResource, served: CommandContext['served']): void {
+  const isInstalled = installsIn(db);
+  const lost = onlyRoutes(db, id).filter(
+    (route) =>
+      isInstalled(route.place, route.model) &&
+      !(place.kind === 'organisation' && isInPool(db, place.id, route.model)),
+  );
+  if (lost.length === 0) return;
+  const names = lost.slice(0, listedMax).map(({ model }) => model);
+  const more = lost.length > listedMax ? ` and ${lost.length - listedMax} more` : '';
+  const found = lost.flatMap((route) => served?.(route.place, route.model) ?? []);
+  const requests = found.reduce((sum, each) => sum + each.requests, 0);
+  const count = new Set(found.flatMap(({ organisations }) => organisations)).size;
+  const whose = `${count} ${count === 1 ? 'organisation' : 'organisations'} with ${grouped(requests)} requests in the last hour`;
+  const where = place.kind === 'pool' ? 'the pool' : `the ${place.kind} ${place.id}`;
+  throw new CommandError(
+    'GuardRefused',
+    `${names.join(', ')}${more} would be served by no node of ${where}: ${whose}`,
+    { next: '--force drains it anyway' },
+  );
+}
+
 export const nodeCommands = defineCommands({
   'node.register': {
     decide: (db, { body }) => {
@@ -46,8 +99,12 @@ export const nodeCommands = defineCommands({
     show: (_db, { params: { id } }) => ({ id }),
   },
   'node.drain': {
-    decide: (db, { params: { id } }) =>
-      needNode(db, id).drained ? { events: [] } : { events: [{ type: 'node.drained', data: { id } }] },
+    decide: (db, { params: { id } }, { force, served }) => {
+      const node = needNode(db, id);
+      if (node.drained) return { events: [] };
+      if (!force) guardLastNode(db, node, served);
+      return { events: [{ type: 'node.drained', data: { id } }] };
+    },
     show: (db, { params: { id } }) => findNode(db, id) ?? { id },
   },
   'node.undrain': {

@@ -17,6 +17,19 @@ interface Input {
 type Case = readonly [name: string, input: Input, expected: readonly string[] | string];
 
 const drained: KnownEvent = { type: 'node.drained', data: { id: 'pool-1' } };
+/** `pool-1` serves the pool's one model, and with `second` another node does so, too. */
+function serving(...second: readonly string[]): KnownEvent[] {
+  return ['pool-1', ...second].flatMap((id): KnownEvent[] => {
+    const own = { id, owner: 'control-1', generation: 1 };
+    const url = 'http://127.0.0.1:9002';
+    const registered = { id, place: { kind: 'pool' as const }, url, dialect: 'vllm' as const, agent: false };
+    return [
+      ...(id === 'pool-1' ? [] : [{ type: 'node.registered' as const, data: registered }]),
+      { type: 'node.joined', data: own },
+      { type: 'node.health_changed', data: { ...own, up: true, models: ['echo-small', 'not-installed'] } },
+    ];
+  });
+}
 const token: KnownEvent = {
   type: 'node.token_created',
   data: { id: 'tok-1', node: 'pool-1', hash: 'c'.repeat(64) },
@@ -118,6 +131,9 @@ const cases: Case[] = [
   ['node.delete', { params: { id: 'nothing' } }, 'NotFound'],
   ['node.drain', { params: { id: 'pool-1' } }, ['node.drained']],
   ['node.drain', { params: { id: 'pool-1' }, given: [drained] }, []],
+  ['node.drain', { params: { id: 'pool-1' }, given: serving() }, 'GuardRefused'],
+  ['node.drain', { params: { id: 'pool-1' }, given: serving(), force: true }, ['node.drained']],
+  ['node.drain', { params: { id: 'pool-1' }, given: serving('pool-2') }, ['node.drained']],
   ['node.undrain', { params: { id: 'pool-1' } }, []],
   ['node.undrain', { params: { id: 'pool-1' }, given: [drained] }, ['node.undrained']],
   ['node-token.create', { params: { id: 'pool-1' } }, ['node.token_created']],

@@ -5,8 +5,11 @@
 
 import { hourMs } from '../../schemas/durations.ts';
 import type { Effect } from '../../schemas/effect.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
+import type { TrafficRow } from '../../schemas/traffic.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Actor } from '../commands/authorise.ts';
+import type { ServedAt } from '../commands/definition.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
 import type { ReportedRequests } from '../explain/effect-reported.ts';
 import { askSample, type RecordedSample } from '../gateways/ask-sample.ts';
@@ -74,11 +77,11 @@ export function reportedRequests(
     const { organisation: id, stack, model } = row;
     // Nobody knows whose the rest are; a listing has no model.
     if (answered.has(records) || isRest || id === undefined || model === undefined) continue;
-    const refused = Object.values(row.refused ?? {}).reduce((sum, { requests }) => sum + requests, 0);
+    const served = servedIn(row);
     const key = JSON.stringify([id, stack, model]);
-    const requests = (sums.get(key)?.requests ?? 0) + row.requests - refused;
+    const requests = (sums.get(key)?.requests ?? 0) + served;
     sums.set(key, { organisation: id, stack, model, requests, perMinute: 0 });
-    ofOrganisations.set(id, (ofOrganisations.get(id) ?? 0) + row.requests - refused);
+    ofOrganisations.set(id, (ofOrganisations.get(id) ?? 0) + served);
   }
   const minutes = hourMs / minuteMs;
   return [...sums.values()]
@@ -87,6 +90,28 @@ export function reportedRequests(
       ...row,
       perMinute: Math.floor((ofOrganisations.get(row.organisation) ?? 0) / minutes),
     }));
+}
+
+function servedIn({ requests, refused = {} }: TrafficRow): number {
+  return Object.values(refused).reduce((left, each) => left - each.requests, requests);
+}
+
+/** Requests of the last hour for a model that nodes of a place could answer, as gateways reported them. */
+export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: string): ServedAt {
+  const [kind, id] = place.split(':', 2);
+  const organisations = new Set<string>();
+  let requests = 0;
+  for (const { row } of traffic.rows(wallClockMs(), {
+    model,
+    ...(kind !== 'pool' && { [kind ?? '']: id }),
+  })) {
+    const served = servedIn(row);
+    if (row.organisation === undefined || served <= 0 || (kind !== 'stack' && row.stack !== undefined))
+      continue;
+    organisations.add(row.organisation);
+    requests += served;
+  }
+  return { requests, organisations: [...organisations] };
 }
 
 /** Names of gateways that may have served somebody in the last hour, and neither answer nor report. */

@@ -113,7 +113,7 @@ test('the timeline counts every commit once', async () => {
 });
 
 const inverses: [string, string, unknown, string][] = [
-  ['POST', '/nodes/pool-1/drain', undefined, 'POST /nodes/pool-1/undrain'],
+  ['POST', '/nodes/pool-1/drain?force=true', undefined, 'POST /nodes/pool-1/undrain'],
   ['PUT', '/organisations/acme/members/uma', { role: 'viewer' }, 'DELETE /organisations/acme/members/uma'],
   ['PUT', '/tiers/Undone', { models: '*', concurrency: 3 }, 'DELETE /tiers/Undone'],
   ['PUT', '/models/undone-7b', { family: 'Undone' }, 'DELETE /models/undone-7b'],

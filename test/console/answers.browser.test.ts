@@ -155,7 +155,7 @@ test('a hole of the fleet leads to its explanation; an earlier moment and a diff
   const { position: before } = await fleet.admin<{ position: number }>('GET', '/status');
   const { items } = await fleet.admin<{ items: { id: string; place: { kind: string } }[] }>('GET', '/nodes');
   const pool = items.filter(({ place }) => place.kind === 'pool').map(({ id }) => id);
-  for (const id of pool) await fleet.admin('POST', `/nodes/${id}/drain`, {});
+  for (const id of pool) await fleet.admin('POST', `/nodes/${id}/drain?force=true`, {});
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page);
     await page

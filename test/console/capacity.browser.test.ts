@@ -142,7 +142,7 @@ test('of more nodes than anybody can look through, the page of the fleet shows t
   const tiles = pool.getByRole('article');
   expect(await tiles.locator('strong').allTextContents()).toEqual([down]);
   const [drained = ''] = up;
-  await admin.call('POST', `/nodes/${drained}/drain`, {});
+  await admin.call('POST', `/nodes/${drained}/drain?force=true`, {});
   await tiles.nth(1).waitFor();
   expect(
     (await tiles.allTextContents()).map((text) => /^(pool-\d+).*(down|drained)/.exec(text)?.slice(1)),

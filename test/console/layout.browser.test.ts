@@ -33,7 +33,7 @@ beforeAll(async () => {
   for (const model of ['echo-small', 'echo-private', 'echo-large'])
     expect(await ask('acme', model)).toBe(200);
   expect(await ask('cedar', 'echo-large')).toBe(403);
-  await fleet.admin('POST', '/nodes/birch-s1/drain', {});
+  await fleet.admin('POST', '/nodes/birch-s1/drain?force=true', {});
   await until(async () => {
     const { items } = await fleet.admin<{ items: object[] }>('GET', '/usage/keys');
     const { refusals = [] } = await fleet.admin<{ refusals?: object[] }>('GET', '/activity');
@@ -275,7 +275,10 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
     const dialog = page.getByRole('dialog');
     await dialog.getByText(/served in the last hour/).waitFor();
     await watched.expectAccessible('effect of a drain');
-    await page.getByRole('dialog').getByRole('button', { name: 'Drain', exact: true }).click();
+    await dialog.getByRole('button', { name: 'Drain', exact: true }).click();
+    await dialog.getByText(/would be served by no node of the stack/).waitFor();
+    await page.keyboard.press('Escape');
+    await fleet.admin('POST', '/nodes/acme-s1/drain?force=true', {});
     await main.locator('.state.idle').getByText('drained').waitFor();
     await events.getByText('drained the node').first().waitFor();
     await page.getByRole('button', { name: 'Undrain', exact: true }).click();

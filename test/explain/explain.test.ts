@@ -225,7 +225,7 @@ test('the matrix of an organisation agrees with the explanation of each of its c
 
 test('what changed since a position is named, with its event', async () => {
   const before = await fleet.admin.position();
-  await fleet.admin.call('POST', '/nodes/birch-s1/drain');
+  await fleet.admin.call('POST', '/nodes/birch-s1/drain?force=true');
   const line = `explain --org birch --model echo-small --host ${stacks.heron} --path messages -o json`;
   const argv = line.split(' ');
   const run = await cli(...argv, '--diff', String(before));

@@ -233,14 +233,14 @@ const turned: readonly Turned[] = [
   {
     ...{ type: 'InferenceUnavailableError', name: 'a drained pool', at: [chat], event: 'node.drained' },
     arrange: async (way) => ({
-      position: await positionOf(at.admin.call('POST', `/nodes/${way.node}/drain`)),
+      position: await positionOf(at.admin.call('POST', `/nodes/${way.node}/drain?force=true`)),
       send: own(way),
     }),
   },
   {
     ...{ type: 'TargetNotServingError', name: 'a drained stack', at: stackWays, event: 'node.drained' },
     arrange: async (way) => ({
-      position: await positionOf(at.admin.call('POST', `/nodes/${way.node}/drain`)),
+      position: await positionOf(at.admin.call('POST', `/nodes/${way.node}/drain?force=true`)),
       send: own(way),
     }),
   },

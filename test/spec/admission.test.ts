@@ -116,7 +116,7 @@ test('Errors 10, Limits 2: on the stack that serves it, a heavy private model we
 test('Errors 3, Routing algorithm 1: a model of an own node that is drained is 503, of no interest to others', async () => {
   const [acme, other] = [await keyOf('acme'), await keyOn('Platinum')];
   expect((await ask(acme, 'echo-private')).status).toBe(200);
-  await fleet.admin.call('POST', '/nodes/acme-1/drain');
+  await fleet.admin.call('POST', '/nodes/acme-1/drain?force=true');
   await fleet.settle();
   const answers = [await ask(acme, 'echo-private'), await ask(acme, 'no-such-model')];
   const foreign = await ask(other, 'echo-private');

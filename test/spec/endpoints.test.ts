@@ -128,11 +128,11 @@ test('Endpoints rule 2: the shared listing has what the nodes of the pool have l
 
 test('Endpoints rule 2: the shared listing follows the pool, and nothing that organisations have', async () => {
   const before = await call({ port });
-  await fleet.admin.call('POST', '/nodes/acme-1/drain');
-  await fleet.admin.call('POST', '/nodes/acme-s1/drain');
+  await fleet.admin.call('POST', '/nodes/acme-1/drain?force=true');
+  await fleet.admin.call('POST', '/nodes/acme-s1/drain?force=true');
   await fleet.settle();
   const without = await call({ port });
-  await fleet.admin.call('POST', '/nodes/pool-1/drain');
+  await fleet.admin.call('POST', '/nodes/pool-1/drain?force=true');
   await fleet.settle();
   const empty = await call({ port });
   for (const node of ['acme-1', 'acme-s1', 'pool-1'])

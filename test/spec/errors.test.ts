@@ -90,7 +90,7 @@ test('Errors 2: the refusal of a field names its path and not its value', async 
 test('Errors 3: the refusal is transient: once a node answers, so does the service', async () => {
   const key = await keyOn('Pro');
   const drain = async (how: string): Promise<void> => {
-    await fleet.admin.call('POST', `/nodes/pool-1/${how}`);
+    await fleet.admin.call('POST', `/nodes/pool-1/${how}?force=true`);
     await fleet.settle();
   };
   await drain('drain');

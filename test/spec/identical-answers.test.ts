@@ -254,7 +254,7 @@ test('Errors 6: a stack whose nodes are away, and one whose node fails, answer t
   fleet.nodes['acme-s1'].setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'refuse' } }] }));
   const failing = await oneAnswer(parts, [stackHost('otter')]);
   fleet.nodes['acme-s1'].setBehaviour(parseBehaviour({}));
-  await fleet.admin.call('POST', '/nodes/acme-s1/drain');
+  await fleet.admin.call('POST', '/nodes/acme-s1/drain?force=true');
   await fleet.settle();
   const drained = await oneAnswer(parts, [stackHost('otter')]);
   await fleet.admin.call('POST', '/nodes/acme-s1/undrain');

@@ -47,7 +47,7 @@ test('Routing algorithm 1: an own node answers for a model that the plan does no
 });
 
 test('Routing algorithm 1: an own node that serves nothing now is passed over', async () => {
-  await command('POST', '/nodes/acme-1/drain');
+  await command('POST', '/nodes/acme-1/drain?force=true');
   const drained = await askedDuring(fleet, () => chat({ port, key: keys.acme, model: 'echo-small' }));
   await command('POST', '/nodes/acme-1/undrain');
   const back = await askedDuring(fleet, () => chat({ port, key: keys.acme, model: 'echo-small' }));
@@ -163,7 +163,7 @@ test.each([
 
 test('Routing rule 3: a stack whose nodes are drained refuses, also where pool and own node serve the model', async () => {
   const host = stackHost('otter');
-  await command('POST', '/nodes/acme-s1/drain');
+  await command('POST', '/nodes/acme-s1/drain?force=true');
   const asked = await askedDuring(fleet, async () => {
     expectRefusal(await chat({ port, key: keys.acme, model: 'echo-large', host }), 'TargetNotServingError');
     expectRefusal(
