@@ -20,8 +20,8 @@ export interface UsagePublisherOptions {
   readonly partitions: number;
   /** Of the gateway token of this process, also for rows of earlier ones. */
   readonly mac: RecordMac;
-  /** Opens one partition of the usage log. */
-  readonly open: (partition: number) => Promise<ControlLog>;
+  /** Opens one partition of the usage log; `mustExist` for one that this process had open. */
+  readonly open: (partition: number, mustExist: boolean) => Promise<ControlLog>;
   /** Called when appends begin to fail, and again when they succeed. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
@@ -30,6 +30,8 @@ export class Publisher {
   readonly #options: UsagePublisherOptions;
   readonly #stop = new AbortController();
   readonly #logs = new Map<number, ControlLog>();
+  /** Partitions that were open once. */
+  readonly #opened = new Set<number>();
   #wake: () => void = () => undefined;
   #running: Promise<void> | undefined;
   #reachable = true;
@@ -66,9 +68,12 @@ export class Publisher {
   async #run(): Promise<void> {
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     let shippedMs = Number.NEGATIVE_INFINITY;
+    const { outbox, partitions } = this.#options;
+    // Before the first row: a log that is moved away until then is not created again either.
+    await this.#open(usagePartitionOf(outbox.incarnation, partitions)).catch(() => undefined);
     while (!this.#stop.signal.aborted) {
       try {
-        const shipment = this.#options.outbox.nextShipment();
+        const shipment = outbox.nextShipment();
         if (!shipment) {
           await this.#idle();
           await sleep(Math.max(shippedMs + recordEveryMs - performance.now(), 0), this.#stop.signal);
@@ -86,12 +91,19 @@ export class Publisher {
     }
   }
 
+  async #open(partition: number): Promise<ControlLog> {
+    const { open } = this.#options;
+    const log = this.#logs.get(partition) ?? (await open(partition, this.#opened.has(partition)));
+    this.#logs.set(partition, log);
+    this.#opened.add(partition);
+    return log;
+  }
+
   async #ship(shipment: Shipment): Promise<void> {
-    const { outbox, partitions, open, mac } = this.#options;
+    const { outbox, partitions, mac } = this.#options;
     const partition = usagePartitionOf(shipment.incarnation, partitions);
     try {
-      const log = this.#logs.get(partition) ?? (await open(partition));
-      this.#logs.set(partition, log);
+      const log = await this.#open(partition);
       const record = Buffer.from(`[${shipment.bodies.join(',')}]`);
       await log.append(record, mac.of(record));
     } catch (error) {

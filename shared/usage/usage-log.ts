@@ -5,13 +5,20 @@ import { openLog, parseLogUrl } from '../log/open-log.ts';
 
 export interface UsageLogAddress {
   readonly partitions: number;
-  /** Opens one partition. A log whose first records were removed must begin at the first one kept. */
-  readonly open: (partition: number) => Promise<TimedLog>;
+  /**
+   * Opens one partition. A log whose first records were removed must begin at the first one kept. `mustExist`: a log that was
+   * moved away is not created again in its place.
+   */
+  readonly open: (partition: number, mustExist?: boolean) => Promise<TimedLog>;
 }
 
 /** The usage log at the address of the control log. Throws LogUrlInvalid. */
 export function usageLogAt(logUrl: string): UsageLogAddress {
   const partitions = parseLogUrl(logUrl).kind === 'kafka' ? usagePartitions : 1;
   const options = { keepSeconds: usageKeepSeconds, allowTrimmed: true };
-  return { partitions, open: (partition) => openLog(logUrl, { topic: usageTopic, partition }, options) };
+  return {
+    partitions,
+    open: (partition, mustExist = false) =>
+      openLog(logUrl, { topic: usageTopic, partition }, { ...options, mustExist }),
+  };
 }

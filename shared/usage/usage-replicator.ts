@@ -34,7 +34,7 @@ export class UsageReplicator {
     this.#options = options;
     this.#logs = Array.from(
       { length: options.partitions },
-      (_, partition) => new ReopenedLog(() => options.open(partition)),
+      (_, partition) => new ReopenedLog((mustExist) => options.open(partition, mustExist)),
     );
     this.#followers = this.#logs.map((log, partition) => this.#follower(log, partition));
   }
