@@ -3,8 +3,14 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/explanations.ts';
 import { decideOn, type Question } from '../../shared/decision/question.ts';
 import { unreadSteps } from '../../shared/decision/recorded-difference.ts';
+import type { Read } from '../../shared/decision/step.ts';
 import { steps } from '../../shared/decision/steps.ts';
-import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import {
+  type ControlLog,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+} from '../../shared/log/core/control-log.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
@@ -45,7 +51,8 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
     .filter(({ decides, seqs }) => decides && seqs.length > 0)
     .sort((a, b) => (b.seqs[0]?.seq ?? 0) - (a.seqs[0]?.seq ?? 0));
   const explained: ExplainedStep[] = [];
-  for (const each of steps) explained.push(await explainedStep(explainer, each));
+  const reader = becauseReader(explainer);
+  for (const each of steps) explained.push(await explainedStep(explainer, each, reader));
   const before = await answerBefore(explainer, asked);
   const name = newest[0]?.step ?? steps.findLast(({ decides }) => decides)?.step;
   return {
@@ -88,13 +95,34 @@ async function wouldBeServed(
   return would.filter((command) => isOperator || /^headgate (?:key|stack) /.test(command));
 }
 
-async function explainedStep(explainer: Explainer, described: DescribedStep): Promise<ExplainedStep> {
+type ReadBecause = (mark: Read, seq: number) => Promise<Because | undefined>;
+
+/** Reads the events that set what a step read. Once the log cannot be read, the remaining steps have none. */
+function becauseReader(explainer: Explainer): ReadBecause {
+  let isAway = false;
+  return async (mark, seq) => {
+    if (isAway) return undefined;
+    try {
+      return await becauseOf(explainer, mark, seq);
+    } catch (error) {
+      isAway = [LogUnavailable, LogReplaced, LogTruncated].some((fault) => error instanceof fault);
+      if (!isAway) throw error;
+      return undefined;
+    }
+  };
+}
+
+async function explainedStep(
+  explainer: Explainer,
+  described: DescribedStep,
+  readBecause: ReadBecause,
+): Promise<ExplainedStep> {
   const { step, result, facts, text, seqs, change } = described;
   const { names } = steps[step];
   const isOfPool = names === 'place' && facts['place'] === 'pool';
   const isForeign = !explainer.isOperator && (names === 'others' || isOfPool);
   const newest = seqs[0];
-  const because = newest && (await becauseOf(explainer, newest.mark, newest.seq));
+  const because = newest && (await readBecause(newest.mark, newest.seq));
   const poolText = result === 'ok' ? 'the pool serves it' : 'no node of the pool serves it';
   return {
     step,

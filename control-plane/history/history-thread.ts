@@ -12,7 +12,7 @@ export function serveHistory(port: MessagePort, { path, logUrl, bytesMax }: Thre
   const history = new History({
     path,
     bytesMax,
-    openLog: () => openLog(logUrl, { topic: controlTopic }),
+    openLog: () => openLog(logUrl, { topic: controlTopic }, { mustExist: true }),
     note: (message, because) => send({ note: message, because }),
   });
   const askers = new Map<number, AbortController>();

@@ -3,7 +3,7 @@
  * nothing is folded again. On a thread of its own, with its own reader of the log, so that it never delays the control plane.
  */
 import type { LogText } from '../../schemas/log-events.ts';
-import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { type ControlLog, LogReplaced } from '../../shared/log/core/control-log.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import { mapSqliteError } from '../../shared/runtime/sqlite.ts';
@@ -174,10 +174,23 @@ export class History implements HistoryAccess {
     this.#trim(snapshot, ended.signal).catch(fail);
     try {
       await failed;
+    } catch (error) {
+      if (error instanceof LogReplaced) await this.#untilLogOpens();
+      throw error;
     } finally {
       this.#opened = undefined;
       ended.abort();
       await replicator.stop();
+    }
+  }
+
+  /** Leaves the past readable while there is no log. */
+  async #untilLogOpens(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const log = await this.#settings.openLog().catch(() => undefined);
+      if (log !== undefined) return await log.close();
+      await sleep(reopenMs, signal);
     }
   }
 
