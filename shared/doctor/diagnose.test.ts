@@ -233,6 +233,10 @@ test('a topic is not read or not reached, and silence is judged only by a replic
   const failing = (isReached: boolean) => topics({ failing: { seconds: 9, reason: 'why', isReached } });
   expect(of(failing(true), 'HG2012')?.text).toBe('it cannot be read for 9 s: why');
   expect(of(failing(false), 'HG2012')?.text).toBe('it cannot be reached for 9 s: why');
+  const missing = topics({
+    failing: { seconds: 9, reason: '(UNKNOWN_TOPIC_OR_PARTITION)', isReached: true },
+  });
+  expect(of(missing, 'HG2012')?.next).toMatch(/^the topic is missing: running processes create it again/);
   const { gateways } = gateway({ state: 'STALE' });
   expect(of({ ...well, gateways }, 'HG4002')?.next).toContain('headgate gateway forget gw-1');
   const { controlPlanes } = plane({ silentSeconds: 60 });

@@ -4,6 +4,15 @@ import { diskFail, diskWarn, gigabytes } from './machine-checks.ts';
 
 const freshWarnSeconds = 10;
 
+/** What to do if a topic on Kafka does not exist. */
+function missingTopicNext(topic: string): string {
+  if (topic === 'headgate.control' || topic === 'headgate.beginning')
+    return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/operate.md';
+  if (topic === 'headgate.usage')
+    return 'the topic is missing: start a control plane again, which creates it; gateways still have the rows of the last day';
+  return 'the topic is missing: running processes create it again if they may create topics; see HG2012 in docs/errors';
+}
+
 const ofLog = checksOf(({ log }) => only(log));
 export const logChecks: readonly DoctorCheck[] = [
   ofLog({
@@ -116,10 +125,12 @@ export const logChecks: readonly DoctorCheck[] = [
     object: ({ topic }) => topic,
     text: ({ seconds, reason, isReached }) =>
       `it cannot be ${isReached ? 'read' : 'reached'} for ${Math.round(seconds)} s: ${reason}`,
-    next: ({ isReached }) =>
-      isReached
+    next: ({ isReached, reason, topic }) => {
+      if (/UNKNOWN_TOPIC_OR_PARTITION|does not exist/.test(reason)) return missingTopicNext(topic);
+      return isReached
         ? 'the brokers answer: allow this process to read the topic, or see docs/kafka.md for the error'
-        : 'check the brokers and the network, or the folder of HEADGATE_LOG',
+        : 'check the brokers and the network, or the folder of HEADGATE_LOG';
+    },
   }),
   check({
     code: 'HG2013',

@@ -3,7 +3,7 @@ import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
-import { limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { type LimitBatch, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import { limitTopicContract } from '../contract/limit-topic.ts';
 import { until } from '../support/until.ts';
 import { type Kafka, startKafka } from './broker.ts';
@@ -68,6 +68,25 @@ test.each([
   expect(settings.get('message.timestamp.type')).toBe('LogAppendTime');
   await client.close();
 });
+
+test('a topic that processes publish again is created again if it is deleted while they use it', async () => {
+  const client = limitTopicAt(kafka.url, { topic: gaugesTopic, tokens });
+  const read: string[] = [];
+  const onBatch = ({ records }: LimitBatch) => void read.push(...records.map(({ value }) => String(value)));
+  client.follower({ from: 0, onBatch, onFault: (error) => expect.unreachable(error.message) }).start();
+  const append = (text: string) =>
+    client.append(Buffer.from(text)).then(
+      () => true,
+      () => false,
+    );
+  await until(() => append('before'));
+  await until(() => read.includes('before'));
+  await admin.deleteTopics({ topics: [gaugesTopic] });
+  await until(() => append('after'), 60_000);
+  await until(() => read.includes('after'), 60_000);
+  expect((await settingsOf(gaugesTopic)).get('segment.ms')).toBe('600000');
+  await client.close();
+}, 120_000);
 
 test('a topic with other settings is refused by name with the next step', async () => {
   await remove(countersTopic);

@@ -26,7 +26,7 @@ import { KafkaPartition, mayOpenUnreached, type Range } from './partition.ts';
 import { closedError, retryUntilDeadline } from './retry.ts';
 import type { KafkaSettings } from './settings.ts';
 import { tailPartition } from './tail.ts';
-import { planOf } from './topics.ts';
+import { isPublishedAgain, planOf } from './topics.ts';
 
 export interface KafkaLogOptions {
   readonly topic: string;
@@ -100,7 +100,7 @@ export class KafkaLog implements TimedLog {
     const { topic, partition, keepSeconds, mustExist = false } = options;
     this.#settings = { ...defaults, ...options };
     this.#cluster = cluster;
-    const plan = { ...planOf(topic, keepSeconds), mustExist };
+    const plan = { ...planOf(topic, keepSeconds), mustExist: mustExist && !isPublishedAgain(topic) };
     this.#partition = new KafkaPartition(cluster, { topic, partition }, plan);
     this.#appender = new KafkaAppender(this.#partition, this.#closing.signal, this.#settings.appendTimeoutMs);
     // Each request that waits for a retry listens; in an outage there is one for each caller.

@@ -10,7 +10,7 @@ import type { KafkaConnection, TopicPartition } from './connection.ts';
 import { isPermanent, KafkaFault, TopicMisconfigured } from './errors.ts';
 import { batchesOf } from './record-batches.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
-import { checkTopic, createTopic, type TopicPlan } from './topics.ts';
+import { checkTopic, createTopic, isPublishedAgain, type TopicPlan } from './topics.ts';
 
 /** How long a new leader may take until its end includes what the old one had acknowledged. */
 const settleMs = 1000;
@@ -89,7 +89,12 @@ export class KafkaPartition {
     request: () => Promise<Result>,
     policy: Omit<RetryPolicy, 'operation'>,
   ): Promise<Result> {
-    const onFault = () => this.invalidate();
+    const onFault = ({ type }: KafkaFault) => {
+      this.invalidate();
+      // A deleted topic is created again by the next attempt, as at a start, if all that it held is published again.
+      if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isPublishedAgain(this.#plan.topic))
+        this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
+    };
     const checked = async () => {
       await this.checkTopic();
       return await request();

@@ -12,7 +12,7 @@ export interface RetryPolicy {
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
   /** Called after each fault. */
-  readonly onFault?: () => void;
+  readonly onFault?: (fault: KafkaFault) => void;
   /** Called after each fault; true ends the retries before the deadline. */
   readonly giveUpEarly?: () => boolean;
   /** For requests without side effects: a response that is still pending at the deadline is abandoned. */
@@ -42,7 +42,7 @@ export async function retryUntilDeadline<Result>(
       return await (policy.abandonAtDeadline ? inTime(request(), deadlineMs - clock.now()) : request());
     } catch (error) {
       if (!(error instanceof KafkaFault)) throw error;
-      policy.onFault?.();
+      policy.onFault?.(error);
       const isOver = clock.now() >= deadlineMs || policy.giveUpEarly?.() === true;
       if (isPermanent(error) || isOver) throw unavailable(operation, error);
     }

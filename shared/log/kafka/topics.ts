@@ -221,15 +221,17 @@ async function partitionsFault(
       next: `kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`,
     };
   const again = `delete it and create it again: ${createCommand(plan, replicas)}`;
-  const mayBeDeleted = publishedAgain.includes(topic) || (await isEmpty(connection, topic, metadata));
+  const mayBeDeleted = isPublishedAgain(topic) || (await isEmpty(connection, topic, metadata));
   const next = mayBeDeleted
     ? again
     : `it has records, so do not delete it before headgate backup FOLDER has saved them (docs/operate.md); then ${again}`;
   return { text: `${text}, and none can be removed`, next, lead: '' };
 }
 
-/** Processes publish their records again. */
-const publishedAgain: readonly string[] = [statusTopic, gaugesTopic, countersTopic];
+/** Whether processes publish the records of a topic again, so that it holds nothing that only it knows. */
+export function isPublishedAgain(topic: string): boolean {
+  return [statusTopic, gaugesTopic, countersTopic].some((name) => name === topic);
+}
 
 /** False also where it is not known. */
 async function isEmpty(
