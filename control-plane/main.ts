@@ -192,7 +192,7 @@ async function startState(
     checkWhole();
     checkSigner(snapshot.head.signers, signer, settings.allowUnsigned);
     const readers = () => board.readers();
-    const signing = () => signingView({ snapshot, signer, board });
+    const signing = () => signingView({ replica: settings.name, snapshot, signer, board });
     const writer = new CommandWriter({ snapshot, replicator, log, signer, readers, signing });
     metrics.watch(() => ({ snapshot, replicator }));
     return { ...parts, snapshot, replicator, writer, listeners, metrics };

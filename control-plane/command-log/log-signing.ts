@@ -46,15 +46,19 @@ function named(signers: readonly string[]): string {
 }
 
 export interface SigningSources {
+  /** Name of this replica. */
+  readonly replica: string;
   readonly snapshot: Snapshot;
   readonly signer: Signer | undefined;
   readonly board: StatusBoard;
 }
 
-export function signingView({ snapshot, signer, board }: SigningSources): SigningView {
+export function signingView({ replica, snapshot, signer, board }: SigningSources): SigningView {
+  // A replica that does not read back its own reports cannot know which others have stopped.
+  const readMs = board.readBackMs(replica);
   const replicas = board
     .controlPlanes()
-    .filter(({ seenMs }) => performance.now() - seenMs < silentMs)
+    .filter(({ seenMs }) => readMs - seenMs < silentMs)
     .map(({ report: { name, signer: key } }) => ({ name, signer: key }));
   return { signers: snapshot.head.signers, own: signer?.publicKey, replicas };
 }
