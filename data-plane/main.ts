@@ -22,7 +22,6 @@ import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logg
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
 import { FileShortage } from '../shared/runtime/open-files.ts';
 import { observeResources } from '../shared/runtime/process-metrics.ts';
-import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
@@ -39,6 +38,7 @@ import { countDecisions, decisionRoute } from './records/serve-decisions.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
+import { drain, drainCheck } from './server/drain.ts';
 import { Telemetry } from './server/telemetry.ts';
 import { TrafficReports } from './server/traffic-reports.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
@@ -185,10 +185,8 @@ async function serve(
     ),
     close: async () => {
       draining.value = true;
-      await sleep(settings.drainDelaySeconds * 1000);
-      for (const { listener } of listeners) listener.stopAccepting();
-      const until = performance.now() + settings.drainTimeoutSeconds * 1000;
-      while (inFlight() > 0 && performance.now() < until) await sleep(20);
+      const opened = listeners.map(({ listener }) => listener);
+      await drain(settings, opened, inFlight);
       await closers.close();
     },
   };
@@ -380,10 +378,4 @@ function usageCheck(isFull: boolean): Check {
   return isFull
     ? { name: 'usage', ok: false, detail: 'no further usage can be kept' }
     : { name: 'usage', ok: true };
-}
-
-function drainCheck(draining: boolean): Check {
-  return draining
-    ? { name: 'drain', ok: false, detail: 'this gateway is closing' }
-    : { name: 'drain', ok: true };
 }

@@ -84,6 +84,10 @@ export const logEvents = {
   'process.close_failed': ['error', 'a resource could not be closed; closing continues'],
   'process.close_timeout': ['error', 'not closed in time: ending at once'],
   'process.closing': ['info', 'closing'],
+  'process.drain_ended': [
+    'warn',
+    'the drain timed out: requests in flight are refused, and answers that have begun are cut off',
+  ],
   'process.out_of_files': ['warn', 'no file descriptor is left; raise ulimit -n'],
   'process.second_signal': ['warn', 'second signal: ending at once'],
   'process.shutdown_failed': ['error', 'shutdown failed'],

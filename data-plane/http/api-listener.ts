@@ -43,6 +43,8 @@ export interface Listener {
   readonly url: string;
   /** Stops accepting; idle connections are closed, those with a request close after it. */
   stopAccepting(): void;
+  /** Refuses each request whose answer has not begun, and ends the answers that have. */
+  cutOff(refusal: Refusal): void;
   /** Stops accepting, and ends what is left. */
   destroy(): void;
 }
@@ -123,6 +125,9 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   return {
     url: urlOf(address, certificate !== undefined),
     stopAccepting,
+    cutOff: (refusal) => {
+      for (const connection of open) connection.cutOff(refusal);
+    },
     destroy: () => {
       isDestroyed = true;
       stopAccepting();

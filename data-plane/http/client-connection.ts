@@ -131,6 +131,11 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.destroy();
   }
 
+  /** Ends the request in hand: refused if its answer has not begun. */
+  cutOff(refusal: Refusal): void {
+    this.#exchange?.cutOff(refusal);
+  }
+
   /** Called every few seconds. */
   look(): void {
     const { bounds } = this.#owner;

@@ -3,6 +3,7 @@
  * what the connection calls are methods.
  */
 import { STATUS_CODES } from 'node:http';
+import type { Refusal } from '../../shared/decision/refusal.ts';
 import { httpFault } from '../../shared/runtime/http-fault.ts';
 import {
   type BodyFlow,
@@ -100,6 +101,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   #unsentHead = '';
   #pending = '';
   #isPlanned = false;
+  #cut: Refusal | undefined;
 
   constructor(connection: ExchangeConnection, head: ParsedRequest) {
     this.#connection = connection;
@@ -179,14 +181,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (early !== undefined) this.#sink?.onPiece(early);
     if (this.#isWhole) this.#endBody();
     // It may have waited for its turn until the client had left.
-    else if (this.#isGone) this.#sink?.onClose();
+    else if (this.isGone) this.#sink?.onClose();
   }
 
   /** Aborted with ClientGone when the connection is lost. */
   get gone(): AbortSignal {
     if (this.#gone === undefined) {
       this.#gone = new AbortController();
-      if (this.#isGone) this.#gone.abort(left());
+      if (this.isGone) this.#gone.abort(left());
     }
     return this.#gone.signal;
   }
@@ -208,7 +210,29 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   }
 
   get isGone(): boolean {
-    return this.#isGone;
+    return this.#isGone || this.#cut !== undefined;
+  }
+
+  /** The answer to a request that the gateway ended before its answer began. */
+  get cut(): Refusal | undefined {
+    return this.#cut;
+  }
+
+  /**
+   * Ends the request from this side. All that works on the request sees a client that has left, and `handle` then answers with the
+   * refusal. An answer that has begun ends without the end of its body.
+   */
+  cutOff(refusal: Refusal): void {
+    if (this.#isGone || this.#ended) return;
+    if (this.#startedMs !== undefined) {
+      this.flush();
+      this.#connection.destroySoon();
+      return;
+    }
+    this.#cut = refusal;
+    this.#gone?.abort(left());
+    this.#sink?.onClose();
+    this.#listener?.onGone();
   }
 
   get startedMs(): number | undefined {

@@ -130,6 +130,7 @@ async function pass(
         return sendJson(exchange, record.ids, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };
       const outcome = await send(gateway, exchange, record, placed, shapedBody, shaped.form);
+      if (exchange.cut !== undefined) throw exchange.cut;
       record.outcome = outcome;
       meter(gateway, record, placed, outcome);
     } finally {
@@ -329,7 +330,8 @@ function meter(
   });
 }
 
-function refuse(gateway: Gateway, exchange: Exchange, record: RequestRecord, error: unknown): void {
+function refuse(gateway: Gateway, exchange: Exchange, record: RequestRecord, thrown: unknown): void {
+  const error = thrown instanceof ClientGone ? (exchange.cut ?? thrown) : thrown;
   const { ids, path } = record;
   record.decidedMs = gateway.now();
   if (error instanceof ClientGone) {

@@ -130,6 +130,7 @@ const rows = {
   'no node answers': ruled('nodes', unavailable, null),
   'wrong kind': ruled('nodes', wrongShape, otherKind),
 
+  'drain ended': found('answer', unavailable, 'its gateway ended before it answered'),
   fault: found('answer', 'InternalError', 'the gateway failed to handle it', 'its type'),
   'not for this model': found('answer', wrongShape, notTaken, 'its type'),
   'answer budget': found('answer', unavailable, 'there was no memory for the answer', {

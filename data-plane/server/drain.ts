@@ -1,0 +1,50 @@
+/** The end of a gateway: it accepts nothing more, and requests in flight have a bounded time to finish. */
+import { cannotTakeNow, type Refusal } from '../../shared/decision/refusal.ts';
+import type { Check } from '../../shared/runtime/health-server.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+
+/** Time for refusals to reach their clients once the drain has timed out. */
+const cutOffMs = 1000;
+const pollMs = 20;
+
+interface DrainOptions {
+  readonly drainDelaySeconds: number;
+  readonly drainTimeoutSeconds: number;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+interface DrainingListener {
+  stopAccepting(): void;
+  /** Refuses each request whose answer has not begun, and ends the answers that have. */
+  cutOff(refusal: Refusal): void;
+}
+
+export function drainCheck(draining: boolean): Check {
+  return draining
+    ? { name: 'drain', ok: false, detail: 'this gateway is closing' }
+    : { name: 'drain', ok: true };
+}
+
+/** Resolves once no request is in flight, or once the time is over and those that remain were ended. */
+export async function drain(
+  { drainDelaySeconds, drainTimeoutSeconds, logger }: DrainOptions,
+  listeners: readonly DrainingListener[],
+  inFlight: () => number,
+): Promise<void> {
+  await sleep(drainDelaySeconds * 1000);
+  for (const listener of listeners) listener.stopAccepting();
+  if (await isDone(inFlight, drainTimeoutSeconds * 1000)) return;
+  logger.warn(
+    { requests: inFlight() },
+    'the drain timed out: requests in flight are refused, and answers that have begun are cut off',
+  );
+  for (const listener of listeners) listener.cutOff(cannotTakeNow('drain ended'));
+  await isDone(inFlight, cutOffMs);
+}
+
+async function isDone(inFlight: () => number, withinMs: number): Promise<boolean> {
+  const untilMs = performance.now() + withinMs;
+  while (inFlight() > 0 && performance.now() < untilMs) await sleep(pollMs);
+  return inFlight() === 0;
+}
