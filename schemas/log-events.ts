@@ -72,6 +72,10 @@ export const logEvents = {
   'limits.reachability': ['warn', 'limits of the fleet'],
   'limits.reading_ended': ['fatal', 'limits of the fleet are no longer read'],
   'limits.records_ignored': ['warn', 'records of the gauges topic were ignored'],
+  'memory.capped': [
+    'warn',
+    'bodies and answers get less memory than usual, because this process may use less than 4 GiB',
+  ],
   'nodes.most_silent': ['warn', 'most nodes fell silent at once; they are kept as they are'],
   'nodes.not_claimed': ['debug', 'node not claimed'],
   'nodes.not_reported': ['debug', 'node not reported'],

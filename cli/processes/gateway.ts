@@ -20,6 +20,7 @@ import {
   parsePort,
   parseUrls,
   portOption,
+  reportMemoryLimit,
   secondsOption,
   shared,
 } from './options.ts';
@@ -182,6 +183,7 @@ async function run(all: Options): Promise<void> {
   closeWithParent(() => process.exit(0));
   const kind = number === undefined ? 'gateway' : `gateway/${number}`;
   const ready = await runProcess(kind, options, async ({ logger, certificate }) => {
+    reportMemoryLimit(logger);
     const gateway = await startGateway({
       logUrl: options.log,
       dataDir: options.data,

@@ -7,6 +7,7 @@ import { nameSchema } from '../../schemas/names.ts';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { memoryMax } from '../../shared/runtime/memory-limit.ts';
 import { connectionsWithin, openFilesMax } from '../../shared/runtime/open-files.ts';
 import { isProxyRange } from '../../shared/runtime/proxy-list.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
@@ -299,6 +300,16 @@ export function connectionLimitsOf(
       'fewer connections are accepted than --max-connections asks for, because fewer files may be open; raise ulimit -n',
     );
   return perAddress === undefined ? { max } : { max, perAddress };
+}
+
+/** Warns if budgets are smaller than usual, because this process may use little memory. */
+export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
+  const max = memoryMax();
+  if (max === undefined) return;
+  logger.warn(
+    { memoryMax: Math.floor(max) },
+    'bodies and answers get less memory than usual, because this process may use less than 4 GiB',
+  );
 }
 
 /** Undefined if neither file is given. Throws an Error if one is missing or unusable. */

@@ -3,6 +3,7 @@
  * exhaust the memory of the process: a worker that reaches the bound exits alone.
  */
 import { errorCode } from '../../shared/runtime/error-code.ts';
+import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 
@@ -26,7 +27,7 @@ export type StartWorker = (listener: WorkerListener) => WorkerHandle;
 export const startWorker: StartWorker = ({ onResponse, onExit }) => {
   const thread = new WorkerThread<BodyWorkerRequest, BodyWorkerResponse>({
     entry: new URL('./worker-entry.js', import.meta.url),
-    limits: { maxOldGenerationSizeMb: heapMegabytesMax },
+    limits: { maxOldGenerationSizeMb: withinMemory(heapMegabytesMax) },
     load: async () => (await import('./worker.ts')).serveJobs,
     onEvent: onResponse,
     isRef: false,

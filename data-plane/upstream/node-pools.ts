@@ -30,8 +30,6 @@ export interface Upstream {
   usedMs: number;
 }
 
-/** Bytes of all unstreamed answers held at once, at most. */
-const answersBytesMax = 512 * 1024 * 1024;
 /** Engines built on uvicorn close an idle connection after 5 s; it must be closed here before. */
 const keepAliveMs = 4000;
 /** A credential changed on disk takes effect within this. */
@@ -40,7 +38,8 @@ const credentialMs = 5000;
 export class NodePools {
   readonly ticker: Ticker;
   readonly connectMs: number;
-  readonly answerBytes = new BodyBudget(answersBytesMax);
+  /** Bounds all answers held at once that are not streamed. */
+  readonly answerBytes = new BodyBudget();
   readonly #upstreams = new Map<string, Upstream>();
   readonly #credentials = new Map<string, { readonly value: string | undefined; readonly readMs: number }>();
   readonly #options: NodePoolsOptions;

@@ -2,6 +2,7 @@
  * What a gateway remembers of prompts' prefixes: how often each was seen lately, and the node that got it last. Bounded, and
  * shared fairly: a tenant with more than its share gives up its own entries first, the least recently used of them.
  */
+import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 
 export interface PrefixEntry {
   /** Requests, those of long ago counted less. */
@@ -22,7 +23,7 @@ export class PrefixTable {
   readonly #owners = new Map<string, Map<number, PrefixEntry>>();
   #size = 0;
 
-  constructor(entriesMax = 32_768) {
+  constructor(entriesMax = withinMemory(32_768)) {
     this.#entriesMax = entriesMax;
   }
 

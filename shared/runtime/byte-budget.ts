@@ -2,6 +2,7 @@
  * Bounds the memory of buffered bodies, in total and for each caller. The share of a caller keeps one with many connections
  * from exhausting the memory of all others. A body that can be held back waits for room in its caller's share, in turn.
  */
+import { withinMemory } from './memory-limit.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
 /** A caller may use one share of the total. */
@@ -59,7 +60,7 @@ export class BodyBudget implements MemoryBudget {
   #usedBytes = 0;
   #ownersMax = idleOwnersMax;
 
-  constructor(bytesMax = allBytesMax, shareBytesMax = Math.floor(bytesMax / shares)) {
+  constructor(bytesMax = withinMemory(allBytesMax), shareBytesMax = Math.floor(bytesMax / shares)) {
     this.#bytesMax = bytesMax;
     this.#shareBytesMax = shareBytesMax;
   }

@@ -10,6 +10,7 @@ import { availableParallelism } from 'node:os';
 import type { Check } from './health-server.ts';
 import type { LineWriter } from './line-writer.ts';
 import type { Logger } from './logger.ts';
+import { processCountVariable } from './memory-limit.ts';
 import { Backoff } from './retry.ts';
 import { environment } from './settings.ts';
 
@@ -156,7 +157,10 @@ export class WorkerProcesses<Ready> {
 
   #fork(number: number): Running {
     const { lines } = this.#options;
-    const worker = cluster.fork({ [numberVariable]: String(number) });
+    const worker = cluster.fork({
+      [numberVariable]: String(number),
+      [processCountVariable]: String(this.#options.count),
+    });
     // A message to one that has just ended, for example; its end comes to `ended`.
     worker.on('error', () => undefined);
     if (lines !== undefined) forwardLines(worker.process, lines);
