@@ -149,9 +149,7 @@ export class Claimant {
       return mayHaveEnded ? share : Math.max(granted, share);
     }
     if (isAlone) return Math.max(granted, this.#fold.left(this.#process, limit, row));
-    // Where more is held than the limit has, after a fault, what ends is not replaced until that is over.
-    const excess = Math.min(0, limit.limit - (row?.claimed ?? 0));
-    return Math.max(granted + excess, this.#share.level(limit, row, own));
+    return Math.max(this.#fold.kept(this.#process, limit, granted), this.#share.level(limit, row, own));
   }
 
   admits(limit: Limit, weight: number, nowMs: number): boolean {
@@ -184,9 +182,10 @@ export class Claimant {
    * whether it is to be decided again. undefined where waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
-    if (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) return undefined;
+    if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
+    const isLeft = this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
     // What others hold beyond what they keep, they give up.
-    if (this.isAlone || !this.isLeft(limit, weight + this.waitingFor(limit), nowMs)) return undefined;
+    if (!isLeft) return this.#ownOf(limit).noteRefusal(nowMs);
     this.#isUrgent = true;
     return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
   }

@@ -157,6 +157,19 @@ export class ClaimsFold implements Members {
     return limit.limit - others * this.#rows.reservedOf(limit.window, limit.limit);
   }
 
+  /**
+   * How much of its grant a process may use. If more is held than the limit has, or of what is in flight also reserved, then nothing
+   * that ends is replaced until that is over.
+   */
+  kept(process: string, limit: Limit, granted: number): number {
+    const row = this.row(limit);
+    const excess = (row?.claimed ?? 0) - limit.limit;
+    return Math.min(
+      granted,
+      limit.window === inFlightWindow ? this.left(process, limit, row) : granted - excess,
+    );
+  }
+
   /** What others use by their last records; a weight in flight may have ended since. */
   usedByOthers(process: string, limit: LimitName): number {
     const row = this.row(limit);

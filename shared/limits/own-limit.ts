@@ -11,6 +11,8 @@ const repeatMs = 200;
 const heldMs = 30_000;
 /** What is claimed and no longer wanted is given up after this, and at once where another process lacks it. */
 const givenUpMs = 5000;
+/** A process that refused a request so recently needs its standing share itself. */
+const lackingMs = 1000;
 /** Room beyond what is used is asked for what was admitted within such a time. */
 const recentMs = 1000;
 /** A minute's limit is kept after its end for gateways whose clocks are behind. */
@@ -66,6 +68,8 @@ export class OwnLimit {
   level = 0;
   /** Since when no other process lacks room, as far as it was looked at. */
   #contendedMs = Number.NEGATIVE_INFINITY;
+  /** When a request was last refused here because others use the room. */
+  #refusedMs = Number.NEGATIVE_INFINITY;
   /** Claims of records that were not read back yet. */
   #outstanding: Sent[] = [];
   #last: LastSent = neverSent;
@@ -96,6 +100,11 @@ export class OwnLimit {
     this.#recent.weight += weight;
   }
 
+  /** Notes that a request was refused because others use the room. */
+  noteRefusal(nowMs: number): undefined {
+    this.#refusedMs = nowMs;
+  }
+
   /** The smallest claim that was sent and may still be read back. */
   smallestSent(): number {
     let smallest = Number.POSITIVE_INFINITY;
@@ -123,9 +132,11 @@ export class OwnLimit {
     nowMs: number,
   ): number {
     const needed = this.used + this.waiting;
+    const claim = own?.claim ?? 0;
     const excess = (row?.claimed ?? 0) - this.limit;
-    // More is held than the limit has, after a fault: nothing that ends is replaced until that is over.
-    if (excess > 0 && !isAlone) return Math.max(this.used, Math.min(needed, (own?.claim ?? 0) - excess));
+    // If more is held or reserved than the limit has, nothing that ends is replaced until that is over.
+    const most = this.window === inFlightWindow ? left : claim - excess;
+    if (most < claim && !isAlone) return Math.max(this.used, Math.min(needed, most));
     if (isAlone || isContended) return needed;
     this.#turn(nowMs);
     const rest = Math.max(0, left - this.used);
@@ -155,7 +166,8 @@ export class OwnLimit {
   /** Is the standing share given up? While another process lacks room, and some seconds longer. */
   yields({ share, isContended }: OwnState, nowMs: number): boolean {
     if (isContended) this.#contendedMs = nowMs;
-    return share > 0 && nowMs - this.#contendedMs < givenUpMs;
+    const isLacking = this.window === inFlightWindow && nowMs - this.#refusedMs < lackingMs;
+    return share > 0 && nowMs - this.#contendedMs < givenUpMs && !isLacking;
   }
 
   /** Is half of what was claimed ahead used? Requests would soon have to wait; a single one says nothing. */

@@ -25,6 +25,8 @@ export interface Outcome {
   starvedAtMs: number;
   /** The same of gateways that are asked at any pace. */
   starvedRareMs: number;
+  /** The longest time between two requests that one gateway admitted, ms. */
+  unservedMs: number;
 }
 
 export interface Stream {
@@ -43,6 +45,7 @@ export interface BoundGateway {
   /** The same, however rarely it is asked. */
   starvedRareSinceMs: number | undefined;
   refusedMs: number;
+  servedMs: number;
 }
 
 interface Logged {
@@ -88,7 +91,7 @@ export class Bound {
     this.outcome = {
       ...{ limit, gateways: 0, admitted: 0, refused: 0, refusedFalsely: 0, waits: 0, waitedMs: 0 },
       ...{ waitedMsMax: 0, over: 0, beyond: 0, beyondAtMs: 0, starvedMs: 0, starvedAtMs: 0 },
-      starvedRareMs: 0,
+      ...{ starvedRareMs: 0, unservedMs: 0 },
     };
   }
 
@@ -106,9 +109,15 @@ export class Bound {
     this.outcome.waitedMsMax = Math.max(this.outcome.waitedMsMax, ms);
   }
 
+  served(gateway: BoundGateway, nowMs: number): void {
+    this.outcome.admitted++;
+    gateway.servedMs = nowMs;
+  }
+
   /** `wanted`: the weight of the request, and of those that wait before it, whose room is promised. */
   refuse(gateway: BoundGateway, window: number, wanted: number, nowMs: number): void {
     this.outcome.refused++;
+    this.outcome.unservedMs = Math.max(this.outcome.unservedMs, nowMs - gateway.servedMs);
     const taken = window === inFlightWindow ? this.#inFlight : (this.#admitted.get(window) ?? 0);
     const isFalse = taken + wanted <= (gateway.limit ?? this.#limit);
     if (isFalse) this.outcome.refusedFalsely++;

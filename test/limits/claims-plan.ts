@@ -8,6 +8,8 @@ export interface Plan {
   readonly faults: 'none' | 'stops' | 'all';
   /** One client that stays on one gateway and sends the whole limit within 50 ms, without faults. */
   readonly sticky?: boolean;
+  /** Clients of each gateway that ask for more than the limit all the time; the loop of one gateway is slow. */
+  readonly saturated?: boolean;
   /** The log takes up to a second, and stalls for longer; the gateways' loops are busy for up to a second; limits up to 100 000. */
   readonly slow?: boolean;
   /**
@@ -79,6 +81,25 @@ export function planLoad<Gateway>(kind: Plan['kind'], scene: Scene<Gateway>): vo
       }
     }
   }
+}
+
+/** More clients on each gateway than the limit has room for. One that is refused asks again 150 ms later, one that is served at once. */
+export function planSaturation<Gateway>(
+  { dice, limit, gateways, at }: Scene<Gateway>,
+  ask: (gateway: Gateway, holdMs: number, ended: (isServed: boolean) => void) => void,
+  pause: (gateway: Gateway, ms: number) => void,
+): void {
+  const holdMs = dice.pick([400, 1000]);
+  for (const gateway of gateways)
+    for (let client = 0; client < 1.5 * limit; client++) {
+      const again = (): void => ask(gateway, holdMs, (isServed) => at(isServed ? 0 : 150, again));
+      at(1500 + dice.between(0, 150), again);
+    }
+  const [slow] = gateways;
+  if (slow === undefined) return;
+  const busyMs = dice.pick([0, 20, 60, 150, 400]);
+  for (let atMs = 0; atMs < runMs; atMs += dice.between(5, 200) + busyMs)
+    at(atMs, () => pause(slow, busyMs * dice.between(0.5, 1)));
 }
 
 /** Loops that are busy, as with large bodies. */

@@ -18,6 +18,7 @@ import {
   planClocks,
   planFaults,
   planLoad,
+  planSaturation,
   planSticky,
   runMs,
   type Scene,
@@ -57,6 +58,8 @@ interface Request {
   readonly weight: number;
   readonly holdMs: number;
   readonly sinceMs: number;
+  /** Called once the request is over. */
+  readonly ended?: ((isServed: boolean) => void) | undefined;
 }
 
 export class Simulation {
@@ -77,7 +80,13 @@ export class Simulation {
     this.#plan = plan;
     this.#dice = new Dice(plan.seed);
     const usual = plan.kind === 'rate' ? [6, 12, 30, 60, 120] : [4, 8, 16, 48];
-    const limits = plan.slow ? [1, 4, 16, 60, 600, 100_000] : plan.fleet === 'large' ? [60, 120, 600] : usual;
+    const limits = plan.saturated
+      ? [4, 8, 16]
+      : plan.slow
+        ? [1, 4, 16, 60, 600, 100_000]
+        : plan.fleet === 'large'
+          ? [60, 120, 600]
+          : usual;
     this.#limit = plan.sticky ? 60 : this.#dice.pick(limits);
     this.#nextLimit =
       plan.fleet === 'changing'
@@ -114,19 +123,26 @@ export class Simulation {
       },
     };
     if (sticky) planSticky(scene);
+    else if (this.#plan.saturated)
+      planSaturation(
+        { ...scene, at: (ms, run) => this.#at(this.#nowMs + ms, run) },
+        (gateway, holdMs, ended) => this.#request(gateway, 1, holdMs, ended),
+        (gateway, ms) => this.#pause(gateway, ms),
+      );
     else planLoad(kind, scene);
     planFaults(faults, scene);
     this.#planFleet(scene);
-    if (slow)
-      planBusy(scene, (gateway, ms) => {
-        gateway.pausedUntilMs = Math.max(gateway.pausedUntilMs, this.#nowMs + ms);
-      });
+    if (slow) planBusy(scene, (gateway, ms) => this.#pause(gateway, ms));
     for (;;) {
       const event = this.#agenda.take();
       if (event === undefined || event.atMs > runMs) return outcome;
       this.#nowMs = event.atMs;
       event.run();
     }
+  }
+
+  #pause(gateway: Gateway, ms: number): void {
+    gateway.pausedUntilMs = Math.max(gateway.pausedUntilMs, this.#nowMs + ms);
   }
 
   #planFleet(scene: Scene<Gateway>): void {
@@ -170,6 +186,7 @@ export class Simulation {
       starvedSinceMs: undefined,
       starvedRareSinceMs: undefined,
       refusedMs: 0,
+      servedMs: 0,
     });
   }
 
@@ -338,9 +355,12 @@ export class Simulation {
     return { subject: 'acme', window, limit: gateway.limit };
   }
 
-  #request(gateway: Gateway, weight: number, holdMs: number): void {
-    if (!gateway.up || !this.#isReady(gateway)) return;
-    this.#whenRunning(gateway, () => this.#decide(gateway, { weight, holdMs, sinceMs: this.#nowMs }));
+  #request(gateway: Gateway, weight: number, holdMs: number, ended?: Request['ended']): void {
+    if (!gateway.up || !this.#isReady(gateway)) ended?.(false);
+    else
+      this.#whenRunning(gateway, () =>
+        this.#decide(gateway, { weight, holdMs, sinceMs: this.#nowMs, ended }),
+      );
   }
 
   /** A start waits until an own record was read back and no other process holds all room, 5 s at most. */
@@ -365,43 +385,45 @@ export class Simulation {
       : claimant.wait(limit, weight, untilMs, nowMs, (again) => {
           if (gateway.life !== life) return;
           if (again) this.#at(this.#nowMs, () => gateway.life === life && this.#decide(gateway, request));
-          else this.#refuse(gateway, limit, weight, sinceMs);
+          else this.#refuse(gateway, limit, request);
         });
     if (waiter !== undefined) {
       if (sinceMs === nowMs) this.#bound.outcome.waits++;
       this.#planUrgent(gateway);
       return;
     }
-    this.#refuse(gateway, limit, weight, sinceMs);
+    this.#refuse(gateway, limit, request);
   }
 
-  #refuse(gateway: Gateway, limit: Limit, weight: number, sinceMs: number): void {
+  #refuse(gateway: Gateway, limit: Limit, { weight, sinceMs, ended }: Request): void {
     this.#bound.waited(this.#nowMs - sinceMs);
     this.#bound.refuse(gateway, limit.window, weight + gateway.claimant.waitingFor(limit), this.#nowMs);
     this.#planUrgent(gateway);
+    ended?.(false);
   }
 
-  #admit(gateway: Gateway, limit: Limit, { weight, holdMs, sinceMs }: Request): void {
+  #admit(gateway: Gateway, limit: Limit, { weight, holdMs, sinceMs, ended }: Request): void {
     const { claimant } = gateway;
     const nowMs = this.#nowMs;
     this.#bound.waited(nowMs - sinceMs);
-    this.#bound.outcome.admitted++;
+    this.#bound.served(gateway, nowMs);
     const isCutOff = claimant.isCutOff(nowMs);
     const isFirst = !isCutOff && claimant.used(limit) + weight > claimant.room(limit, nowMs);
     const exempt = isCutOff ? 'share' : isFirst ? 'first' : undefined;
     claimant.add(limit, weight, nowMs);
     if (this.#plan.kind === 'rate') this.#bound.admitRate(gateway, limit.window, exempt, nowMs);
-    else this.#stream(gateway, limit, { weight, exempt }, holdMs);
+    else this.#stream(gateway, limit, { weight, exempt }, holdMs, ended);
     this.#planUrgent(gateway);
   }
 
-  #stream(gateway: Gateway, limit: Limit, stream: Stream, holdMs: number): void {
+  #stream(gateway: Gateway, limit: Limit, stream: Stream, holdMs: number, ended: Request['ended']): void {
     const { life } = gateway;
     this.#bound.admitStream(gateway, stream, this.#nowMs);
     this.#at(this.#nowMs + holdMs, () =>
       this.#whenRunning(gateway, () => {
         if (gateway.life !== life || !this.#bound.endStream(gateway, stream)) return;
         gateway.claimant.remove(limit, stream.weight);
+        ended?.(true);
         this.#planSettle(gateway);
         this.#planUrgent(gateway);
       }),

@@ -65,6 +65,14 @@ test('Limits 2: without faults the weight in flight stays within the stated boun
   expect(falsePart(all)).toBeLessThan(1 / 12);
 });
 
+test('Limits 2: while clients of every gateway ask for more than the limit, no gateway with a standing share goes unserved, also a slow one', () => {
+  const all = outcomes({ kind: 'concurrency', faults: 'none', saturated: true });
+  expect(beyond(all)).toEqual([]);
+  const shared = all.filter(({ limit, gateways }) => limit >= 2 * gateways);
+  expect(shared.length).toBeGreaterThan(count / 3);
+  expect(shared.filter(({ unservedMs }) => unservedMs > 5000)).toEqual([]);
+}, 60_000);
+
 test('Limits 2: with all faults the weight in flight stays within the stated bound', () => {
   const all = outcomes({ kind: 'concurrency', faults: 'all' });
   expect(beyond(all)).toEqual([]);
@@ -132,7 +140,7 @@ test('a gateway that is asked each 1.1 s, and always refused falsely, is starved
   const claimant = new Claimant({ name: 'g1', mint: () => 'p1', live: 1 });
   const gateway: BoundGateway = {
     ...{ claimant, streams: new Set(), refusedMs: 0 },
-    ...{ starvedSinceMs: undefined, starvedRareSinceMs: undefined },
+    ...{ starvedSinceMs: undefined, starvedRareSinceMs: undefined, servedMs: 0 },
   };
   const bound = new Bound(4, [gateway], []);
   const window = 1;
