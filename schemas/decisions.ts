@@ -27,6 +27,15 @@ const limitUses = {
   concurrency: limitUseSchema.optional(),
 };
 
+/** Causes of a refusal for which no key was found. */
+export const keyFaults = [
+  'missing',
+  'two Authorization headers',
+  'malformed',
+  'unknown',
+  'two different keys',
+] as const;
+
 /** Which part of the request's way gave the answer. Only `admission` is decided by rules alone. */
 const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
 
@@ -48,17 +57,19 @@ export const decisionRecordSchema = z.object({
   key: z.string().max(64).optional(),
   header: z.enum(['authorization', 'x-api-key']).optional(),
   /** Why no key was found. */
-  fault: z.enum(['missing', 'malformed', 'unknown', 'two different keys']).optional(),
+  fault: z.enum(keyFaults).optional(),
   /** The headers carried something that may be a key. */
   carried: z.boolean().optional(),
   visitor: z.string().max(100).optional(),
   /** Absent: a name that nothing in the state has, which may be anything. */
   model: z.string().max(200).optional(),
-  /** What the limits counted of the prompt; what is billed is in `usage`. */
-  promptTokens: count,
+  /** Upper bound of the prompt's tokens, which the limits compared; `usage` contains the tokens that are billed. */
+  promptTokensMax: count.optional(),
+  /** Former name of `promptTokensMax`, which version 0.2.0 writes and requires. */
+  promptTokens: count.optional(),
   /** Bound from below, where it was asked for. */
   promptTokensLeast: count.optional(),
-  /** `bound`: `promptTokens` is one from above. `node`: a node counted them. */
+  /** `bound`: the upper bound follows from the prompt's bytes. `node`: a node counted the tokens. */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
   /** As they were before this request. `windowUsed` and `inFlight` are what was compared: a limit less its room. */
@@ -78,7 +89,8 @@ export const decisionRecordSchema = z.object({
   outboxFull: z.boolean().optional(),
   stage: z.enum(decisionStages),
   served: z.boolean(),
-  status: z.int(),
+  /** Absent if no head of an answer was sent. */
+  status: z.int().optional(),
   type: z.string().max(64).optional(),
   message: z.string().max(500).optional(),
   /** For operators: finer than the type. */
@@ -87,6 +99,8 @@ export const decisionRecordSchema = z.object({
   capacity: z.enum(['own', 'pool', 'stack']).optional(),
   node: z.string().max(64).optional(),
   outcome: z.string().max(40).optional(),
+  /** Who ended the request early, and why. */
+  finish: z.string().max(200).optional(),
   /** What is billed of a request that completed. */
   usage: z.object({ promptTokens: count, completionTokens: count }).optional(),
   /** Since the request line, ms. */
@@ -94,3 +108,11 @@ export const decisionRecordSchema = z.object({
 });
 
 export type DecisionRecord = z.infer<typeof decisionRecordSchema>;
+
+/** Of records of all versions. */
+export function promptTokensMaxOf({
+  promptTokensMax,
+  promptTokens = 0,
+}: Pick<DecisionRecord, 'promptTokensMax' | 'promptTokens'>): number {
+  return promptTokensMax ?? promptTokens;
+}

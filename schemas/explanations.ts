@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { decisionRecordSchema, requestIdSchema } from './decisions.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from './names.ts';
 import { explainedKinds } from './operations.ts';
+import { enderSchema, outcomeSchema, phaseSchema } from './verdict.ts';
 
 const moment = z.union([z.int().min(1), z.string().min(1).max(40)]);
 
@@ -50,7 +51,16 @@ const answer = {
   status: z.int(),
   type: z.string().optional(),
 };
-const verdictSchema = z.object({ ...answer, message: z.string().optional() });
+const verdictSchema = z.object({
+  outcome: outcomeSchema,
+  ...answer,
+  /** Absent if no head of an answer was sent. */
+  status: answer.status.optional(),
+  /** Words of the refusal or, of a request that was ended early, by whom, when and why. */
+  message: z.string().optional(),
+  endedBy: enderSchema.exclude(['deadline']).optional(),
+  phase: phaseSchema.optional(),
+});
 
 const becauseSchema = z.object({
   position,
@@ -79,10 +89,10 @@ export const explanationSchema = z.object({
   /** Which gateway recorded it, and when. */
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /** For operators: finer than the type. */
+  /** Finer than the type, for operators; for all if nothing has a model of the name that was asked for. */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
-  /** What this build decides from what was recorded. */
+  /** What this build decides from what was recorded; absent if the request ended before it was decided, as is `same`. */
   rederived: verdictSchema.optional(),
   same: z.boolean().optional(),
   steps: z.array(explainedStepSchema),
@@ -108,6 +118,8 @@ export type Explanation = z.infer<typeof explanationSchema>;
 export type ExplainedStep = z.infer<typeof explainedStepSchema>;
 export type Because = z.infer<typeof becauseSchema>;
 export type ExplainedVerdict = z.infer<typeof verdictSchema>;
+/** What rules decide. */
+export type RuledVerdict = ExplainedVerdict & { readonly status: number };
 
 export const explainMatrixSchema = z.object({
   items: z.array(

@@ -9,7 +9,7 @@ test.each(operationKinds)('what is asked about %s is decided as a request for it
     operation,
     host: 'shared',
     model: 'team/a$&b',
-    promptTokens: 1,
+    promptTokensMax: 1,
     maxTokens: undefined,
   } as const;
   const { method, path } = factsOf({ ...asked, credential: { fault: 'missing', carried: false } });

@@ -25,8 +25,8 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/** The version, and the name of the gateway, are the same in all of its decisions. */
-type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway'>;
+/** The version and the gateway are the same in all of its decisions, and a former name is no further fact. */
+type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
 /** What the outbox adds to a row. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;
 
@@ -111,7 +111,7 @@ const fields = {
   },
   stream: { ...flag, line: 'stream', span: 'headgate.stream' },
   /** What limits counted of the prompt: a bound from above, or what a node counted. */
-  promptBound: { ...number, decision: 'promptTokens', otherwise: 0 },
+  promptBound: { ...number, decision: 'promptTokensMax', otherwise: 0 },
   promptLeast: { ...number, decision: 'promptTokensLeast' },
   counted: { ...text, decision: 'counted', otherwise: 'bound' },
   maxTokens: { ...number, decision: 'maxTokens' },
@@ -141,7 +141,7 @@ const fields = {
   /** `completed`, or by whom it ended early. */
   outcome: { ...text, decision: 'outcome' },
   /** The same, with the reason. */
-  finish: { ...hidden, line: 'finish' },
+  finish: { ...hidden, decision: 'finish', line: 'finish' },
   accepted: { ...time, decision: 'ms.accepted' },
   read: { ...time, decision: 'ms.read' },
   shaped: { ...time, decision: 'ms.shaped' },

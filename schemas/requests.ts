@@ -8,13 +8,10 @@ import { requestIdSchema } from './decisions.ts';
 import { slowerThanMs } from './durations.ts';
 import { idSchema, modelIdSchema } from './names.ts';
 import { type RefusalType, refusalKinds } from './refusals.ts';
+import { enderSchema, outcomeSchema } from './verdict.ts';
 
 const count = z.int().min(0);
 const ms = z.number().min(0);
-
-/** `ended`: its answer began and was ended early, or its client left before. */
-export const verdictSchema = z.enum(['served', 'refused', 'ended']);
-export type RequestVerdict = z.infer<typeof verdictSchema>;
 
 export const requestRowSchema = z.object({
   request: requestIdSchema,
@@ -31,14 +28,15 @@ export const requestRowSchema = z.object({
   operation: z.string(),
   /** Absent: a listing, or a name that is no model's and therefore kept nowhere. */
   model: z.string().optional(),
-  verdict: verdictSchema,
-  status: z.int(),
+  verdict: outcomeSchema,
+  /** Of the answer; absent if no head of one was sent. */
+  status: z.int().optional(),
   /** Of a refusal. */
   type: z.string().optional(),
   /** Of a refusal, finer than the type; for operators. */
   cause: z.string().optional(),
-  /** By whom it was ended early. */
-  endedBy: z.enum(['client', 'node', 'deadline']).optional(),
+  /** Who ended it early. */
+  endedBy: enderSchema.optional(),
   /** For operators. */
   node: z.string().optional(),
   promptTokens: count.optional(),
@@ -102,7 +100,7 @@ const refusalTypes = Object.keys(refusalKinds) as [RefusalType, ...RefusalType[]
 
 /** Which requests: each is one that all given filters name. */
 export const requestFilterShape = {
-  outcome: verdictSchema.optional(),
+  outcome: outcomeSchema.optional(),
   type: z.enum(refusalTypes).optional(),
   model: modelIdSchema.optional(),
   organisation: idSchema.optional(),

@@ -45,7 +45,9 @@ export function explanationLines(page: Page): Line[] {
 
 function verdictLines({ explanation, request, columns }: Page): Line[] {
   const { verdict, at, gateway, time, cause } = explanation;
-  const { served, message } = verdict;
+  const { outcome, message } = verdict;
+  // Who ended it says all.
+  const text = outcome === 'ended' && message ? message : `${outcome.padEnd(8)} ${answerText(verdict)}`;
   const where = [
     ...(gateway === undefined ? [] : [gateway]),
     ...(time === undefined ? [] : [time]),
@@ -53,14 +55,11 @@ function verdictLines({ explanation, request, columns }: Page): Line[] {
     ...(cause === undefined ? [] : [`cause ${cause}`]),
     ...(request?.startsWith('req_') ? [request] : []),
   ].join(' · ');
-  const answer: Part = {
-    text: `${served ? 'served  ' : 'refused '} ${answerText(verdict)}`,
-    style: served ? 'good' : 'bad',
-  };
+  const answer: Part = { text, style: outcome === 'served' ? 'good' : 'bad' };
   const fits = columns === undefined || answer.text.length + 3 + where.length <= columns;
   return [
     ...(fits ? [[answer, `   ${where}`]] : [[answer], ...wrapped(' '.repeat(9), where, columns)]),
-    ...(message === undefined ? [] : wrapped(' '.repeat(9), `"${message}"`, columns)),
+    ...(message === undefined || text === message ? [] : wrapped(' '.repeat(9), `"${message}"`, columns)),
   ];
 }
 
@@ -68,10 +67,10 @@ function answerText({
   status,
   type,
 }: {
-  readonly status: number;
+  readonly status?: number | undefined;
   readonly type?: string | undefined;
 }): string {
-  return type === undefined ? String(status) : `${status} ${type}`;
+  return [status, type].filter((each) => each !== undefined).join(' ');
 }
 
 /** Complete: what comes after the refusal is faint, because it was decided without having been asked. */

@@ -58,7 +58,7 @@ async function run(session: Session, options: Options): Promise<void> {
   await session.out.lines(
     explanationLines({ explanation, request: options.request, columns: session.out.columns }),
     explanation,
-    explanation.verdict.type ?? 'served',
+    explanation.verdict.type ?? explanation.verdict.outcome,
   );
   const { verdict, diff } = explanation;
   if (diff !== undefined) {

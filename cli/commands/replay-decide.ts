@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { parseCommit } from '../../schemas/commit.ts';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
 import { decideWith, questionOf, viewOf } from '../../shared/decision/question.ts';
-import { type Difference, differenceFrom } from '../../shared/decision/recorded-difference.ts';
+import { type Difference, differenceFrom, isDecided } from '../../shared/decision/recorded-difference.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -26,6 +26,8 @@ interface Counts {
   differ: number;
   /** Before the log's first position, or after its last. */
   outside: number;
+  /** They ended before they were decided. */
+  undecided: number;
 }
 
 export async function replayDecide(
@@ -35,8 +37,10 @@ export async function replayDecide(
   const at = positionOf(session.globals.at);
   if (at !== undefined && atRecorded) throw usageError('give either --at-recorded or --at');
   const recorded = await readRecords(resolve(session.io.cwd, requests));
-  const byPosition = groupedBy(recorded, at);
-  const counts: Counts = { decided: 0, differ: 0, outside: 0 };
+  const compared = recorded.filter(isDecided);
+  const byPosition = groupedBy(compared, at);
+  const undecided = recorded.length - compared.length;
+  const counts: Counts = { decided: 0, differ: 0, outside: 0, undecided };
   const log = logUrlOf(session) === undefined ? undefined : await openRecordedLog(session);
   const state = await startingState(log);
   const { snapshot } = state;
@@ -163,12 +167,15 @@ async function report(
   await writeAll(session.io.stdout, text);
 }
 
-async function reportAll(session: Session, { decided, differ, outside }: Counts): Promise<void> {
+async function reportAll(session: Session, counts: Counts): Promise<void> {
+  const { undecided, ...others } = counts;
+  const { decided, differ, outside } = others;
   const texts = [
     `${decided} decisions decided again, ${differ} differ`,
+    ...(undecided === 0 ? [] : [`${undecided} left out: they ended before they were decided`]),
     ...(outside === 0 ? [] : [`${outside} left out: the log does not have their positions`]),
   ];
   if (session.out.format === 'table') await writeAll(session.io.stdout, `${texts.join('\n')}\n`);
-  else await writeAll(session.io.stdout, `${JSON.stringify({ decided, differ, outside })}\n`);
+  else await writeAll(session.io.stdout, `${JSON.stringify(undecided === 0 ? others : counts)}\n`);
   if (differ > 0) throw new Exit(1);
 }

@@ -30,7 +30,7 @@ export function lineOf(row: Partial<RequestRow>): string {
   const { at, organisation, keyName, key, model, status, firstTokenMs, durationMs, gateway, request } = row;
   const caller = [organisation, keyName ?? key].filter((each) => each !== undefined).join(' ');
   const parts = [
-    ...[timeText(at), status, verdictText(row), caller, model, tokensText(row)],
+    ...[timeText(at), status ?? '-', verdictText(row), caller, model, tokensText(row)],
     ...[`first ${msText(firstTokenMs)}`, `took ${msText(durationMs)}`, gateway, request],
   ];
   return parts.map(cellText).join('  ');

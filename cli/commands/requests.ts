@@ -11,8 +11,8 @@ import {
   requestsPerPageMax,
   type StatsKind,
   statsKinds,
-  verdictSchema,
 } from '../../schemas/requests.ts';
+import { outcomeSchema } from '../../schemas/verdict.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, countIn, moment, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
@@ -23,7 +23,7 @@ import { msText, noteSilent, timeText, tokensText, verdictText } from './request
 type ListInput = InputOf<'request.list'>;
 
 const filters = {
-  outcome: choice('--outcome <verdict>', 'only these', verdictSchema.options),
+  outcome: choice('--outcome <verdict>', 'only these', outcomeSchema.options),
   type: choice('--type <type>', 'only refusals of this type', Object.keys(refusalKinds) as RefusalType[]),
   model: text('--model <id>', 'only of this model'),
   organisation: text('--org <id>', 'only of this organisation; members must give it'),

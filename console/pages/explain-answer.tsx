@@ -34,17 +34,19 @@ export function Answer({ explanation, asked }: { readonly explanation: Explanati
   );
 }
 
+const verdictTones = { served: 'good', refused: 'bad', ended: 'warn' } as const;
+
 function Verdict({ explanation }: { readonly explanation: Explanation }) {
   const { verdict, at, gateway, time, cause } = explanation;
-  const { served, status, type, message } = verdict;
+  const { outcome, status, type, message } = verdict;
+  const tone = verdictTones[outcome];
+  const isEnded = outcome === 'ended';
   return (
-    <div class={`notice ${served ? 'good' : 'bad'}`} role="status">
+    <div class={`notice ${tone}`} role="status">
       <p class="verdict">
-        <State tone={served ? 'good' : 'bad'}>
-          {served ? 'served' : 'refused'} {status} {type ?? ''}
-        </State>
+        <State tone={tone}>{isEnded ? message : `${outcome} ${status ?? ''} ${type ?? ''}`}</State>
       </p>
-      {message === undefined ? null : <p class="verbatim">“{message}”</p>}
+      {message === undefined || isEnded ? null : <p class="verbatim">“{message}”</p>}
       <p class="muted">
         {gateway === undefined ? null : (
           <>
@@ -77,7 +79,7 @@ function StepLine({ step, isDecisive }: { readonly step: ExplainedStep; readonly
       </span>
       <span class="verbatim">
         {text}
-        {isDecisive && because !== undefined ? (
+        {isDecisive ? (
           <>
             {' '}
             <Badge>decided it</Badge>
@@ -179,7 +181,7 @@ function Recorded({ request }: { readonly request: string }) {
   const { data } = useRead('decision.get', { request }, { isFixed: true });
   if (!data) return null;
   const { decision, unanswered } = data;
-  const { key, organisation, visitor, model, node, outcome, ms, promptTokens } = decision;
+  const { key, organisation, visitor, model, node, ms, promptTokensMax, promptTokens = 0 } = decision;
   const times = [
     ['accepted', ms.accepted],
     ['decided', ms.decided],
@@ -199,10 +201,16 @@ function Recorded({ request }: { readonly request: string }) {
             ) : (
               (visitor ?? 'nobody known')
             ),
-          Model: model === undefined ? 'no known name' : <Name of={{ kind: 'model', id: model }} />,
-          Prompt: `${count(promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`,
+          Model:
+            model !== undefined ? (
+              <Name of={{ kind: 'model', id: model }} />
+            ) : ms.shaped === undefined ? (
+              'not read'
+            ) : (
+              'no known name'
+            ),
+          Prompt: `${count(promptTokensMax ?? promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`,
           Node: node === undefined ? 'none' : <Name of={{ kind: 'node', id: node }} />,
-          Outcome: outcome ?? (decision.served ? 'served' : 'refused'),
           After: times
             .filter(([, value]) => value !== undefined)
             .map(([name, value = 0]) => `${name} ${value.toFixed(1)} ms`)

@@ -41,7 +41,7 @@ function Outcome({ row: { verdict, status, type, endedBy } }: { readonly row: Re
       ended: ['warn', endedBy === undefined ? 'ended early' : `ended by the ${endedBy}`],
     } as const
   )[verdict];
-  const text = `${status} ${what}`;
+  const text = status === undefined ? what : `${status} ${what}`;
   return (
     <span title={text}>
       <State tone={tone}>{text}</State>

@@ -1,7 +1,8 @@
 /** What happens to requests, live: each that has ended, and beside the list why one was served or refused. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { refusalKinds } from '../../schemas/refusals.ts';
-import type { RequestRow, RequestVerdict } from '../../schemas/requests.ts';
+import type { RequestRow } from '../../schemas/requests.ts';
+import type { Outcome } from '../../schemas/verdict.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, isToday, nameSome, plural } from '../lib/format.ts';
@@ -177,7 +178,7 @@ function List({ followed, open, onTop, isFiltered }: ListProps) {
   );
 }
 
-const verdicts: Readonly<Record<RequestVerdict, string>> = {
+const verdicts: Readonly<Record<Outcome, string>> = {
   served: 'served',
   refused: 'refused',
   ended: 'ended early',

@@ -1,10 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import type { RuledVerdict } from '../../schemas/explanations.ts';
 import { answerBefore } from './answer-before.ts';
 
-const served: ExplainedVerdict = { served: true, status: 200 };
-const refused: ExplainedVerdict = { served: false, status: 503, type: 'InferenceUnavailableError' };
+const served: RuledVerdict = { outcome: 'served', served: true, status: 200 };
+const refused: RuledVerdict = {
+  outcome: 'refused',
+  served: false,
+  status: 503,
+  type: 'InferenceUnavailableError',
+};
 
 test('the answer before is found wherever the last change is, with few reads', () => {
   fc.assert(
@@ -23,7 +28,7 @@ test('the answer before is found wherever the last change is, with few reads', (
             return seq < changedAt ? served : refused;
           },
         );
-        expect(found).toEqual({ position: changedAt - 1, ...served });
+        expect(found).toEqual({ position: changedAt - 1, served: true, status: 200 });
         expect(reads).toBeLessThan(50);
       },
     ),

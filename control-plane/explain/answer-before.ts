@@ -1,8 +1,8 @@
 /** The last position at which the answer was another one, found by bisection over past states. */
-import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import type { ExplainedVerdict, RuledVerdict } from '../../schemas/explanations.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
 
-export interface EarlierAnswer extends Pick<ExplainedVerdict, 'served' | 'status' | 'type'> {
+export interface EarlierAnswer extends Pick<RuledVerdict, 'served' | 'status' | 'type'> {
   readonly position: number;
 }
 
@@ -21,7 +21,7 @@ const candidatesMax = 3;
 export function answerBefore(
   { at, now, candidates }: Omit<AnswerBefore, 'view'>,
   begin: number,
-  answerAt: (seq: number) => ExplainedVerdict,
+  answerAt: (seq: number) => RuledVerdict,
 ): EarlierAnswer | undefined {
   const isOther = (seq: number): boolean => {
     const { status, type } = answerAt(seq);

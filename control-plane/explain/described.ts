@@ -3,7 +3,9 @@
  * state and returns plain data, so that it runs where the state is: for past states, on the thread of the history.
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import type { ExplainedVerdict, RuledVerdict } from '../../schemas/explanations.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
+import { verdictFrom } from '../../schemas/verdict.ts';
 import { causeOf, stepOfStage } from '../../shared/decision/causes.ts';
 import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
 import { differenceFrom, unreadSteps } from '../../shared/decision/recorded-difference.ts';
@@ -19,6 +21,7 @@ import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { State } from '../../shared/snapshot/views.ts';
 import { type Overlaid, overlaidAt } from '../../shared/snapshot/waves.ts';
 import { nodesAt } from './places.ts';
+import { endReason, recordedVerdict } from './recorded-verdict.ts';
 
 export interface DescribedStep {
   readonly step: StepName;
@@ -38,7 +41,7 @@ export interface DescribedDecision {
   readonly seq: number;
   /** What was recorded, where there is a record. */
   readonly verdict: ExplainedVerdict;
-  readonly rederived: ExplainedVerdict;
+  readonly rederived: RuledVerdict;
   /** For operators: finer than the type. */
   readonly cause?: string | undefined;
   /** The rules give what was recorded. */
@@ -66,15 +69,20 @@ function ladder(
   const asked = names.map((name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skipped(name));
   const shape = names.indexOf('shape');
   // Where no tokens were needed, the body was not read.
-  if (shape !== -1 && found.has('plan') && !unread.has('context'))
+  if (shape !== -1 && found.has('plan') && !unread.has('shape'))
     asked[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   return record === undefined ? asked : asRecorded(asked, record);
 }
 
 /** An answer that rules alone do not give ends at the step that its stage names. */
 function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly Step[] {
-  const { served, stage, type, reason } = record;
-  if (served || stage === 'admission') return asked;
+  const { stage, type, reason } = record;
+  const { outcome, phase, endedBy } = verdictFrom(record);
+  if (outcome === 'ended' && phase !== 'undecided') {
+    const facts = { endedBy, phase, reason: endReason(record) };
+    return [...asked, { step: 'answer', result: 'refused', facts, reads: [] }];
+  }
+  if (outcome !== 'refused' || stage === 'admission') return asked;
   const step = stepOfStage[stage];
   const facts = { ...(type !== undefined && { type }), ...(reason !== undefined && { reason }) };
   const refused: Step = { step, result: 'refused', facts, reads: [], cause: causeOf(record) };
@@ -88,28 +96,35 @@ function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly St
   });
 }
 
+function isRefusedOwn({ step, result }: Step): boolean {
+  return step === 'own nodes' && result === 'refused';
+}
+
+/** Nodes of its own that an organisation does not have are no refusal. */
+function withoutOwn(step: Step, of: Described): Step {
+  const place = String(step.facts['place']) as PlaceKey;
+  if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;
+  return { ...skipped(step.step), facts: { place, nodes: [] } };
+}
+
 function skipped(step: StepName): Step {
   return { step, result: 'skipped', facts: {}, reads: [] };
 }
 
-function verdictOf({ verdict }: Decided): ExplainedVerdict {
-  if (verdict.kind !== 'refused') return { served: true, status: 200 };
+function ruledVerdict({ verdict }: Decided): RuledVerdict {
+  if (verdict.kind !== 'refused') return { outcome: 'served', served: true, status: 200 };
   const { status, type, message } = verdict.refusal;
-  return { served: false, status, type, message };
+  return { outcome: 'refused', served: false, status, type, message };
 }
 
 /** The answer on this state, without its steps. */
-export function answerOn(db: Database, question: Question): ExplainedVerdict {
-  return verdictOf(decideOn(db, question));
+export function answerOn(db: Database, question: Question): RuledVerdict {
+  return ruledVerdict(decideOn(db, question));
 }
 
 /** The same, for many questions on one state. */
-export function answerWith(lookup: Lookup, question: Question): ExplainedVerdict {
-  return verdictOf(decideWith(lookup, question));
-}
-
-function recordedVerdict({ served, status, type, message }: DecisionRecord): ExplainedVerdict {
-  return { served, status, ...(type !== undefined && { type }), ...(message !== undefined && { message }) };
+export function answerWith(lookup: Lookup, question: Question): RuledVerdict {
+  return ruledVerdict(decideWith(lookup, question));
 }
 
 /** The steps that decide: the one that gave what is served, else the refused one and, of the route, those before it. */
@@ -122,7 +137,7 @@ function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   const last = asked[at];
   if (last === undefined) return [];
   const isRoute = steps[last.step].group === 'route';
-  return [...(isRoute ? asked.slice(0, at).filter(({ step }) => step === 'own nodes') : []), last];
+  return [...(isRoute ? asked.slice(0, at).filter(isRefusedOwn) : []), last];
 }
 
 export function describeDecision(
@@ -131,15 +146,12 @@ export function describeDecision(
   record?: DecisionRecord,
 ): DescribedDecision {
   const decided = decideOn(db, question);
-  const asked = ladder(question, decided, record);
-  const rederived = verdictOf(decided);
+  const of = stateOf(db, question.facts.model, record?.counted === 'bound');
+  const asked = ladder(question, decided, record).map((step) => withoutOwn(step, of));
+  const rederived = ruledVerdict(decided);
   const verdict = record === undefined ? rederived : recordedVerdict(record);
   const decides = new Set(deciding(asked, verdict.served));
-  const of = stateOf(db, question.facts.model, record?.counted === 'bound');
-  const described = asked.map((step) => {
-    const { text, marks } = describeStep(step, steps[step.step].texts, of);
-    return { step, text, marks };
-  });
+  const described = asked.map((step) => ({ step, ...describeStep(step, steps[step.step].texts, of) }));
   const open = overlaid === undefined ? overlaidAt(db) : undefined;
   return {
     seq,

@@ -1,5 +1,5 @@
 /** What the last hour used of limits at most: requests of a minute as gateways counted them, the rest as recorded decisions saw it. */
-import type { SeenLimit } from '../../schemas/decisions.ts';
+import { promptTokensMaxOf, type SeenLimit } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import type { Peaks } from './effect-limits.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
@@ -22,14 +22,15 @@ export function peaksOf(counted: ReadonlyMap<string, number>, records: readonly 
 type Used = readonly [subject: string, what: string, used: number];
 
 /** With the request itself. */
-function usedBy({ organisation, visitor, promptTokens, maxTokens = 0, counters }: SampledRecord): Used[] {
+function usedBy(record: SampledRecord): Used[] {
+  const { organisation, visitor, maxTokens = 0, counters } = record;
   const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
   const subject = visitor === undefined ? organisation : visitorsSubject;
   if (subject === undefined) return [];
   const own: Used[] = [
     [subject, 'requestsPerMinute', usedOf(requests, windowUsed) + 1],
     [subject, 'concurrency', usedOf(concurrency, inFlight) + 1],
-    [subject, 'contextTokens', promptTokens + maxTokens],
+    [subject, 'contextTokens', promptTokensMaxOf(record) + maxTokens],
     visitor === undefined ? [subject, 'monthlyTokens', poolTokens] : [subject, 'freeTurns', freeTurns + 1],
   ];
   if (visitors === undefined) return own;

@@ -1,8 +1,9 @@
 /** A decision explained: every step, the events that made it so, what it was before, and what would turn it. */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/explanations.ts';
+import { outcomeFrom } from '../../schemas/verdict.ts';
 import { decideOn, type Question } from '../../shared/decision/question.ts';
-import { unreadSteps } from '../../shared/decision/recorded-difference.ts';
+import { isDecided, unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import type { Read } from '../../shared/decision/step.ts';
 import { steps } from '../../shared/decision/steps.ts';
 import {
@@ -18,6 +19,7 @@ import { findOpenChange } from '../state/changes.ts';
 import type { AnswerBefore, EarlierAnswer } from './answer-before.ts';
 import { becauseOf } from './because-event.ts';
 import type { DescribedDecision, DescribedStep } from './described.ts';
+import { endedText } from './recorded-verdict.ts';
 import { wouldTurn } from './would.ts';
 
 export interface Explainer {
@@ -45,7 +47,11 @@ export interface ToExplain {
 export async function explain(explainer: Explainer, asked: ToExplain): Promise<Explanation> {
   const { isOperator } = explainer;
   const { question, decision, record } = asked;
-  const { verdict, steps } = decision;
+  const { steps } = decision;
+  const isEnded = record !== undefined && decision.verdict.outcome === 'ended';
+  const verdict = isEnded
+    ? { ...decision.verdict, message: endedText(record, isOperator) }
+    : decision.verdict;
   const would = await wouldBeServed(explainer, asked);
   const newest = steps
     .filter(({ decides, seqs }) => decides && seqs.length > 0)
@@ -54,6 +60,9 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
   const reader = becauseReader(explainer);
   for (const each of steps) explained.push(await explainedStep(explainer, each, reader));
   const before = await answerBefore(explainer, asked);
+  const unknown = steps.find(({ decides, facts }) => decides && facts['unknown'] === true);
+  const finer = isOperator ? (record ?? { reason: decision.cause }).reason : undefined;
+  const cause = unknown?.text ?? finer;
   const name = newest[0]?.step ?? steps.findLast(({ decides }) => decides)?.step;
   return {
     verdict,
@@ -61,12 +70,10 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
     ...(record !== undefined && {
       gateway: record.gateway,
       time: new Date(record.at).toISOString(),
-      ...(isOperator && record.reason !== undefined && { cause: record.reason }),
       recorded: verdict,
-      rederived: decision.rederived,
-      same: decision.same,
+      ...(isDecided(record) && { rederived: decision.rederived, same: decision.same }),
     }),
-    ...(record === undefined && isOperator && decision.cause !== undefined && { cause: decision.cause }),
+    ...(cause !== undefined && { cause }),
     steps: explained,
     ...(name !== undefined && { decisive: name }),
     ...(before !== undefined && { before }),
@@ -77,7 +84,7 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
 
 /** Rules alone gave the answer. */
 function isRuled(record: DecisionRecord | undefined): boolean {
-  return record === undefined || record.stage === 'admission';
+  return record === undefined || (record.stage === 'admission' && outcomeFrom(record) !== 'ended');
 }
 
 async function wouldBeServed(
@@ -157,8 +164,9 @@ function assumptionsOf(
 ): string[] {
   if (record?.stage === 'http')
     return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
-  if (record !== undefined && unreadSteps(record).includes('context'))
-    return ['it was refused before its body was read: what that asked for is not known'];
+  if (record !== undefined && unreadSteps(record).includes('shape')) {
+    return [`it was ${outcomeFrom(record)} before its body was read: what that asked for is not known`];
+  }
   if (record !== undefined)
     return record.model === undefined && record.stage === 'admission' && record.operation !== 'models'
       ? ['the model asked for is a name that nothing here has, so it was not kept']

@@ -44,7 +44,7 @@ export function imagined(ask: ExplainRequest, counters: CounterFacts, nowMs: num
   const facts = factsOf({
     operation: path,
     model,
-    promptTokens,
+    promptTokensMax: promptTokens,
     maxTokens,
     credential,
     visitor: visitor ? 'v-explained' : undefined,

@@ -9,7 +9,8 @@ import { wouldTurn } from './would.ts';
 
 /** The request has to be another one, a stack or a key is not the caller's, or only time helps. */
 const withoutCommand: readonly Cause[] = [
-  ...(['unknown host', 'fenced', 'fenced without a key', 'malformed', 'unknown'] as const),
+  ...(['unknown host', 'fenced', 'fenced without a key'] as const),
+  ...(['two Authorization headers', 'malformed', 'unknown'] as const),
   ...(['two different keys', 'no such path', 'foreign or missing stack'] as const),
   ...(['not listed without a plan', 'not listed by the stack', 'not listed by the pool'] as const),
   ...([

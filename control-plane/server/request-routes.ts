@@ -87,7 +87,10 @@ class Shown {
   }
 
   /** Undefined: it is of an organisation that was not asked for. */
-  row({ gateway, row: { request, at, endedMs: _ended, n: _n, ...rest } }: GivenRow): RequestRow | undefined {
+  row({
+    gateway,
+    row: { request, at, status, endedMs: _ended, n: _n, ...rest },
+  }: GivenRow): RequestRow | undefined {
     const key = this.keyOf(rest.key);
     const organisation = rest.organisation ?? key?.organisation;
     if (!this.isWanted(organisation)) return undefined;
@@ -98,6 +101,7 @@ class Shown {
       ...(rest.key !== undefined && { key: rest.key }),
       ...(keyName !== undefined && { keyName }),
       ...rest,
+      ...(status !== 0 && { status }),
     };
     return this.#isOperator ? shown : this.#forMembers(shown, key?.organisation);
   }

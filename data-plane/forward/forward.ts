@@ -7,6 +7,7 @@
  * client still connected. Only that may be billed (Events).
  */
 
+import type { Ender } from '../../schemas/verdict.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { waits } from '../../shared/runtime/waits.ts';
@@ -101,7 +102,7 @@ export type ForwardOutcome =
   | {
       readonly kind: 'ended-early';
       readonly node: string;
-      readonly by: 'client' | 'node' | 'deadline';
+      readonly by: Ender;
       /** For the log; holds nothing that node or client wrote. */
       readonly reason: string;
       /** Of a stream: what the node had read and written until then. */
@@ -256,8 +257,9 @@ function outcomeOf(
     case 'client-gone':
       return { kind: 'ended-early', node, by: 'client', reason: 'the client left', ...spentOf(result) };
     case 'aborted-after-start': {
-      const { timedOut, reason } = result.failure;
-      return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason, ...spentOf(result) };
+      const { timedOut, reason, refusal } = result.failure;
+      const by = timedOut ? 'deadline' : refusal === undefined ? 'node' : 'gateway';
+      return { kind: 'ended-early', node, by, reason, ...spentOf(result) };
     }
     case 'failed': {
       const { failure } = result;

@@ -4,6 +4,7 @@
  */
 import type { Surface } from '../../schemas/names.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
+import { fieldSeparator } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 import type { ParsedRequest } from '../http1/message-head.ts';
@@ -38,15 +39,15 @@ export function pathOfRefused(packet: Buffer | undefined): string {
 }
 
 /**
- * A header that may have a key. One that is empty counts as absent; of more than one, none is chosen: their values together are no
- * key, so the request is refused as one with a wrong key.
+ * The value of a header that may contain a key; an empty one counts as absent. The values of several headers are joined. They are
+ * no key together, so the request is refused as one with a wrong key.
  */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
     if (rawHeaders[i]?.toLowerCase() !== name) continue;
     const value = rawHeaders[i + 1]?.trim() ?? '';
-    if (value !== '') found = found === undefined ? value : `${found}, ${value}`;
+    if (value !== '') found = found === undefined ? value : found + fieldSeparator + value;
   }
   return found;
 }

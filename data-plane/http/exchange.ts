@@ -325,9 +325,9 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   }
 
   #begins(): boolean {
-    if (this.#startedMs !== undefined) return false;
+    if (this.#startedMs !== undefined || this.#isGone || this.#ended) return false;
     this.#startedMs = performance.now();
-    return !this.#isGone && !this.#ended;
+    return true;
   }
 
   #headOf(status: number, type: string | undefined, length: string, fields: Fields): string {

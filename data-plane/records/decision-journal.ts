@@ -9,7 +9,7 @@ import type { RecordedRequest } from '../../schemas/request-record.ts';
 import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import { within } from '../../shared/runtime/retry.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
 import type { ReadGroup, RecordGroup } from '../segments/segment-frame.ts';
 import { SegmentLog } from '../segments/segment-log.ts';
 import { decisionOf } from './project.ts';
@@ -90,7 +90,7 @@ export class DecisionJournal {
 
   /** Keeps the decision of a request that has ended. Never throws. */
   add(record: RequestRecord, recorded: RecordedRequest): void {
-    const isPlain = record.refusal === undefined && record.outcome?.kind !== 'ended-early';
+    const isPlain = outcomeOf(record) === 'served';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
     const limitedKind = limitedKindOf(record);
     if (limitedKind !== undefined && !this.#hasRoomFor(limitedKind)) return;

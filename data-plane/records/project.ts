@@ -43,6 +43,7 @@ export function decisionOf(request: readonly unknown[], gateway: string): Decisi
     const value = decisionValue(column, request[column.at]);
     if (value !== undefined) put(decision, column.path, value);
   }
+  decision['promptTokens'] = decision['promptTokensMax'];
   return decision as unknown as DecisionRecord;
 }
 

@@ -31,7 +31,7 @@ function recorded(more: object = {}): ReturnType<typeof recordedOf> {
     operation: { kind: 'chat' },
     caller: { kind: 'key', owner: { organisation: 'acme', keyId: 'key-1' } },
     ...{ model: 'of-a-stack', stream: true, position: 6, promptLeast: 2, seen },
-    facts: { promptTokens: 40, maxTokens: 100 },
+    facts: { promptTokensMax: 40, maxTokens: 100 },
     decision: { placement: { capacity: 'stack' } },
     outcome: { kind: 'completed', node: 'acme-s1', usage: { promptTokens: 3, completionTokens: 5 } },
     ...more,
@@ -67,18 +67,20 @@ test.each([
 });
 
 test('what is billed is in the decision next to what the limits counted, with the first token and the end', () => {
-  const { promptTokens, promptTokensLeast, counted, usage, ms, served, outcome, at } = decisionOf(
-    kept(),
-    'g',
-  );
-  expect({ promptTokens, promptTokensLeast, counted }).toEqual({
-    ...{ promptTokens: 40, promptTokensLeast: 2, counted: 'bound' },
+  const decision = decisionOf(kept(), 'g');
+  const { usage, ms, served, outcome, at } = decision;
+  // The former name is what control planes of version 0.2.0 read.
+  expect(decision).toMatchObject({
+    promptTokensMax: 40,
+    promptTokens: 40,
+    promptTokensLeast: 2,
+    counted: 'bound',
   });
   expect(usage).toEqual({ promptTokens: 3, completionTokens: 5 });
   expect(ms).toEqual({ accepted: 1, read: 2, shaped: 3, decided: 4, sent: 5, begun: 10, end: 100 });
   expect({ served, outcome, at }).toEqual({ served: true, outcome: 'completed', at: seen.atMs });
   const asked = decisionOf(kept({ promptCounted: 33 }), 'g');
-  expect([asked.promptTokens, asked.counted, asked.promptTokensLeast]).toEqual([33, 'node', undefined]);
+  expect([asked.promptTokensMax, asked.counted, asked.promptTokensLeast]).toEqual([33, 'node', undefined]);
 });
 
 test('each limit is read back by name, and what was counted of nobody is zero', () => {
@@ -93,7 +95,7 @@ test('each limit is read back by name, and what was counted of nobody is zero', 
   });
   const nobody = decisionOf(kept({ seen: undefined, facts: undefined }), 'g');
   expect(nobody.counters).toEqual({ windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 });
-  expect(nobody.promptTokens).toBe(0);
+  expect(nobody.promptTokensMax).toBe(0);
 });
 
 test('a line of the access log is the same facts', () => {

@@ -2,6 +2,7 @@
  * What is recorded of a request at its end: the one place where facts are read from what its phases wrote down. Numbers and ids
  * are copied, and no text of a caller but the name of a model that may be kept. All records are made of it (project.ts).
  */
+import { keyFaults } from '../../schemas/decisions.ts';
 import {
   type Recorded,
   type RecordedName,
@@ -13,7 +14,7 @@ import type { Refusal } from '../../shared/decision/refusal.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
 import type { Overlaid } from '../../shared/snapshot/waves.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
-import { keptModel, type RequestRecord } from '../request/gateway.ts';
+import { keptModel, outcomeOf, type RequestRecord, recordedOutcome } from '../request/gateway.ts';
 
 /** The state and the clocks at the end of a request. */
 export interface RequestEnd {
@@ -31,7 +32,7 @@ export interface RequestEnd {
 /** Of a caller's text that stays out: the message of a refusal, from this on. */
 const messageCharactersMax = 300;
 const causeCharactersMax = 200;
-const faults: readonly unknown[] = ['missing', 'malformed', 'unknown', 'two different keys'];
+const faults: readonly unknown[] = keyFaults;
 
 type Reader<Name extends RecordedName> = (record: RequestRecord, moment: RequestEnd) => Recorded<Name>;
 
@@ -44,8 +45,8 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   method: ({ method }) => method,
   operation: ({ operation }) => operation?.kind,
   status: ({ status }) => status,
-  served: ({ refusal }) => refusal === undefined,
-  result: ({ refusal, outcome }) => refusal?.type ?? (outcome?.kind === 'ended-early' ? 'aborted' : 'ok'),
+  served: (record) => outcomeOf(record) === 'served',
+  result: (record) => record.refusal?.type ?? (outcomeOf(record) === 'ended' ? 'aborted' : 'ok'),
   type: ({ refusal }) => refusal?.type,
   stage: ({ refusal }) => refusal && causes[refusal.cause].stage,
   cause: ({ refusal }) => refusal && causeOf(refusal),
@@ -61,7 +62,7 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   visitor: ({ caller }) => (caller?.kind === 'anonymous' ? caller.visitor : undefined),
   model: modelOf,
   stream: ({ stream }) => stream,
-  promptBound: ({ promptCounted, facts }) => promptCounted ?? facts?.promptTokens,
+  promptBound: ({ promptCounted, facts }) => promptCounted ?? facts?.promptTokensMax,
   promptLeast: ({ promptCounted, promptLeast }) => (promptCounted === undefined ? promptLeast : undefined),
   counted: ({ promptCounted }) => (promptCounted === undefined ? undefined : 'node'),
   maxTokens: ({ facts }) => facts?.maxTokens,
@@ -71,7 +72,7 @@ const readers: { readonly [Name in RecordedName]: Reader<Name> } = {
   capacity: ({ decision }) =>
     decision !== undefined && 'capacity' in decision.placement ? decision.placement.capacity : undefined,
   node: ({ outcome }) => outcome?.node || undefined,
-  outcome: ({ outcome }) => (outcome?.kind === 'ended-early' ? `ended by ${outcome.by}` : outcome?.kind),
+  outcome: recordedOutcome,
   finish: ({ outcome }) =>
     outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
   accepted: ({ at, startMs }) => tenths(at.accepted, startMs),

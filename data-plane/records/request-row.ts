@@ -2,7 +2,7 @@
 import type { GatewayQuery, GatewayRow } from '../../schemas/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
-import type { RequestVerdict } from '../../schemas/requests.ts';
+import { type Outcome, outcomeFrom, recordedEnds, verdictFrom } from '../../schemas/verdict.ts';
 
 /** As it was recorded or kept. */
 export type WrittenRequest = readonly unknown[];
@@ -27,11 +27,8 @@ function msIn(request: WrittenRequest, name: RecordedName): number | undefined {
   return tenths === undefined ? undefined : tenths / 10;
 }
 
-const endedPrefix = 'ended by ';
-
-function verdictOf(request: WrittenRequest): RequestVerdict {
-  if (request[cellOf.served] !== true) return 'refused';
-  return textIn(request, 'outcome')?.startsWith(endedPrefix) ? 'ended' : 'served';
+function outcomeIn(request: WrittenRequest): Outcome {
+  return outcomeFrom({ served: request[cellOf.served] === true, outcome: textIn(request, 'outcome') });
 }
 
 export function hostOf(request: WrittenRequest): string {
@@ -46,7 +43,12 @@ export function rowOf(request: WrittenRequest, n?: number): Row {
   const atMs = numberIn(request, 'atMs') ?? 0;
   const durationMs = msIn(request, 'end') ?? 0;
   const decidedMs = msIn(request, 'decided') ?? durationMs;
-  const verdict = verdictOf(request);
+  const { outcome, status, endedBy } = verdictFrom({
+    served: request[cellOf.served] === true,
+    outcome: textIn(request, 'outcome'),
+    status: numberIn(request, 'status'),
+    ms: { decided: msIn(request, 'decided'), begun: msIn(request, 'begun') },
+  });
   return {
     request: textIn(request, 'request') ?? '',
     at: new Date(atMs).toISOString(),
@@ -55,14 +57,11 @@ export function rowOf(request: WrittenRequest, n?: number): Row {
     host: hostOf(request),
     operation: textIn(request, 'operation') ?? 'unknown',
     model: textIn(request, 'model'),
-    verdict,
-    status: numberIn(request, 'status') ?? 0,
+    verdict: outcome,
+    status: status ?? 0,
     type: textIn(request, 'type'),
     cause: textIn(request, 'cause'),
-    endedBy:
-      verdict === 'ended'
-        ? (textIn(request, 'outcome')?.slice(endedPrefix.length) as GatewayRow['endedBy'])
-        : undefined,
+    endedBy,
     node: textIn(request, 'node'),
     promptTokens: numberIn(request, 'promptTokens'),
     completionTokens: numberIn(request, 'completionTokens'),
@@ -83,7 +82,7 @@ export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
     return false;
   const owner = ownerOf(request);
   if (organisation !== undefined && owner !== undefined && owner !== organisation) return false;
-  if (outcome !== undefined && verdictOf(request) !== outcome) return false;
+  if (outcome !== undefined && outcomeIn(request) !== outcome) return false;
   return (
     (numberIn(request, 'atMs') ?? 0) >= sinceMs &&
     (slowerThanMs === -1 || (msIn(request, 'end') ?? 0) > slowerThanMs)
@@ -99,13 +98,13 @@ export function ownerOf(request: WrittenRequest): string | null | undefined {
 
 /** What a group by `by` is called. */
 export function groupOf(request: WrittenRequest, by: GatewayQuery['by']): string | null {
-  return by === 'outcome' ? verdictOf(request) : (textIn(request, by) ?? null);
+  return by === 'outcome' ? outcomeIn(request) : (textIn(request, by) ?? null);
 }
 
 /** Facts of a row that statistics add up. */
 export function countsOf(request: WrittenRequest) {
   return {
-    verdict: verdictOf(request),
+    verdict: outcomeIn(request),
     promptTokens: numberIn(request, 'promptTokens') ?? 0,
     completionTokens: numberIn(request, 'completionTokens') ?? 0,
     firstTokenMs: msIn(request, 'begun'),
@@ -113,10 +112,10 @@ export function countsOf(request: WrittenRequest) {
   };
 }
 
-const verdictTexts: Readonly<Record<RequestVerdict, readonly string[]>> = {
+const outcomeTexts: Readonly<Record<Outcome, readonly string[]>> = {
   served: [],
   refused: Object.keys(refusalKinds),
-  ended: ['client', 'node', 'deadline'].map((by) => endedPrefix + by),
+  ended: recordedEnds,
 };
 
 /**
@@ -126,7 +125,7 @@ const verdictTexts: Readonly<Record<RequestVerdict, readonly string[]>> = {
 export function mayHave(query: GatewayQuery): (text: string) => boolean {
   const { type, model, key, node, outcome } = query;
   const named = [type, model, key, node].filter((each) => each !== undefined).map((each) => [each]);
-  const all = [...named, outcome === undefined ? [] : verdictTexts[outcome]].filter(
+  const all = [...named, outcome === undefined ? [] : outcomeTexts[outcome]].filter(
     ({ length }) => length > 0,
   );
   const needed = all.map((texts) => texts.map((each) => JSON.stringify(each)));

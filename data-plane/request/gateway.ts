@@ -1,5 +1,6 @@
 /** What a request works with, and what is recorded of it. */
 
+import { type Outcome, outcomeFrom, recordedEnd } from '../../schemas/verdict.ts';
 import type { HostNames, Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -14,7 +15,7 @@ import type { RequestTrace } from '../core/trace-context.ts';
 import type { ForwardMeans, ForwardOutcome } from '../forward/forward.ts';
 import type { AnswerIds } from '../http/answers.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
-import type { Exchange } from '../http/exchange.ts';
+import type { ClientAnswer, Exchange } from '../http/exchange.ts';
 import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { Meter } from '../usage/meter.ts';
@@ -122,8 +123,11 @@ export class RequestRecord {
   /** Node, model and form of an answer that had to be guessed or refused. */
   oddForm: string | undefined;
 
-  constructor({ head }: Exchange, ids: AnswerIds, path: string, trace: RequestTrace | undefined) {
+  readonly #answer: ClientAnswer;
+
+  constructor({ head, answer }: Exchange, ids: AnswerIds, path: string, trace: RequestTrace | undefined) {
     const { method = '', headers } = head;
+    this.#answer = answer;
     this.method = method;
     const isApiKey = headers.authorization === undefined && headers['x-api-key'] !== undefined;
     this.keyHeader = isApiKey ? 'x-api-key' : 'authorization';
@@ -132,8 +136,18 @@ export class RequestRecord {
     this.trace = trace;
   }
 
-  /** Of the answer, whether or not the client was there to read it. */
-  get status(): number {
-    return this.refusal?.status ?? 200;
+  /** Status of the head that was sent; undefined if none was. */
+  get status(): number | undefined {
+    if (this.#answer.startedMs === undefined) return undefined;
+    return this.outcome === undefined && this.refusal !== undefined ? this.refusal.status : 200;
   }
+}
+
+/** `completed`, or `ended by` and who did; undefined if no node was to answer, or the request was refused. */
+export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): string | undefined {
+  return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
+}
+
+export function outcomeOf(record: Pick<RequestRecord, 'refusal' | 'outcome'>): Outcome {
+  return outcomeFrom({ served: record.refusal === undefined, outcome: recordedOutcome(record) });
 }

@@ -6,6 +6,7 @@
  */
 import { operations, surfaceOfPath } from '../../schemas/operations.ts';
 import type { Capacity } from '../../schemas/usage.ts';
+import type { Ender } from '../../schemas/verdict.ts';
 import { type Admitted, admit } from '../../shared/decision/admission.ts';
 import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -95,7 +96,7 @@ async function pass(
     record.position = gateway.lookup.position();
     record.overlaid = gateway.lookup.overlaid();
     record.decidedMs = acceptedMs;
-    return sendJson(exchange, record.ids, admitted.body);
+    return sendOwn(exchange, record, admitted.body);
   }
   refuseEncoded(exchange.head);
 
@@ -127,7 +128,7 @@ async function pass(
 
       // The answer, and the record of what it used.
       if (shaped.form === undefined)
-        return sendJson(exchange, record.ids, JSON.stringify(countTokensBody(measured.tokens)));
+        return sendOwn(exchange, record, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };
       const outcome = await send(gateway, exchange, record, placed, shapedBody, shaped.form);
       if (exchange.cut !== undefined) throw exchange.cut;
@@ -210,7 +211,7 @@ async function decided(
     caller: admitted.caller,
     model,
     surface,
-    promptTokens: asked.promptBytes,
+    promptTokensMax: asked.promptBytes,
     maxTokens,
     onlyCounts: form === undefined,
     reranks: asked.kind === 'rerank',
@@ -335,8 +336,7 @@ function refuse(gateway: Gateway, exchange: Exchange, record: RequestRecord, thr
   const { ids, path } = record;
   record.decidedMs = gateway.now();
   if (error instanceof ClientGone) {
-    record.outcome = { kind: 'ended-early', node: '', by: 'client', reason: error.message };
-    exchange.abort();
+    endEarly(exchange, record, 'client', error.message);
     return;
   }
   if (!(error instanceof Refusal))
@@ -345,9 +345,20 @@ function refuse(gateway: Gateway, exchange: Exchange, record: RequestRecord, thr
     error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
   record.refusal = refusal;
   if (exchange.answer.startedMs !== undefined) {
-    exchange.abort();
+    endEarly(exchange, record, 'gateway', 'the gateway failed within the answer');
     return;
   }
   sendRefusal(exchange, ids, refusal, path);
   exchange.discardBody();
+}
+
+function endEarly(exchange: Exchange, record: RequestRecord, by: Ender, reason: string): void {
+  record.outcome = { kind: 'ended-early', node: '', by, reason };
+  exchange.abort();
+}
+
+/** An answer that no node gives. */
+function sendOwn(exchange: Exchange, { ids }: RequestRecord, body: string): void {
+  if (exchange.isGone) throw new ClientGone('the client left before its answer');
+  sendJson(exchange, ids, body);
 }

@@ -163,7 +163,7 @@ test.each([
 const none = () => 0;
 const ofVisitor = (n: number) => ({
   ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
-  ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokens: 1, maxTokens: 1 },
+  ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokensMax: 1, maxTokens: 1 },
 });
 
 /** A gateway for visitors, who have together what `total` says. */

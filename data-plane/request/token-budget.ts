@@ -84,7 +84,7 @@ async function countedBy(
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
   try {
-    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });
+    checkContext({ tier, contextTokens: contextNeeded({ promptTokensMax: tokens, maxTokens }) });
   } catch (refusal) {
     lease.cancel(tier.requestsPerMinute);
     throw refusal;

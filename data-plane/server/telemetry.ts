@@ -7,7 +7,7 @@ import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
 import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
 import { ClampedUsage } from './clamped-usage.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
@@ -131,15 +131,16 @@ export class Telemetry {
     const operation = record.operation?.kind ?? 'none';
     const model =
       record.model !== undefined && this.#sources.isCatalogued(record.model) ? record.model : 'other';
-    const ended = outcome?.kind === 'ended-early' ? 'aborted' : 'ok';
-    const result = refusal?.type ?? ended;
+    const isEnded = outcomeOf(record) === 'ended';
+    const result = refusal?.type ?? (isEnded ? 'aborted' : 'ok');
     const endMs = performance.now();
     const seconds = (endMs - record.startMs) / 1000;
     const series = this.#seriesOf(record.target?.kind ?? 'none', operation, model, result);
     series.requests++;
     if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeOf(refusal) });
-    if (outcome?.kind === 'ended-early') this.#aborts.inc({ who: outcome.by });
-    if (outcome) series.durations.observe(seconds);
+    if (outcome?.kind === 'ended-early' && record.at.begun !== undefined)
+      this.#aborts.inc({ who: outcome.by });
+    if (outcome?.node) series.durations.observe(seconds);
     if (outcome?.kind === 'completed') {
       series.inputTokens.observe(outcome.usage.promptTokens);
       series.outputTokens.observe(outcome.usage.completionTokens);

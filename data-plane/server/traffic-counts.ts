@@ -60,7 +60,7 @@ export class TrafficCounts {
     const { outcome, refusal } = record;
     const row = this.#row(record);
     count(row, record);
-    if (outcome !== undefined) this.#countNode(outcome.node, record);
+    if (outcome?.node) this.#countNode(outcome.node, record);
     if (refusal !== undefined) refuse(row, { refusal, requestId: record.ids.requestId }, record.decidedMs);
     this.#addCaller(record);
   }

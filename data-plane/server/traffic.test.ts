@@ -112,6 +112,14 @@ test('requests, what ended early, tokens, times and refusals are counted by orga
   inFlight = 0;
 });
 
+test('a client that leaves before a node is chosen counts at no node, and its report can be read', () => {
+  const source = reports();
+  source.add(record({ outcome: { ...early, node: '' } }));
+  const { rows, nodes } = last(source);
+  expect(rows).toEqual([{ organisation: 'org-1', requests: 1, endedEarly: 1 }]);
+  expect(nodes ?? []).toEqual([]);
+});
+
 test('a refusal before there was a request is of nobody', () => {
   const source = reports();
   source.addEarly({ requestId: 'req_2', refusal: unavailable() });

@@ -5,7 +5,7 @@
 import { operations } from '../../schemas/operations.ts';
 import { type RecordedRequest, recordedIn } from '../../schemas/request-record.ts';
 import { type Attributes, attributesOf } from '../records/project.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
 
 export interface PlannedSpan {
   readonly name: string;
@@ -40,7 +40,7 @@ export function spansOf(record: RequestRecord, recorded: RecordedRequest, endMs:
 }
 
 function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan {
-  const { operation, method, status, outcome, startMs, trace } = record;
+  const { operation, method, status, startMs, trace } = record;
   const route = operations[operation?.kind ?? 'unknown'].path || undefined;
   const result = recordedIn(recorded, 'result');
   const attributes = attributesOf('span', recorded);
@@ -54,7 +54,7 @@ function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: nu
     id: trace?.spans?.requestId,
     startMs,
     endMs,
-    failed: status >= 500 || outcome?.kind === 'ended-early',
+    failed: (status ?? 0) >= 500 || outcomeOf(record) === 'ended',
     attributes,
   };
 }

@@ -168,9 +168,8 @@ function identify(
 /** All that a decision depends on in addition to the state: the request's head, and what its shape gave. */
 export interface AdmissionFacts extends RequestHead {
   readonly model: string;
-  /** Counted, or a bound from above. */
-  readonly promptTokens: number;
-  /** A bound from below, where `promptTokens` is one from above. */
+  readonly promptTokensMax: number;
+  /** Lower bound; undefined if the tokens were counted. */
   readonly promptTokensLeast?: number | undefined;
   /** undefined: the request asks for no number. */
   readonly maxTokens: number | undefined;
@@ -230,13 +229,13 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
 
 /** What the shape of an operation's body gives: the surface of its path, and what is asked for, nothing where nothing is generated. */
 function requestFacts({ target, operation, caller }: AdmittedInference, facts: AdmissionFacts): RequestFacts {
-  const { model, promptTokens, promptTokensLeast } = facts;
+  const { model, promptTokensMax, promptTokensLeast } = facts;
   const { surface, countsAs } = operations[operation.kind];
   return {
     target,
     caller,
     model,
-    promptTokens,
+    promptTokensMax,
     promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
     surface,
     maxTokens: countsAs === 'generation' ? facts.maxTokens : 0,

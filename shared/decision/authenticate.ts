@@ -2,6 +2,7 @@
  * Whose request is it? A key resolves to one organisation, or the request is refused with bytes that do not reveal why
  * (Authentication 8). The checksum is checked before any look-up (Authentication 3).
  */
+import type { keyFaults } from '../../schemas/decisions.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup, TierLimits } from '../snapshot/lookup.ts';
@@ -55,15 +56,21 @@ export interface Credentials {
   readonly recorded?: RecordedCredential | undefined;
 }
 
-/** What the headers of a request were found to carry. */
-export type RecordedCredential =
+type RecordedKey =
   | { readonly keyId: string; readonly header: 'authorization' | 'x-api-key' }
   /** Any good key of it. */
-  | { readonly organisation: string }
-  | { readonly fault: 'missing' | 'malformed' | 'unknown' | 'two different keys'; readonly carried: boolean };
+  | { readonly organisation: string };
+
+/** What the headers of a request were found to carry. */
+export type RecordedCredential =
+  | RecordedKey
+  | { readonly fault: (typeof keyFaults)[number]; readonly carried: boolean };
 
 /** A key as it was sent, or as it was recorded. */
-type PresentedKey = string | RecordedCredential | undefined;
+type PresentedKey = string | RecordedKey | undefined;
+
+/** Between the values of several header fields of one name. No value can contain it. */
+export const fieldSeparator = '\n';
 
 /** Why a key is not accepted; `owner` where it is somebody's. */
 interface KeyFault {
@@ -82,15 +89,14 @@ function bearerKey(authorization: string | undefined): string | undefined {
   return match?.[1];
 }
 
-function findOwner(lookup: Lookup, key: string | RecordedCredential): KeyOwner | undefined | 'malformed' {
+function findOwner(lookup: Lookup, key: string | RecordedKey): KeyOwner | undefined | 'malformed' {
   if (typeof key === 'string') {
     const parsed = parseKey(key);
     if (parsed === undefined) return 'malformed';
     return lookup.keyOwner(hashKey(parsed));
   }
   if ('keyId' in key) return lookup.keyOwnerById(key.keyId);
-  if ('organisation' in key) return lookup.organisationOwner(key.organisation);
-  return key.fault === 'malformed' ? 'malformed' : undefined;
+  return lookup.organisationOwner(key.organisation);
 }
 
 function acceptKey(lookup: Lookup, key: PresentedKey, nowMs: number): KeyOwner | KeyFault {
@@ -138,17 +144,29 @@ function nonEmpty(header: string | undefined): string | undefined {
 }
 
 /** The keys that the headers carry, as they were sent or recorded. */
-function presented({ authorization, xApiKey, recorded }: Credentials): readonly [PresentedKey, PresentedKey] {
+function presented(
+  { authorization, xApiKey }: Credentials,
+  recorded: RecordedKey | undefined,
+): readonly [PresentedKey, PresentedKey] {
   if (recorded === undefined) return [bearerKey(authorization), nonEmpty(xApiKey)];
-  if ('keyId' in recorded)
-    return recorded.header === 'x-api-key' ? [undefined, recorded] : [recorded, undefined];
-  if ('organisation' in recorded) return [recorded, undefined];
-  return recorded.fault === 'missing' ? [undefined, undefined] : [recorded, undefined];
+  return 'keyId' in recorded && recorded.header === 'x-api-key'
+    ? [undefined, recorded]
+    : [recorded, undefined];
 }
 
 /** Is the key of an `Authorization` header good, whatever it may be used for? */
 export function carriesKey(lookup: Lookup, authorization: string, nowMs: number): boolean {
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
+}
+
+/** Only a request whose `Authorization` is empty has sent no key. */
+function faultIn({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
+  if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
+  return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
+}
+
+function isEmptyBearer(authorization: string): boolean {
+  return /^(bearer)?\s*$/i.test(authorization);
 }
 
 /** Identifies the caller. Throws Unauthorized, one answer for every cause; with a trace, only where no caller is known. */
@@ -160,22 +178,21 @@ export function authenticate(
   trace?: Trace,
 ): Caller {
   const { recorded } = credentials;
+  if (recorded !== undefined && 'fault' in recorded) throw unauthorized(recorded.fault);
   const authorization = nonEmpty(credentials.authorization);
-  const [bearer, xApiKey] = presented(credentials);
+  const [bearer, xApiKey] = presented(credentials, recorded);
   const byHeader = acceptXApiKey(lookup, target, xApiKey, nowMs);
   if (byHeader && !('fault' in byHeader)) {
     if (recorded !== undefined || authorization === undefined || bearer === credentials.xApiKey?.trim())
       return accepted(byHeader, 'x-api-key', trace);
     throw unauthorized('two different keys', byHeader.keyId);
   }
-  if (recorded !== undefined && 'fault' in recorded && recorded.fault === 'two different keys')
-    throw unauthorized('two different keys');
   const found = acceptKey(lookup, bearer, nowMs);
   if (!('fault' in found) && isSecondKey(lookup, target, found, bearer, xApiKey))
     throw unauthorized('two different keys', found.keyId);
   if (!('fault' in found)) return accepted(found, 'authorization', trace);
   const known = found.owner ?? byHeader?.owner;
-  const refusal = unauthorized(found.fault, known?.keyId);
+  const refusal = unauthorized(faultIn(found, authorization), known?.keyId);
   if (trace === undefined || known === undefined) throw refusal;
   trace.refuse(refusal, keyFacts(known, found.owner ? found.fault : (byHeader?.fault ?? '')), [
     { table: 'api_key', id: known.keyId },
@@ -205,6 +222,6 @@ export function carriesCredential(
   { authorization, xApiKey, recorded }: Credentials,
 ): boolean {
   if (recorded !== undefined) return !('fault' in recorded) || recorded.carried;
-  if (authorization !== undefined && !/^(bearer)?\s*$/i.test(authorization)) return true;
+  if (authorization !== undefined && !isEmptyBearer(authorization)) return true;
   return target.kind === 'stack' && xApiKey !== undefined && xApiKey.trim() !== '';
 }

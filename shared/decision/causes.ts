@@ -85,6 +85,7 @@ const rows = {
   fenced: ruled('fresh', unavailable, stale),
   'fenced without a key': ruled('fresh', 'Unauthorized', stale, { label: 'fenced' }),
   missing: ruled('key', 'Unauthorized', 'no key was sent'),
+  'two Authorization headers': ruled('key', 'Unauthorized', 'two Authorization headers were sent'),
   malformed: ruled('key', 'Unauthorized', 'what was sent has not the form of a key'),
   unknown: ruled('key', 'Unauthorized', 'no key that is known'),
   'two different keys': ruled('key', 'Unauthorized', 'two different keys were sent'),

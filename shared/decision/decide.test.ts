@@ -132,7 +132,7 @@ const anyFacts = fc.record<RequestFacts>({
   ),
   surface: fc.constantFrom('openai', 'anthropic', 'any'),
   reranks: fc.constant(false),
-  promptTokens: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
+  promptTokensMax: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
   maxTokens: fc.option(fc.nat(12), { nil: undefined }),
   promptTokensLeast: fc.option(
     fc.nat(12).map((least) => () => least),
@@ -368,10 +368,10 @@ test('Errors 5, Errors 10: what a model weighs that the pool does not have is no
 test('Limits 3: a prompt is refused uncounted where its lower bound does not fit, and passes so where the upper does', () => {
   fc.assert(
     fc.property(anyContent, anyCounters, anyFacts, fc.nat(12), (content, counters, facts, slack) => {
-      const least = facts.promptTokens;
+      const least = facts.promptTokensMax;
       const [exact, bounded] = [
-        { promptTokens: least },
-        { promptTokens: least + slack, promptTokensLeast: () => least },
+        { promptTokensMax: least },
+        { promptTokensMax: least + slack, promptTokensLeast: () => least },
       ].map((prompt) =>
         outcomeOf(lookupOf(content), counters, { ...facts, promptTokensLeast: undefined, ...prompt }, 0),
       ) as [Outcome, Outcome];
@@ -380,7 +380,7 @@ test('Limits 3: a prompt is refused uncounted where its lower bound does not fit
         return;
       }
       expect(exact.uncounted).toBe(false);
-      const most = contextNeeded({ ...facts, promptTokens: least + slack });
+      const most = contextNeeded({ ...facts, promptTokensMax: least + slack });
       expect(bounded.uncounted).toBe(
         bounded.tier.contextTokens !== null && most > bounded.tier.contextTokens,
       );
@@ -412,6 +412,6 @@ test.each([
   [10, 5, 15],
   [10, 0, 10],
   [10, undefined, 11],
-])('Limits 3: a prompt of %s tokens that asks for %s needs %s', (promptTokens, maxTokens, needed) => {
-  expect(contextNeeded({ promptTokens, maxTokens })).toBe(needed);
+])('Limits 3: a prompt of %s tokens that asks for %s needs %s', (promptTokensMax, maxTokens, needed) => {
+  expect(contextNeeded({ promptTokensMax, maxTokens })).toBe(needed);
 });

@@ -30,9 +30,9 @@ export interface RequestFacts {
   readonly caller: Client;
   readonly model: string;
   readonly surface: RoutingFacts['surface'];
-  /** Tokens of the prompt: counted, or a bound from above. */
-  readonly promptTokens: number;
-  /** A bound from below; undefined where `promptTokens` was counted. Called only where the bound from above does not fit. */
+  /** Upper bound of the prompt's tokens: their number if it was counted, else the bytes of the prompt. */
+  readonly promptTokensMax: number;
+  /** Lower bound; undefined if the tokens were counted. Called only if the upper bound does not fit. */
   readonly promptTokensLeast?: (() => number) | undefined;
   /** Tokens asked for; undefined where the request asks for no number. */
   readonly maxTokens: number | undefined;
@@ -80,8 +80,8 @@ export function windowStartMs(subject: string, nowMs: number): number {
 }
 
 /** Needs: the prompt and what is asked for, or one token where nothing is. */
-export function contextNeeded(facts: Pick<RequestFacts, 'promptTokens' | 'maxTokens'>): number {
-  return facts.promptTokens + answerNeeded(facts.maxTokens);
+export function contextNeeded(facts: Pick<RequestFacts, 'promptTokensMax' | 'maxTokens'>): number {
+  return facts.promptTokensMax + answerNeeded(facts.maxTokens);
 }
 
 function answerNeeded(maxTokens: number | undefined): number {
@@ -149,7 +149,7 @@ export function decide(
   nowMs: number,
   trace?: Trace,
 ): Decision {
-  const { caller, promptTokens, maxTokens } = facts;
+  const { caller, promptTokensMax, maxTokens } = facts;
   const tier = tierOf(lookup, caller);
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
   const { target, model, surface, reranks } = facts;
@@ -173,7 +173,7 @@ export function decide(
     weight,
     modelWeight,
     model: facts.model,
-    contextTokens: contextNeeded({ promptTokens: promptTokensLeast ?? promptTokens, maxTokens }),
+    contextTokens: contextNeeded({ promptTokensMax: promptTokensLeast ?? promptTokensMax, maxTokens }),
     answerTokens: answerNeeded(maxTokens),
     atLeast: promptTokensLeast !== undefined,
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },

@@ -1,5 +1,5 @@
 /** What is asked: a request as it might be made, or one that a gateway recorded. Becomes the facts of a decision. */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { type DecisionRecord, promptTokensMaxOf } from '../../schemas/decisions.ts';
 import { operations } from '../../schemas/operations.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
@@ -49,7 +49,10 @@ export function verdictWith(lookup: Lookup, question: Question): Verdict {
 }
 
 interface Asked
-  extends Pick<AdmissionFacts, 'promptTokens' | 'promptTokensLeast' | 'maxTokens' | 'visitor' | 'network'> {
+  extends Pick<
+    AdmissionFacts,
+    'promptTokensMax' | 'promptTokensLeast' | 'maxTokens' | 'visitor' | 'network'
+  > {
   readonly operation: DecisionRecord['operation'];
   readonly host: DecisionRecord['host'];
   readonly stack?: string | undefined;
@@ -60,11 +63,11 @@ interface Asked
 export function factsOf(asked: Asked): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential } = asked;
   // Each by its name: to spread objects costs as much as a decision.
-  const { promptTokens, promptTokensLeast, maxTokens, visitor, network } = asked;
+  const { promptTokensMax, promptTokensLeast, maxTokens, visitor, network } = asked;
   const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
   return {
-    promptTokens,
+    promptTokensMax,
     promptTokensLeast,
     maxTokens,
     visitor,
@@ -89,7 +92,8 @@ export function viewOf({ gateway, position, change }: DecisionRecord, at: number
 /** What a question is made of; the rest of a record is about its answer. */
 export const askedFields = {
   ...{ at: true, host: true, stack: true, operation: true, key: true, header: true, fault: true },
-  ...{ carried: true, visitor: true, model: true, promptTokens: true, promptTokensLeast: true },
+  ...{ carried: true, visitor: true, model: true, promptTokensMax: true, promptTokens: true },
+  promptTokensLeast: true,
   ...{ maxTokens: true, counters: true, fenced: true, outboxFull: true },
 } as const satisfies Partial<Record<keyof DecisionRecord, true>>;
 export type AskedRecord = Pick<DecisionRecord, keyof typeof askedFields>;
@@ -97,7 +101,7 @@ export type AskedRecord = Pick<DecisionRecord, keyof typeof askedFields>;
 /** The facts of a recorded decision; what its gateway knew of the headers is in it, and no more. */
 export function questionOf(record: AskedRecord): Question {
   const { key, header = 'authorization', fault = 'missing', carried = false } = record;
-  const { operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens } = record;
+  const { operation, host, stack, model, visitor, promptTokensLeast, maxTokens } = record;
   const isOneKey = key !== undefined && fault !== 'two different keys';
   const credential: RecordedCredential = isOneKey ? { keyId: key, header } : { fault, carried };
   return {
@@ -107,7 +111,7 @@ export function questionOf(record: AskedRecord): Question {
       stack,
       model,
       visitor,
-      promptTokens,
+      promptTokensMax: promptTokensMaxOf(record),
       promptTokensLeast,
       maxTokens,
       // Which network it was is not recorded, only what it had used.

@@ -1,5 +1,7 @@
 /** Compares a recorded decision with what is decided now from its facts. */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { outcomeFrom, verdictFrom } from '../../schemas/verdict.ts';
 import { causeOf, causes } from './causes.ts';
 import type { Decided } from './question.ts';
 import { Refusal } from './refusal.ts';
@@ -13,20 +15,27 @@ export interface Difference {
   readonly now: string;
 }
 
+/** Whether the record contains a decision: a client may leave before there is one. */
+export function isDecided(record: DecisionRecord): boolean {
+  return verdictFrom(record).phase !== 'undecided';
+}
+
 /** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
 export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
-  if (record.stage !== 'admission' && record.stage !== 'answer') return undefined;
+  if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
   // A fault may come before any fact is known.
   if (record.type === 'InternalError') return undefined;
-  const wanted = record.stage === 'answer' ? 'served' : recordedText(record);
+  const isPassed = record.stage === 'answer' || outcomeFrom(record) !== 'refused';
+  const wanted = isPassed ? 'served' : refusalText(record);
   const now = decidedText(decided);
   if (wanted !== now.text)
     return { step: earlier(recordedStep(record), now.step), recorded: wanted, now: now.text };
   return placeDifference(record, decided);
 }
 
-function recordedText({ served, status, type, message }: DecisionRecord): string {
-  return served ? 'served' : `${status} ${type ?? ''} ${message ?? ''}`;
+function refusalText({ type = '', message = '', status }: DecisionRecord): string {
+  // A client that had left got no status.
+  return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
 }
 
 function decidedText({ verdict, trace }: Decided): { readonly text: string; readonly step?: StepName } {
@@ -38,17 +47,21 @@ function decidedText({ verdict, trace }: Decided): { readonly text: string; read
 
 /** The step that rules refused it at. */
 function recordedStep(record: DecisionRecord): StepName | undefined {
-  if (record.served || record.stage !== 'admission') return undefined;
+  if (outcomeFrom(record) !== 'refused' || record.stage !== 'admission') return undefined;
   const cause = causeOf(record);
   return cause && causes[cause].step;
 }
 
-/** Steps of which the record has no facts: the gateway ended at its refusal before it read them. */
+/** Steps of which the record has no facts: the gateway had not come to them when it refused the request, or the client left. */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
+  if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
   const step = recordedStep(record);
   if (step === undefined) return [];
   const { group } = steps[step];
-  if (group === 'head') return stepNames.filter((name) => steps[name].needs !== 'head');
+  // A fenced gateway looks no key up.
+  const isKeyUnread = step === 'fresh' && record.carried === true && record.key === undefined;
+  if (group === 'head')
+    return stepNames.filter((name) => steps[name].needs !== 'head' || (name === 'key' && isKeyUnread));
   // A listing reads no limits, and a node counts the prompt of what has passed all of them.
   if (group === 'listing' || (step === 'context' && record.counted === 'node')) return [];
   const at = stepNames.indexOf(step);
@@ -57,6 +70,11 @@ export function unreadSteps(record: DecisionRecord): readonly StepName[] {
     const { needs } = steps[name];
     return (needs === 'sums' && readsNoSums) || (needs === 'use' && index > at);
   });
+}
+
+/** Limits and route are one decision, so an undecided request has passed none of their steps. */
+function isPassedUndecided(name: StepName, { ms }: DecisionRecord): boolean {
+  return name === 'shape' ? ms.shaped !== undefined : steps[name].group === 'head';
 }
 
 function earlier(a: StepName | undefined, b: StepName | undefined): StepName {

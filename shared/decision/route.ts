@@ -191,7 +191,10 @@ function routePool(
   if (!lookup.isPooled(facts.model)) {
     const refusal = ownNodeAway(lookup, facts) ?? dedicatedOnly('no pool');
     first ??= refusal;
-    if (ends(trace, refusal, [{ table: 'pool_model', id: facts.model }])) return refusal;
+    if (trace === undefined) return first;
+    const unknown = refusal.cause === 'no pool' && !lookup.isCatalogued(facts.model);
+    trace.refuse(refusal, unknown ? { unknown } : {}, [{ table: 'pool_model', id: facts.model }]);
+    if (unknown) return first;
   }
   trace?.add('pool', 'ok', {}, [{ table: 'pool_model', id: facts.model }]);
   if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model)) {

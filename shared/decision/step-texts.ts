@@ -65,6 +65,10 @@ export const key: Describe = (step, of) => {
   return keyText(step, of, (name, owner) => `${name} of ${owner}${end}`);
 };
 
+/** Why an answer was not given, or not to its end. */
+export const unfinished: Describe = (step, of) =>
+  step.facts['endedBy'] === undefined ? said(step, of) : plain(String(step.facts['reason']));
+
 export const anyKey: Describe = ({ facts }, of) =>
   plain(`any good key of ${of.nameOf('organisation', String(facts['organisation']))}`);
 
@@ -161,7 +165,10 @@ export const surface: Describe = ({ facts, reads }) =>
   plain(`it speaks ${String(facts['surface'])}`, ...reads);
 
 export function inPool(text: string): Describe {
-  return (_step, { model }) => plain(text, { table: 'pool_model', id: model });
+  return ({ facts }, { model }) =>
+    facts['unknown'] === true
+      ? plain('nothing here has a model of this name')
+      : plain(text, { table: 'pool_model', id: model });
 }
 
 export function inTier(says: string): Describe {
@@ -240,5 +247,7 @@ export function describeStep(
   return typeof text === 'string' ? plain(text, ...step.reads) : text(step, of);
 }
 
-const notAsked: Describe = ({ facts }) =>
-  plain(facts['fromPool'] === false ? 'not asked: the pool would not answer' : 'not asked');
+const notAsked: Describe = ({ facts }) => {
+  if (facts['nodes'] !== undefined) return plain('not asked: the organisation has none');
+  return plain(facts['fromPool'] === false ? 'not asked: the pool would not answer' : 'not asked');
+};

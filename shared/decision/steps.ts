@@ -107,7 +107,7 @@ const rows = {
     texts: { ok: say.inTier('includes it'), refused: say.inTier('does not include it') },
   },
   nodes: { ...route, names: 'place', gives: true, texts: { ok: say.serving, refused: say.notServing } },
-  answer: { ...unasked, group: 'answer', texts: {} },
+  answer: { ...unasked, group: 'answer', texts: { refused: say.unfinished } },
 } as const satisfies { readonly [Name in StepName]: RowOf<Name> };
 
 /** The results that each step can have when it is asked: those that it has a text for. */

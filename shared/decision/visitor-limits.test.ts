@@ -30,7 +30,7 @@ type Counted = Partial<Question['counters']>;
 function asked(counters: Counted, network: string | null = 'n-1') {
   const facts = factsOf({
     ...{ operation: 'chat', host: 'shared', model: 'echo', visitor: 'v-1', network: network ?? undefined },
-    ...{ promptTokens: 1, promptTokensLeast: undefined, maxTokens: 1 },
+    ...{ promptTokensMax: 1, promptTokensLeast: undefined, maxTokens: 1 },
     credential: { fault: 'missing', carried: false },
   });
   const none = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
@@ -116,7 +116,7 @@ test('all that a visitor used is counted at the moment of its admission', () => 
   const caller = { kind: 'anonymous', visitor: 'v-1', network: 'n-1', admittedMs } as const;
   const facts: RequestFacts = {
     ...{ target: { kind: 'shared' }, caller, model: 'echo', surface: 'openai', reranks: false },
-    ...{ promptTokens: 1, maxTokens: 1 },
+    ...{ promptTokensMax: 1, maxTokens: 1 },
   };
   decide(createLookup(snapshot.db), counters, facts, nowMs);
   expect(moments).toEqual([admittedMs, admittedMs, admittedMs]);

@@ -47,7 +47,7 @@ test('Routing rule 5: in random fleets a visitor reaches no stack and no node of
       for (const stack of stacks)
         for (const operation of ['chat', 'embeddings', 'messages'] as const) {
           const asked = { operation, host: stack === undefined ? 'shared' : 'stack', stack, model } as const;
-          const size = { promptTokens: 1, promptTokensLeast: undefined, maxTokens: 1 };
+          const size = { promptTokensMax: 1, promptTokensLeast: undefined, maxTokens: 1 };
           const facts = factsOf({
             ...{ ...asked, ...size, visitor: 'v-1', network: 'n-1' },
             credential: { fault: 'missing', carried: false },

@@ -295,7 +295,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   }
 
   onClose(): void {
-    if (!this.#settled) this.#fail(new ClientGone('the client left before its body was whole'));
+    if (!this.#settled) this.#fail(new ClientGone('the client did not send its body whole'));
   }
 
   tick(nowMs: number): void {

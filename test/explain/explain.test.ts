@@ -307,7 +307,7 @@ describe('replay decide decides recorded requests again:', () => {
     expect((await chat({ port, key, model: 'echo-small' })).status).toBe(200);
     const lines = await exported();
     const index = lines.findIndex((line) => JSON.parse(line).organisation === id);
-    const changed = { ...JSON.parse(lines[index] ?? ''), promptTokens: 1e9 };
+    const changed = { ...JSON.parse(lines[index] ?? ''), promptTokensMax: 1e9 };
     const run = await replay(lines.with(index, JSON.stringify(changed)));
     const printed = run.out
       .trim()

@@ -53,6 +53,7 @@ export const places: Readonly<Record<string, readonly string[]>> = {
   'stack:stk-quiet-heron-4m7q': ['heron-1'],
 };
 export const installed = [...firstModels, ...badModels, 'echo-idle'];
+export const catalogued = [...installed, 'echo-private', 'echo-bare'];
 
 export interface Tier {
   readonly models: '*' | readonly string[];
@@ -100,14 +101,13 @@ export const freeTurns = 1_000_000;
 function fleetOf(first: string, others: Readonly<Record<string, string>>): Fleet {
   const nodes = (place: string) =>
     (places[place] ?? []).map((id) => ({ id, url: others[id] ?? first, dialect: 'vllm' as const }));
-  const models = [...installed, 'echo-private', 'echo-bare'];
   const stack = (id: string) => ({
     ...{ id, surface: surfaces[id] ?? 'openai', models: [...(stackModels[id] ?? [])] },
     nodes: nodes(`stack:${id}`),
   });
   return {
     version: 1,
-    models: models.map((id) => ({ id, family: 'echo', weight: weights[id] ?? 1 })),
+    models: catalogued.map((id) => ({ id, family: 'echo', weight: weights[id] ?? 1 })),
     tiers: Object.entries(tiers).map(([id, { models: of, ...limits }]) => ({
       ...{ id, ...limits },
       models: of === '*' ? of : [...of],

@@ -11,7 +11,7 @@ import { runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
 import { type Asked, type Held, hold, isListing, newVisitor, send } from './asked.ts';
 import { Counted } from './counted.ts';
-import { ExplainedFleet, freeTurns, stackModels, stacks, visitorLimits } from './explained-fleet.ts';
+import { ExplainedFleet, freeTurns, places, stackModels, stacks, visitorLimits } from './explained-fleet.ts';
 import {
   countedAs,
   isOwn,
@@ -248,8 +248,14 @@ export class ExplainedTraffic {
     this.answers.set(error?.type ?? 'served', (this.answers.get(error?.type ?? 'served') ?? 0) + 1);
     expect(found.verdict, label).toEqual(
       error === undefined
-        ? { served: true, status: 200 }
-        : { served: false, status: answer.status, type: error.type, message: error.message },
+        ? { outcome: 'served', served: true, status: 200 }
+        : {
+            outcome: 'refused',
+            served: false,
+            status: answer.status,
+            type: error.type,
+            message: error.message,
+          },
     );
     expect(found.same, label).toBe(true);
     expect(found.gateway, label).toBe(`gateway-${asked.gateway + 1}`);
@@ -341,7 +347,8 @@ function mayBeLeftOut(known: Known): ReadonlySet<string> {
   const { asked } = known;
   const isOpen = asked.visitor !== undefined || (isListing(asked) && asked.host === 'shared');
   return new Set([
-    ...(isOpen ? ['fresh', 'key', 'own nodes'] : []),
+    ...(isOpen ? ['fresh', 'key'] : []),
+    ...(places[`organisation:${known.key?.organisation}`] === undefined ? ['own nodes'] : []),
     ...(asked.visitor === undefined ? [] : ['stack']),
     ...(isPooled(known) ? [] : ['allowance']),
     ...(isOwn(known) ? ['pool', 'tier', 'nodes'] : []),

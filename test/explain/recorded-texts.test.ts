@@ -84,22 +84,22 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
   ],
   [
     'context',
-    { promptTokens: 100, counted: 'bound', maxTokens: 7 },
+    { promptTokensMax: 100, counted: 'bound', maxTokens: 7 },
     'at most 107 tokens (100 of the prompt, 7 for the answer), of 900',
   ],
   [
     'context',
-    { promptTokens: 100, counted: 'node', maxTokens: 7 },
+    { promptTokensMax: 100, counted: 'node', maxTokens: 7 },
     '107 tokens (100 of the prompt, 7 for the answer), of 900',
   ],
   [
     'context',
-    { promptTokens: 100, counted: 'node', maxTokens: undefined },
+    { promptTokensMax: 100, counted: 'node', maxTokens: undefined },
     '101 tokens (100 of the prompt, 1 for the answer), of 900',
   ],
   [
     'context',
-    { promptTokens: 2000, promptTokensLeast: 50, counted: 'bound', maxTokens: 7 },
+    { promptTokensMax: 2000, promptTokensLeast: 50, counted: 'bound', maxTokens: 7 },
     'at least 57 tokens (50 of the prompt, 7 for the answer), of 900',
   ],
   [
@@ -199,7 +199,14 @@ test.each(rules)('a refusal of %s by the rules says why: %#', async (step, chang
 test('where a node counted the prompt, all limits were read before, although the prompt did not fit', async () => {
   const message = 'This request needs a context of 1007 tokens; the Near tier allows 900.';
   const steps = await stepsOf({
-    ...{ promptTokens: 1000, counted: 'node', maxTokens: 7, served: false, status: 413, stage: 'admission' },
+    ...{
+      promptTokensMax: 1000,
+      counted: 'node',
+      maxTokens: 7,
+      served: false,
+      status: 413,
+      stage: 'admission',
+    },
     ...{ type: 'ContextWindowExceededError', message, node: undefined, capacity: undefined },
     counters: { requests, concurrency, windowUsed: 8, inFlight: 3 },
   });

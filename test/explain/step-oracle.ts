@@ -10,6 +10,7 @@ import type { Answer } from '../support/api.ts';
 import { type Asked, askedTokens, isMessages } from './asked.ts';
 import { type Counted, exactly, isWithin, type Range } from './counted.ts';
 import {
+  catalogued,
   installed,
   loaded,
   places,
@@ -380,7 +381,12 @@ export const oracle: Readonly<Record<StepName, Check>> = {
   'own nodes': ({ asked: { model }, key: found, drained }) =>
     nodesOf(`organisation:${found?.organisation}`, model, drained),
   pool: ({ asked: { model } }) =>
-    installed.includes(model) ? { ok: true, text: 'installed' } : { ok: false, text: 'not installed' },
+    installed.includes(model)
+      ? { ok: true, text: 'installed' }
+      : {
+          ok: false,
+          text: catalogued.includes(model) ? 'not installed' : 'nothing here has a model of this name',
+        },
   tier: (known) => {
     const ok = tierNameOf(known) !== null && includes(tierFor(known), known.asked.model);
     return { ok, text: `${tierNameOf(known) ?? 'the plan'} ${ok ? 'includes' : 'does not include'} it` };

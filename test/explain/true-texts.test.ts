@@ -80,14 +80,20 @@ async function check(each: Sent): Promise<void> {
   });
   const found = explanationSchema.parse(answered);
   const { decision } = (await fleet.admin.call('GET', `/decisions/${request}`)) as {
-    decision: { at: number; promptTokens: number; organisation?: string };
+    decision: { at: number; promptTokensMax: number; organisation?: string };
   };
   const label = JSON.stringify({ each, status: answer.status, steps: found.steps });
   seen.add(error?.type ?? 'served');
   expect(found.verdict, label).toEqual(
     error === undefined
-      ? { served: true, status: 200 }
-      : { served: false, status: answer.status, type: error.type, message: error.message },
+      ? { outcome: 'served', served: true, status: 200 }
+      : {
+          outcome: 'refused',
+          served: false,
+          status: answer.status,
+          type: error.type,
+          message: error.message,
+        },
   );
   expect(found.same, label).toBe(true);
   for (const { result, text } of found.steps) {
@@ -99,7 +105,7 @@ async function check(each: Sent): Promise<void> {
   if (contextResult === 'ok' || contextResult === 'refused') {
     expect(Number(context['prompt']) + Number(context['answer']), label).toBe(context['needed']);
     expect(context['answer'], label).toBe(each.maxTokens);
-    if (context['atLeast'] !== true) expect(context['prompt'], label).toBe(decision.promptTokens);
+    if (context['atLeast'] !== true) expect(context['prompt'], label).toBe(decision.promptTokensMax);
     expect(text, label).toContain(`${context['prompt']} of the prompt, ${each.maxTokens} for the answer`);
   } else expect(each.isBroken || ['revoked', 'nobody'].includes(each.who), label).toBe(true);
   if (each.who.startsWith('near')) checkRequests(each, decision.at, step('requests'), label);

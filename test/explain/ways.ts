@@ -103,8 +103,14 @@ export async function explained(answer: Pick<Answer, 'status' | 'fields' | 'cont
   const refusal = answer.status === 200 ? undefined : JSON.parse(answer.content).error;
   expect(found.verdict).toEqual(
     refusal === undefined
-      ? { served: true, status: 200 }
-      : { served: false, status: answer.status, type: refusal.type, message: refusal.message },
+      ? { outcome: 'served', served: true, status: 200 }
+      : {
+          outcome: 'refused',
+          served: false,
+          status: answer.status,
+          type: refusal.type,
+          message: refusal.message,
+        },
   );
   expect([run.code, found.same]).toEqual([refusal === undefined ? 0 : 1, true]);
   return found;

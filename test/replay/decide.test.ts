@@ -76,7 +76,7 @@ test('any facts at any position give a decision, and nothing else is thrown', ()
     method: fc.oneof(fc.constantFrom('GET', 'POST'), text),
     path: fc.oneof(some(whole.map(({ path }) => path)), text),
     model: fc.oneof(some(whole.map(({ model }) => model)), text),
-    promptTokens: fc.nat(200_000),
+    promptTokensMax: fc.nat(200_000),
     maxTokens: maybe(fc.nat(200_000)),
     counters: some(whole.map(({ counters }) => counters)),
     nowMs: fc.integer({ min: 0, max: 4e12 }),

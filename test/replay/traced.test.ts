@@ -48,7 +48,7 @@ const facts = fc.record({
   method: fc.constantFrom('POST', 'POST', 'POST', 'GET'),
   path: oneOf('path'),
   model: oneOf('model'),
-  promptTokens: fc.nat(200_000),
+  promptTokensMax: fc.nat(200_000),
   promptTokensLeast: fc.option(fc.nat(100), { nil: undefined }),
   maxTokens: fc.option(fc.nat(5000), { nil: undefined }),
   counters: oneOf('counters'),
@@ -161,7 +161,7 @@ test('the steps after a refusal are decided too, because it often has a second c
   const golden = goldenCases.find(({ name }) => name === 'the plan does not include the pooled model');
   if (golden === undefined) throw new Error('it must be recorded');
   const trace = new Trace();
-  const of = { ...factsOf(golden), promptTokens: 10_000_000 };
+  const of = { ...factsOf(golden), promptTokensMax: 10_000_000 };
   expect(decided(golden, of, trace)).toMatchObject({ type: 'ContextWindowExceededError' });
   const refused = trace.steps.filter(({ refusal }) => refusal !== undefined);
   expect(refused.map(({ step }) => step)).toEqual(['context', 'tier']);

@@ -43,10 +43,12 @@ export type GoldenDecision =
   | { readonly kind: 'listed'; readonly models: readonly string[] };
 
 export interface GoldenCase
-  extends Partial<Omit<ReplayFacts, 'counters'>>,
+  extends Partial<Omit<ReplayFacts, 'counters' | 'promptTokensMax'>>,
     Pick<Partial<Record<'counters', Partial<CounterFacts>>>, 'counters'> {
   readonly name: string;
   readonly clause: string;
+  /** Upper bound of the prompt's tokens. */
+  readonly promptTokens?: number;
   /** `seq` of the last commit that the decision knows. */
   readonly atSeq: number;
   /** Where a change is open, by whose name it is decided whether it is in its wave; absent: of none. */
@@ -92,6 +94,7 @@ export function factsOf({
   atSeq: _atSeq,
   gateway: _gateway,
   decision: _decision,
+  promptTokens: promptTokensMax = 10,
   ...facts
 }: GoldenCase): ReplayFacts {
   return {
@@ -99,7 +102,7 @@ export function factsOf({
     method: 'POST',
     path: '/v1/chat/completions',
     model: '',
-    promptTokens: 10,
+    promptTokensMax,
     maxTokens: undefined,
     nowMs: corpusNowMs,
     ...facts,

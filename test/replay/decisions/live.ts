@@ -9,6 +9,7 @@ import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway
 import { handle } from '../../../data-plane/request/handle.ts';
 import { Affinity } from '../../../data-plane/upstream/affinity.ts';
 import { NodeLoad } from '../../../data-plane/upstream/load.ts';
+import { fieldSeparator } from '../../../shared/decision/authenticate.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/decide.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../../shared/runtime/byte-budget.ts';
@@ -106,7 +107,9 @@ export async function serveLive(
   const { host, method, path, authorization, xApiKey } = facts;
   const headers = {
     'anthropic-version': '2023-06-01',
-    ...(authorization !== undefined && { Authorization: authorization }),
+    ...(authorization !== undefined && {
+      Authorization: authorization.replaceAll(fieldSeparator, '\r\nAuthorization: '),
+    }),
     ...(xApiKey !== undefined && { 'x-api-key': xApiKey }),
   };
   const body = method === 'POST' ? asked : undefined;

@@ -1,0 +1,39 @@
+/** The verdict that a gateway recorded, as an explanation states it. */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import { verdictFrom } from '../../schemas/verdict.ts';
+
+export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
+  const { outcome, status, endedBy, phase } = verdictFrom(record);
+  const { type, message } = record;
+  return {
+    ...{ outcome, served: outcome === 'served' },
+    ...(status !== undefined && { status }),
+    ...(type !== undefined && { type }),
+    ...(message !== undefined && { message }),
+    ...(endedBy !== undefined && { endedBy: endedBy === 'deadline' ? 'gateway' : endedBy }),
+    ...(phase !== undefined && { phase }),
+  };
+}
+
+/** Why a request ended early, about its ender. Version 0.2.0 exports decisions without a reason. */
+export function endReason({ finish = '' }: DecisionRecord): string {
+  const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];
+  return reason.startsWith(`the ${by} `) ? reason.replace(`the ${by}`, 'it') : reason;
+}
+
+const moments = {
+  undecided: ' before it was decided',
+  unanswered: ' before its answer began',
+  answering: '',
+};
+
+/** By whom a request was ended, when and why. Members see no names of the pool's nodes. */
+export function endedText(record: DecisionRecord, isOperator: boolean): string {
+  const { endedBy, phase = 'answering' } = recordedVerdict(record);
+  const { node, capacity, ms } = record;
+  const isShown = node !== undefined && (isOperator || capacity !== 'pool');
+  const by = endedBy === 'node' && isShown ? node : `the ${endedBy}`;
+  const after = ms.end < 1000 ? `${Math.round(ms.end)} ms` : `${(ms.end / 1000).toFixed(1)} s`;
+  return `ended by ${by}${moments[phase]}: ${endReason(record)} after ${after}; nothing was billed`;
+}
