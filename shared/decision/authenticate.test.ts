@@ -107,12 +107,13 @@ test.each([
   ['', '401 missing'],
   ['Bearer', '401 missing'],
   ['Bearer ', '401 missing'],
-  [`Bearer\t${keys.acme}`, '401 missing'],
-  [` Bearer ${keys.acme}`, '401 missing'],
-  [`Bearer${keys.acme}`, '401 missing'],
-  [`Basic ${keys.acme}`, '401 missing'],
-  [keys.acme, '401 missing'],
-  [`Bearer ${keys.acme} ${keys.acme}`, '401 missing'],
+  [`Bearer\t${keys.acme}`, '401 malformed'],
+  [` Bearer ${keys.acme}`, '401 malformed'],
+  [`Bearer${keys.acme}`, '401 malformed'],
+  [`Basic ${keys.acme}`, '401 malformed'],
+  [keys.acme, '401 malformed'],
+  [`Bearer ${keys.acme} ${keys.acme}`, '401 malformed'],
+  [`Bearer ${keys.acme}\nBearer ${keys.acme}`, '401 two Authorization headers'],
   [`Bearer ${keys.acme},`, '401 malformed'],
   [`Bearer "${keys.acme}"`, '401 malformed'],
   [`Bearer ${keys.acme.toLowerCase()}`, '401 malformed'],
@@ -142,16 +143,16 @@ test('Authentication 3: one wrong character, a lost one or one too many is refus
 });
 
 test.each([
-  ['the shared host', shared, keys.acme, '401 missing'],
-  ['an unswitched own stack', stackOf(openai), keys.acme, '401 missing'],
+  ['the shared host', shared, keys.acme, '401 malformed'],
+  ['an unswitched own stack', stackOf(openai), keys.acme, '401 malformed'],
   ['a switched own stack', stackOf(switched), keys.acme, 'key-acme'],
   ['a switched own stack, with spaces', stackOf(switched), ` ${keys.acme} `, 'key-acme'],
   ['a switched foreign stack', stackOf(switched), keys.birch, '401 missing'],
-  ['a stack that does not exist', stackOf('stk-never-made-3'), keys.acme, '401 missing'],
+  ['a stack that does not exist', stackOf('stk-never-made-3'), keys.acme, '401 malformed'],
   ['a switched own stack, revoked', stackOf(switched), keys.revoked, '401 missing'],
   ['a switched own stack, unknown', stackOf(switched), keys.unknown, '401 missing'],
   ['a switched own stack, empty', stackOf(switched), '', '401 missing'],
-  ['a switched own stack, twice', stackOf(switched), `${keys.acme}, ${keys.acme}`, '401 missing'],
+  ['a switched own stack, twice', stackOf(switched), `${keys.acme}, ${keys.acme}`, '401 malformed'],
 ])('Authentication 2: x-api-key on %s', (_name, target, xApiKey, expected) => {
   expect(callerOf({ xApiKey }, target)).toBe(expected);
 });
