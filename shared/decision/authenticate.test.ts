@@ -143,16 +143,16 @@ test('Authentication 3: one wrong character, a lost one or one too many is refus
 });
 
 test.each([
-  ['the shared host', shared, keys.acme, '401 malformed'],
-  ['an unswitched own stack', stackOf(openai), keys.acme, '401 malformed'],
+  ['the shared host', shared, keys.acme, '401 missing'],
+  ['an unswitched own stack', stackOf(openai), keys.acme, '401 missing'],
   ['a switched own stack', stackOf(switched), keys.acme, 'key-acme'],
   ['a switched own stack, with spaces', stackOf(switched), ` ${keys.acme} `, 'key-acme'],
   ['a switched foreign stack', stackOf(switched), keys.birch, '401 missing'],
-  ['a stack that does not exist', stackOf('stk-never-made-3'), keys.acme, '401 malformed'],
+  ['a stack that does not exist', stackOf('stk-never-made-3'), keys.acme, '401 missing'],
   ['a switched own stack, revoked', stackOf(switched), keys.revoked, '401 missing'],
   ['a switched own stack, unknown', stackOf(switched), keys.unknown, '401 missing'],
   ['a switched own stack, empty', stackOf(switched), '', '401 missing'],
-  ['a switched own stack, twice', stackOf(switched), `${keys.acme}, ${keys.acme}`, '401 malformed'],
+  ['a switched own stack, twice', stackOf(switched), `${keys.acme}, ${keys.acme}`, '401 missing'],
 ])('Authentication 2: x-api-key on %s', (_name, target, xApiKey, expected) => {
   expect(callerOf({ xApiKey }, target)).toBe(expected);
 });
