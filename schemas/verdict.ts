@@ -6,7 +6,7 @@ import { z } from 'zod';
 
 /** `served`: the whole answer was delivered. `refused`: the error envelope is the answer. `ended`: somebody broke it off. */
 export const outcomeSchema = z.enum(['served', 'refused', 'ended']);
-export type Outcome = z.infer<typeof outcomeSchema>;
+export type RequestOutcome = z.infer<typeof outcomeSchema>;
 
 /** Who ended a request early, as recorded. `deadline`: the gateway, because the node was too slow. */
 export const enderSchema = z.enum(['client', 'node', 'deadline', 'gateway']);
@@ -27,7 +27,7 @@ export interface VerdictFacts {
 }
 
 export interface RecordedVerdict {
-  readonly outcome: Outcome;
+  readonly outcome: RequestOutcome;
   /** Absent if no head of an answer was sent. */
   readonly status?: number | undefined;
   readonly endedBy?: Ender | undefined;
@@ -41,7 +41,10 @@ export function recordedEnd(ender: Ender): string {
   return endedPrefix + ender;
 }
 
-export function outcomeFrom({ served, outcome = '' }: Pick<VerdictFacts, 'served' | 'outcome'>): Outcome {
+export function outcomeFrom({
+  served,
+  outcome = '',
+}: Pick<VerdictFacts, 'served' | 'outcome'>): RequestOutcome {
   if (outcome.startsWith(endedPrefix)) return 'ended';
   return served ? 'served' : 'refused';
 }

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import type { RequestRow } from '../../schemas/requests.ts';
-import type { Outcome } from '../../schemas/verdict.ts';
+import type { RequestOutcome } from '../../schemas/verdict.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, isToday, nameSome, plural } from '../lib/format.ts';
@@ -178,7 +178,7 @@ function List({ followed, open, onTop, isFiltered }: ListProps) {
   );
 }
 
-const verdicts: Readonly<Record<Outcome, string>> = {
+const verdicts: Readonly<Record<RequestOutcome, string>> = {
   served: 'served',
   refused: 'refused',
   ended: 'ended early',

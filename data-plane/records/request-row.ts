@@ -2,7 +2,7 @@
 import type { GatewayQuery, GatewayRow } from '../../schemas/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
-import { type Outcome, outcomeFrom, recordedEnds, verdictFrom } from '../../schemas/verdict.ts';
+import { outcomeFrom, type RequestOutcome, recordedEnds, verdictFrom } from '../../schemas/verdict.ts';
 
 /** As it was recorded or kept. */
 export type WrittenRequest = readonly unknown[];
@@ -27,7 +27,7 @@ function msIn(request: WrittenRequest, name: RecordedName): number | undefined {
   return tenths === undefined ? undefined : tenths / 10;
 }
 
-function outcomeIn(request: WrittenRequest): Outcome {
+function outcomeIn(request: WrittenRequest): RequestOutcome {
   return outcomeFrom({ served: request[cellOf.served] === true, outcome: textIn(request, 'outcome') });
 }
 
@@ -112,7 +112,7 @@ export function countsOf(request: WrittenRequest) {
   };
 }
 
-const outcomeTexts: Readonly<Record<Outcome, readonly string[]>> = {
+const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {
   served: [],
   refused: Object.keys(refusalKinds),
   ended: recordedEnds,

@@ -1,6 +1,6 @@
 /** What a request works with, and what is recorded of it. */
 
-import { type Outcome, outcomeFrom, recordedEnd } from '../../schemas/verdict.ts';
+import { outcomeFrom, type RequestOutcome, recordedEnd } from '../../schemas/verdict.ts';
 import type { HostNames, Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -148,6 +148,6 @@ export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): st
   return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
 }
 
-export function outcomeOf(record: Pick<RequestRecord, 'refusal' | 'outcome'>): Outcome {
+export function outcomeOf(record: Pick<RequestRecord, 'refusal' | 'outcome'>): RequestOutcome {
   return outcomeFrom({ served: record.refusal === undefined, outcome: recordedOutcome(record) });
 }
