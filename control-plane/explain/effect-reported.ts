@@ -57,7 +57,7 @@ function questionFor(
   const facts = factsOf({
     operation,
     model,
-    promptTokens: 1,
+    promptTokensMax: 1,
     maxTokens: 1,
     credential: { organisation: isVisitor ? '' : organisation },
     visitor: isVisitor ? 'v-reported' : undefined,
