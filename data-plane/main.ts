@@ -166,6 +166,7 @@ async function serve(
     metrics: decisionsUrl,
     certificateEnds: settings.certificate?.validUntil,
     overstating: telemetry.clampedUsage.recent(),
+    unanswering: gateway.load.hanging(),
     oddForms: telemetry.oddForms.recent(),
     outOfFiles: files.isShort,
     countsTraffic: true,

@@ -43,6 +43,7 @@ test('what there is nothing to report of is left out', () => {
   const nothing = {
     metrics: undefined,
     overstating: [],
+    unanswering: [],
     oddForms: [],
     outOfFiles: false,
     countsTraffic: true,

@@ -48,7 +48,7 @@ export function NodePage({ id }: { readonly id: string }) {
 }
 
 function About({ node }: { readonly node: LiveNodeResource }) {
-  const { url, dialect, credential, changedAt, inFlight, up, reason } = node;
+  const { url, dialect, credential, changedAt, inFlight, reason } = node;
   return (
     <Card title="About">
       <Facts
@@ -59,7 +59,7 @@ function About({ node }: { readonly node: LiveNodeResource }) {
               {changedAt === undefined ? null : <time dateTime={changedAt}>since {ago(changedAt)}</time>}
             </span>
           ),
-          Why: up ? undefined : reason,
+          Why: reason,
           Serves: <Place node={node} />,
           Address: <Id id={url} label="Copy the address" />,
           Engine: <Badge>{dialect}</Badge>,

@@ -31,7 +31,18 @@ export class LiveNodes {
     const live = this.#agents.live(id) ?? this.#prober.live(id) ?? this.#elsewhere(node);
     const { unlisted, ...shown } = live ?? {};
     const isShown = unlisted !== undefined && up === true && loaded !== undefined;
-    return { ...node, ...shown, ...(isShown && { loaded: [...new Set([...loaded, ...unlisted])].sort() }) };
+    return {
+      ...{ ...node, ...shown },
+      ...(isShown && { loaded: [...new Set([...loaded, ...unlisted])].sort() }),
+      ...(up === true && this.#silence(id)),
+    };
+  }
+
+  /** Why a node that is up serves nobody: gateways whose requests it does not answer. */
+  #silence(id: string): { readonly reason?: string } {
+    const reports = this.#board.gateways().map(({ report }) => report);
+    const names = reports.flatMap(({ name, unanswering }) => (unanswering?.includes(id) ? [name] : []));
+    return names.length === 0 ? {} : { reason: `does not answer the requests of ${names.join(', ')}` };
   }
 
   #elsewhere({

@@ -277,6 +277,7 @@ function nodeFacts(
       drained: drained === 1,
       reason: reason ?? undefined,
       withheld,
+      unansweredAt: gateways.flatMap(({ name, unanswering }) => (unanswering?.includes(id) ? [name] : [])),
       oddForms: [...new Set(gateways.flatMap(({ oddForms = [] }) => oddForms))]
         .filter((form) => form.startsWith(`${id} `))
         .map((form) => form.slice(id.length + 1)),

@@ -81,6 +81,8 @@ export interface AttemptOptions {
   readonly body: SurfaceStream | WholeAnswer;
   /** The request goes out to the node. */
   readonly onSent?: (() => void) | undefined;
+  /** The node answers. The head of a stream alone is no answer, because engines send it before they have done anything. */
+  readonly onAnswer?: (() => void) | undefined;
   /** The connection to the node has taken the whole body; called for a body in pieces only. */
   readonly onTaken?: (() => void) | undefined;
 }
@@ -163,6 +165,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#status = status;
     if (status === 200 && this.#whole !== undefined && isJsonType(contentType)) {
       this.#step('answer-head');
+      this.#options.onAnswer?.();
       this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;
       this.#expectMore();
     } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
@@ -172,6 +175,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
       pools.ticker.add(this);
     } else {
       this.#step('error-head');
+      this.#options.onAnswer?.();
       this.#errorBody = new ByteCollector(memory, errorBytesMax);
       this.#call.setDeadline(bounds.errorBodyMs, 'the whole body of its error');
     }
@@ -291,6 +295,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
       this.#onStreamFailure(stream);
       return;
     }
+    this.#options.onAnswer?.();
     this.#write(frames, this.#options.pools.ticker.nowMs);
     if (state !== 'completed') this.#expectEvent();
     else if (this.#step('whole') !== 'ignored') this.#deliver(stream, this.#client.end());

@@ -653,6 +653,35 @@ test('Events: an answer that its client never took is not billed', async () => {
   expect(server.pools.answerBytes.usedBytes).toBe(0);
 });
 
+test.each([
+  ['a whole answer', chat],
+  ['a stream, of which it sends the head', streamed],
+])(
+  'a node that answers nobody %s is left aside once clients have given up for ten seconds',
+  async (_, body) => {
+    const stuck = await handMade((req, res) => {
+      if (req.headers.accept !== 'text/event-stream') return;
+      res.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+    });
+    const well = await sim();
+    const candidates = [routeTo(stuck.url, { node: 'stuck' }), routeTo(well.url, { node: 'well' })];
+    const clock = { ms: 0 };
+    const server = await gateway({ candidates, now: () => clock.ms, random: () => 0 });
+    const { load } = server;
+    for (let request = 0; request < 3; request += 1) {
+      const { answer, request: sent } = post(server.url + chatPath, body);
+      await until(() => load.inFlight('stuck') === 1);
+      clock.ms += 5000;
+      sent.destroy();
+      await answer.catch(() => undefined);
+      expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client', node: 'stuck' });
+    }
+    expect(load.hanging()).toEqual(['stuck']);
+    expect((await post(server.url + chatPath, body).answer).status).toBe(200);
+    expect(await server.next()).toMatchObject({ kind: 'completed', node: 'well' });
+  },
+);
+
 test('errors that a node answers do not leave it aside, but broken answers do', async () => {
   const node = await sim({}, { kind: 'status', status: 500 });
   const server = await gateway({ candidates: [routeTo(node.url)] });

@@ -201,7 +201,7 @@ async function attempt(
 }
 
 function attemptOf(
-  { forwarding, pools, bodyWorker }: ForwardMeans,
+  { forwarding, pools, bodyWorker, load }: ForwardMeans,
   { asked, form, ids, maxTokensFor, client, fields, owner, at, body: held }: ForwardRequest,
   route: Route,
 ): Attempt {
@@ -221,6 +221,7 @@ function attemptOf(
       at.sent = performance.now();
       held.discard();
     },
+    onAnswer: () => load.answering(route.node),
     onTaken: () => held.release(),
   });
 }

@@ -124,7 +124,7 @@ export async function countAtOne(
     left = left.filter((candidate) => candidate !== route);
     let sent = false;
     let reached = true;
-    load.begin(route.node);
+    load.begin(route.node, false);
     try {
       const tokens = await countTokens(route, asked, owner, {
         onSent: () => {

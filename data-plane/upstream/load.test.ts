@@ -46,6 +46,70 @@ test('a node that takes no connection is left aside for 1 s, then twice as long 
   }
 });
 
+/** A request that its client gives up after some seconds without an answer. */
+function giveUp({ load, clock }: ReturnType<typeof loadAt>, seconds: number): void {
+  load.begin('n');
+  clock.ms += seconds * 1000;
+  load.end('n', 'neutral');
+}
+
+test.each([
+  [2, 6],
+  [5, 3],
+  [60, 3],
+])('a node that answers nobody is left aside, if clients give up after %i s at request %i', (seconds, at) => {
+  const node = loadAt();
+  for (let request = 1; request < at; request += 1) {
+    giveUp(node, seconds);
+    expect(node.load.isEjected('n')).toBe(false);
+  }
+  node.load.begin('n');
+  expect([node.load.isEjected('n'), node.load.hanging()]).toEqual([true, ['n']]);
+});
+
+test('a node that hangs gets about one request each 30 s, until it begins to answer one', () => {
+  const { load, clock } = loadAt();
+  let sent = 0;
+  for (; clock.ms < 600_000; clock.ms += 1000) {
+    if (load.choose(nodes('n', 'well'))?.node !== 'n' && load.isEjected('n')) continue;
+    load.begin('n');
+    sent += 1;
+  }
+  expect(sent).toBeLessThan(11 + 600 / 25);
+  load.answering('n');
+  expect([load.isEjected('n'), load.hanging()]).toEqual([false, []]);
+  clock.ms += 60_000;
+  load.begin('n');
+  expect(load.hanging()).toEqual([]);
+});
+
+test('a node that answers one request in ten seconds, or is asked now and then, does not hang', () => {
+  const busy = loadAt();
+  for (let second = 0; second < 100; second += 1) {
+    giveUp(busy, 1);
+    if (second % 9 === 0) busy.load.answering('n');
+    expect(busy.load.hanging()).toEqual([]);
+  }
+  const idle = loadAt();
+  for (let request = 0; request < 10; request += 1) {
+    giveUp(idle, 1);
+    idle.clock.ms += 11_000;
+    // A count of tokens is answered by another part of an engine, which may hang or not.
+    idle.load.begin('n', false);
+    idle.load.end('n', 'neutral');
+    idle.clock.ms += 11_000;
+    expect(idle.load.hanging()).toEqual([]);
+  }
+});
+
+test('a node that hung is no longer reported ten minutes after its last request', () => {
+  const node = loadAt();
+  for (let request = 0; request < 4; request += 1) giveUp(node, 5);
+  expect(node.load.hanging()).toEqual(['n']);
+  node.clock.ms += 600_000;
+  expect(node.load.hanging()).toEqual([]);
+});
+
 test('a node that broke off three times in a row is left aside, and one success forgives all', () => {
   const { load } = loadAt();
   attempt(load, 'n', 'broken', 2);

@@ -3,7 +3,9 @@
  * A node is ejected when no connection to it is obtained, or when it broke off several requests in a row; for a bounded
  * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
  * node answers properly, because a request can be its cause. A failure that either can be the cause of counts once
- * per tenant, so that none can eject a node for the others. Ejection orders candidates; it never empties their list.
+ * per tenant, so that none can eject a node for the others. A node that has answered none of its requests for a while is
+ * ejected too, whoever ended them, because clients give up long before this gateway does.
+ * Ejection orders candidates; it never empties their list.
  */
 
 /** How an attempt ended, as evidence about the node. */
@@ -35,11 +37,22 @@ interface NodeState {
   /** Ejections since the last answer. */
   ejections: number;
   ejectedUntilMs: number;
+  /** Requests since the node last began to answer one, and when the first of them came. */
+  unanswered: number;
+  unansweredSinceMs: number;
+  /** When a request last came or ended. */
+  lastUsedMs: number;
 }
 
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
+/** A node hangs if it has answered none of this many requests for this long. Requests further apart are no row. */
+const unansweredMin = 3;
+const hangMs = 10_000;
+/** How long a node without further requests is reported as hanging, and how many nodes are. */
+const reportedMs = 600_000;
+const reportedMax = 20;
 /** Idle nodes are kept up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
 const idleNodesMax = 1000;
 
@@ -105,14 +118,39 @@ export class NodeLoad {
     return open.length > 0 ? (open as Candidate[]) : this.open(candidates);
   }
 
-  begin(node: string): void {
+  /** `awaitsAnswer`: whether silence of the node says that it hangs. */
+  begin(node: string, awaitsAnswer = true): void {
     let state = this.#nodes.get(node);
     if (state === undefined) {
       if (this.#nodes.size >= this.#nodesMax) this.#forgetIdle();
-      state = { inFlight: 0, broken: 0, suspectOwners: [], ejections: 0, ejectedUntilMs: 0 };
+      state = {
+        ...{ inFlight: 0, broken: 0, suspectOwners: [], ejections: 0, ejectedUntilMs: 0 },
+        ...{ unanswered: 0, unansweredSinceMs: 0, lastUsedMs: 0 },
+      };
       this.#nodes.set(node, state);
     }
     state.inFlight += 1;
+    if (awaitsAnswer) this.#awaitAnswer(state);
+  }
+
+  /** The node begins to answer a request, or sends a further event of one. */
+  answering(node: string): void {
+    const state = this.#nodes.get(node);
+    if (state === undefined || state.unanswered === 0) return;
+    if (isHanging(state, this.#now())) {
+      state.ejections = 0;
+      state.ejectedUntilMs = 0;
+    }
+    state.unanswered = 0;
+  }
+
+  /** Some of the nodes that have answered none of their requests for a while. */
+  hanging(): string[] {
+    const nowMs = this.#now();
+    return [...this.#nodes]
+      .filter(([, state]) => isHanging(state, nowMs) && nowMs - state.lastUsedMs < reportedMs)
+      .map(([node]) => node)
+      .slice(0, reportedMax);
   }
 
   /** Exactly once for each `begin`. `owner`: the tenant whose request it was. */
@@ -120,7 +158,9 @@ export class NodeLoad {
     const state = this.#nodes.get(node);
     if (state === undefined) return;
     state.inFlight -= 1;
+    state.lastUsedMs = this.#now();
     if (outcome === 'answered') {
+      state.unanswered = 0;
       if (state.broken > 0) state.suspectOwners = [];
       state.broken = 0;
       state.ejections = 0;
@@ -129,8 +169,23 @@ export class NodeLoad {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
     } else if (outcome === 'unreached') {
+      // It was not asked.
+      state.unanswered = 0;
       this.#eject(state);
     }
+  }
+
+  /** Ejects a node that hangs, so that about one request at a time tries it again. */
+  #awaitAnswer(state: NodeState): void {
+    const nowMs = this.#now();
+    const isApart = state.inFlight === 1 && nowMs - state.lastUsedMs > hangMs;
+    if (state.unanswered === 0 || (isApart && !isHanging(state, nowMs))) {
+      state.unanswered = 0;
+      state.unansweredSinceMs = nowMs;
+    }
+    state.unanswered += 1;
+    state.lastUsedMs = nowMs;
+    if (isHanging(state, nowMs)) this.#eject(state, nowMs - state.unansweredSinceMs);
   }
 
   /** Nothing has to be remembered of a node that is idle and well, so the map is bounded by those that are not. */
@@ -141,15 +196,19 @@ export class NodeLoad {
     this.#nodesMax = Math.max(idleNodesMax, 2 * this.#nodes.size);
   }
 
-  #eject(state: NodeState): void {
+  #eject(state: NodeState, ms = ejectionFirstMs * 2 ** state.ejections): void {
     // Requests that were under way when the node was ejected are no new evidence.
     if (state.ejectedUntilMs > this.#now()) return;
-    state.ejectedUntilMs = this.#now() + Math.min(ejectionFirstMs * 2 ** state.ejections, ejectionMaxMs);
+    state.ejectedUntilMs = this.#now() + Math.min(ms, ejectionMaxMs);
     this.#ejectedUntilMs = Math.max(this.#ejectedUntilMs, state.ejectedUntilMs);
     state.ejections += 1;
     state.broken = 0;
     state.suspectOwners = [];
   }
+}
+
+function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number): boolean {
+  return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
 /** More owners than it takes to eject a node are not remembered. */

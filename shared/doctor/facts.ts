@@ -125,6 +125,8 @@ interface NodeFacts {
   readonly models: readonly string[];
   /** Models that its agent could not load, and why. */
   readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
+  /** Gateways that have had requests at it for a while and no answer to any of them. */
+  readonly unansweredAt?: readonly string[] | undefined;
   /** Gateways that it reported more tokens to than a request can use, in the last hour. */
   readonly overstatedTo?: readonly string[] | undefined;
   /** Forms of its answers that gateways had to guess or refuse in the last hour, each behind its model. */

@@ -213,6 +213,15 @@ export const nodeChecks: readonly DoctorCheck[] = [
       `headgate events list --newest --node ${id}; if its agent is not to be trusted, revoke its token`,
   }),
   ofNodes({
+    code: 'HG5007',
+    well: 'nodes answer their requests',
+    level: 'warn',
+    wrong: ({ unansweredAt = [], up, drained }) => up && !drained && unansweredAt.length > 0,
+    text: ({ unansweredAt = [] }) =>
+      `it passes its health checks, but has answered none of the latest requests of ${unansweredAt.join(', ')}`,
+    next: ({ id }) => `see the log of its engine and restart it; headgate node drain ${id}`,
+  }),
+  ofNodes({
     code: 'HG5008',
     well: 'nodes answer in forms that are known',
     level: 'warn',

@@ -37,6 +37,8 @@ export interface ForwardServerOptions {
   readonly stallMs?: number;
   readonly credential?: (name: string) => string | undefined;
   readonly random?: () => number;
+  /** The clock of the nodes' load; monotonic, ms. */
+  readonly now?: () => number;
   readonly maxTokens?: number;
   /** Awaited before a request that was read is forwarded. */
   readonly beforeForward?: (exchange: Exchange) => Promise<unknown>;
@@ -93,7 +95,8 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     tickMs: 10,
     ...(connectMs === undefined ? {} : { connectMs }),
   });
-  const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
+  const { random, now } = options;
+  const load = new NodeLoad({ ...(random && { random }), ...(now && { now }) });
   const ended: Ended[] = [];
   const oddForms: string[] = [];
   const waiting: ((value: Ended) => void)[] = [];

@@ -1,0 +1,46 @@
+/** A node that takes requests and answers none of them, although it passes its health checks: who names it. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { chatBody } from '../support/api.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { specFleet } from '../support/spec-fleet.ts';
+import { until } from '../support/until.ts';
+
+let fleet: TestFleet;
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+});
+afterAll(() => fleet.close());
+
+interface Named {
+  readonly checks: readonly { readonly code: string; readonly object?: string; readonly text: string }[];
+}
+
+test('a node that hangs is named by doctor and in the list of nodes until it answers', async () => {
+  const node = fleet.nodes['pool-1'];
+  await fleet.admin.call('POST', '/organisations', { id: 'asker', name: 'Asker', tier: 'Platinum' });
+  const { value: key } = await fleet.key('asker');
+  await fleet.settle();
+  const ask = (signal?: AbortSignal): Promise<{ status: number }> =>
+    fetch(`http://127.0.0.1:${fleet.port()}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody('echo-small')),
+      ...(signal && { signal }),
+    });
+  const named = async (): Promise<readonly [boolean, string | undefined]> => {
+    const { checks } = (await fleet.admin.call('GET', '/doctor')) as unknown as Named;
+    const { reason } = (await fleet.admin.call('GET', '/nodes/pool-1')) as unknown as { reason?: string };
+    return [checks.some(({ code, object }) => code === 'HG5007' && object === 'pool-1'), reason];
+  };
+  expect(await named()).toEqual([false, undefined]);
+  node?.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
+  await until(async () => {
+    await ask(AbortSignal.timeout(1000)).catch(() => undefined);
+    const [isNamed, reason] = await named();
+    return isNamed && /^does not answer the requests of /.test(reason ?? '');
+  }, 60_000);
+  node?.setBehaviour(parseBehaviour({}));
+  expect((await ask()).status).toBe(200);
+  await until(async () => (await named()).every((each) => each === false || each === undefined));
+}, 120_000);
