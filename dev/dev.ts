@@ -78,6 +78,7 @@ const devOptions = {
   ...shared(
     'maxConnections',
     'maxConnectionsPerAddress',
+    'keepAlive',
     'nodeCredentials',
     'trustSigner',
     'allowUnsigned',
@@ -265,6 +266,7 @@ async function startGateways(
     metricsBind: options.metricsBind,
     maxConnections: max,
     maxConnectionsPerAddress: perAddress,
+    keepAlive: options.keepAlive,
     consoleUrl: options.consoleUrl ?? base.console,
     playHost: browserNames(options.bind, options.playHost),
     // Other machines, and those outside a container, use names that this machine does not know.

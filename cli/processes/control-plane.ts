@@ -92,6 +92,7 @@ const controlPlaneOptions = {
     'drainTimeout',
     'maxConnections',
     'maxConnectionsPerAddress',
+    'keepAlive',
     'nodeCredentials',
     'trustSigner',
     'allowUnsigned',

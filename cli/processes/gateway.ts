@@ -90,7 +90,7 @@ export const gatewayOptions = {
     'where control planes reach the health and metrics listener; left out: its address, or this machine’s name',
     { parse: parseAdvertised },
   ),
-  ...shared('maxConnections', 'maxConnectionsPerAddress'),
+  ...shared('maxConnections', 'maxConnectionsPerAddress', 'keepAlive'),
   sharedHost: option(
     '--shared-host <names>',
     'names of the shared host; * stands for every name that does not begin with a stack',

@@ -137,6 +137,12 @@ function parseSeconds(text: string): number {
   throw new InvalidArgumentError('It must be a number of seconds, 0 to 86400.');
 }
 
+function parseKeepAlive(text: string): number {
+  const seconds = parseSeconds(text);
+  if (seconds >= 1) return seconds;
+  throw new InvalidArgumentError('It must be a number of seconds, 1 to 86400.');
+}
+
 /** An address of a service. */
 export function parseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -208,6 +214,11 @@ const common = {
     '--max-connections-per-address <n>',
     'maximum of these from one address; 90 % by default',
     { parse: parseAmount },
+  ),
+  keepAlive: option(
+    '--keep-alive <seconds>',
+    'how long a connection may wait for a further request; more than the idle timeout of a balancer before it',
+    { parse: parseKeepAlive, default: 75 },
   ),
   drainDelay: secondsOption(
     '--drain-delay <seconds>',
@@ -283,13 +294,14 @@ export function addOptions(
 }
 
 type CommonOptions = OptionsOf<typeof common>;
-type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsPerAddress'>;
+type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsPerAddress'> &
+  Partial<Pick<CommonOptions, 'keepAlive'>>;
 /** Options of every process but `headgate dev`. */
 export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFile'>;
 
 /** No more than this process may have open files: further ones are refused one by one, not by errors of all. */
 export function connectionLimitsOf(
-  { maxConnections: asked, maxConnectionsPerAddress: perAddress }: ConnectionOptions,
+  { maxConnections: asked, maxConnectionsPerAddress: perAddress, keepAlive }: ConnectionOptions,
   logger: Pick<Logger, 'warn'>,
 ): Partial<ConnectionLimits> {
   const filesMax = openFilesMax();
@@ -299,7 +311,11 @@ export function connectionLimitsOf(
       { asked, accepted: max, openFilesMax: filesMax },
       'fewer connections are accepted than --max-connections asks for, because fewer files may be open; raise ulimit -n',
     );
-  return perAddress === undefined ? { max } : { max, perAddress };
+  return {
+    max,
+    ...(perAddress !== undefined && { perAddress }),
+    ...(keepAlive !== undefined && { keepAliveMs: keepAlive * 1000 }),
+  };
 }
 
 /** Warns if budgets are smaller than usual, because this process may use little memory. */

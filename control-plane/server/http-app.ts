@@ -23,7 +23,6 @@ const headersTimeoutMs = 30_000;
 const requestTimeoutMs = 120_000;
 /** In one turn of the event loop: a list of a large fleet takes some 10 ms. */
 const handledMax = 8;
-const keepAliveTimeoutMs = 75_000;
 
 export interface HttpListener {
   readonly name: ListenerName;
@@ -44,6 +43,7 @@ export const compilersFactory: object = {
 };
 
 export function createHttpApp({ logger, bodies, ...listener }: HttpListener): FastifyInstance {
+  const { keepAliveMs: keepAliveTimeoutMs } = listener.connections;
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,

@@ -7,7 +7,6 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
 import { type ExchangeServer, serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
-import type { ApiListenerOptions } from './api-listener.ts';
 import type { ConnectionEvent, ConnectionState } from './connection-states.ts';
 import { connectionTransitions } from './connection-states.ts';
 import type { Exchange } from './exchange.ts';
@@ -24,7 +23,7 @@ const fixture = (name: string): string =>
 async function opened(
   handle: Handle = () => undefined,
   timeouts: object = {},
-  more: Partial<Pick<ApiListenerOptions, 'certificate' | 'pace'>> = {},
+  more: Parameters<typeof serveExchanges>[1] = {},
 ): Promise<Opened> {
   const exchanges: Exchange[] = [];
   const server = await serveExchanges(
@@ -117,6 +116,13 @@ test('whatever the events, a connection answers only a request, and ends once', 
       if (state === 'closing' && event !== 'closed') expect(row[event]).toBeUndefined();
   }
   expect(connectionTransitions.closed).toEqual({});
+});
+
+test('a client is told how long its connection may wait for a further request', async () => {
+  const listener = await opened(echoPath, {}, { limits: { keepAliveMs: 7000 } });
+  const client = new Client(listener.port);
+  client.send(get());
+  await until(() => client.text.includes('\r\nkeep-alive: timeout=7\r\n'));
 });
 
 test('a complete answer has its fields in one write with its body, and the connection takes the next request', async () => {

@@ -65,9 +65,11 @@ const lookMs = 5000;
 
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
   const { handler, fixed, certificate, connections, name, onRefusal, pace } = options;
-  const timeouts = { ...clientTimeouts, ...options.timeouts };
-  const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
-  const everyMs = Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);
+  const keepAliveTimeoutMs = options.connections.keepAliveMs;
+  const timeouts = { ...clientTimeouts, keepAliveTimeoutMs, ...options.timeouts };
+  const { headersTimeoutMs, requestTimeoutMs, restTimeoutMs } = timeouts;
+  const shortestMs = Math.min(headersTimeoutMs, requestTimeoutMs, timeouts.keepAliveTimeoutMs, restTimeoutMs);
+  const everyMs = Math.min(lookMs, shortestMs);
   const open = new Set<ClientConnection>();
   let isStopping = false;
   let isDestroyed = false;

@@ -12,12 +12,15 @@ import { endWith } from './end-with.ts';
 import type { LineLogger } from './logger.ts';
 import { type Pace, paceConnections } from './paced-connections.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
+import { waits } from './waits.ts';
 
 export interface ConnectionLimits {
   /** Of one listener. */
   readonly max: number;
   /** Of one listener from one address; an IPv6 network of 64 bits counts as one. */
   readonly perAddress: number;
+  /** How long a connection may wait for a further request. */
+  readonly keepAliveMs: number;
 }
 
 /** The `reason` label of the metric. */
@@ -37,7 +40,7 @@ export const connectionsMaxDefault = 10_000;
 /** Only a few load balancers and scrapers use it, so a connection without a request leaves for a new one. */
 const metricsLimits = connectionLimits({ max: 100 });
 /** Idle time before the first TCP keep-alive probe, with which the kernel detects dead peers. */
-const keepAliveMs = 60_000;
+const probeAfterMs = 60_000;
 /** Refused connections that still read their answer; further ones are closed at once. */
 const readingMax = 256;
 /** At most one log line for refused connections in this time, because anybody can cause them and fill the disk. */
@@ -47,8 +50,9 @@ const logIntervalMs = 1000;
 export function connectionLimits({
   max = connectionsMaxDefault,
   perAddress = Math.ceil(max * 0.9),
+  keepAliveMs = waits.clientNext.ms,
 }: Partial<ConnectionLimits> = {}): ConnectionLimits {
-  return { max, perAddress };
+  return { max, perAddress, keepAliveMs };
 }
 
 export class Connections {
@@ -78,6 +82,10 @@ export class Connections {
     });
   }
 
+  get keepAliveMs(): number {
+    return this.#limits.keepAliveMs;
+  }
+
   /** Limits the connections of a server, and with a pace how many of them start. Call it before the server listens. */
   guard(server: Server, listener: ListenerName, pace?: Pace): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
@@ -94,7 +102,7 @@ export class Connections {
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
     server.on('connection', (socket: Socket) => {
       destroyOnError(socket);
-      socket.setKeepAlive(true, keepAliveMs);
+      socket.setKeepAlive(true, probeAfterMs);
       const peer = peerOf(socket.remoteAddress);
       const count = (peers.get(peer) ?? 0) + 1;
       peers.set(peer, count);

@@ -3,7 +3,7 @@ import type { Server, Socket } from 'node:net';
 import { Registry } from 'prom-client';
 import { type ApiListenerOptions, type Listener, startListener } from '../../data-plane/http/api-listener.ts';
 import type { Exchange } from '../../data-plane/http/exchange.ts';
-import { Connections } from '../../shared/runtime/connections.ts';
+import { type ConnectionLimits, Connections } from '../../shared/runtime/connections.ts';
 
 export interface ExchangeServer extends Listener {
   readonly port: number;
@@ -26,9 +26,14 @@ class SeenConnections extends Connections {
 /** A handler that throws destroys the connection. */
 export async function serveExchanges(
   handler: (exchange: Exchange) => unknown,
-  more: Partial<Pick<ApiListenerOptions, 'timeouts' | 'onRefusal' | 'certificate' | 'pace'>> = {},
+  {
+    limits,
+    ...more
+  }: Partial<Pick<ApiListenerOptions, 'timeouts' | 'onRefusal' | 'certificate' | 'pace'>> & {
+    readonly limits?: Partial<ConnectionLimits>;
+  } = {},
 ): Promise<ExchangeServer> {
-  const connections = new SeenConnections({ registry: new Registry() });
+  const connections = new SeenConnections({ registry: new Registry(), limits });
   const listener = await startListener({
     ...{ host: '127.0.0.1', port: 0, name: 'api', flag: '--port', connections },
     onRefusal: () => undefined,
