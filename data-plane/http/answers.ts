@@ -22,12 +22,16 @@ export function badHttp({ fault }: Exchange): Refusal | undefined {
   return fault === undefined ? undefined : new Refusal('bad http', fault);
 }
 
-/** Without its query. Of the absolute form, which is refused, the path that its envelope names. */
+/**
+ * Without its query. Of the absolute form, which is refused, the path that its envelope names. Each character of a target
+ * stands for one byte; bytes above 127 are read as UTF-8.
+ */
 export function pathOf(target: string | undefined): string {
   const url = target?.replace(/^https?:\/\/[^/?]*/i, '');
   if (!url?.startsWith('/')) return '/';
   const query = url.indexOf('?');
-  return query === -1 ? url : url.slice(0, query);
+  const path = query === -1 ? url : url.slice(0, query);
+  return /[\x80-\xff]/.test(path) ? Buffer.from(path, 'latin1').toString('utf8') : path;
 }
 
 const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;

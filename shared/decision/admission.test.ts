@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type HostNames, resolveHost, resolveOperation } from './admission.ts';
+import type { Lookup } from '../snapshot/lookup.ts';
+import { admit, type HostNames, resolveHost, resolveOperation } from './admission.ts';
 import { Refusal } from './refusal.ts';
 
 const names: HostNames = { shared: new Set(['api.test', '127.0.0.1', '::1']), stackDomain: 'stacks.test' };
@@ -54,9 +55,39 @@ test('any text is a host of the service or refused with NotFoundError, and the t
   );
 });
 
+test('a path with an extra slash says so, and no path is taken for a model', () => {
+  const lookup = { listing: () => [], isPooled: () => false } as unknown as Lookup;
+  const messageOf = (method: string, path: string): string => {
+    const visitor = { visitor: 'v', network: undefined, authorization: undefined, xApiKey: undefined };
+    const head = { ...visitor, host: 'api.test', method, path };
+    try {
+      admit(lookup, names, head, { fenced: false, nowMs: 0 }, {});
+      return 'admitted';
+    } catch (error) {
+      return error instanceof Refusal ? `${error.type}: ${error.message}` : String(error);
+    }
+  };
+  const nothing = 'NotFoundError: There is nothing at this path.';
+  for (const [method, path] of [
+    ['POST', '//v1/chat/completions'],
+    ['POST', '/v1//chat/completions'],
+    ['POST', '/v1/chat/completions/'],
+    ['GET', '/v1/models/'],
+    ['GET', '/v1/models/m/'],
+    ['GET', '/v1/models/m%2F'],
+    ['GET', '//v1/models/m//'],
+  ] as const)
+    expect([path, messageOf(method, path)]).toEqual([
+      path,
+      path.endsWith('F') ? nothing : `${nothing} Remove the extra slash.`,
+    ]);
+  for (const path of ['/', '//', '/v2/models/', '/v1/chat/completions/'])
+    expect([path, messageOf('GET', path)]).toEqual([path, nothing]);
+});
+
 test('any model id survives its way through a path', () => {
   fc.assert(
-    fc.property(fc.stringMatching(/^[A-Za-z0-9._:/-]{1,200}$/), (model) => {
+    fc.property(fc.stringMatching(/^[A-Za-z0-9._:/-]{0,199}[A-Za-z0-9._:-]$/), (model) => {
       expect(resolveOperation('GET', `/v1/models/${encodeURIComponent(model)}`)).toEqual({
         kind: 'model',
         model,

@@ -132,11 +132,23 @@ export function admit(
   progress.operation = operation;
   const caller = identify(lookup, target, operation, head, conditions, trace);
   progress.caller = caller;
-  if (operation.kind === 'unknown') throw new Refusal('no such path', 'There is nothing at this path.');
+  if (operation.kind === 'unknown' || isSlashBehindModel(operation)) throw noSuchPath(head);
   trace?.add('path', 'ok', { operation: operation.kind });
   if (isListing(operation)) return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
   if (caller.kind === 'nobody') throw unauthorized('missing');
   return { kind: 'inference', target, operation, caller };
+}
+
+/** A slash at the end is a slip: it is not part of a model's name. */
+function isSlashBehindModel(operation: Operation): boolean {
+  return operation.kind === 'model' && operation.model.endsWith('/');
+}
+
+function noSuchPath({ method, path }: RequestHead): Refusal {
+  const cleaned = path.replace(/\/{2,}/g, '/').replace(/\/$/, '');
+  const isSlip = cleaned !== path && resolveOperation(method, cleaned).kind !== 'unknown';
+  const hint = isSlip ? ' Remove the extra slash.' : '';
+  return new Refusal('no such path', `There is nothing at this path.${hint}`);
 }
 
 /** The model listing on the shared host is the one thing that needs no key (Authentication 7). */

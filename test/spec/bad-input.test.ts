@@ -111,6 +111,13 @@ test.each([
   expect(await sent(withKey(`GET ${url} HTTP/1.1`))).toEqual([status]);
 });
 
+test('Error envelope: the path is the one that was asked for, in any script', async () => {
+  for (const path of ['/v1/models/é', '/v1/日本']) {
+    const { body } = await rawRequest(port, withKey(`GET ${path}?ü HTTP/1.1`));
+    expect(JSON.parse(Buffer.from(body, 'latin1').toString('utf8'))).toMatchObject({ error: { path } });
+  }
+});
+
 test.each([
   ['a space within', 'GET /v1/ models HTTP/1.1'],
   ['a tab within', 'GET /v1/\tmodels HTTP/1.1'],
