@@ -13,8 +13,8 @@ import {
   idSchema,
   modelIdSchema,
   momentSchema,
-  nodeUrlSchema,
   placeSchema,
+  recordedNodeUrlSchema,
   roleSchema,
   sha256HexSchema,
   stackIdSchema,
@@ -43,7 +43,7 @@ export const eventFields = {
   stackId: stackIdSchema,
   surface: surfaceSchema,
   tierId: tierIdSchema,
-  url: nodeUrlSchema,
+  url: recordedNodeUrlSchema,
   limit,
   /** Limits left out are unlimited. */
   limits: {

@@ -24,6 +24,17 @@ test.each(spoofs)('%j is no name that a person may give, and folds where the log
   expect(readEvent({ type: 'organisation.set', v: 1, critical: true, data }).outcome).toBe('known');
 });
 
+test.each(['http://h:1/a?b=c', 'http://h:1/?', 'https://h/#x'])(
+  '%s is no address that a person may give a node, and folds where the log has it',
+  (url) => {
+    const node = { id: 'n1', url, dialect: 'vllm', place: { kind: 'pool' } };
+    expect(bodySchemas.registerNode.safeParse(node).success).toBe(false);
+    expect(bodySchemas.registerNode.safeParse({ ...node, url: 'http://h:1/a' }).success).toBe(true);
+    const data = { ...node, agent: false };
+    expect(readEvent({ type: 'node.registered', v: 1, critical: true, data }).outcome).toBe('known');
+  },
+);
+
 test.each([
   'Büro Zürich',
   'می\u200cخواهم',

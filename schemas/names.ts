@@ -77,14 +77,20 @@ export const daySchema = z.iso.date();
 /** A moment, RFC 3339 in UTC. */
 export const momentSchema = z.iso.datetime();
 
-/** Base address of an inference server. Credentials in it would enter the log, so they are refused. */
-export const nodeUrlSchema = z
+/** Base address of an inference server, as events have it. Credentials in it would enter the log, so they are refused. */
+export const recordedNodeUrlSchema = z
   .string()
   .max(500)
   .refine((text) => {
     const url = URL.canParse(text) ? new URL(text) : undefined;
     return url !== undefined && /^https?:$/.test(url.protocol) && !url.username && !url.password;
   }, 'must be an http or https URL without credentials');
+
+/** Base address of an inference server. Paths are appended to it, so it has no query and no fragment. */
+export const nodeUrlSchema = recordedNodeUrlSchema.refine(
+  (text) => !/[?#]/.test(text),
+  'must be a URL without a query and a fragment',
+);
 
 /** Names of node credentials are parts of environment variable names. */
 export const credentialNameSchema = z
