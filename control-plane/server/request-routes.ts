@@ -2,6 +2,7 @@
  * Routes of requests: a list of all gateways, sums, and a stream of what ends. A member gets the rows of one organisation of theirs,
  * without what operators alone may see (schemas/request-record.ts).
  */
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
@@ -125,14 +126,15 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 /** As long as the query allows. */
 const cursorLengthMax = 12_000;
 
-/** Sealed: where a page ends at each gateway shows how many requests all have. */
-function cursorSealer({ operatorToken }: AdminContext): Sealer {
-  return new Sealer(operatorToken, 'page of requests', cursorLengthMax);
+/** Sealed for one query: where a page ends at each gateway shows how many requests all have. */
+function cursorSealer({ operatorToken }: AdminContext, query: Filters): Sealer {
+  const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
+  return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
 }
 
-function cursorOf(context: AdminContext, next: string | undefined): ReadonlyMap<string, number> | undefined {
+function cursorOf(sealer: Sealer, next: string | undefined): ReadonlyMap<string, number> | undefined {
   if (next === undefined) return undefined;
-  const cursor = cursorSealer(context).open(next, cursorSchema);
+  const cursor = sealer.open(next, cursorSchema);
   if (cursor !== undefined) return new Map(cursor);
   throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
     next: 'begin again without it',
@@ -146,15 +148,16 @@ async function listed(
   client: AbortSignal,
 ): Promise<RequestList> {
   const shown = new Shown(context, actor, query);
+  const sealer = cursorSealer(context, query);
   const page = await requestPage(
     context,
-    { ...askedOf(query), limit, from: cursorOf(context, next) },
+    { ...askedOf(query), limit, from: cursorOf(sealer, next) },
     (given) => shown.row(given),
     client,
   );
   const { items, silent } = page;
   if (page.next === undefined) return { items, silent };
-  return { items, next: cursorSealer(context).seal([...page.next]), silent };
+  return { items, next: sealer.seal([...page.next]), silent };
 }
 
 type Stats = AnswerOf<'request.stats'>;

@@ -169,11 +169,12 @@ test('a cursor shows nobody how many requests there are, cannot be made, and is 
   const first = await read<RequestList>('/requests?organisation=acme&limit=1', 'ana');
   const next = first.next ?? '';
   expect(Buffer.from(next, 'base64url').toString('latin1')).not.toMatch(/gateway/);
-  const second = await read<RequestList>(`/requests?organisation=acme&limit=1&next=${next}`, 'ana');
+  const second = await read<RequestList>(`/requests?organisation=acme&limit=2&next=${next}`, 'ana');
   expect(second.items[0]?.request).not.toBe(first.items[0]?.request);
   const made = Buffer.from(JSON.stringify({ 'gateway-1': 3 })).toString('base64url');
   expect((await request(`/requests?organisation=acme&next=${made}`, 'ana')).status).toBe(400);
-  // Of others with it: rows of the own organisation alone.
-  const others = await request(`/requests?organisation=birch&next=${next}`, 'ana');
-  expect(others.status).toBe(403);
+  // It continues no other query, neither of another organisation nor with another filter.
+  for (const query of ['organisation=birch', 'organisation=acme&outcome=refused', 'slower-than=1s'])
+    expect((await request(`/requests?${query}&next=${next}`)).status).toBe(400);
+  expect((await request(`/requests?organisation=birch&next=${next}`, 'ana')).status).toBe(403);
 });
