@@ -42,11 +42,14 @@ const sharedTarget: Target = { kind: 'shared' };
 export function resolveHost(header: string | undefined, names: HostNames): Target {
   const host = withoutPort(header ?? '').toLowerCase();
   if (names.shared.has(host)) return sharedTarget;
-  const label = host.split('.', 1)[0] ?? '';
-  const isStackLabel = stackIdSchema.safeParse(label).success;
-  if (isStackLabel && host === `${label}.${names.stackDomain}`) return { kind: 'stack', stack: label };
+  const suffix = `.${names.stackDomain}`;
+  if (host.endsWith(suffix)) {
+    const label = host.slice(0, -suffix.length);
+    if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
+  }
   // A stack's name in another domain is a mistake: the pool must not answer it.
-  if (names.shared.has('*') && !isStackLabel) return sharedTarget;
+  const isStackName = stackIdSchema.safeParse(host.split('.', 1)[0]).success;
+  if (names.shared.has('*') && !isStackName) return sharedTarget;
   throw new Refusal('unknown host', 'No such host is served here.');
 }
 
@@ -132,7 +135,8 @@ export function admit(
   progress.operation = operation;
   const caller = identify(lookup, target, operation, head, conditions, trace);
   progress.caller = caller;
-  if (operation.kind === 'unknown' || isSlashBehindModel(operation)) throw noSuchPath(head);
+  if (operation.kind === 'unknown') throw noSuchPath(head);
+  if (isSlashBehindModel(operation)) throw noSuchPath(head);
   trace?.add('path', 'ok', { operation: operation.kind });
   if (isListing(operation)) return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
   if (caller.kind === 'nobody') throw unauthorized('missing');
