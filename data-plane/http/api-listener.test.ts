@@ -118,7 +118,7 @@ test('whatever the events, a connection answers only a request, and ends once', 
   expect(connectionTransitions.closed).toEqual({});
 });
 
-test('a client is told how long its connection may wait for a further request', async () => {
+test('an answer says how long its connection may wait for a further request', async () => {
   const listener = await opened(echoPath, {}, { limits: { keepAliveMs: 7000 } });
   const client = new Client(listener.port);
   client.send(get());

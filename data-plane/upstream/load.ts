@@ -4,7 +4,7 @@
  * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
  * node answers properly, because a request can be its cause. A failure that either can be the cause of counts once
  * per tenant, so that none can eject a node for the others. A node that has answered none of its requests for a while is
- * ejected too, whoever ended them, because clients give up long before this gateway does.
+ * ejected too, whether or not they were ended by their clients, who give up long before this gateway does.
  * Ejection orders candidates; it never empties their list.
  */
 
