@@ -24,6 +24,8 @@ import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
+  /** False if reading the log would only wait for a time-out. */
+  readonly isLogReachable: boolean;
   /** The present state. */
   readonly snapshot: Snapshot;
   /** Members see no names of what belongs to others. */
@@ -106,7 +108,7 @@ type ReadBecause = (mark: Read, seq: number) => Promise<Because | undefined>;
 
 /** Reads the events that set what a step read. Once the log cannot be read, the remaining steps have none. */
 function becauseReader(explainer: Explainer): ReadBecause {
-  let isAway = false;
+  let isAway = !explainer.isLogReachable;
   return async (mark, seq) => {
     if (isAway) return undefined;
     try {

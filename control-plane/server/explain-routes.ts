@@ -110,10 +110,11 @@ async function answer(
   const actor = actorOf(request);
   const reader = pastReaderOf(request, reply);
   const record = await recordOf(context, actor, ask, reader.client);
-  const { log, snapshot, past } = context;
+  const { log, snapshot, past, replicator } = context;
+  const isLogReachable = replicator.reachable && replicator.fault === undefined;
   const isOperator = actor.person === undefined;
   const explainer: Explainer = {
-    ...{ log, snapshot, isOperator },
+    ...{ log, isLogReachable, snapshot, isOperator },
     answerBefore: (...asked) => past.ask('answerBefore', asked, reader),
   };
   const explained = async (moment: Moment): Promise<Explanation> =>
