@@ -173,6 +173,7 @@ async function startState(
     snapshot,
     log,
     trusted,
+    waitsForDisk: true,
     onCommits: (commits, seconds) => {
       metrics.folded(commits, seconds, replicator.freshness.proven);
       for (const listener of listeners) listener(commits);

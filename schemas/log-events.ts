@@ -49,10 +49,9 @@ export const logEvents = {
   'fold.checkpoint_failed': ['warn', 'checkpoint not written'],
   'fold.rows_differ': [
     'fatal',
-    'rows of state.db do not match their digest; stop this replica, delete its state.db and start it again',
+    'state.db is damaged: this replica ends, and rebuilds it when it is started again',
   ],
   'fold.stopped': ['fatal', 'the fold stopped; see docs/operate.md for recovery'],
-  'fold.unreadable': ['fatal', 'state.db cannot be read; stop this replica, delete it and start again'],
   'gateway.started': ['info', 'gateway serves'],
   'gateways.forgotten': ['info', 'gateway forgotten by an operator'],
   'gateways.publish_failed': [

@@ -1,23 +1,27 @@
-/** Compares the rows of `state.db` with their digest for as long as the process runs. */
+/** Compares the rows of `state.db` with their digest for as long as the process runs, and ends the process if they differ. */
 
 import type { Closers } from '../../shared/runtime/closers.ts';
+import { endOnFault } from '../../shared/runtime/fault.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
+import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
   const stop = new AbortController();
-  const verifying = verifyContinuously(snapshot, stop.signal).then(
-    (tables) => {
-      if (tables.length > 0)
-        logger.fatal(
-          { tables },
-          'rows of state.db do not match their digest; stop this replica, delete its state.db and start it again',
-        );
-    },
-    (error: unknown) =>
-      logger.fatal({ err: error }, 'state.db cannot be read; stop this replica, delete it and start again'),
-  );
+  // The next start makes the file anew from the log. Nothing may be decided on wrong rows meanwhile.
+  const end = (fault: unknown): never => {
+    quarantineFile(snapshot.path);
+    return endOnFault(
+      logger,
+      fault,
+      'state.db is damaged: this replica ends, and rebuilds it when it is started again',
+    );
+  };
+  const verifying = verifyContinuously(snapshot, stop.signal).then((tables) => {
+    if (tables.length > 0) end(new DatabaseCorrupt(`rows of ${tables.join(', ')} do not match their digest`));
+  }, end);
   closers.add(async () => {
     stop.abort();
     await verifying;

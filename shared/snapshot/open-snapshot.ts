@@ -140,8 +140,9 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       if (!(error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion)) throw error;
       rebuiltBecause = error.message;
     }
-    quarantineFile(path);
   }
+  // SQLite would replay the write-ahead log of a file that was removed into the new one.
+  if (existsSync(path) || existsSync(`${path}-wal`)) quarantineFile(path);
   const db = openDatabase(path, { durability });
   createSchema(db, keyOrdersSql);
   new PositionStore(db).markOpen(boot);

@@ -1,14 +1,15 @@
 /**
  * Keeps a snapshot at the head of its log: tails, folds in slices that never hold the event loop for long, and proves
  * how fresh the snapshot is. Both planes use it, at start and live.
- * It retries transient faults (an unreachable log) with back-off, and stops for good at all others: a truncated or replaced
- * log, a fold that must halt, a file that cannot be written. `fault` is then the reason, and freshness runs out.
+ * It retries transient faults (an unreachable log, in a control plane also a disk that refuses a write) with back-off, and stops
+ * for good at all others: a truncated or replaced log, a fold that must halt. `fault` is then the reason, and freshness runs out.
  */
 import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
 import { Follower } from '../log/core/follower.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 import { sleep } from '../runtime/retry.ts';
+import { DatabaseUnwritable } from '../runtime/sqlite.ts';
 import { Waiters } from '../runtime/waiters.ts';
 import { Freshness } from './freshness.ts';
 import { checkIdentity, checkTrust } from './log-identity.ts';
@@ -34,6 +35,8 @@ export interface ReplicatorOptions {
   readonly probeIntervalMs?: number;
   /** Called after each folded slice that moved the position, with how long it took, and whether all that was read is folded. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
+  /** Tries a write that the disk refused again and again; without it such a write is a fault. */
+  readonly waitsForDisk?: boolean;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
   /** Called once the fold has reached an end of the log: only where it returns true does that end prove freshness. */
@@ -56,7 +59,7 @@ export class Replicator {
   #probing: Promise<void> | undefined;
 
   constructor(options: ReplicatorOptions) {
-    const { snapshot, log, onFault, onReachabilityChange } = options;
+    const { snapshot, log, onFault, onReachabilityChange, waitsForDisk = false } = options;
     this.#options = options;
     this.#probeIntervalMs = options.probeIntervalMs ?? probeIntervalMsDefault;
     this.freshness = options.freshness ?? new Freshness();
@@ -66,18 +69,23 @@ export class Replicator {
       from: snapshot.nextOffset,
       begin: () => this.#check(),
       fold: (records, budgetMs) => this.#fold(records, budgetMs),
-      isFatal: (error) => !(error instanceof LogUnavailable),
+      isFatal: (error) =>
+        !(error instanceof LogUnavailable || (waitsForDisk && error instanceof DatabaseUnwritable)),
       ...(onFault && { onFault }),
       ...(onReachabilityChange && { onReachabilityChange }),
     });
   }
 
-  /** Why it stopped for good. */
+  /** Why it stopped for good, or why the disk refuses what it tries to write now. */
   get fault(): Error | undefined {
-    return this.#follower.fault;
+    return this.#follower.fault ?? this.#refusedByDisk;
   }
   get reachable(): boolean {
-    return this.#follower.failing === undefined;
+    return this.#follower.failing === undefined || this.#refusedByDisk !== undefined;
+  }
+  get #refusedByDisk(): DatabaseUnwritable | undefined {
+    const { failing } = this.#follower;
+    return failing instanceof DatabaseUnwritable ? failing : undefined;
   }
   /** End of the log when it was last requested; 0 before. */
   get endOffset(): number {
@@ -99,6 +107,7 @@ export class Replicator {
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
+    if (this.fault) throw this.fault;
     if (!(await this.hasRead(end, untilMs - performance.now())))
       throw new LogUnavailable(
         `folded to offset ${this.#follower.position} of ${end} within ${timeoutMs} ms`,

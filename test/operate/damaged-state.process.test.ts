@@ -1,0 +1,38 @@
+/** A bit that flips in the `state.db` of a control plane: the replica ends before it decides much on it, and rebuilds the file. */
+import { once } from 'node:events';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
+
+const fleet = new ProcessFleet();
+afterAll(() => fleet.close());
+
+const path = join(fleet.dir, 'cp', 'state.db');
+const start = () => fleet.serve<Plane['ready']>('control-plane', 'cp');
+
+async function names(plane: Plane): Promise<unknown> {
+  const { items } = (await fleet.admin(plane).call('GET', '/organisations')) as { items: { name: string }[] };
+  return items.map(({ name }) => name);
+}
+
+test('a replica whose rows differ from their digest ends, and is right once it is started again', async () => {
+  let plane = await start();
+  await fleet.admin(plane).call('POST', '/organisations', { id: 'acme', name: 'Acme Corporation' });
+  await plane.end('SIGTERM');
+
+  const bytes = readFileSync(path);
+  const at = bytes.indexOf('Acme Corporation');
+  expect(at).toBeGreaterThan(0);
+  bytes[at]! ^= 1;
+  writeFileSync(path, bytes);
+
+  plane = await start();
+  if (plane.child.exitCode === null) await once(plane.child, 'exit');
+  expect(plane.child.exitCode).toBe(1);
+  expect(plane.stderr()).toContain('state.db is damaged: this replica ends');
+  expect(existsSync(`${path}.aside`)).toBe(true);
+
+  plane = await start();
+  expect(await names(plane)).toEqual(['Acme Corporation']);
+});
