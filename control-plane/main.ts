@@ -51,7 +51,7 @@ import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
 import { openHttpApp } from './server/http-app.ts';
 import { SignInLinks } from './sessions/sign-in-links.ts';
-import { openState } from './state/open-state.ts';
+import { foldedToEnd, openState } from './state/open-state.ts';
 import { startVerification } from './state/verification.ts';
 import { statusPublisher } from './status-publisher.ts';
 
@@ -117,7 +117,6 @@ export interface ControlPlane {
 
 /** Commits between two digests of the whole state in the log. */
 const commitsPerCheckpoint = 1000;
-const startTimeoutMs = 60_000;
 const drainTimeoutSecondsDefault = 5;
 
 export function startControlPlane(settings: ControlPlaneSettings): Promise<ControlPlane> {
@@ -201,18 +200,6 @@ async function startState(
     await replicator.stop();
     snapshot.close();
     throw error;
-  }
-}
-
-/** Waits for as long as commits are folded: before a long log the first start of a folder takes its time. */
-async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
-  for (;;) {
-    const before = snapshot.seq;
-    try {
-      return await replicator.caughtUp(startTimeoutMs);
-    } catch (error) {
-      if (snapshot.seq === before) throw error;
-    }
   }
 }
 

@@ -13,6 +13,7 @@ import {
   wholeFrom,
 } from '../../shared/snapshot/log-identity.ts';
 import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface OpenedState {
@@ -21,6 +22,7 @@ export interface OpenedState {
   checkWhole(): void;
 }
 
+const startTimeoutMs = 60_000;
 const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 
 /** Rejects with the errors of the log, and with an Error that names the next step where this log must not be folded. */
@@ -65,4 +67,16 @@ function refuse(error: unknown): never {
     `restore the log from its last backup or create a new one from a snapshot, see docs/operate.md; ${cut}` +
     'only if the log is complete and state.db is wrong, move state.db away';
   throw new Error(`${error.message}; ${next}`, { cause: error });
+}
+
+/** Waits as long as commits are being folded, because the first start on a long log takes its time. */
+export async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
+  for (;;) {
+    const before = snapshot.seq;
+    try {
+      return await replicator.caughtUp(startTimeoutMs);
+    } catch (error) {
+      if (snapshot.seq === before) throw error;
+    }
+  }
 }
