@@ -1,4 +1,4 @@
-/** `headgate effect`: which answers a fleet file would turn, before it is applied. */
+/** `headgate effect`: shows which requests a fleet file would answer otherwise, before it is applied. */
 import type { Command } from 'commander';
 import { showEffect } from '../terminal/effect-lines.ts';
 import { Exit } from '../terminal/errors.ts';
@@ -12,7 +12,7 @@ export function registerEffect(program: Command, io: Io): void {
     io,
     'effect',
     'show which answers apply would change; exit 1 if there are any. Any other command: --effect',
-    ['headgate effect -f fleet.yaml', 'headgate tier set Starter --models echo-small --effect'],
+    ['headgate effect -f fleet.yaml', 'headgate tier set Starter --models echo-large --effect'],
   )
     .required('-f, --file <file>', 'fleet file, - for stdin')
     .option('--prune', 'as apply would with --prune');

@@ -3,6 +3,8 @@ import type { Command } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import type { InputOf } from '../../schemas/admin.ts';
+import { dayMs } from '../../schemas/durations.ts';
+import { parseMoment } from '../../schemas/moments.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import {
   type RequestList,
@@ -13,6 +15,7 @@ import {
   statsKinds,
 } from '../../schemas/requests.ts';
 import { outcomeSchema } from '../../schemas/verdict.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, countIn, moment, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
@@ -98,6 +101,7 @@ async function stats(session: Session, asked: InputOf<'request.stats'>) {
   const answer = await api.run('request.stats', { ...asked, by, since }, statsTimeoutMs);
   await session.out.list(answer as unknown as Resource, statsView(by));
   noteSilent(session, answer.silent);
+  noteKept(session, since);
   if (answer.partial)
     session.note(
       'not all are counted: there are too many, or a gateway keeps only some of the completed ones',
@@ -105,6 +109,15 @@ async function stats(session: Session, asked: InputOf<'request.stats'>) {
 }
 
 const statsTimeoutMs = 60_000;
+
+/** Gateways keep a day of requests at most. */
+function noteKept(session: Session, since: string): void {
+  const nowMs = wallClockMs();
+  const moment = parseMoment(since, nowMs);
+  if (moment === undefined || !('timeMs' in moment) || moment.timeMs >= nowMs - dayMs) return;
+  const kept = new Date(nowMs - dayMs).toISOString().slice(0, 16).replace('T', ' ');
+  session.note(`complete since ${kept} UTC at the earliest: gateways keep requests for a day`);
+}
 
 const verbs = [
   own(
