@@ -213,7 +213,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isGone || this.#cut !== undefined;
   }
 
-  /** The answer to a request that the gateway ended before its answer began. */
+  /** Why the gateway itself ended the request, and the answer if none had begun. */
   get cut(): Refusal | undefined {
     return this.#cut;
   }
@@ -224,12 +224,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
    */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;
+    this.#cut = refusal;
     if (this.#startedMs !== undefined) {
       this.flush();
       this.#connection.destroySoon();
       return;
     }
-    this.#cut = refusal;
     this.#gone?.abort(left());
     this.#sink?.onClose();
     this.#listener?.onGone();

@@ -130,8 +130,8 @@ async function pass(
       if (shaped.form === undefined)
         return sendOwn(exchange, record, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };
-      const outcome = await send(gateway, exchange, record, placed, shapedBody, shaped.form);
-      if (exchange.cut !== undefined) throw exchange.cut;
+      const sent = await send(gateway, exchange, record, placed, shapedBody, shaped.form);
+      const outcome = attributeEnd(exchange, sent);
       record.outcome = outcome;
       meter(gateway, record, placed, outcome);
     } finally {
@@ -329,6 +329,13 @@ function meter(
     durationMs: performance.now() - startMs,
     atMs: gateway.logNow(),
   });
+}
+
+/** A client that this gateway cut off has not left. Throws the refusal if the answer had not begun. */
+function attributeEnd({ cut, startedMs }: Exchange, outcome: ForwardOutcome): ForwardOutcome {
+  if (cut === undefined || outcome.kind === 'completed') return outcome;
+  if (startedMs === undefined) throw cut;
+  return { ...outcome, by: 'gateway', reason: cut.reason };
 }
 
 function refuse(gateway: Gateway, exchange: Exchange, record: RequestRecord, thrown: unknown): void {

@@ -39,6 +39,7 @@ test('a drain that runs out refuses what has no answer, cuts off streams without
     const [, id] = /^x-request-id: (\S+)/im.exec(received()) ?? [];
     expect(logged).toContain(id);
   }
+  expect(logged).toContain('gateway: drain ended');
   const line = logged.split('\n').find((each) => each.includes('the drain timed out')) ?? '{}';
   expect(JSON.parse(line)).toMatchObject({ level: 40, requests: 3 });
 });
