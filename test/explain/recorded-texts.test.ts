@@ -212,7 +212,7 @@ test('where a node counted the prompt, all limits were read before, although the
   });
   expect(steps['context']).toEqual({
     result: 'refused',
-    text: '1007 tokens (1000 of the prompt, 7 for the answer), of 900',
+    text: '1,007 tokens (1,000 of the prompt, 7 for the answer), of 900',
   });
   expect([steps['requests']?.result, steps['concurrency']?.result]).toEqual(['ok', 'ok']);
 });

@@ -106,7 +106,10 @@ async function check(each: Sent): Promise<void> {
     expect(Number(context['prompt']) + Number(context['answer']), label).toBe(context['needed']);
     expect(context['answer'], label).toBe(each.maxTokens);
     if (context['atLeast'] !== true) expect(context['prompt'], label).toBe(decision.promptTokensMax);
-    expect(text, label).toContain(`${context['prompt']} of the prompt, ${each.maxTokens} for the answer`);
+    const shown = (tokens: unknown): string => Number(tokens).toLocaleString('en-US');
+    expect(text, label).toContain(
+      `${shown(context['prompt'])} of the prompt, ${shown(each.maxTokens)} for the answer`,
+    );
   } else expect(each.isBroken || ['revoked', 'nobody'].includes(each.who), label).toBe(true);
   if (each.who.startsWith('near')) checkRequests(each, decision.at, step('requests'), label);
   const passed = error === undefined || /Unavailable|NotInPlan|DedicatedOnly/.test(error.type);
