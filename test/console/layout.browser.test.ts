@@ -256,7 +256,7 @@ test.each(
 );
 
 test('a node has a page: where it is, what it has loaded, who reports on it, what happened; it is drained there', async () => {
-  await fleet.withPage({ allowed: /status of 40[14]/ }, async (page, watched) => {
+  await fleet.withPage({ allowed: /status of 40[149]/ }, async (page, watched) => {
     await fleet.asOperator(page);
     await page.getByRole('link', { name: 'Nodes', exact: true }).click();
     await page.getByRole('link', { name: 'acme-s1', exact: true }).click();
