@@ -227,8 +227,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#cut = refusal;
     if (this.#startedMs !== undefined) {
       this.flush();
-      this.#connection.destroySoon();
-      return;
+      return this.#connection.destroySoon();
     }
     this.#gone?.abort(left());
     this.#sink?.onClose();
