@@ -65,11 +65,9 @@ const lookMs = 5000;
 
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
   const { handler, fixed, certificate, connections, name, onRefusal, pace } = options;
-  const keepAliveTimeoutMs = options.connections.keepAliveMs;
+  const keepAliveTimeoutMs = connections.keepAliveMs;
   const timeouts = { ...clientTimeouts, keepAliveTimeoutMs, ...options.timeouts };
-  const { headersTimeoutMs, requestTimeoutMs, restTimeoutMs } = timeouts;
-  const shortestMs = Math.min(headersTimeoutMs, requestTimeoutMs, timeouts.keepAliveTimeoutMs, restTimeoutMs);
-  const everyMs = Math.min(lookMs, shortestMs);
+  const everyMs = lookInterval(timeouts);
   const open = new Set<ClientConnection>();
   let isStopping = false;
   let isDestroyed = false;
@@ -101,7 +99,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     ? createTlsServer({
         noDelay: true,
         ALPNProtocols: ['http/1.1'],
-        handshakeTimeout: headersTimeoutMs,
+        handshakeTimeout: timeouts.headersTimeoutMs,
         ...certificate.tls,
       })
     : createServer({ allowHalfOpen: true, noDelay: true }, onConnection);
@@ -137,6 +135,12 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
       for (const connection of open) connection.destroy();
     },
   };
+}
+
+/** The shortest wait, and at most five seconds. */
+function lookInterval(timeouts: ClientTimeouts): number {
+  const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
+  return Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);
 }
 
 function boundsOf(timeouts: ClientTimeouts, everyMs: number): ConnectionBounds {
