@@ -10,7 +10,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
   const stop = new AbortController();
-  // The next start makes the file anew from the log. Nothing may be decided on wrong rows meanwhile.
+  // The next start rebuilds the file from the log. Nothing may be decided on wrong rows meanwhile.
   const end = (fault: unknown): never => {
     quarantineFile(snapshot.path);
     return endOnFault(

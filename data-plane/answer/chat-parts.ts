@@ -81,7 +81,7 @@ export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   return hasCalls ? 'tool_calls' : 'stop';
 }
 
-/** The finish reason of a choice. Undefined while the choice goes on, which some engines say with an empty text. */
+/** The finish reason of a choice. Undefined while the choice continues, which some engines say with an empty text. */
 export function givenEnd(choice: unknown): unknown {
   const given = member(choice, 'finish_reason') ?? '';
   return given === '' || given === 'null' ? undefined : given;

@@ -93,6 +93,11 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   /** All that was read from the socket at once. */
   onBytes(bytes: Buffer): void {
+    // Judged before they wait for a turn: a request that takes the connection meanwhile must not get them as its answer.
+    if (this.#state === 'resting' || this.#state === 'opening') {
+      this.#lose(strayBytes());
+      return;
+    }
     // TLS may still have bytes while the socket is paused.
     if (this.#unread !== undefined) {
       this.#unread = Buffer.concat([this.#unread, bytes]);
@@ -115,10 +120,6 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   }
 
   #take(bytes: Buffer): void {
-    if (this.#state === 'resting' || this.#state === 'opening') {
-      this.#lose(strayBytes());
-      return;
-    }
     this.#isUnanswered = false;
     try {
       this.#read(bytes);
@@ -245,7 +246,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#isAnswered = false;
     this.#isPaused = false;
     // What is left of the request would go out before the next one, and its node may take it for that.
-    if (this.#socket.writableLength > 0) this.#isLast = true;
+    if (this.#socket.writableLength > 0 || this.#unread !== undefined) this.#isLast = true;
     const state = this.#step(this.#isLast ? 'end-last' : 'end');
     if (state === 'resting') {
       this.#socket.resume();

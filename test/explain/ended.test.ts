@@ -1,5 +1,5 @@
 /**
- * Requests that ended early: every record tells the same verdict on them, none says that they were served, and the build that
+ * Requests that ended early: every record has the same verdict on them, none says that they were served, and the build that
  * recorded them finds no difference in them. So do records of version 0.2.0.
  */
 
