@@ -150,6 +150,7 @@ const nodeFailures: Readonly<Record<string, string>> = {
   'bad-window': 'it needs more than the context window of the model',
 };
 
+const turnsText = (turns: number): string => `${turns} turn${turns === 1 ? '' : 's'}`;
 const tokensText = (tokens: number): string => `${tokens} token${tokens === 1 ? '' : 's'}`;
 const limitText = (limit: number | undefined): string => (limit === undefined ? 'no limit' : `of ${limit}`);
 const numberIn = (text: string, pattern: RegExp): number => Number(pattern.exec(text)?.[1] ?? Number.NaN);
@@ -196,8 +197,8 @@ const answerTokensMost = 100;
 
 function allowance(known: Known, { text }: Step): Says {
   if (known.asked.visitor !== undefined) {
-    const used = counted(text, /^(\d+) turns/, known.seen.turns);
-    return { ok: used < known.freeTurns, text: `${used} turns of this month used, of ${known.freeTurns}` };
+    const used = counted(text, /^(\d+) turns?/, known.seen.turns);
+    return { ok: used < known.freeTurns, text: `${turnsText(used)} of this month used, of ${known.freeTurns}` };
   }
   const { monthlyTokens: limit } = tierFor(known);
   const { from, to } = known.seen.tokens;
@@ -280,7 +281,7 @@ const surface: Check = ({ asked }) => {
   const wants = isMessages(asked) ? 'anthropic' : asked.operation === 'embeddings' ? speaks : 'openai';
   return wants === speaks
     ? { ok: true, text: `it speaks ${speaks}` }
-    : { ok: false, text: 'it speaks the other API style' };
+    : { ok: false, text: 'this host does not serve the API style of this path' };
 };
 
 const nodes: Check = (known) => {
@@ -347,8 +348,8 @@ export const oracle: Readonly<Record<StepName, Check>> = {
   allowance,
   'network allowance': (known, { text }) => {
     const limit = known.freeTurns * 8;
-    const used = counted(text, /^(\d+) turns/, known.seen.networkTurns);
-    return { ok: used < limit, text: `${used} turns of the network used today, of ${limit}` };
+    const used = counted(text, /^(\d+) turns?/, known.seen.networkTurns);
+    return { ok: used < limit, text: `${turnsText(used)} of the network used today, of ${limit}` };
   },
   'visitor tokens': (known, { text }) => {
     const { tokensPerDay: limit } = visitorLimits.total;
