@@ -37,7 +37,8 @@ test.each(samples)('%s leads to all that it names', (type, drawn) => {
 test('few events name nothing that has a page', () => {
   const silent = samples.filter(([type, drawn]) => drawn.every((data) => thingsIn(type, data).length === 0));
   expect(silent.map(([type]) => type)).toEqual([
-    ...(['log.created', 'log.signers_set', 'anonymous.set', 'bounds.set', 'node.token_revoked'] as const),
+    ...(['log.created', 'log.signers_set', 'anonymous.set', 'anonymous.removed', 'bounds.set'] as const),
+    ...(['node.token_revoked'] as const),
     ...(['session.ended', 'checkpoint', 'no_op'] as const),
     ...(['change.staged', 'change.advanced', 'change.withdrawn', 'change.completed'] as const),
   ] satisfies EventTypeName[]);
