@@ -164,22 +164,25 @@ test.each(['echo-small', slashModel, encodeURIComponent(slashModel), 'team%2Fech
   },
 );
 
-test.each([
-  'echo-private',
-  'echo-bare',
-  'no-such-model',
-  'team',
-  'echo-small/',
-  '__proto__',
-  '%00',
-  '..%2f..%2fetc',
-])('Endpoints rule 2: the entry /v1/models/%s is not there, whatever it may be elsewhere', async (id) => {
-  const { message } = expectRefusal(
-    await call({ port, path: `/v1/models/${id}` }),
-    'DedicatedOnlyModelError',
-  );
-  expect(message).not.toContain(id);
-});
+test.each(['echo-private', 'echo-bare', 'no-such-model', 'team', '__proto__', '%00', '..%2f..%2fetc'])(
+  'Endpoints rule 2: the entry /v1/models/%s is not there, whatever it may be elsewhere',
+  async (id) => {
+    const { message } = expectRefusal(
+      await call({ port, path: `/v1/models/${id}` }),
+      'DedicatedOnlyModelError',
+    );
+    expect(message).not.toContain(id);
+  },
+);
+
+test.each(['echo-small/', 'no-such-model/', 'team/', `${slashModel}/`])(
+  'Endpoints rule 2: /v1/models/%s is no path, whatever has the name before the slash',
+  async (id) => {
+    const answer = await call({ port, path: `/v1/models/${id}` });
+    const { message } = expectRefusal(answer, 'NotFoundError');
+    expect(message).toBe('There is nothing at this path. Remove the extra slash.');
+  },
+);
 
 test.each([
   { stack: 'otter', models: ['echo-embed', 'echo-large'] },
