@@ -101,10 +101,16 @@ test.each([false, true])('an address holds its most, and another is still served
 });
 
 test('one address never takes every place unless it may', () => {
-  expect(connectionLimits()).toEqual({ max: 10_000, perAddress: 9000 });
-  expect(connectionLimits({ max: 10 })).toEqual({ max: 10, perAddress: 9 });
-  expect(connectionLimits({ max: 1 })).toEqual({ max: 1, perAddress: 1 });
-  expect(connectionLimits({ max: 10, perAddress: 10 })).toEqual({ max: 10, perAddress: 10 });
+  const keepAliveMs = 75_000;
+  expect(connectionLimits()).toEqual({ max: 10_000, perAddress: 9000, keepAliveMs });
+  expect(connectionLimits({ max: 10 })).toEqual({ max: 10, perAddress: 9, keepAliveMs });
+  expect(connectionLimits({ max: 1 })).toEqual({ max: 1, perAddress: 1, keepAliveMs });
+  expect(connectionLimits({ max: 10, perAddress: 10 })).toEqual({ max: 10, perAddress: 10, keepAliveMs });
+  expect(connectionLimits({ max: 10, keepAliveMs: 5000 })).toEqual({
+    max: 10,
+    perAddress: 9,
+    keepAliveMs: 5000,
+  });
 });
 
 test.each([
