@@ -61,7 +61,7 @@ test('all tokens, and those that count against the allowance, on each page and c
   expect((await cli('limits', 'list')).out.split('\n')[0]).toContain('ALLOWANCE-TOKENS');
   const explained = await cli('explain', '--org', 'acme', '--model', 'echo-embed', '--path', 'embeddings');
   expect(explained.out).toContain(
-    `${counted} tokens count against the allowance of this period, of 10000000000`,
+    `${counted} tokens count against the allowance of this period, of 10,000,000,000`,
   );
 
   await fleet.withPage({}, async (page) => {

@@ -126,10 +126,22 @@ describe('keys', () => {
       await heading(page, 'API keys').waitFor();
       await button(page, 'Create key').focus();
       await page.keyboard.press('Enter');
-      await page.getByLabel('Name', { exact: true }).focus();
+      const dialog = page.getByRole('dialog');
+      const focused = (): Promise<string> =>
+        page.evaluate<string>(
+          'document.activeElement.labels?.[0]?.textContent ?? document.activeElement.textContent',
+        );
+      await dialog.getByLabel('Name', { exact: true }).waitFor();
+      expect(await focused()).toContain('Name');
       await page.keyboard.type('by keyboard');
       await page.keyboard.press('Enter');
       await page.getByLabel('Key value').waitFor();
+      // Its value is shown this once, so it stays until it is marked as stored.
+      for (const _ of [1, 2]) await page.keyboard.press('Escape');
+      expect(await page.getByLabel('Key value').isVisible()).toBe(true);
+      await page.keyboard.press('Shift+Tab');
+      expect(await focused()).toContain('I have stored it');
+      await page.keyboard.press('Space');
       await page.keyboard.press('Escape');
       await page.getByRole('row', { name: /by keyboard.*active/ }).waitFor();
       expect(await page.getByRole('dialog').count()).toBe(0);
