@@ -311,10 +311,12 @@ test('topics that cannot be read, although they can be appended to, are named, a
   await asAdmin((admin) => admin.createAcls({ acl: rules }));
   await serving(async () => {
     for (const topic of unread) await found(`HG2012 ${topic} it cannot be read for`);
-    await found('HG4002');
+    const states = async () =>
+      (await fleet.admin(plane).call('GET', '/gateways')).items.map(({ state }) => state).join();
+    await until(async () => (await states()) === 'STALE,STALE', waitMs);
+    // A replica that does not read its own reports judges nobody.
     const { out } = await runCli(['doctor', '--only', 'gateways'], { env: env() });
-    expect(out).toContain('forget no gateway');
-    expect(out).not.toContain('gateway forget');
+    expect(out).not.toMatch(/HG4002|gateway forget/);
     for (const code of ['topics.reachability', 'status.reachability', 'counters.reachability'])
       expect(plane.stderr()).toContain(code);
     expect(plane.stderr()).toContain('TOPIC_AUTHORIZATION_FAILED');
