@@ -51,7 +51,7 @@ const keyIds: string[] = [];
 function bash(line: string): Promise<{ code: number; output: string }> {
   const options = { cwd: work, env, timeout: 120_000 };
   return new Promise((done) => {
-    execFile('bash', ['-euo', 'pipefail', '-c', line], options, (error, stdout, stderr) =>
+    execFile('bash', ['--norc', '-euo', 'pipefail', '-c', line], options, (error, stdout, stderr) =>
       done({ code: error === null ? 0 : Number(error.code ?? -1), output: stdout + stderr }),
     );
   });
