@@ -51,7 +51,7 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
   >;
   const before = await admin.exportFleet();
   const exists = before.organisations?.length;
-  await admin.apply(exists ? withUrls(before, urls) : demoFleet(urls, true));
+  await admin.applyOwn(exists ? withUrls(before, urls) : demoFleet(urls, true));
   const agents = await startAgents(admin, urls, options);
   return {
     models: (exists && before.pool?.models) || demoNodes[0].models,
@@ -70,12 +70,12 @@ async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Pr
     addresses.map(async (url) => ({ url: baseOf(url), engine: await detectEngine(url) })),
   );
   const fleet = engineFleet(engines);
-  await admin.apply(fleet);
+  await admin.applyOwn(fleet);
   const kept = new Set(fleet.pool?.nodes?.map(({ id }) => id));
   const simulated = new Set<string>(demoNodes.map(({ id }) => id));
   for (const { id } of await admin.nodes())
     if (!kept.has(id) && (simulated.has(id) || /^engine-\d+$/.test(id)))
-      await admin.call('DELETE', `/nodes/${id}`);
+      await admin.call('DELETE', `/nodes/${id}?force=true`);
   return { ...nothingToClose, models: fleet.pool?.models ?? [] };
 }
 
