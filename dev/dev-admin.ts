@@ -39,7 +39,7 @@ export class DevAdmin extends AdminClient {
     return this.run('fleet.apply', { fleet });
   }
 
-  /** For the nodes of dev itself. No gateway runs yet that could tell the guard on effect what it served. */
+  /** For the nodes of dev itself, past the guard on effect: no gateway runs yet that it could ask what was served. */
   applyOwn(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
     return this.call('POST', '/fleet/apply?force=true', { fleet });
   }
