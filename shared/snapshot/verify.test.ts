@@ -14,7 +14,7 @@ import { type Verification, verify, verifySteps, verifyTable } from './verify.ts
 function filled(): { snapshot: Snapshot; writer: ChainWriter } {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
-  snapshot.apply([writer.open(), ...fleetHistory(9, 300).map((events) => writer.add(events))]);
+  snapshot.apply([writer.open(), ...fleetHistory(1, 300).map((events) => writer.add(events))]);
   const id = 'node-extra';
   snapshot.apply([
     writer.add([
