@@ -212,30 +212,26 @@ async function limitsAgree(organisation: string): Promise<void> {
     const text = (name: string) => found.steps.find(({ step }) => step === name)?.text;
     const used = counted.inMinuteOfAll(organisation, Date.now());
     const inFlight = counted.inFlight.sum(organisation);
+    // Without a plan every limit is 0.
+    const hasPlan = tierOf[organisation] !== null && !isPaused(organisation);
     seen = {
       ...{ used: shown.requests.used, inFlight: shown.concurrency.inFlight },
       ...{ requests: text('requests'), concurrency: text('concurrency') },
     };
     wanted = {
-      used: requestsPerMinute === undefined ? null : used,
-      inFlight: concurrency === undefined ? null : inFlight,
-      requests:
-        tierOf[organisation] === null || isPaused(organisation)
-          ? 'not asked'
-          : limitText(used, 'in this minute', requestsPerMinute),
-      concurrency:
-        tierOf[organisation] === null || isPaused(organisation)
-          ? 'not asked'
-          : flightText(inFlight, concurrency),
+      used: hasPlan && requestsPerMinute === undefined ? null : used,
+      inFlight: hasPlan && concurrency === undefined ? null : inFlight,
+      requests: hasPlan ? limitText(used, 'in this minute', requestsPerMinute) : 'not asked',
+      concurrency: hasPlan ? flightText(inFlight, concurrency) : 'not asked',
     };
     return JSON.stringify(seen) === JSON.stringify(wanted);
   }, waitMs).catch(() => expect(seen, organisation).toEqual(wanted));
 }
 const isPaused = (organisation: string): boolean => organisation === 'paused' && traffic.isPaused;
 const limitText = (used: number, what: string, limit: number | undefined): string =>
-  limit === undefined ? 'no limit' : `${used} ${what}, of ${limit}`;
+  limit === undefined ? 'no limit' : `${used} ${what}, of ${limit.toLocaleString('en')}`;
 const flightText = (used: number, limit: number | undefined): string =>
-  limit === undefined ? 'no limit, this one counts 1' : `${used} in flight, this one counts 1, of ${limit}`;
+  limit === undefined ? 'no limit, this one counts 1' : `${used} in flight, this one counts 1, of ${limit.toLocaleString('en')}`;
 
 async function listingsAgree(): Promise<void> {
   const { fleet } = traffic;
