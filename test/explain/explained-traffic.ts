@@ -72,6 +72,13 @@ const events: readonly (readonly [RegExp, string])[] = [
   [/ is suspended$/, 'organisation.suspended'],
 ];
 const heldMsMax = 25_000;
+
+/** The verdict on a whole answer, and on one that its client left. */
+const served = { outcome: 'served', served: true, status: 200 };
+const leftByClient = {
+  ...{ outcome: 'ended', served: false, status: 200, endedBy: 'client', phase: 'answering' },
+  message: expect.stringMatching(/^ended by the client: it left after [\d.]+ m?s; nothing was billed$/),
+};
 /** One in so many is asked for on the command line too. */
 const cliEvery = 25;
 
@@ -193,7 +200,7 @@ export class ExplainedTraffic {
     for (const subject of subjectsOf(one.known))
       this.counted.moved(subject, one.known.asked.gateway, one.times.from, at);
     if (one.known.asked.visitor !== undefined) this.#stopped(one.known);
-    this.#compare(one.known, one.held.answer, found, one.times);
+    this.#compare(one.known, one.held.answer, found, one.times, leftByClient);
   }
 
   #flight(known: Known, sign: 1 | -1): void {
@@ -241,14 +248,20 @@ export class ExplainedTraffic {
     return found;
   }
 
-  #compare(known: Known, answer: Replied, found: Explanation, { from, to }: Times): void {
+  #compare(
+    known: Known,
+    answer: Replied,
+    found: Explanation,
+    { from, to }: Times,
+    answered: object = served,
+  ): void {
     const { asked } = known;
     const error = answer.status === 200 ? undefined : errorOf(answer);
     const label = JSON.stringify({ asked, answer: error ?? answer.status, steps: found.steps }, null, 1);
     this.answers.set(error?.type ?? 'served', (this.answers.get(error?.type ?? 'served') ?? 0) + 1);
     expect(found.verdict, label).toEqual(
       error === undefined
-        ? { outcome: 'served', served: true, status: 200 }
+        ? answered
         : {
             outcome: 'refused',
             served: false,

@@ -198,7 +198,10 @@ const answerTokensMost = 100;
 function allowance(known: Known, { text }: Step): Says {
   if (known.asked.visitor !== undefined) {
     const used = counted(text, /^(\d+) turns?/, known.seen.turns);
-    return { ok: used < known.freeTurns, text: `${turnsText(used)} of this month used, of ${known.freeTurns}` };
+    return {
+      ok: used < known.freeTurns,
+      text: `${turnsText(used)} of this month used, of ${known.freeTurns}`,
+    };
   }
   const { monthlyTokens: limit } = tierFor(known);
   const { from, to } = known.seen.tokens;

@@ -231,7 +231,9 @@ const isPaused = (organisation: string): boolean => organisation === 'paused' &&
 const limitText = (used: number, what: string, limit: number | undefined): string =>
   limit === undefined ? 'no limit' : `${used} ${what}, of ${limit.toLocaleString('en')}`;
 const flightText = (used: number, limit: number | undefined): string =>
-  limit === undefined ? 'no limit, this one counts 1' : `${used} in flight, this one counts 1, of ${limit.toLocaleString('en')}`;
+  limit === undefined
+    ? 'no limit, this one counts 1'
+    : `${used} in flight, this one counts 1, of ${limit.toLocaleString('en')}`;
 
 async function listingsAgree(): Promise<void> {
   const { fleet } = traffic;
