@@ -361,15 +361,16 @@ describe('the machine is at fault:', () => {
 });
 
 describe('nodes are at fault:', () => {
+  // By force: the gateway that only reported does not say what it served.
   const stack = 'stk-load-me-1';
   test('HG5003 and HG5004: a node whose agent never came; then its engine cannot load what is installed', async () => {
-    await admin.call('PUT', '/models/echo-large', { family: 'echo', weight: 1 });
-    await admin.call('POST', '/stacks', { organisation: 'acme', id: stack });
-    await admin.call('PUT', `/stacks/${stack}/models/echo-large`);
+    await admin.call('PUT', '/models/echo-large?force=true', { family: 'echo', weight: 1 });
+    await admin.call('POST', '/stacks?force=true', { organisation: 'acme', id: stack });
+    await admin.call('PUT', `/stacks/${stack}/models/echo-large?force=true`);
     const engine = await fleet.simNode('engine', '--models', 'echo-small', '--dialect', 'llamacpp');
     const { url } = engine.ready;
     const place = { kind: 'stack', id: stack };
-    await admin.call('POST', '/nodes', { id: 'loader', place, url, dialect: 'llamacpp', agent: true });
+    await admin.call('POST', '/nodes?force=true', { id: 'loader', place, url, dialect: 'llamacpp', agent: true });
     expect(await findings()).toContain('HG5003 fail loader');
     const { value } = await admin.createNodeToken('loader');
     const argv = ['node-agent', '--node', 'loader', '--engine', url, '--control-plane', plane.ready.admin];
@@ -388,7 +389,7 @@ describe('nodes are at fault:', () => {
       return { type: 'node.health_changed', v: 1, critical: false, data };
     };
     const place = { kind: 'pool' };
-    await admin.call('POST', '/nodes', {
+    await admin.call('POST', '/nodes?force=true', {
       id: 'flapping',
       place,
       url: node.url,
@@ -399,7 +400,7 @@ describe('nodes are at fault:', () => {
     await append([{ type: 'node.joined', v: 1, critical: false, data: joined }]);
     for (let n = 0; n < 8; n++) await append([health(n % 2 === 0)]);
     await found('HG5002 warn flapping');
-    await admin.call('DELETE', '/nodes/flapping');
+    await admin.call('DELETE', '/nodes/flapping?force=true');
     await gone('HG5002 warn flapping');
   });
 });
