@@ -370,7 +370,13 @@ describe('nodes are at fault:', () => {
     const engine = await fleet.simNode('engine', '--models', 'echo-small', '--dialect', 'llamacpp');
     const { url } = engine.ready;
     const place = { kind: 'stack', id: stack };
-    await admin.call('POST', '/nodes?force=true', { id: 'loader', place, url, dialect: 'llamacpp', agent: true });
+    await admin.call('POST', '/nodes?force=true', {
+      id: 'loader',
+      place,
+      url,
+      dialect: 'llamacpp',
+      agent: true,
+    });
     expect(await findings()).toContain('HG5003 fail loader');
     const { value } = await admin.createNodeToken('loader');
     const argv = ['node-agent', '--node', 'loader', '--engine', url, '--control-plane', plane.ready.admin];
