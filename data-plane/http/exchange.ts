@@ -227,7 +227,8 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#cut = refusal;
     if (this.#startedMs !== undefined) {
       this.flush();
-      return this.#connection.destroySoon();
+      this.#connection.destroySoon();
+      return;
     }
     this.#gone?.abort(left());
     this.#sink?.onClose();
