@@ -10,8 +10,8 @@ import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import { spanOf, value as valueBytes } from '../http1/characters.ts';
 import type { BodyPieces } from './body-pieces.ts';
-import type { NodePools } from './node-pools.ts';
-import { type WireCall, type WireController, WireFault } from './wire-call.ts';
+import type { NodePools, Upstream } from './node-pools.ts';
+import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
 /**
  * `unreached`: no byte of the request was sent. `own`: the same, and by this process's fault. `timeout`: a wait ran out.
@@ -72,8 +72,10 @@ export class NodeCall implements WireCall, Timed {
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: WireController | undefined;
-  /** Sends the request again; undefined after the second time, or once an answer has begun. */
-  #repeat: (() => void) | undefined;
+  /** What may be sent a second time; undefined once it was, or once an answer has begun. */
+  #request: WireRequest | undefined;
+  #wires: Upstream['pool'] | undefined;
+  #connectMs = 0;
   /** The exchange with the node is over, or nothing of it is wanted any more. */
   #over = false;
   #sent = false;
@@ -96,6 +98,8 @@ export class NodeCall implements WireCall, Timed {
   start(pools: NodePools, request: NodeRequest): void {
     const { url, path, body, accept, credential, traceparent, isLastOnConnection } = request;
     const { pool, pathPrefix } = pools.upstream(url);
+    this.#wires = pool;
+    this.#connectMs = pools.connectMs;
     const headers = ['content-type', 'application/json', 'accept', accept];
     if (credential !== null) {
       const value = pools.credential(credential);
@@ -115,13 +119,14 @@ export class NodeCall implements WireCall, Timed {
       headers.push('content-length', String(body.length));
       body.onTaken = () => this.#reader?.onTaken?.();
     }
-    const wire = { path: pathPrefix + path, headers, body, isLast: isLastOnConnection === true };
-    const send = (isFresh: boolean): void => {
-      this.#connectByMs = this.#ticker.nowMs + pools.connectMs;
-      pool.dispatch({ ...wire, isFresh }, this);
-    };
-    this.#repeat = () => send(true);
-    send(false);
+    const isLast = isLastOnConnection === true;
+    this.#request = { path: pathPrefix + path, headers, body, isLast, isFresh: false };
+    this.#dispatch(this.#request);
+  }
+
+  #dispatch(request: WireRequest): void {
+    this.#connectByMs = this.#ticker.nowMs + this.#connectMs;
+    this.#wires?.dispatch(request, this);
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
@@ -178,7 +183,7 @@ export class NodeCall implements WireCall, Timed {
 
   onResponseStart(status: number, contentType: string): void {
     if (this.#over) return;
-    this.#repeat = undefined;
+    this.#request = undefined;
     if (status < 200) {
       this.#interimAnswers += 1;
       if (this.#interimAnswers > interimAnswersMax)
@@ -206,15 +211,16 @@ export class NodeCall implements WireCall, Timed {
   }
 
   onUnanswered(error: Error): void {
-    const repeat = this.#repeat;
-    this.#repeat = undefined;
-    if (repeat === undefined || this.#over) {
+    const request = this.#request;
+    this.#request = undefined;
+    if (request === undefined || this.#over) {
       this.onResponseError(error);
       return;
     }
     this.#sent = false;
     this.#reader?.onUnanswered?.();
-    repeat();
+    const { path, headers, body, isLast } = request;
+    this.#dispatch({ path, headers, body, isLast, isFresh: true });
   }
 
   onResponseError(error: Error): void {
