@@ -126,6 +126,10 @@ const refused: Readonly<Record<string, number>> = {
   'gateway verify': 2,
   // What they would make is there, and what they would remove is in use or was never there.
   'model delete echo-large --yes': 6,
+  // The last node of its models.
+  'node drain pool-1': 6,
+  // Without requests the effect lists the rows that differ.
+  'tier set Starter --models echo-large --effect': 1,
   'node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm': 6,
   'org create acme --name Acme --tier Platinum': 6,
   'signer add signing.pub': 6,
