@@ -92,7 +92,7 @@ export class EndedKeys {
     return forgotten;
   }
 
-  /** By the time of the log or the own clock, whichever is earlier, and no faster than time passes: a leap forgets no key. */
+  /** Counts by the log's time or this clock, whichever is earlier, and no faster than time passes, so a leap forgets no key. */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
     const { logMs, reachable } = replicator;

@@ -68,7 +68,7 @@ function questionFor(
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
-/** As if the requests of the hour had come evenly. */
+/** Treats the requests of the hour as if they had come evenly. */
 function countersAt(windowUsed: number, byVisitors: number): CounterFacts {
   const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
   return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };

@@ -35,7 +35,7 @@ export interface EffectQuestion {
   readonly reported?: readonly ReportedRequests[] | undefined;
   /** Requests of the busiest minute of the last hour, by organisation; absent: not known. */
   readonly busiest?: ReadonlyMap<string, number> | undefined;
-  /** Their requests are left out, because they are meant to be refused. */
+  /** Requests that the command means to refuse; they are left out. */
   readonly meant?: MeantRefusals | undefined;
   /** Only what concerns this organisation. */
   readonly organisation?: string | undefined;

@@ -28,7 +28,7 @@ const moments = {
   answering: '',
 };
 
-/** By whom a request was ended, when and why. Members see no names of the pool's nodes. */
+/** Says who ended a request, when and why. Members see no names of the pool's nodes. */
 export function endedText(record: DecisionRecord, isOperator: boolean): string {
   const { endedBy, phase = 'answering' } = recordedVerdict(record);
   const { node, capacity, ms } = record;

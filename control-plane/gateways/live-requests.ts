@@ -15,7 +15,7 @@ import {
 } from './ask-requests.ts';
 
 export interface FollowedRequests extends AskedRequests {
-  /** So many are given at most; the others are counted. */
+  /** Largest number of rows handed out per second; the others are counted. */
   readonly rowsPerSecond?: number | undefined;
 }
 
@@ -26,10 +26,10 @@ export interface LiveRows {
   readonly missed: number;
 }
 
-/** So often what came is passed on, and gateways that are new are asked. */
+/** Interval at which rows are passed on and new gateways are asked. */
 const liveTurnMs = 200;
 const againMs = 1_000;
-/** Of a gateway that says nothing: longer than between two lines of it. */
+/** Time after which a gateway counts as silent; longer than the gap between two of its lines. */
 const idleMs = 6_000;
 /** Until then a gateway that has not answered yet is not called silent. */
 const beginMs = 1_500;
@@ -73,7 +73,7 @@ class LiveFollower {
   }
 }
 
-/** One question to all gateways, whose rows are read once for all streams that ask it. */
+/** Asks all gateways one question, and reads the rows once for all streams that ask it. */
 class LiveGateways {
   readonly followers = new Set<LiveFollower>();
   readonly #sources: DecisionSources;

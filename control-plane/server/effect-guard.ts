@@ -25,7 +25,7 @@ import type { RecordedSample } from '../gateways/ask-sample.ts';
 import type { AdminContext } from './context.ts';
 import { askEffect, recordedSample, reportedRequests, unseenGateways } from './effect-of-events.ts';
 
-/** In an hour with at least this many requests, a larger share of them than this needs force. */
+/** Number of requests an hour needs before the guard judges it, and the share of them that may be refused without force. */
 const requestsMin = 100;
 const shareMax = 0.01;
 /** Many commands in a row ask the gateways once in this time, unless the sample is too small to judge by or not whole. */
