@@ -360,9 +360,10 @@ test('the first days of usage are bars of hours, in the zone of the browser, whi
     await chart.getByText(/hours of Asia\/Kath?mandu/).waitFor();
     const models = await chart.getByRole('listitem').allTextContents();
     expect(models.map((text) => /^echo-[a-z]+[\d,]+$/.test(text))).toEqual([true, true, true]);
-    // All of an hour or two, whose minutes there are not those of UTC.
+    // All of an hour or two, whose minutes there are not those of UTC. Across midnight there the day
+    // is named, too.
     expect(await chart.locator('.bars title').allTextContents()).toContainEqual(
-      expect.stringMatching(/^\d\d:45: [1-9]\d* tokens$/),
+      expect.stringMatching(/^(\d+ \w+, )?\d\d:45: [1-9]\d* tokens$/),
     );
   });
 });
