@@ -20,15 +20,10 @@ export function carried<T extends z.ZodType>(schema: T) {
   return z.preprocess(absentToUndefined, schema.optional()).optional();
 }
 
-/** A field that must be there: emptiness is refused in the words of `schema`. */
+/** A field that must be present, and that may not be an empty list. */
 export function required<T extends z.ZodType>(schema: T) {
-  return z.preprocess(absentToUndefined, schema);
-}
-
-/** The same for a list or a text, and what is there but empty is refused as that. */
-export function filled<T extends z.ZodType>(schema: T) {
   return z.preprocess((value, context) => {
-    if (value === '' || (Array.isArray(value) && value.length === 0)) {
+    if (Array.isArray(value) && value.length === 0) {
       context.issues.push({ code: 'custom', message: 'must not be empty', input: value });
       return z.NEVER;
     }

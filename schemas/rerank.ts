@@ -3,7 +3,7 @@
  * own, is refused: scores are of documents as they came.
  */
 import { z } from 'zod';
-import { carried, filled, list, refused } from './openai-fields.ts';
+import { carried, list, refused, required } from './openai-fields.ts';
 
 /** Engines refuse what is blank, or score it without a meaning. */
 const textSchema = z.string().refine((text) => text.trim() !== '', 'must not be blank');
@@ -12,7 +12,7 @@ export const documentsMax = 1000;
 export const rerankRequestSchema = z.strictObject({
   model: z.string().min(1).max(200),
   query: textSchema,
-  documents: filled(list(z.union([textSchema, z.strictObject({ text: textSchema })]), documentsMax)),
+  documents: required(list(z.union([textSchema, z.strictObject({ text: textSchema })]), documentsMax)),
   top_n: carried(z.int().min(1)),
   return_documents: carried(z.boolean()),
 

@@ -5,7 +5,7 @@
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
-import { carried, filled, freeObject, list, noOp, refused } from './openai-fields.ts';
+import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 import { inputItemSchema, responseToolChoiceSchema, responseToolsSchema } from './responses-items.ts';
 
 const hintText = z.string();
@@ -46,7 +46,7 @@ const metadataSchema = z
 
 export const responsesRequestSchema = z.strictObject({
   model: z.string().min(1).max(200),
-  input: filled(z.union([z.string(), list(inputItemSchema, 10_000)])),
+  input: required(z.union([z.string().min(1), list(inputItemSchema, 10_000)])),
   instructions: carried(z.string()),
   stream: carried(z.boolean()),
   max_output_tokens: carried(z.int().min(1)),

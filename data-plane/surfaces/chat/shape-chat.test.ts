@@ -110,7 +110,7 @@ test.each([
   ['model', null, 'model: is required'],
   ['model', '', 'model: must not be empty'],
   ['messages', null, 'messages: is required'],
-  ['messages', [], 'messages: is required'],
+  ['messages', [], 'messages: must not be empty'],
   ['messages', 'hi', 'messages: must be of type array'],
   ['temperature', 2.1, 'temperature: must be at most 2'],
   ['temperature', '1', 'temperature: must be of type number'],
@@ -178,7 +178,7 @@ test.each([
   ['role', { role: 'function', content: 'x' }, 'messages[1].role: has a form that is not supported'],
   ['no role', { content: 'x' }, 'messages[1].role: is required'],
   ['no content', { role: 'user' }, 'messages[1].content: is required'],
-  ['empty content', { role: 'user', content: [] }, 'messages[1].content: is required'],
+  ['empty content', { role: 'user', content: [] }, 'messages[1].content: must not be empty'],
   ['an unknown field', { ...user, bogus: null }, 'messages[1].bogus: is not a supported field'],
   [
     'an image by address',
@@ -325,7 +325,7 @@ test('embeddings carry encoding and dimensions, and drop the user', () => {
 
 test.each([
   ['input', '', 'input: must not be empty'],
-  ['input', [], 'input: is required'],
+  ['input', [], 'input: must not be empty'],
   ['input', [-1], 'input[0]: must be a text, or a token id (an integer of at least 0)'],
   ['input', ['a', 1], 'input[1]: must be a text, or a token id (an integer of at least 0)'],
   ['input', null, 'input: is required'],
