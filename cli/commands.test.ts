@@ -66,6 +66,7 @@ const lists: Case[] = [
   ['node token list n1', 'GET /nodes/n1/tokens?limit=1000', token, 'tok-1', 'active'],
   ['gateway list', 'GET /gateways', gateway, 'gw-1', '0.3s'],
   ['events list', 'GET /events', event, '1', 'log.created'],
+  ['events list --limit 1 --since 2h', 'GET /events?since=2h&limit=1&order=desc', event, '1', 'log.created'],
   ['events list --type log.created', 'GET /events?type=log.created', event, '1', 'created the log l'],
 ];
 
@@ -422,7 +423,7 @@ test('events list follows pages until it is complete, and --limit ends it', asyn
   server.answer = ({ query }) => ({ body: pages[query['from'] ?? '1'] });
   const all = await cli(['events', 'list', '-o', 'json']);
   expect(JSON.parse(all.out)).toEqual({ items: [1, 2, 3, 4].map((position) => ({ position })), position: 4 });
-  expect((await cli(['events', 'list', '--limit', '3', '-o', 'name'])).out).toBe('1\n2\n3\n');
+  expect((await cli(['events', 'list', '--from', '1', '--limit', '3', '-o', 'name'])).out).toBe('1\n2\n3\n');
 });
 
 test('events list says where a history that was cut begins, and what helps', async () => {

@@ -13,16 +13,17 @@ import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
 import { allEvents, type EventQuery, eventOf, eventView } from './event-list.ts';
-import { choice, flag, own, parsed, text } from './operation-verbs.ts';
+import { choice, flag, own, parsed, sinceField, text } from './operation-verbs.ts';
 import type { TailCommandOptions } from './tail.ts';
 
 const listVerb = own(
   'event.list',
   {
-    verb: ['list', 'list events from position 1', 'headgate events list --newest --org acme --limit 20'],
+    verb: ['list', 'list events', 'headgate events list --org acme --since 1d --limit 20'],
     options: {
       from: parsed('--from <position>', 'first position', position),
       to: parsed('--to <position>', 'last position', position),
+      since: sinceField,
       order: flag('--newest', 'newest first', 'desc' as const),
       type: choice('--type <type>', 'only this type', eventTypeNames),
       organisation: text('--org <id>', 'only events about this organisation'),
@@ -31,17 +32,18 @@ const listVerb = own(
       node: text('--node <id>', 'only events about this node'),
       actor: text('--actor <name>', 'only commits of this author'),
       text: text('--text <text>', 'only events with this text in their data, author, reason or command'),
-      limit: parsed('--limit <n>', 'maximum number of events', count),
+      limit: parsed('--limit <n>', 'maximum number of events: the newest unless --from is given', count),
     },
   },
   listEvents,
 );
 
 async function listEvents(session: Session, query: EventQuery): Promise<void> {
-  const { from, to } = query;
+  const { from, to, limit } = query;
   if (from !== undefined && to !== undefined && from > to)
     throw usageError(`--from ${from} is later than --to ${to}`, 'headgate help events list');
-  const found = await allEvents(await session.api(), query);
+  const isNewest = limit !== undefined && from === undefined;
+  const found = await allEvents(await session.api(), isNewest ? { ...query, order: 'desc' } : query);
   await session.out.list(found, eventView);
   const { historyFrom, historyNext: next, archivedBefore } = found;
   if (historyFrom === undefined) return;

@@ -10,7 +10,7 @@ import { type OperationName, routeOf } from '../../schemas/admin-routes.ts';
 import { pageRows } from '../../schemas/page-rows.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
-import { count } from '../terminal/options.ts';
+import { count, moment } from '../terminal/options.ts';
 import type { View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { type groups, type Noun, noun, type Verb } from '../terminal/verbs.ts';
@@ -63,6 +63,8 @@ export function flag<Value>(flags: string, summary: string, value: Value): Field
   const given = !flags.startsWith('--no-');
   return { ...text(flags, summary), read: (raw) => (raw === given ? value : undefined) };
 }
+
+export const sinceField = parsed('--since <time>', 'a time, or a time ago such as 10m or 1h', moment);
 
 /** Of a verb that shows a row of definitions. */
 export const waveField = flag(

@@ -17,10 +17,10 @@ import {
 import { outcomeSchema } from '../../schemas/verdict.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, countIn, moment, slowerThan } from '../terminal/options.ts';
+import { count, countIn, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
-import { addNoun, choice, own, parsed, text } from './operation-verbs.ts';
+import { addNoun, choice, own, parsed, sinceField, text } from './operation-verbs.ts';
 import { msText, noteSilent, timeText, tokensText, verdictText } from './request-rows.ts';
 
 type ListInput = InputOf<'request.list'>;
@@ -38,7 +38,7 @@ const filters = {
     'only those that took longer, such as 500ms or 2s',
     slowerThan,
   ),
-  since: parsed('--since <time>', 'a time, or a time ago such as 10m or 1h', moment),
+  since: sinceField,
 } as const;
 
 const long = (heading: string, cell: (row: Partial<RequestRow>) => unknown): Column => ({

@@ -34,7 +34,7 @@ const bytesMax = 32 * 1024 * 1024;
 const byRarity = ['key', 'node', 'stack', 'organisation', 'actor', 'type'] as const;
 
 export function eventsOf(commit: HistoryCommit): ListedEvent[] {
-  const { seq, at, author, why, command } = commit;
+  const { seq, at, author, why, via, command } = commit;
   return (JSON.parse(commit.events) as StoredEvent[]).map(({ type, v, data }, index) => ({
     position: seq,
     index,
@@ -44,6 +44,7 @@ export function eventsOf(commit: HistoryCommit): ListedEvent[] {
     at,
     by: author,
     ...(why !== null && { why }),
+    ...(via !== null && { via }),
     command,
   }));
 }

@@ -116,13 +116,14 @@ export class HistoryRecorder implements FoldObserver {
 
 /** `clockMs`: the latest time of the commits before it. */
 export function historyCommitOf(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
-  const { seq, at, by, why, id, events } = commit;
+  const { seq, at, by, why, via, id, events } = commit;
   return {
     seq,
     at: at.toWellFormed(),
     clock_ms: Math.max(clockMs, contextOf(commit).atMs),
     author: by.toWellFormed(),
     why: why?.toWellFormed() ?? null,
+    via: via?.toWellFormed() ?? null,
     command: id.toWellFormed(),
     kind: /^[a-z]+/.exec(events[0]?.type ?? '')?.[0] ?? 'other',
     events: textOf(events),
@@ -131,8 +132,8 @@ export function historyCommitOf(commit: Commit, clockMs: number, signers: string
 }
 
 export const insertCommitSql = `INSERT INTO history_commit
-  (seq, at, clock_ms, author, why, command, kind, events, signers)
-  VALUES (@seq, @at, @clock_ms, @author, @why, @command, @kind, @events, @signers)`;
+  (seq, at, clock_ms, author, why, via, command, kind, events, signers)
+  VALUES (@seq, @at, @clock_ms, @author, @why, @via, @command, @kind, @events, @signers)`;
 
 /** As the accept rule reads them (shared/log/core/chain.ts), of a commit that it has accepted. */
 function signersSetIn({ seq, events }: Commit): string | null {

@@ -56,6 +56,7 @@ const commitColumns = {
   clock_ms: integer(), // the latest time of this commit and those before it
   author: text(),
   why: orNull(text()),
+  via: orNull(text()),
   command: text(),
   kind: text(), // first part of the type of its first event
   events: text(), // JSON
@@ -87,7 +88,7 @@ PRAGMA user_version = ${historyFormat()};
 
 /** Changes with the fold and with these tables, so a file of another build is discarded. */
 export function historyFormat(): number {
-  const tables = JSON.stringify([2, foldVersion, tableSpecs]);
+  const tables = JSON.stringify([3, foldVersion, tableSpecs]);
   return createHash('sha256').update(tables).digest().readUInt32BE(0) & 0x7fff_ffff;
 }
 

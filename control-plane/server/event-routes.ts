@@ -164,13 +164,21 @@ async function* exportLines(context: AdminContext, from: number): AsyncIterable<
   }
 }
 
+/** Position of the first commit that is not earlier than this moment. */
+async function firstSince({ past, snapshot }: AdminContext, since: string | undefined, reader: PastReader) {
+  if (since === undefined) return 1;
+  const sinceMs = await past.timeOf(since, reader);
+  return (await past.ask('positionAt', [snapshot.seq, sinceMs - 1], reader)) + 1;
+}
+
 export function eventHandlers(context: AdminContext): OperationHandlers<'event.list' | 'log.export'> {
   const marks = new ReadMarks();
   return {
     'event.list': async ({ query, request, reply }) => {
       const reader = pastReaderOf(request, reply);
       const end = query.at === undefined ? undefined : (await context.past.moment(query.at, reader)).seq;
-      const bounded = { ...query, ...(end !== undefined && { to: Math.min(end, query.to ?? end) }) };
+      const from = Math.max(query.from, await firstSince(context, query.since, reader));
+      const bounded = { ...query, from, ...(end !== undefined && { to: Math.min(end, query.to ?? end) }) };
       const isSearch = query.order === 'desc' || filters.some((filter) => query[filter] !== undefined);
       return isSearch ? search(context, bounded, reader) : list(context, bounded, marks);
     },

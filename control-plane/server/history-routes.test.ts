@@ -83,6 +83,17 @@ test('events are listed from the newest end, by what they are about', async () =
   expect(pages.reverse().slice(0, all.length)).toEqual(
     all.map(({ position, index }) => `${position}/${index}`),
   );
+  const { at } = all.at(-3) ?? {};
+  const later = all.filter((event) => String(event['at']) >= String(at));
+  for (const [since, expected] of [
+    [at, later],
+    ['10000d', all],
+    ['2999-01-01T00:00:00Z', []],
+  ] as const) {
+    expect((await done('GET', `/events?since=${since}`))['items']).toEqual(expected);
+    const latest = await done('GET', `/events?since=${since}&order=desc&limit=2`);
+    expect(latest['items']).toEqual(expected.toReversed().slice(0, 2));
+  }
 });
 
 test('a read of the past is of that time and by its clock, and what has no past refuses it by name', async () => {
