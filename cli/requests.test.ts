@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { cliOf, useAdminServer } from '../test/support/admin-server.ts';
 import type { CliOptions, CliRun } from '../test/support/run-cli.ts';
+import { lineOf } from './commands/request-rows.ts';
 
 const server = useAdminServer();
 
@@ -36,6 +37,14 @@ test('list asks by every filter, page after page, and prints a table of at most 
   expect(run.out).toMatch(/04:05:06\.789 +acme ci +elm-7b +served by node-1 +200 +12→340 +81ms +2\.3s/);
   for (const line of run.out.split('\n')) expect(line.length).toBeLessThanOrEqual(160);
   expect(run.err).toContain('without gw-2: no answer');
+});
+
+test('a request of a visitor says so, in the list and in the tail', async () => {
+  const { organisation, key, keyName, ...others } = row(1);
+  const items = [{ ...others, visitor: true }];
+  server.answer = () => ({ body: { items, silent: [] } });
+  expect((await cli('list')).out).toMatch(/06\.789 +visitor +elm-7b +served/);
+  expect(lineOf({ ...others, verdict: 'served', visitor: true })).toContain('  visitor  elm-7b  ');
 });
 
 test('the JSON of a list is the answer, and a row a line', async () => {

@@ -23,6 +23,8 @@ export const requestRowSchema = z.object({
   key: z.string().optional(),
   /** As the key is called now. */
   keyName: z.string().optional(),
+  /** Present on the requests of visitors. */
+  visitor: z.literal(true).optional(),
   /** `shared`, the id of a stack, or `unknown`; members see a stack of others as `unknown`, too. */
   host: z.string(),
   operation: z.string(),

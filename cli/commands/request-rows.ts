@@ -10,6 +10,10 @@ export function verdictText({ verdict, node, type, endedBy }: Partial<RequestRow
   return node === undefined ? 'served' : `served by ${node}`;
 }
 
+export function callerText({ visitor, organisation, keyName, key }: Partial<RequestRow>): string {
+  return visitor ? 'visitor' : [organisation, keyName ?? key].filter(Boolean).join(' ');
+}
+
 /** Milliseconds as people read them. */
 export function msText(ms: unknown): string {
   if (typeof ms !== 'number') return '-';
@@ -27,10 +31,9 @@ export function timeText(at: unknown): string {
 
 /** One line of a tail. */
 export function lineOf(row: Partial<RequestRow>): string {
-  const { at, organisation, keyName, key, model, status, firstTokenMs, durationMs, gateway, request } = row;
-  const caller = [organisation, keyName ?? key].filter((each) => each !== undefined).join(' ');
+  const { at, model, status, firstTokenMs, durationMs, gateway, request } = row;
   const parts = [
-    ...[timeText(at), status ?? '-', verdictText(row), caller, model, tokensText(row)],
+    ...[timeText(at), status ?? '-', verdictText(row), callerText(row), model, tokensText(row)],
     ...[`first ${msText(firstTokenMs)}`, `took ${msText(durationMs)}`, gateway, request],
   ];
   return parts.map(cellText).join('  ');

@@ -21,7 +21,7 @@ import { count, countIn, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { addNoun, choice, own, parsed, sinceField, text } from './operation-verbs.ts';
-import { msText, noteSilent, timeText, tokensText, verdictText } from './request-rows.ts';
+import { callerText, msText, noteSilent, timeText, tokensText, verdictText } from './request-rows.ts';
 
 type ListInput = InputOf<'request.list'>;
 
@@ -47,7 +47,7 @@ const long = (heading: string, cell: (row: Partial<RequestRow>) => unknown): Col
 
 const rowColumns: readonly Column[] = [
   { heading: 'TIME', cell: ({ at }) => timeText(at) },
-  long('KEY', ({ keyName, key, organisation }) => [organisation, keyName ?? key].filter(Boolean).join(' ')),
+  long('KEY', callerText),
   longColumn('MODEL', 'model'),
   long('VERDICT', verdictText),
   column('STATUS', 'status'),

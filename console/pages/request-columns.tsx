@@ -93,11 +93,14 @@ const ofAll: readonly TableColumn<RequestRow>[] = [
   {
     name: 'Organisation',
     look: 'organisation',
-    cell: ({ organisation }) => (
-      <Only name="org" value={organisation}>
-        {organisation === undefined ? null : organisationName(organisation)}
-      </Only>
-    ),
+    cell: ({ organisation, visitor }) =>
+      visitor ? (
+        <>visitor</>
+      ) : (
+        <Only name="org" value={organisation}>
+          {organisation === undefined ? null : organisationName(organisation)}
+        </Only>
+      ),
   },
   {
     name: 'Key',

@@ -54,6 +54,7 @@ export function rowOf(request: WrittenRequest, n?: number): Row {
     at: new Date(atMs).toISOString(),
     organisation: textIn(request, 'organisation'),
     key: textIn(request, 'key'),
+    visitor: textIn(request, 'visitor') === undefined ? undefined : true,
     host: hostOf(request),
     operation: textIn(request, 'operation') ?? 'unknown',
     model: textIn(request, 'model'),

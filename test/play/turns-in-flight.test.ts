@@ -52,6 +52,15 @@ test('Limits 4: of forty turns at once by one visitor as many are answered as th
   expect(await left(address, cookie)).toBe(0);
 });
 
+test("the row of a visitor's request says that it is a visitor's", async () => {
+  await until(async () => {
+    const { items } = await fleet.admin.call('GET', '/requests?outcome=served&limit=1');
+    const [row] = items as object[];
+    if (row !== undefined) expect(row).toMatchObject({ visitor: true, model: 'echo-small' });
+    return row !== undefined;
+  });
+});
+
 test('Limits 4: at several gateways at once, at most as many at each', async () => {
   const address = '203.0.113.21';
   const cookie = await visitorFrom(address);
