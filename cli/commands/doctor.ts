@@ -15,6 +15,7 @@ import type { Session } from '../terminal/session.ts';
 import { groups as helpGroups, verb } from '../terminal/verbs.ts';
 import { type MachineAsked, machineFacts } from './machine-facts.ts';
 import { type ProbeOptions, probeStacks } from './stack-probe.ts';
+import { openChange } from './status.ts';
 
 interface DoctorOptions extends ProbeOptions {
   readonly only?: readonly DoctorGroup[];
@@ -99,6 +100,9 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   ]);
   const document = { checks, ok, warn, fail, ...(answer && { position: answer.position }) };
   await session.out.lines(linesOf(document, options.verbose === true), document, fail > 0 ? 'fail' : 'ok');
+  if (answer !== undefined && groups.includes('changes'))
+    for (const text of openChange((await (await session.api()).run('gateway.list')).items))
+      session.note(text);
   if (fail > 0 || (options.strict && warn > 0)) throw new Exit(1);
 }
 

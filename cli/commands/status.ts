@@ -59,7 +59,10 @@ async function linesOf(session: Session, api: AdminClient, replica: Replica): Pr
   ]);
   return [
     ...log,
-    ...partLines('gateways', gateways, ({ items }) => gatewayLines(items, replica.position)),
+    ...partLines('gateways', gateways, ({ items }) => [
+      ...gatewayLines(items, replica.position),
+      ...openChange(items).map((text) => labelled('change', text)),
+    ]),
     ...partLines('nodes', nodes, ({ items }) => nodeLines(items)),
     ...partLines('refused', refused, refusedLines),
     ...partLines('doctor', findings, doctorLines),
@@ -99,6 +102,17 @@ function gatewayLines(gateways: readonly GatewayStatus[], position: number): Lin
     }),
     next('headgate doctor --only gateways'),
   ];
+}
+
+/** Says where the open change is in force. Empty if no gateway has it, or if all have it. */
+export function openChange(gateways: readonly GatewayStatus[]): string[] {
+  const reached = gateways.filter(({ change }) => change !== undefined);
+  if (reached.length === 0 || reached.length === gateways.length) return [];
+  const where =
+    reached.length > shownMax
+      ? `${ratio(reached.length, gateways.length)} gateways`
+      : reached.map(({ name }) => name).join(', ');
+  return [`change ${reached[0]?.change} is in force at ${where} only`];
 }
 
 function nodeLines(nodes: readonly LiveNodeResource[]): Line[] {

@@ -91,6 +91,9 @@ test('a fleet file is staged as a whole, and its waves are printed, also where i
   expect([run.code, run.out]).toEqual([0, expect.stringMatching(/^change \d+ open: wave 1 of 2\n/)]);
   await are(403, 200);
   const id = /\d+/.exec(run.out)?.[0];
+  const note = `change ${id} is in force at gw-01 only\n`;
+  await until(async () => (await headgate('status')).out.includes(note));
+  expect((await headgate('doctor --only changes')).err).toBe(note);
   expect(await answered(`change withdraw ${id}`)).toMatchObject({ state: 'withdrawn' });
   expect(await answered(`${apply} --atomic`)).toMatchObject({ state: 'open', position: await position() });
   await answered(`change withdraw ${await position()}`);
