@@ -26,6 +26,7 @@ export class SseReader {
   #hasWholeCharacters = false;
   /** All text so far is whole events, so the parser holds nothing back. */
   #hasWholeEvents = false;
+  #hasEnded = false;
 
   constructor(handlers: SseHandlers) {
     this.#handlers = handlers;
@@ -49,6 +50,13 @@ export class SseReader {
     if (rest === '') return;
     this.#parser.feed(rest);
     this.#hasWholeEvents = rest.endsWith('\n\n');
+  }
+
+  /** The body has ended. The terminator counts without the blank line after it; any other event may have been cut. */
+  end(): void {
+    if (this.#failed) return;
+    this.#hasEnded = true;
+    this.#parser.feed('\n\n');
   }
 
   /** The decoder of streams costs several times more; it is needed for a first byte order mark and for cut characters. */
@@ -76,7 +84,7 @@ export class SseReader {
   }
 
   #take(event: string | undefined, data: string): void {
-    if (this.#failed) return;
+    if (this.#failed || (this.#hasEnded && data.trim() !== '[DONE]')) return;
     if (event === 'error') this.#fail(reportedError());
     else if (data.length > eventCharactersMax) this.#fail(tooLarge());
     else if (!isForeign(event, data)) this.#handlers.onData(data);

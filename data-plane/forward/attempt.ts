@@ -201,6 +201,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   onEnd(): void {
     if (this.#errorBody !== undefined) this.#fail(this.#errorFailure(parseError(this.#errorBody.whole())));
     else if (this.#stream !== undefined) {
+      this.#events?.end();
       this.#stream.end();
       this.#onStreamFailure(this.#stream);
     } else if (this.#step('end') === 'rebuilding') this.#rebuild();

@@ -139,6 +139,12 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(run([a, b, stop, event, done]).read).toEqual(plain);
   });
 
+  test.each(['[DONE]', '[DONE]\n', '[DONE]\r\n'])('the terminator needs no blank line: %j', (end) => {
+    expect(run([a, b, stop, { choices: [], usage }, raw(`data: ${end}`)]).read).toEqual(plain);
+    const { stream } = run([a, b, stop, raw('data: {"choices":['), raw('')]);
+    expect(stream.failure?.message).toMatch(/\[DONE\] is missing/);
+  });
+
   test('a whole message as the one event of a stream is the answer', () => {
     const event = { choices: [{ message: { role: 'assistant', content: 'ab' }, finish_reason: 'stop' }] };
     expect(run([{ ...event, usage }, done]).read).toEqual(plain);

@@ -247,6 +247,7 @@ export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wan
     onFailure: (failure) => stream.fail(failure),
   });
   for (const piece of pieces) reader.push(piece);
+  reader.end();
   stream.end();
   return { stream, wire, read: surface.readStream(wire) };
 }
