@@ -74,6 +74,7 @@ const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence'
  * such as `abort`, which means that the node gave up.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
+  if (value === undefined) throw malformed('a choice has no finish reason');
   if (typeof value !== 'string' || failedEnds.test(value))
     throw new NodeFailure('aborted', 'the node gave up a choice');
   if (cutEnds.test(value)) return 'length';

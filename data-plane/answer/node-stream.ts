@@ -94,7 +94,11 @@ export class NodeStream {
 
   /** The node's body has ended, cleanly or not. */
   end(): void {
-    this.fail(new NodeFailure('cut', 'the stream ended without its terminator'));
+    this.fail(
+      this.#unfinished()
+        ? new NodeFailure('cut', 'the stream ended without its terminator')
+        : malformed('every choice has finished, but [DONE] is missing'),
+    );
   }
 
   /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
@@ -105,12 +109,14 @@ export class NodeStream {
   }
 
   #terminate(): void {
-    for (let index = 0; index < this.#facts.choices; index += 1) {
-      if (this.#choices.get(index)?.finish === undefined) {
-        throw new NodeFailure('cut', 'the stream ended before a choice had finished');
-      }
-    }
+    if (this.#unfinished()) throw malformed('a choice has no finish reason');
     this.#state = 'completed';
+  }
+
+  #unfinished(): boolean {
+    for (let index = 0; index < this.#facts.choices; index += 1)
+      if (this.#choices.get(index)?.finish === undefined) return true;
+    return false;
   }
 
   #readChunk(chunk: unknown): readonly ChoiceDelta[] {

@@ -360,7 +360,8 @@ export class Attempt implements CallReader, AnswerListener, Timed {
       ? 'the node answered with a wrong content type'
       : `the node answered ${this.#status}`;
     const outcome = isAnswer ? 'broken' : 'neutral';
-    return { reason, timedOut: false, outcome, status: this.#status, detail };
+    const odd = isAnswer ? { oddForm: reason } : {};
+    return { reason, timedOut: false, outcome, status: this.#status, detail, ...odd };
   }
 
   #abandon(): void {

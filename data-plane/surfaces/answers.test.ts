@@ -71,7 +71,7 @@ const failing: readonly [name: string, answer: unknown, kind: string][] = [
     'malformed',
   ],
   ['a choice that was given up', answer({ content: 'a' }, 'abort'), 'aborted'],
-  ['a choice without an end', answer({ content: 'a' }, null), 'aborted'],
+  ['a choice without an end', answer({ content: 'a' }, null), 'malformed'],
   ['content that is no text', answer({ content: [{ text: 'a' }] }), 'malformed'],
   ['a call without a name', answer({ tool_calls: [{ id: 'a', function: {} }] }), 'malformed'],
   [
@@ -204,8 +204,8 @@ describe.each(answerSurfaces)('$name', (surface) => {
   });
 
   test('[DONE] before the choice has finished is no completion', () => {
-    expect(runEvents([chunk({ content: 'a' }), '[DONE]']).stream.failure?.kind).toBe('cut');
-    expect(runEvents(['[DONE]']).stream.failure?.kind).toBe('cut');
+    expect(runEvents([chunk({ content: 'a' }), '[DONE]']).stream.failure?.kind).toBe('malformed');
+    expect(runEvents(['[DONE]']).stream.failure?.kind).toBe('malformed');
   });
 
   test('a choice that continues after its end has failed; a repeated end has not', () => {

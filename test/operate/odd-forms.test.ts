@@ -37,7 +37,15 @@ test('an end that only this engine has is complete, and is named', async () => {
   await doctorNames('a finish reason of its own, repetition');
 });
 
-test('an answer that has no one meaning is cut off, and is named', async () => {
-  expect((await streamWith({ kind: 'garbage', afterEvents: 2 })).whole).toBe(false);
-  await doctorNames("the node's answer is malformed: an event is not a JSON object");
+const malformed = "the node's answer is malformed";
+
+test.each([
+  [{ kind: 'garbage', afterEvents: 2 }, `${malformed}: an event is not a JSON object`],
+  [{ kind: 'finish-abort', finishReason: '' }, `${malformed}: a choice has no finish reason`],
+  [{ kind: 'clean-end-without-done' }, `${malformed}: every choice has finished, but [DONE] is missing`],
+  [{ kind: 'content-type', contentType: 'text/html' }, 'the node answered with a wrong content type'],
+])('an answer that has no one meaning is none, and is named: %j', async (fault, form) => {
+  const { status, whole } = await streamWith(fault);
+  expect([status, whole]).not.toEqual([200, true]);
+  await doctorNames(form);
 });
