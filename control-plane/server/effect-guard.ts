@@ -124,11 +124,7 @@ export class EffectGuard {
       ? this.#recent(actor)
       : recordedSample(context, organisation, { actor, reader }));
     const unseen = unseenGateways(context, sample);
-    if (unseen.length > 0)
-      throw new CommandError(
-        'Busy',
-        `${nameSome(unseen)} did not say what it recorded, and reported nothing`,
-      );
+    if (unseen.length > 0) throw new CommandError('Busy', `${unsaid(unseen)}, and reported nothing`);
     if (sample.decisions + reportedRequests(context, sample, organisation).length === 0) return { position };
     const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
     return askEffect(context, question, { position, reader }, sample);
@@ -160,6 +156,13 @@ function nameSome(names: readonly string[]): string {
   return `${names.slice(0, listedMax).join(', ')}${more}`;
 }
 
+const plural = (names: readonly string[], one: string, many: string): string =>
+  names.length === 1 ? one : many;
+
+function unsaid(names: readonly string[]): string {
+  return `${nameSome(names)} did not say what ${plural(names, 'it', 'they')} recorded`;
+}
+
 /** A guard that cannot see what was served lets nothing pass. */
 function refuseUnseen(error: unknown): never {
   const reason = error instanceof CommandError ? error.message : 'the history does not answer';
@@ -173,7 +176,7 @@ function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Rec
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; nothing that ${nameSome(lost)} asked for would be served`;
   const reports =
-    silent.length === 0 ? '' : `${nameSome(silent)} did not say what it recorded; by its reports `;
+    silent.length === 0 ? '' : `${unsaid(silent)}; by ${plural(silent, 'its', 'their')} reports `;
   throw new CommandError(
     'GuardRefused',
     `${reports}this would refuse ${grouped(refused)} of ${grouped(asked)} requests served in the last hour${nothing}`,
