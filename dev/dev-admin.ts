@@ -39,7 +39,7 @@ export class DevAdmin extends AdminClient {
     return this.run('fleet.apply', { fleet });
   }
 
-  /** For the nodes of dev itself, past the guard on effect: no gateway runs yet that it could ask what was served. */
+  /** Applies without the guard on effect, because no gateway runs yet that it could ask for served requests. */
   applyOwn(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
     return this.call('POST', '/fleet/apply?force=true', { fleet });
   }

@@ -39,7 +39,7 @@ export interface DevFleet {
 export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): Promise<DevFleet> {
   if (options.fleetFile !== undefined) {
     const { fleetFile } = options;
-    await admin.apply(usingOption('--fleet', () => parseFleetFile(fleetFile)));
+    await admin.applyOwn(usingOption('--fleet', () => parseFleetFile(fleetFile)));
     return nothingToClose;
   }
   if (options.engines.length > 0) return bringUpEngines(admin, options.engines);

@@ -1,14 +1,17 @@
 /** `headgate dev` next to another one, and what is left of it after its end. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, expect, onTestFinished, test } from 'vitest';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import { model, organisation, smallFleet, statusWith } from '../support/process-fleet.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 interface Dev {
   readonly admin: string;
+  readonly operatorToken: string;
   readonly console: { readonly url: string };
   readonly gateways: readonly { readonly api: string; readonly metrics: string; readonly play?: string }[];
   readonly stacks: readonly { readonly url: string }[];
@@ -42,7 +45,7 @@ async function freeBase(): Promise<number> {
 
 async function startDev(name: string, ...more: string[]): Promise<Started<Dev>> {
   const data = join(dir, name);
-  mkdirSync(data);
+  mkdirSync(data, { recursive: true });
   const env = {
     HEADGATE_GATEWAY_TOKEN: undefined,
     HEADGATE_OPERATOR_TOKEN: undefined,
@@ -95,3 +98,27 @@ test.each(['SIGTERM', 'SIGKILL'] as const)(
   },
   180_000,
 );
+
+test('a fleet file that refuses what was served in the last hour is applied at the next start', async () => {
+  const args = ['sim-node', '--port', '0', '--tokens-per-second', '0'];
+  const node = await startProcess<{ url: string }>({ dir, name: 'node', args });
+  onTestFinished(() => node.end());
+  const path = join(dir, 'fleet.json');
+  const start = (models: string[]): Promise<Started<Dev>> => {
+    writeFileSync(path, JSON.stringify({ ...smallFleet(node.ready.url), tiers: [{ id: 'Wide', models }] }));
+    return startDev('third', '--port', '0', '--fleet', path);
+  };
+  const { ready, end } = await start([model]);
+  const admin = new DevAdmin(ready.admin, ready.operatorToken);
+  const { value } = await admin.createKey(organisation, 'k');
+  const statusNow = (): Promise<number> => statusWith(ready.gateways[0]?.api ?? '', value);
+  await until(async () => (await statusNow()) === 200);
+  for (let n = 0; n < 100; n++) expect(await statusNow()).toBe(200);
+  await until(async () => {
+    const { steps } = await admin.run('traffic.get');
+    return steps.reduce((sum, { requestsPerSecond }) => sum + 10 * requestsPerSecond, 0) > 100;
+  }, 60_000);
+  await end('SIGKILL');
+  const again = await start([]);
+  expect(await statusWith(again.ready.gateways[0]?.api ?? '', value)).toBe(403);
+}, 240_000);
