@@ -11,7 +11,7 @@ export const eventCharactersMax = 1024 * 1024;
 export interface SseHandlers {
   /** The data of one event. */
   readonly onData: (data: string) => void;
-  /** A comment, with which engines show that they are alive. */
+  /** A comment, or an event without any part of an answer: engines show with both that they are alive. */
   readonly onComment?: () => void;
   /** The stream can be read no further; nothing comes after it. */
   readonly onFailure: (failure: NodeFailure) => void;
@@ -87,7 +87,8 @@ export class SseReader {
     if (this.#failed || (this.#hasEnded && data.trim() !== '[DONE]')) return;
     if (event === 'error') this.#fail(reportedError());
     else if (data.length > eventCharactersMax) this.#fail(tooLarge());
-    else if (!isForeign(event, data)) this.#handlers.onData(data);
+    else if (isForeign(event, data)) this.#handlers.onComment?.();
+    else this.#handlers.onData(data);
   }
 
   #fail(failure: NodeFailure): void {

@@ -7,6 +7,7 @@ import {
   AclOperationTypes,
   AclPermissionTypes,
   AclResourceTypes,
+  type Admin,
   Kafka as KafkajsClient,
   logLevel,
   ResourcePatternTypes,
@@ -51,6 +52,18 @@ const rows = [
 ].map(([, topic = '', planes = '', gateways = '']) => ({ topic, planes, gateways }));
 const rightsIn = (cell: string): string[] => [...cell.matchAll(/`(\w+)`/g)].map(([, right = '']) => right);
 
+const rule = (name: string, resourceName: string, operation: AclOperationTypes) => ({
+  ...{ resourceType: AclResourceTypes.TOPIC, resourceName, principal: `User:${name}`, host: '*', operation },
+  ...{ permissionType: AclPermissionTypes.ALLOW, resourcePatternType: ResourcePatternTypes.LITERAL },
+});
+
+async function asAdmin(change: (admin: Admin) => Promise<unknown>): Promise<void> {
+  const brokers = [...kafka.brokers];
+  const admin = new KafkajsClient({ brokers, logLevel: logLevel.NOTHING, sasl: sasl('admin') }).admin();
+  await admin.connect();
+  await change(admin).finally(() => admin.disconnect());
+}
+
 let kafka: Kafka;
 let fleet: ProcessFleet;
 let node: SimNode;
@@ -72,31 +85,13 @@ beforeAll(async () => {
       'broker.session.timeout.ms=30000',
     ],
   });
-  const rule = (name: string, resourceName: string, operation: AclOperationTypes) => ({
-    ...{
-      resourceType: AclResourceTypes.TOPIC,
-      resourceName,
-      principal: `User:${name}`,
-      host: '*',
-      operation,
-    },
-    ...{ permissionType: AclPermissionTypes.ALLOW, resourcePatternType: ResourcePatternTypes.LITERAL },
-  });
   const rules = rows.flatMap(({ topic, planes, gateways }) => [
     // The first process of a new fleet, which is a control plane.
     rule('planes', topic, AclOperationTypes.CREATE),
     ...rightsIn(planes).map((right) => rule('planes', topic, operations[right]!)),
     ...rightsIn(gateways).map((right) => rule('gateways', topic, operations[right]!)),
   ]);
-  const client = new KafkajsClient({
-    brokers: [...kafka.brokers],
-    logLevel: logLevel.NOTHING,
-    sasl: sasl('admin'),
-  });
-  const admin = client.admin();
-  await admin.connect();
-  await admin.createAcls({ acl: rules });
-  await admin.disconnect();
+  await asAdmin((admin) => admin.createAcls({ acl: rules }));
   node = await startSimNode({ models: [model], tokensPerSecond: 0 });
   fleet = new ProcessFleet({ logUrl: kafka.url });
   plane = await fleet.serve('control-plane', 'cp', [], envOf('planes'));
@@ -170,3 +165,23 @@ test('the name of the gateways cannot write a command', async () => {
 test('the name of the control planes may write the counters of silent gateways, which is due each hour', async () => {
   await append('planes', countersTopic);
 });
+
+test('doctor finds a control topic that may be read but not written, once a command was refused', async () => {
+  const env = { HEADGATE_ADMIN: plane.ready.admin };
+  const create = () => fleet.cli(['org', 'create', 'elm', '--name', 'Elm', '--tier', 'Wide'], env);
+  const found = async () => {
+    const checks = checksIn((await fleet.cli(['doctor', '--only', 'log', '-o', 'json'], env)).stdout);
+    return checks.find(({ code }) => code === 'HG2017');
+  };
+  const write = rule('planes', controlTopic, AclOperationTypes.WRITE);
+  expect(await found()).toMatchObject({ level: 'ok' });
+  await asAdmin((admin) => admin.deleteAcls({ filters: [write] }));
+  expect((await create()).code).not.toBe(0);
+  expect(await found()).toMatchObject({
+    level: 'fail',
+    text: expect.stringContaining('TOPIC_AUTHORIZATION_FAILED'),
+  });
+  await asAdmin((admin) => admin.createAcls({ acl: [write] }));
+  await until(async () => (await create()).code === 0, waitMs);
+  expect(await found()).toMatchObject({ level: 'ok' });
+}, 120_000);
