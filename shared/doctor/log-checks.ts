@@ -163,7 +163,10 @@ export const logChecks: readonly DoctorCheck[] = [
     level: 'fail',
     wrong: ({ writeFault }) => writeFault !== undefined,
     text: ({ writeFault }) => `nothing can be written to the log: ${writeFault}`,
-    next: 'free some disk space where the folder of HEADGATE_LOG is; commands are refused and nobody can report until then',
+    next: ({ writeFault = '' }) =>
+      /AUTHORIZATION_FAILED/.test(writeFault)
+        ? 'allow this process to write to headgate.control (docs/kafka.md), then repeat the command'
+        : 'free some disk space where the folder of HEADGATE_LOG is; commands are refused and nobody can report until then',
   }),
 ];
 

@@ -64,6 +64,10 @@ export function outcomeOf(fault: KafkaFault, replicas: number): 'not written' | 
   return permanentCodes.has(fault.type) ? 'refused' : 'unknown';
 }
 
+export function isForbidden(error: unknown): boolean {
+  return error instanceof KafkaFault && error.type.endsWith('AUTHORIZATION_FAILED');
+}
+
 /** Whether no retry can succeed. */
 export function isPermanent(error: unknown): boolean {
   return error instanceof KafkaFault && (error.type === 'SASL' || permanentCodes.has(error.type));

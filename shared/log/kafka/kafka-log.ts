@@ -20,6 +20,7 @@ import { KafkaAppender } from './appender.ts';
 import { BeginningTopic, unusableTopic } from './beginning-topic.ts';
 import { dialWith } from './client.ts';
 import { clusterOf, type KafkaCluster } from './cluster.ts';
+import { isForbidden } from './errors.ts';
 import type { KafkaFiles } from './files.ts';
 import { inspectBrokers } from './inspect.ts';
 import { KafkaPartition, mayOpenUnreached, type Range } from './partition.ts';
@@ -92,6 +93,7 @@ export class KafkaLog implements TimedLog {
   readonly #appender: KafkaAppender;
   readonly #closing = new AbortController();
   readonly #tails = new Set<AbortController>();
+  #writeFault: string | undefined;
   #beginnings: BeginningTopic | undefined;
   /** The last answer of `beginning`, while the first record was at `start`. */
   #beginning: { readonly start: number; readonly found: LogBeginning | undefined } | undefined;
@@ -121,8 +123,20 @@ export class KafkaLog implements TimedLog {
     }
   }
 
-  append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
-    return this.#appender.append(value, signature);
+  async append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
+    try {
+      const offset = await this.#appender.append(value, signature);
+      this.#writeFault = undefined;
+      return offset;
+    } catch (error) {
+      if (error instanceof LogUnavailable && isForbidden(error.cause)) this.#writeFault = error.message;
+      throw error;
+    }
+  }
+
+  /** Why the last append was refused, if this process may not write to the topic. */
+  get writeFault(): string | undefined {
+    return this.#writeFault;
   }
 
   async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
