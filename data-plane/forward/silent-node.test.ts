@@ -71,9 +71,9 @@ test.each(surfaces)(
   },
 );
 
-/** Writes comments until the connection ends. */
-function keepCommenting(response: ServerResponse): void {
-  const commenting = setInterval(() => response.write(': here\n\n'), 10);
+/** Writes comments, or the events given, until the connection ends. */
+function keepCommenting(response: ServerResponse, sign = ': here\n\n'): void {
+  const commenting = setInterval(() => response.write(sign), 10);
   response.once('close', () => clearInterval(commenting));
 }
 
@@ -83,18 +83,21 @@ async function afterComments(asked: Asked, finish: () => void): Promise<boolean>
   return (await asked.answer).clean;
 }
 
-test('comments of a node prolong the wait for its next event', async () => {
-  let node: ServerResponse | undefined;
-  const begin = (response: ServerResponse): void => {
-    node = head(response);
-    node.write(text);
-    keepCommenting(node);
-  };
-  const { asked, server } = await ask(begin, { betweenEventsMs: 60 });
-  const finish = (): void => void node?.end(`${frame({ delta: {}, finish_reason: 'stop' })}${done}`);
-  expect(await afterComments(asked, finish)).toBe(true);
-  expect(await server.next()).toMatchObject({ kind: 'completed' });
-});
+test.each([': here\n\n', 'data:\n\n', 'event: status\ndata: busy\n\n'])(
+  'comments of a node, and events without an answer, prolong the wait for its next event: %j',
+  async (sign) => {
+    let node: ServerResponse | undefined;
+    const begin = (response: ServerResponse): void => {
+      node = head(response);
+      node.write(text);
+      keepCommenting(node, sign);
+    };
+    const { asked, server } = await ask(begin, { betweenEventsMs: 60 });
+    const finish = (): void => void node?.end(`${frame({ delta: {}, finish_reason: 'stop' })}${done}`);
+    expect(await afterComments(asked, finish)).toBe(true);
+    expect(await server.next()).toMatchObject({ kind: 'completed' });
+  },
+);
 
 test('a node that sends nothing but comments is waited for no longer than for a first event', async () => {
   const begin = (response: ServerResponse): void => {
