@@ -30,7 +30,7 @@ import { passTrace } from './core/trace-context.ts';
 import type { ForwardSettings } from './forward/forward.ts';
 import { type Listener, startListener } from './http/api-listener.ts';
 import { withOrigins } from './http/cors.ts';
-import { openLimitExchange } from './limits/limit-exchange.ts';
+import { type LimitExchange, openLimitExchange } from './limits/limit-exchange.ts';
 import type { PlaySettings } from './play/start-play.ts';
 import { DecisionJournal } from './records/decision-journal.ts';
 import { RequestRecords } from './records/request-records.ts';
@@ -145,12 +145,12 @@ async function serve(
   const files = new FileShortage(registry, logger);
   closers.add(() => files.close());
   const observers = { registry, journal, files };
-  const { gateway, telemetry, inFlight, clockAheadMs } = await compose(settings, state, observers, closers);
+  const { gateway, telemetry, inFlight, clock } = await compose(settings, state, observers, closers);
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const checks = (): readonly Check[] => [
     ...state.checks(),
-    ...[clockCheck(clockAheadMs()), usageCheck(gateway.meter.isFull), files.check()],
+    ...[clock(), usageCheck(gateway.meter.isFull), files.check()],
     drainCheck(draining.value),
   ];
   const health = await startHealthServer({
@@ -220,7 +220,7 @@ async function compose(
   gateway: Gateway;
   telemetry: Telemetry;
   inFlight: () => number;
-  clockAheadMs: () => number;
+  clock: () => Check;
 }> {
   const { logger } = settings;
   const { lookup } = state;
@@ -274,7 +274,7 @@ async function compose(
     fenced: () => state.fenced(),
     provenSoon: () => state.provenSoon(),
     now: wallClockMs,
-    logNow: () => wallClockMs() + exchange.clockAheadMs,
+    logNow: () => wallClockMs() + exchange.periodsAheadMs,
     trace: traces === undefined ? passTrace : traces.begin,
     begin: () => void openRequests++,
     observe: (record) => {
@@ -287,7 +287,7 @@ async function compose(
       traffic.addEarly(refused);
     },
   };
-  return { gateway, telemetry, inFlight: () => openRequests, clockAheadMs: () => exchange.clockAheadMs };
+  return { gateway, telemetry, inFlight: () => openRequests, clock: () => clockCheck(exchange) };
 }
 
 function tenantSecrets({
@@ -365,12 +365,16 @@ async function listen(
 }
 
 /** For operators only: limits and usage go by the clock of the log, and whether a key has expired is decided by the own one. */
-function clockCheck(logAheadMs: number): Check {
-  const seconds = Math.round(Math.abs(logAheadMs) / 1000);
+function clockCheck({ clockAheadMs, periodsAheadMs }: LimitExchange): Check {
+  const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
+  const follows =
+    periodsAheadMs === clockAheadMs
+      ? 'limits and usage follow; set it right'
+      : 'only minutes of limits follow, because it has leapt; set the clock of its broker right';
   const detail =
     seconds === 0
       ? 'agrees with that of the log'
-      : `${seconds} s ${logAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which limits and usage follow; set it right`;
+      : `${seconds} s ${clockAheadMs > 0 ? 'behind' : 'ahead of'} that of the log, which ${follows}`;
   return { name: 'clock', ok: true, detail };
 }
 

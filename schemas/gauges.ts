@@ -51,6 +51,8 @@ interface GaugeHead {
   readonly n: number;
   /** The writer's clock, ms since 1970. Processes of an older version write none, and then nobody has a standing share. */
   readonly at?: number;
+  /** How far the log's time is ahead of the time by which the writer counts periods, ms. Absent: they agree. */
+  readonly leap?: number;
   /** Minutes that begin from here on, ms since 1970, count the process as a member. */
   readonly from?: number;
   /** The process takes all room: no other is live, and this is the offset of the last record that it has read. */
@@ -112,13 +114,24 @@ function readHead(text: string): GaugeHead | undefined {
     return undefined;
   }
   if (typeof json !== 'object' || json === null) return undefined;
-  const { process, name, n, at, from, alone, ended = [], silent = [] } = json as Record<string, unknown>;
+  const {
+    process,
+    name,
+    n,
+    at,
+    leap,
+    from,
+    alone,
+    ended = [],
+    silent = [],
+  } = json as Record<string, unknown>;
   if (!isId(process) || !isText(name) || !isCount(n)) return undefined;
   if (!isOptionalCount(alone) || !isOptionalCount(at) || !isOptionalCount(from)) return undefined;
   if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
   // To spread objects into it would cost more than the rest.
   const head: { -readonly [Name in keyof GaugeHead]: GaugeHead[Name] } = { process, name, n, ended, silent };
   if (at !== undefined) head.at = at;
+  if (Number.isSafeInteger(leap)) head.leap = leap as number;
   if (from !== undefined) head.from = from;
   if (alone !== undefined) head.alone = alone;
   return head;

@@ -180,12 +180,13 @@ export class LimitExchange {
     if (rejected > 0) this.#ignored.add('not authentic', rejected);
     for (const { offset, value, atMs } of records) {
       const record = decodeGauges(value);
-      if (record === undefined) this.#ignored.add('malformed');
-      else if (
-        this.#claimant.onRecord(record, offset, nowMs, atMs) &&
-        record.process === this.#claimant.process
-      )
-        this.#clock.readBack(record.process, record.n, atMs);
+      if (record === undefined) {
+        this.#ignored.add('malformed');
+        continue;
+      }
+      const isNew = this.#claimant.onRecord(record, offset, nowMs, atMs);
+      if (record.process !== this.#claimant.process) this.#clock.readOther(record.leap);
+      else if (isNew) this.#clock.readBack(record.process, record.n, atMs);
     }
     this.#ahead.atMs = Number.NaN;
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
@@ -200,6 +201,11 @@ export class LimitExchange {
     if (ownMs !== this.#ahead.atMs)
       this.#ahead = { atMs: ownMs, ms: this.#clock.aheadMs(monotonicMs(), ownMs) };
     return this.#ahead.ms;
+  }
+
+  /** How far the time by which periods are counted is ahead of this process's clock, ms. */
+  get periodsAheadMs(): number {
+    return this.clockAheadMs - this.#clock.leapMs;
   }
 
   #wallMs(): number {
@@ -250,7 +256,8 @@ export class LimitExchange {
   async #append(record: GaugeRecord): Promise<void> {
     this.#appending++;
     try {
-      await this.#options.topic.append(encodeGauges(record));
+      const { leapMs } = this.#clock;
+      await this.#options.topic.append(encodeGauges(leapMs === 0 ? record : { ...record, leap: leapMs }));
     } catch {
       // The topic reports that it cannot be reached, and a later record contains what this one had.
     } finally {

@@ -31,8 +31,10 @@ export interface UsageView {
 
 /** What the gateways exchange of the limits of the whole fleet. */
 export interface FleetLimits {
-  /** How far the clock by which minutes and periods are labelled is ahead of this process's, ms. */
+  /** How far the clock by which minutes are labelled is ahead of this process's, ms. */
   readonly clockAheadMs: number;
+  /** The same for periods. */
+  readonly periodsAheadMs: number;
   /** What counts against the limit where a request of this weight comes. */
   taken(limit: Limit, weight: number): number;
   /** What is used of it by all, and what others use or keep for themselves, as far as the log is read. */
@@ -120,7 +122,7 @@ export class LocalCounters implements Counters {
   }
 
   poolTokens(organisation: string, anchor: string, nowMs: number): number {
-    return this.#usage.poolTokensAt(organisation, anchor, nowMs + this.#clockAheadMs);
+    return this.#usage.poolTokensAt(organisation, anchor, nowMs + (this.#fleet?.periodsAheadMs ?? 0));
   }
 
   freeTurns(visitor: string, nowMs: number): number {

@@ -196,7 +196,7 @@ test('Limits 1, Limits 2: a request that waited for one limit has the whole time
   const { gateway, counters } = gatewayOf(
     { requestsPerMinute: 3, concurrency: 3 },
     {
-      ...{ clockAheadMs: 0, known: () => ({ used: 0, held: 0 }), add: none, remove: none },
+      ...{ clockAheadMs: 0, periodsAheadMs: 0, known: () => ({ used: 0, held: 0 }), add: none, remove: none },
       // Room in the minute comes with the first wait, in flight with none.
       taken: (limit) => (nameOf(limit) === 'minute' && asked.length > 0 ? 0 : limit.limit),
       waitForRoom: (limit, _weight, untilMs) => {

@@ -13,6 +13,37 @@ export function wallClockMs(): number {
   return Date.now();
 }
 
+/** The middle one of three clocks: whichever of them is wrong alone, this one agrees with the other two. */
+export function middle(a: number, b: number, c: number): number {
+  return Math.max(Math.min(a, b), Math.min(Math.max(a, b), c));
+}
+
+/**
+ * The time of a log for a process that reads it: the middle one of the record's, the wall clock's, and this time as it was before,
+ * which continues by the monotonic clock. So neither this machine nor a broker with a wrong clock moves it.
+ */
+export class ReadTime {
+  readonly #wallMs: () => number;
+  readonly #monotonicMs: () => number;
+  #aheadMs: number | undefined;
+
+  constructor(wallMs: () => number = wallClockMs, nowMs: () => number = monotonicMs) {
+    this.#wallMs = wallMs;
+    this.#monotonicMs = nowMs;
+  }
+
+  now(): number {
+    return this.#aheadMs === undefined ? this.#wallMs() : this.#monotonicMs() + this.#aheadMs;
+  }
+
+  /** The time of a record that the log dates `logMs`. `writerMs`, the time by which its writer counts, stands in for an earlier time. */
+  read(logMs: number, writerMs: number): number {
+    const readMs = middle(logMs, this.#wallMs(), this.#aheadMs === undefined ? writerMs : this.now());
+    this.#aheadMs = readMs - this.#monotonicMs();
+    return readMs;
+  }
+}
+
 /**
  * The time by which records are removed: the known one, but ahead of the first known one by no more than has passed here since. A
  * clock that leaps forwards therefore removes nothing.

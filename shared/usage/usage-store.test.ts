@@ -483,8 +483,11 @@ test.each([4, 6])('a file of format %i is refused by name: no released version m
   expect(() => openUsageStore(path)).toThrow(/usage\.db was written by an earlier version/);
 });
 
+const dayOf = (day: string) => ({ day, first_id: 0, last_id: 0, rows: 0 });
+
 test('Limits 4: a row that is ahead of the time of the log counts at that time and in its period, a late one in its own', () => {
   const usage = store({ keepRows: true });
+  usage.rows.noteMoved({ moved: 0, days: [dayOf('2026-11-20')] });
   const atMs = Date.parse('2026-11-21T12:00:00Z');
   const january = { at: '2027-01-04T10:00:00.000Z', period: '2027-01-01' };
   const october = { at: '2026-10-04T10:00:00.000Z', period: '2026-10-01' };
@@ -500,4 +503,11 @@ test('Limits 4: a row that is ahead of the time of the log counts at that time a
   // The record once more is a repeat, not another row with the same number.
   usage.apply(0, [{ ...records(1, rows)[0]!, atMs: atMs + 1000 }]);
   expect(usage.counts).toMatchObject({ applied: 4, repeated: 4, differing: 0 });
+});
+
+test('Limits 4: while the time of the log is behind that of earlier rows, a row counts in its own period', () => {
+  const usage = store({ keepRows: true });
+  usage.rows.noteMoved({ moved: 0, days: [dayOf('2026-11-21')] });
+  usage.apply(0, [{ ...records(0, [row(a, 1)])[0]!, atMs: Date.parse('2026-10-12T12:00:00Z') }]);
+  expect(usage.periods('acme')).toEqual([period]);
 });

@@ -21,6 +21,7 @@ import {
 import { dayFolderOf } from './day-files.ts';
 import { type KeptRequest, KeptRows } from './kept-rows.ts';
 import { firstHourOfDay, type KeyUse, keyUseOf } from './key-use.ts';
+import { dayOfMs } from './move-rows.ts';
 import { periodOf } from './period.ts';
 import type { RequestQuery } from './request-table.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
@@ -283,13 +284,27 @@ export class UsageStore {
     const options = { trimmedStart, parkedMax: this.#options.parkedMax ?? parkedMaxDefault };
     const { partitions } = this.#options;
     for (const read of rows) {
-      const row = inLogTime(read, record.atMs);
+      const row = this.#inLogTime(read, record.atMs);
       if (partitions !== undefined && usagePartitionOf(row.incarnation, partitions) !== into.partition) {
         into.counts.junk++;
         continue;
       }
       if (foldRow(into.state, row, options, into.counts) === 'parked') into.gapped.add(row.incarnation);
     }
+  }
+
+  /**
+   * No request completes after its record was appended, so a row that says so is of a gateway with a wrong clock: it counts at the
+   * time of the log and in that time's period. Unless earlier rows agree with the log, the log may be what is wrong. A row before the
+   * log's time may have waited for the log, and stays what it is.
+   */
+  #inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
+    const { row } = read;
+    if (row === undefined || Date.parse(row.at) <= logMs + aheadMsMax) return read;
+    const { newestDay } = this.rows;
+    if (newestDay === undefined || newestDay > dayOfMs(logMs + aheadMsMax)) return read;
+    const period = row.period === null ? null : periodOf(row.period, logMs).start;
+    return { ...read, row: { ...row, at: new Date(logMs).toISOString(), period } };
   }
 
   #gaps(gapped: ReadonlySet<string>): UsageGap[] {
@@ -315,17 +330,6 @@ export class UsageStore {
     for (const { incarnation, count } of this.#sql.parkedCounts.iterate())
       this.#parkedCounts.set(incarnation, count);
   }
-}
-
-/**
- * No request completes after its record was appended, so a row that says so is of a gateway with a wrong clock: it counts at the time
- * of the log and in that time's period. An earlier row may have waited for the log, and stays what it is.
- */
-function inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
-  const { row } = read;
-  if (row === undefined || Date.parse(row.at) <= logMs + aheadMsMax) return read;
-  const period = row.period === null ? null : periodOf(row.period, logMs).start;
-  return { ...read, row: { ...row, at: new Date(logMs).toISOString(), period } };
 }
 
 /** Queries on the totals. */

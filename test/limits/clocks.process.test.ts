@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { until } from '../support/until.ts';
 import { belowAndAbove, ClockFleet, offsetsMs } from './clocks.ts';
 
+const dayMs = 24 * 3_600_000;
 let fleet: ClockFleet;
 beforeAll(async () => {
   fleet = new ClockFleet({});
@@ -28,7 +29,7 @@ test.each([-40, 40])(
   'Limits 4: what a gateway serves counts in the period of the log, and at its time, while its clock is off by %i days',
   async (offDays) => {
     const before = await fleet.used('slots-0');
-    fleet.setOff(offDays * 24 * 3_600_000);
+    fleet.setOff(offDays * dayMs);
     const [, set] = fleet.gateways;
     if (set === undefined) throw new Error('the gateway is missing');
     const askedMs = Date.now();
@@ -41,6 +42,43 @@ test.each([-40, 40])(
     fleet.setOff(0);
     const { requests, period, periods, lastMs } = await fleet.used('slots-0');
     expect([requests, periods]).toEqual([before.requests + 1, [period]]);
-    expect(Math.abs(lastMs - askedMs)).toBeLessThan(24 * 3_600_000);
+    expect(Math.abs(lastMs - askedMs)).toBeLessThan(dayMs);
   },
 );
+
+test.each([-40, 40])(
+  'Limits 4: what gateways serve counts in its own period while the time of the log is off by %i days',
+  async (offDays) => {
+    const before = await fleet.used('slots-0');
+    fleet.leapLog(offDays * dayMs);
+    await until(async () => (await fleet.clockSays())?.includes('it has leapt') === true);
+    for (const gateway of fleet.gateways) {
+      const response = await fleet.ask(gateway, 'slots-0');
+      expect([response.status, await response.text()]).toEqual([200, expect.any(String)]);
+    }
+    await until(async () => {
+      const used = await fleet.used('slots-0');
+      return used.requests > before.requests + 1 || used.periods.length > 1;
+    });
+    fleet.leapLog(-offDays * dayMs);
+    const { requests, period, periods } = await fleet.used('slots-0');
+    expect([requests, periods]).toEqual([before.requests + 2, [period]]);
+    await until(async () => (await fleet.clockSays()) === 'agrees with that of the log');
+  },
+);
+
+test('Limits 4: a control plane whose clock is off by days shows and adjusts the period in which gateways count', async () => {
+  const admin = await fleet.setPlane();
+  for (const offDays of [-40, 40]) {
+    const { period, requests, adjustedTokens } = await admin.call('GET', '/usage?organisation=slots-0');
+    const { tokens } = await admin.call('GET', '/organisations/slots-0/limits');
+    fleet.setOff(offDays * dayMs, 'set-plane');
+    expect(await admin.call('GET', '/usage?organisation=slots-0')).toMatchObject({ period, requests });
+    expect((await admin.call('GET', '/organisations/slots-0/limits')).tokens).toEqual(tokens);
+    const adjusted = await admin.call('POST', '/organisations/slots-0/usage-adjustments?why=test', {
+      tokens: 5,
+    });
+    expect(adjusted).toMatchObject({ period, adjustedTokens: adjustedTokens + 5 });
+    fleet.setOff(0, 'set-plane');
+  }
+});

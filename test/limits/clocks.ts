@@ -1,10 +1,12 @@
 /**
  * A limit of the whole fleet while the wall clock of one gateway is set by minutes, hours and a day, and after it was set back. The
- * same on both logs.
+ * same on both logs. The clock of a second control plane, and the time of an embedded log, can be set as well.
  */
-import { writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { LimitedFleet } from './fleet-limits.ts';
 
 const minuteLimit = 30;
@@ -12,13 +14,28 @@ const hourMs = 3_600_000;
 export const offsetsMs = [-600_000, 600_000, -hourMs, hourMs, -24 * hourMs, 24 * hourMs];
 
 export class ClockFleet extends LimitedFleet {
-  /** Sets the clock of the second gateway off by so much, ms. */
-  setOff(offMs: number): void {
-    writeFileSync(this.#clockFile, String(offMs));
+  /** Sets the clock of the second gateway, or of the second control plane, off by so much, ms. */
+  setOff(offMs: number, name: 'set' | 'set-plane' = 'set'): void {
+    writeFileSync(this.#clockFile(name), String(offMs));
   }
 
-  get #clockFile(): string {
-    return join(this.dir, 'clock-off-ms');
+  /** Makes the time of an embedded log leap by so much, ms. It is right again after a minute. */
+  leapLog(leapMs: number): void {
+    for (const name of readdirSync(this.logFolder).filter((each) => each.endsWith('.db'))) {
+      const db = openDatabase(join(this.logFolder, name), { durability: 'normal' });
+      db.prepare('UPDATE log_time SET at_ms = at_ms + ?, off_since_ms = NULL').run(leapMs);
+      db.close();
+    }
+  }
+
+  #clockFile(name: string): string {
+    return join(this.dir, `${name}-off-ms`);
+  }
+
+  /** A control plane whose clock can be set. */
+  async setPlane(): Promise<DevAdmin> {
+    this.setOff(0, 'set-plane');
+    return this.admin(await this.startPlane('set-plane', { env: this.#clockOf('set-plane') }));
   }
 
   /** What the second gateway says of its clock. */
@@ -30,16 +47,20 @@ export class ClockFleet extends LimitedFleet {
 
   async beginBoth(): Promise<void> {
     this.setOff(0);
-    const setter = join(this.dir, 'set-clock.mjs');
+    await this.begin(1);
+    this.gateways.push(await this.gateway('set', [], this.#clockOf('set')));
+  }
+
+  #clockOf(name: string): { NODE_OPTIONS: string } {
+    const setter = join(this.dir, `${name}-clock.mjs`);
     // The monotonic clock stays true, as where a machine sets its wall clock.
     writeFileSync(
       setter,
       `import { readFileSync } from 'node:fs';
 const now = Date.now;
-Date.now = () => now() + Number(readFileSync(${JSON.stringify(this.#clockFile)}, 'utf8'));`,
+Date.now = () => now() + Number(readFileSync(${JSON.stringify(this.#clockFile(name))}, 'utf8'));`,
     );
-    await this.begin(1);
-    this.gateways.push(await this.gateway('set', [], { NODE_OPTIONS: `--import=${setter}` }));
+    return { NODE_OPTIONS: `--import=${setter}` };
   }
 }
 
