@@ -335,7 +335,7 @@ async function publishCounters(...entriesOf: readonly (readonly [string, Counter
 function standing(): unknown {
   const copy = openCounterCopy(join(folder, 'new-cp', 'counters.db'));
   const state = new CounterState();
-  copy.loadInto(state, Date.now());
+  copy.loadInto(state);
   copy.close();
   return [...state.entriesOf('rows')];
 }

@@ -16,7 +16,6 @@ import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/c
 import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
 import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
@@ -282,7 +281,7 @@ function standForLost(path: string, totals: readonly PoolTotal[], counted: Perio
   });
   const state = new CounterState();
   const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
-  state.restore(replica, entries, wallClockMs());
+  state.restore(replica, entries);
   // SQLite would make a file that others may read.
   writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
   const copy = openCounterCopy(path);

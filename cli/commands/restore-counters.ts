@@ -12,7 +12,7 @@ import { CounterState, counterKey } from '../../shared/limits/counters.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { middle, wallClockMs } from '../../shared/runtime/clock.ts';
 import { SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -57,10 +57,11 @@ export async function readCounted(session: Session, url: string): Promise<Period
   };
 }
 
-function merge(state: CounterState, mac: RecordMac, { value, signature }: LogRecord): 0 | 1 {
+function merge(state: CounterState, mac: RecordMac, { value, signature, atMs }: LogRecord): 0 | 1 {
   const record = signature !== null && mac.accepts(value, signature) ? readCounterRecord(value) : undefined;
   if (record === undefined) return 0;
-  state.apply(record, wallClockMs());
+  const wallMs = wallClockMs();
+  state.apply(record, middle(record.at, atMs ?? wallMs, wallMs));
   return 1;
 }
 

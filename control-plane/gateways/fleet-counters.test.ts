@@ -104,7 +104,7 @@ beforeEach(() => {
 test('what a restore let stand for lost counters is published at once, and counts once, however many planes have it', async () => {
   const state = new CounterState();
   const restored = { id: rowsReplica, process: 'the-restore', name: undefined, ownMs: 0, anyMs: 0 };
-  state.restore(restored, [['acme', period, 70, 2]], nowMs);
+  state.restore(restored, [['acme', period, 70, 2]]);
   const copy = openCounterCopy(join(folder, 'one', 'counters.db'));
   copy.save(state, 0);
   copy.close();
@@ -120,6 +120,21 @@ test('what a restore let stand for lost counters is published at once, and count
     expect(counters.used('acme', period)).toMatchObject({ tokens: 170, turns: 3 });
   }
 });
+
+test.each([-40, 40])(
+  'what gateways counted is kept while the time of the log, or the clock of a control plane that starts, is off by %i days',
+  async (days) => {
+    const offMs = days * 24 * hourMs;
+    const trueMs = nowMs;
+    memory = new MemoryTopic(() => trueMs + offMs);
+    const first = plane();
+    await gateway().publish({ entries: [['acme', period, 100, 1]] });
+    await until(() => first.counters.used('acme', period).tokens === 100);
+    await first.stop();
+    nowMs += offMs;
+    expect(plane().counters.used('acme', period)).toMatchObject({ tokens: 100, turns: 1 });
+  },
+);
 
 test('what a silent gateway counted is published again each hour, because the topic keeps a day, by one of the control planes', async () => {
   const [one, other] = [plane('one'), plane('other')];

@@ -20,7 +20,6 @@ import {
 } from '../../shared/limits/counters.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
@@ -74,11 +73,11 @@ export class FleetCounters {
 
   constructor(options: FleetCountersOptions) {
     this.#options = options;
-    const { topic, copy, logger } = options;
-    copy.loadInto(this.#state, this.#now());
+    const { topic, copy, logger, now } = options;
+    copy.loadInto(this.#state);
     this.feed = new CounterFeed({
       ...{ topic, copy, logger, state: this.#state },
-      now: () => this.#now(),
+      ...(now && { now }),
       read: (record, nowMs) => this.#state.apply(record, nowMs).dropped,
     });
   }
@@ -138,7 +137,7 @@ export class FleetCounters {
   }
 
   #publishSilent(): void {
-    const nowMs = this.#now();
+    const nowMs = this.feed.logNow();
     const silent = this.#state.replicas.filter(
       ({ ownMs, anyMs }) => nowMs - ownMs >= silentMs && nowMs - anyMs >= hourMs,
     );
@@ -147,7 +146,7 @@ export class FleetCounters {
   }
 
   #recordsOf(replica: string, process: string, name: string | undefined, at: number): CounterRecord[] {
-    const nowMs = this.#now();
+    const nowMs = this.feed.logNow();
     const entries = [...this.#state.entriesOf(replica)].filter(([, period]) => isCounted(period, nowMs));
     const named = name === undefined ? {} : { name };
     const records: CounterRecord[] = [];
@@ -167,7 +166,7 @@ export class FleetCounters {
     const gaps = this.#gaps.splice(0, counterEntriesMax);
     if (gaps.length === 0) return;
     const { process } = this.#options;
-    this.#publish([{ v: 1, replica: rowsReplica, process, at: this.#now(), entries: [], gaps }]);
+    this.#publish([{ v: 1, replica: rowsReplica, process, at: this.feed.logNow(), entries: [], gaps }]);
   }
 
   #publish(records: readonly CounterRecord[]): void {
@@ -181,7 +180,7 @@ export class FleetCounters {
   }
 
   #compare(): void {
-    const nowMs = this.#now();
+    const nowMs = this.feed.logNow();
     const differences: CounterDifference[] = [];
     const rows = new Map(
       this.#options.usage
@@ -209,10 +208,6 @@ export class FleetCounters {
         { differenceTokens },
         'the counters of the gateways and the usage rows differ; after a data folder was lost they do until the end of the period',
       );
-  }
-
-  #now(): number {
-    return (this.#options.now ?? wallClockMs)();
   }
 }
 

@@ -53,7 +53,7 @@ export class CounterExchange {
         state,
         process: outbox.incarnation,
         name,
-        live: (nowMs) => this.#live(nowMs),
+        live: () => this.live,
       },
       wallClockMs(),
     );
@@ -78,7 +78,11 @@ export class CounterExchange {
 
   /** Gateways that are live, this one included. */
   get live(): number {
-    return this.#live(wallClockMs());
+    const nowMs = this.feed.logNow();
+    const live = this.#options.state.replicas.filter(
+      ({ id, ownMs }) => id !== rowsReplica && nowMs - ownMs < liveMs,
+    );
+    return live.length + 1;
   }
 
   /** What the accounts of rows that come next may use, for the times of publication. */
@@ -158,12 +162,5 @@ export class CounterExchange {
   #forget(keys: readonly string[]): void {
     this.#counters.forget(keys);
     for (const key of keys) this.#limits.delete(key);
-  }
-
-  #live(nowMs: number): number {
-    const live = this.#options.state.replicas.filter(
-      ({ id, ownMs }) => id !== rowsReplica && nowMs - ownMs < liveMs,
-    );
-    return live.length + 1;
   }
 }

@@ -5,9 +5,8 @@
  */
 import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
-import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
+import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 
 /** Until the head of an answer, and between two of its pieces. */
@@ -47,13 +46,16 @@ async function fetchFrom(
     return undefined;
   }
   let position: number | undefined;
-  const nowMs = wallClockMs();
   for await (const line of linesWithin(answer)) {
     const record = readCounterRecord(Buffer.from(line));
-    if (record !== undefined) state.apply(record, nowMs);
+    if (record !== undefined) restore(state, record);
     else position ??= positionIn(line);
   }
   return position;
+}
+
+function restore(state: CounterState, { replica: id, process, name, at, entries }: CounterRecord): void {
+  state.restore({ id, process, name, ownMs: at, anyMs: at }, entries);
 }
 
 /** Throws at the first line, and at the first byte, that is too much: an answer without line breaks is not held. */

@@ -11,7 +11,6 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { CounterExchange, type CounterExchangeOptions } from './counter-exchange.ts';
@@ -123,7 +122,7 @@ async function openCounters(
 ): Promise<OpenedCounters> {
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
   const state = new CounterState();
-  copy.loadInto(state, wallClockMs());
+  copy.loadInto(state);
   if (copy.isNew) {
     const position = await fetchCounters({ controlPlanes, token: gatewayToken, state });
     if (position !== undefined) copy.save(state, position);

@@ -69,7 +69,7 @@ export class CounterCopy {
   }
 
   /** Adds all values to the state. */
-  loadInto(state: CounterState, nowMs: number): void {
+  loadInto(state: CounterState): void {
     const values = new Map<string, CounterEntry[]>();
     for (const row of prepare<RowWith<typeof columns.value>>(this.#db, 'SELECT * FROM value').iterate()) {
       const entries = values.get(row.replica) ?? [];
@@ -84,7 +84,7 @@ export class CounterCopy {
         ownMs: row.own_ms,
         anyMs: row.any_ms,
       };
-      state.restore(facts, values.get(row.id) ?? [], nowMs);
+      state.restore(facts, values.get(row.id) ?? []);
     }
     for (const _ of state.takeUnsaved());
   }

@@ -5,7 +5,7 @@
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
-import { RemovalTime, wallClockMs } from '../runtime/clock.ts';
+import { ReadTime, RemovalTime, wallClockMs } from '../runtime/clock.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
@@ -29,6 +29,7 @@ export interface CounterFeedOptions {
   readonly onRestart?: () => void;
   /** Entries of these keys have ended. */
   readonly onEnded?: (keys: readonly string[]) => void;
+  /** Stands for both clocks. */
   readonly now?: () => number;
 }
 
@@ -46,12 +47,12 @@ export class CounterFeed {
   readonly #follower: Follower;
   #timer: NodeJS.Timeout | undefined;
   readonly #removal = new RemovalTime();
-  /** How far the last record's time was ahead of this process's clock when it was read. */
-  #aheadMs = 0;
+  readonly #time: ReadTime;
 
   constructor(options: CounterFeedOptions) {
     const { topic, copy, logger, onRestart } = options;
     this.#options = options;
+    this.#time = new ReadTime(options.now, options.now);
     this.#follower = topic.follower({
       from: copy.nextOffset ?? 0,
       onBatch: (batch) => this.#onBatch(batch),
@@ -114,15 +115,17 @@ export class CounterFeed {
     this.counts.rejected += rejected;
     for (const { value, atMs = nowMs } of records) {
       const record = readCounterRecord(value);
-      this.#aheadMs = atMs - nowMs;
-      this.counts.rejected += record === undefined ? 1 : this.#options.read(record, atMs);
+      if (record === undefined) this.counts.rejected++;
+      else {
+        this.counts.rejected += this.#options.read(record, this.#time.read(atMs, record.at));
+      }
     }
     this.#options.onRead?.();
   }
 
-  /** Time of the log, as far as it was read; that of this process before. */
+  /** Time of the log as far as it was read, unless it has leapt; that of this process before. */
   logNow(): number {
-    return this.#now() + this.#aheadMs;
+    return this.#time.now();
   }
 
   #now(): number {

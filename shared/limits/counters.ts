@@ -135,14 +135,13 @@ export class CounterState {
     this.#unsaved.clear();
   }
 
-  /** Adds what a copy on disk has of a replica. */
-  restore(
-    { id, process, name, ownMs, anyMs }: ReplicaFacts,
-    entries: readonly CounterEntry[],
-    nowMs: number,
-  ): void {
+  /** Adds what a copy has of a replica, whatever the time is: an entry was checked when it was read, and expires later. */
+  restore({ id, process, name, ownMs, anyMs }: ReplicaFacts, entries: readonly CounterEntry[]): void {
     const named = name === undefined ? {} : { name };
-    this.apply({ v: 1, replica: id, process, at: ownMs, entries, ...named }, nowMs);
+    const record: CounterRecord = { v: 1, replica: id, process, at: ownMs, entries, ...named };
+    const index = this.#indexOf(record, Math.max(ownMs, anyMs));
+    if (index === undefined) return;
+    for (const entry of entries) this.#merge(index, entry, Date.parse(entry[1]));
     const known = this.replicas[this.#indexes.get(id) ?? -1];
     if (known !== undefined) known.anyMs = Math.min(known.anyMs, anyMs);
   }
