@@ -36,7 +36,7 @@ import type { ConsoleSettings } from './console/start-console.ts';
 import { gatewayAgent } from './gateways/ask-decisions.ts';
 import { StagedWatch } from './gateways/change-watch.ts';
 import { openFleetCounters } from './gateways/fleet-counters.ts';
-import { openFleetGauges } from './gateways/fleet-gauges.ts';
+import { type FleetGauges, openFleetGauges } from './gateways/fleet-gauges.ts';
 import { countedTokens, type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import { HistoryThread } from './history/open-history.ts';
 import { PastStates } from './history/past.ts';
@@ -131,7 +131,10 @@ export function startControlPlane(settings: ControlPlaneSettings): Promise<Contr
     // A later start of this folder proves that the replica of the earlier one has ended.
     const start = countStart(settings.dataDir);
     const fleet = await openFleet(settings, closers);
-    const state = await startState(settings, log, { signer, trusted, start, ...fleet });
+    const gauges = openFleetGauges(settings);
+    closers.add(() => gauges.stop());
+    gauges.start();
+    const state = await startState(settings, log, { signer, trusted, start, gauges, ...fleet });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const { drain, ...addresses } = await serve(settings, log, state, closers);
@@ -148,6 +151,7 @@ interface StateParts extends OpenedFleet {
   readonly signer: Signer | undefined;
   readonly trusted: TrustedSigners | undefined;
   readonly start: FolderStart;
+  readonly gauges: FleetGauges;
 }
 
 interface State extends StateParts {
@@ -164,7 +168,7 @@ async function startState(
   parts: StateParts,
 ): Promise<State> {
   const { logger } = settings;
-  const { signer, trusted, board } = parts;
+  const { signer, trusted, board, gauges } = parts;
   const { snapshot, checkWhole } = await openState(join(settings.dataDir, 'state.db'), log, logger);
   const listeners: State['listeners'] = new Set();
   const metrics = new FoldMetrics();
@@ -193,7 +197,8 @@ async function startState(
     checkSigner(snapshot.head.signers, signer, settings.allowUnsigned);
     const readers = () => board.readers();
     const signing = () => signingView({ replica: settings.name, snapshot, signer, board });
-    const writer = new CommandWriter({ snapshot, replicator, log, signer, readers, signing });
+    const now = () => gauges.logNow();
+    const writer = new CommandWriter({ snapshot, replicator, log, signer, readers, signing, now });
     metrics.watch(() => ({ snapshot, replicator }));
     return { ...parts, snapshot, replicator, writer, listeners, metrics };
   } catch (error) {
@@ -311,9 +316,6 @@ async function listen(
   const counters = openFleetCounters(settings, usage.reader, metrics.registry);
   closers.add(() => counters.stop());
   counters.start();
-  const gauges = openFleetGauges(settings);
-  closers.add(() => gauges.stop());
-  gauges.start();
   const links = settings.console && new SignInLinks(operatorToken, () => snapshot.log);
   const context: AdminContext = {
     replica: settings.name,
@@ -330,7 +332,7 @@ async function listen(
     live: parts.live,
     usage: usage.reader,
     counters,
-    gauges,
+    gauges: state.gauges,
     ...callerBounds(logger),
     askTimeoutMs: settings.askTimeoutMs,
     gatewayAgent: await gatewayAgent(settings.gatewayTlsName, closers),

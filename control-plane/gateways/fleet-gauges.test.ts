@@ -94,3 +94,21 @@ test('while the topic cannot be read nothing is known, and afterwards all is', a
   await until(() => gauges.uses('acme', minute)?.length === 1);
   await close();
 });
+
+test.each([
+  ['the machine', -40, 0],
+  ['the log', 0, 40],
+  ['the record', 0, 0, 40],
+])(
+  'the time of periods is that of the gateways while the clock of %s alone is wrong',
+  async (_, own, log, said = log) => {
+    const dayMs = 86_400_000;
+    const trueMs = Date.now() - own * dayMs;
+    const { gauges, append, close } = open(new MemoryTopic(() => trueMs + log * dayMs));
+    gauges.start();
+    await append(record('a1', 1, { at: trueMs + log * dayMs, leap: said * dayMs }));
+    await until(() => gauges.gateways().size === 1);
+    expect(Math.abs(gauges.logNow() - trueMs)).toBeLessThan(10_000);
+    await close();
+  },
+);

@@ -4,11 +4,11 @@
  */
 import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
+import { ClaimsFold, clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Follower } from '../../shared/log/core/follower.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
@@ -39,6 +39,7 @@ export class FleetGauges {
   readonly #follower: Follower;
   #fold = new ClaimsFold();
   #timer: NodeJS.Timeout | undefined;
+  readonly #time = new ReadTime();
 
   constructor(options: FleetGaugesOptions) {
     const { topic, logger } = options;
@@ -56,7 +57,7 @@ export class FleetGauges {
 
   start(): void {
     this.#follower.start();
-    this.#timer = setInterval(() => this.#fold.sweep(this.#now(), wallClockMs()), sweepEveryMs).unref();
+    this.#timer = setInterval(() => this.#fold.sweep(this.#now(), this.logNow()), sweepEveryMs).unref();
   }
 
   async stop(): Promise<void> {
@@ -66,6 +67,13 @@ export class FleetGauges {
 
   get refused(): RefusedRecords | undefined {
     return this.#options.topic.refused;
+  }
+
+  /** The time by which gateways count periods; that of this machine if the two agree well enough. */
+  logNow(): number {
+    const wallMs = wallClockMs();
+    const logMs = this.#time.now();
+    return Math.abs(logMs - wallMs) > clockOffMs ? logMs : wallMs;
   }
 
   /** By process; undefined while the topic cannot be read. `window`: the beginning of the minute, or `inFlightWindow`. */
@@ -106,7 +114,9 @@ export class FleetGauges {
     const nowMs = this.#now();
     for (const { offset, value, atMs } of records) {
       const record = decodeGauges(value);
-      if (record !== undefined) this.#fold.apply(record, offset, nowMs, atMs);
+      if (record === undefined) continue;
+      this.#fold.apply(record, offset, nowMs, atMs);
+      if (atMs !== undefined) this.#time.read(atMs, atMs - (record.leap ?? 0));
     }
   }
 

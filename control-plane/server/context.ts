@@ -47,7 +47,7 @@ export interface AdminContext {
   readonly live: LiveNodes;
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
-  readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused'>;
+  readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused' | 'logNow'>;
   /** Of all listeners of this process. */
   readonly turns: PersonTurns;
   readonly requestTurns: RequestTurns;

@@ -40,6 +40,7 @@ function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
       reports: () => (reported > 0 ? [{ records: 'folder-1' }] : []),
       isUnread: () => false,
     },
+    gauges: { logNow: Date.now },
     onCommits: (listener: typeof note) => {
       note = listener;
     },

@@ -9,7 +9,6 @@ import type { Commit } from '../../schemas/commit.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { grouped } from '../../schemas/grouped.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import { type Actor, actorName, callerName } from '../commands/authorise.ts';
 import {
@@ -100,7 +99,7 @@ export class EffectGuard {
     try {
       const input = parseInput(definition, raw);
       authoriseCommand(definition, db, input, actor);
-      const context = { nowMs: wallClockMs(), actor, mint: randomBytes, used };
+      const context = { nowMs: this.#context.gauges.logNow(), actor, mint: randomBytes, used };
       const { events } = await inSlices(planInPieces(definition, db, input, context));
       const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
       return { events, organisation };

@@ -69,7 +69,11 @@ function noRecord(unanswered: readonly string[]): CommandError {
 type Moment = ExplainRequest['at'];
 
 /** Two moments are compared by the same counters, of which the past has its tokens only. */
-function countersOf(context: AdminContext, ask: ExplainRequest, nowMs: number): FoundCounters {
+function countersOf(
+  context: AdminContext,
+  ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,
+): FoundCounters {
+  const nowMs = context.gauges.logNow();
   const asker = askerOn(context.snapshot.db, ask, nowMs);
   return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
 }
@@ -88,7 +92,7 @@ async function decisionAt(
   const view = record ? { gateway: record.gateway } : imaginedView;
   if (asked === undefined) {
     const nowMs = wallClockMs();
-    const found = record ? undefined : countersOf(context, ask, nowMs);
+    const found = record ? undefined : countersOf(context, ask);
     const question = found ? imagined(ask, found.counters, nowMs) : questionOf(record as DecisionRecord);
     const decision = snapshot.stateAt({ kind: 'present', view: imaginedView }, (state) =>
       describeDecision(state, question, record),
@@ -139,10 +143,9 @@ async function matrix(
   const { snapshot, past } = context;
   if (at === undefined) {
     return turns.run(callerName(actor), clientSignal(reply), async () => {
-      const nowMs = wallClockMs();
       const { seq: position } = snapshot;
-      const { counters } = presentCounters(context, askerOn(snapshot.db, asked, nowMs), nowMs);
-      return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, nowMs))), position };
+      const { counters } = countersOf(context, asked);
+      return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, wallClockMs()))), position };
     });
   }
   const reader = pastReaderOf(request, reply);

@@ -7,7 +7,6 @@ import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { pageRows } from '../../schemas/page-rows.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
@@ -200,7 +199,7 @@ function* pageOfUses(
   context: AdminContext,
   { limit = pageRows.default, after }: QueryOf<'limits.list'>,
 ): Generator<void, Omit<AnswerOf<'limits.list'>, 'position'>> {
-  const nowMs = wallClockMs();
+  const nowMs = context.gauges.logNow();
   const { db } = context.snapshot;
   const tiers = new Map(listTiers(db).map((tier) => [tier.id, limitsIn(tier)]));
   const [last = Number.POSITIVE_INFINITY, lastId = ''] =
@@ -242,12 +241,12 @@ export function limitHandlers(context: AdminContext): OperationHandlers<LimitNam
       ...(await inSlices(pageOfUses(context, query))),
       position: context.snapshot.seq,
     }),
-    'limits.visitors': () => withWave(context, ofVisitors(context, wallClockMs())),
+    'limits.visitors': () => withWave(context, ofVisitors(context, context.gauges.logNow())),
     'organisation.limits': ({ params: { id }, request }) => {
       authorise(db, actorOf(request), readingRoles, () => id);
       const organisation = findOrganisation(db, id);
       if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
-      const nowMs = wallClockMs();
+      const nowMs = context.gauges.logNow();
       const limits = planLimits(organisation, (tier) => limitsOf(db, tier));
       const use = useOf(context, organisation, limits, nowMs);
       return withWave(context, shown(context, use, gauged(context, use, nowMs)));

@@ -24,7 +24,7 @@ function usage(context: AdminContext, query: QueryOf<'usage.get'>): UsageTotals 
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
-  const present = periodOf(organisation.anchor, wallClockMs()).start;
+  const present = periodOf(organisation.anchor, context.gauges.logNow()).start;
   const periods = [...new Set([...context.usage.periods(organisation.id), present])].sort().reverse();
   const period = query.period ?? present;
   if (!periods.includes(period) && periodOf(organisation.anchor, Date.parse(period)).start !== period)
@@ -146,10 +146,10 @@ export function usageHandlers(context: AdminContext): OperationHandlers<UsageNam
       mayRead(request, query.organisation);
       const nowMs = wallClockMs();
       const { items: keys, next } = listPage(db, keyListing, { ...query, owner: query.organisation, nowMs });
-      const items = keys.flatMap(({ id }) => context.usage.keyUse(id, nowMs) ?? []);
+      const items = keys.flatMap(({ id }) => context.usage.keyUse(id, context.gauges.logNow()) ?? []);
       return { items, ...(next !== undefined && { next }), position: context.snapshot.seq };
     },
-    'usage.visitors': () => usageOfVisitors(context, wallClockMs()),
+    'usage.visitors': () => usageOfVisitors(context, context.gauges.logNow()),
     'usage.export': ({ query, request, reply }) => {
       mayRead(request, query.organisation);
       const from = context.usage.completeFrom;
