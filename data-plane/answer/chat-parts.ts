@@ -97,15 +97,30 @@ export function oddFinish(value: unknown): string | undefined {
 /** Arguments of a call without any. Clients parse the text, and the empty text is not JSON. */
 export const noArguments = '{}';
 
-/** Undefined for null, an empty list and for nothing; a failure for what is no text. */
+/** A text, which some engines send as a list of parts. Undefined for null, an empty list and a missing value. Throws NodeFailure. */
 export function optionalText(value: unknown): string | undefined {
-  if (value === undefined || value === null || isEmptyList(value)) return undefined;
+  if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
-  throw malformed('a text is not a text');
+  if (!Array.isArray(value)) throw malformed('a text is not a text');
+  return value.length === 0 ? undefined : value.map(partText).join('');
 }
 
-function isEmptyList(value: unknown): boolean {
-  return Array.isArray(value) && value.length === 0;
+function partText(part: unknown): string {
+  const text = member(part, 'text');
+  if (member(part, 'type') !== 'text' || typeof text !== 'string')
+    throw malformed('a part of a text is not a text');
+  return text;
+}
+
+/** The arguments of a whole tool call as JSON. Some engines send the object itself. Throws NodeFailure. */
+export function callArguments(given: unknown): string {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
+  return JSON.stringify(given, (_name, value: unknown) => {
+    // Parsing has rounded these, and nobody would notice.
+    if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
+      throw malformed('the arguments of a tool call are an object with a number that is too large');
+    return value;
+  });
 }
 
 /** The index of a choice. Without one, the only choice that was asked for is meant. Throws NodeFailure. */

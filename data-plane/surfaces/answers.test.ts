@@ -76,7 +76,7 @@ const failing: readonly [name: string, answer: unknown, kind: string][] = [
   ['a call without a name', answer({ tool_calls: [{ id: 'a', function: {} }] }), 'malformed'],
   [
     'arguments that are no text',
-    answer({ tool_calls: [{ function: { name: 'f', arguments: {} } }] }),
+    answer({ tool_calls: [{ function: { name: 'f', arguments: [1] } }] }),
     'malformed',
   ],
   [
@@ -90,7 +90,7 @@ const failingChunks: readonly [name: string, data: NodeEvent, kind: string][] = 
   ['no JSON', '{"choices":[', 'malformed'],
   ['no object', '5', 'malformed'],
   ['an unknown choice', chunk({ content: 'b' }, null, { index: 1 }), 'malformed'],
-  ['content that is no text', chunk({ content: [{ type: 'text', text: 'b' }] }), 'malformed'],
+  ['content that is no text', chunk({ content: [{ type: 'image', text: 'b' }] }), 'malformed'],
   [
     'a tool call without a name',
     chunk({ tool_calls: [{ index: 0, id: 'a', function: { arguments: '{' } }] }),

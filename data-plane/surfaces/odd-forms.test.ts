@@ -195,6 +195,24 @@ describe.each(answerSurfaces)('$name', (surface) => {
     },
   );
 
+  const whole = (message: object, finish = 'stop') =>
+    surface.readWhole(
+      rebuiltBy(surface, { choices: [{ message, finish_reason: finish }], usage }, tools).body,
+    );
+
+  test('a text in parts is the text, streamed or not', () => {
+    const parts = ['a', 'b'].map((text) => ({ type: 'text', text }));
+    expect(run([chunk({ content: parts }), stop, { choices: [], usage }, done]).read).toEqual(plain);
+    expect(whole({ content: parts })).toMatchObject({ text: 'ab', finish: plain.finish });
+  });
+
+  test('the arguments of a call that are an object are its JSON, unless that may not be what the model wrote', () => {
+    const call = (input: unknown) => whole({ tool_calls: [{ function: { name: 'f', arguments: input } }] });
+    expect(call({ a: 1, b: [null, 'x'] }).calls).toEqual([['f', '{"a":1,"b":[null,"x"]}']]);
+    expect(call({}).calls).toEqual([['f', '{}']]);
+    expect(() => call(JSON.parse('{"a":[12345678901234567890]}'))).toThrow('a number that is too large');
+  });
+
   test('a log probability of null is that of a token that cannot come', () => {
     const token = (logprob: number | null) => ({ token: 'a', logprob, bytes: [97], top_logprobs: [] });
     const logprobs = { content: [{ ...token(-0.1), top_logprobs: [token(null)] }] };

@@ -5,6 +5,7 @@
 
 import {
   type AnswerFacts,
+  callArguments,
   choiceIndex,
   completionId,
   type FinishReason,
@@ -118,7 +119,7 @@ function rebuildToolCalls(
     const called = member(call, 'function');
     const name = text(member(called, 'name'));
     if (name === undefined) throw malformed('a tool call has no name');
-    const written = optionalText(member(called, 'arguments')) ?? '';
+    const written = callArguments(member(called, 'arguments'));
     const isEmpty = finish !== 'length' && written.trim() === '';
     return {
       id: toolCallId(facts, choice, index, member(call, 'id')),
