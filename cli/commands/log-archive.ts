@@ -119,7 +119,10 @@ async function findCut(
   beginning: LogBeginning | undefined,
   before: number,
 ): Promise<number> {
-  const checkpoints = new Checkpoints();
+  const newest = await recordAt(log, (await log.end()) - 1);
+  // A clock of this machine that is ahead makes no commit old.
+  const nowMs = wallClockMs();
+  const checkpoints = new Checkpoints(Math.min(nowMs, newest?.atMs ?? nowMs));
   const report = session.progress();
   for await (const { commit } of accepted(session, log, beginning)) {
     if (commit.seq > before) break;
@@ -135,14 +138,19 @@ async function findCut(
 class Checkpoints {
   /** The last at which the log can be cut. */
   last: number | undefined;
+  readonly #nowMs: number;
   #young = 0;
   #others = 0;
+
+  constructor(nowMs: number) {
+    this.#nowMs = nowMs;
+  }
 
   look(commit: Commit): void {
     const checkpoint = checkpointIn(commit);
     if (checkpoint === undefined) return;
     const { seq, at } = commit;
-    const isYoung = !(Date.parse(at) < wallClockMs() - keptMs);
+    const isYoung = !(Date.parse(at) < this.#nowMs - keptMs);
     const isOther = checkpoint.foldVersion !== foldVersion;
     if (isYoung) this.#young++;
     else if (isOther) this.#others++;

@@ -1,7 +1,7 @@
 /** An embedded log that is cut at a checkpoint: the cases of both logs, and which log is not cut. */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { parseBeginning, renderBeginning } from '../../shared/log/core/beginning.ts';
 import { EmbeddedFile } from '../../shared/log/embedded/embedded-file.ts';
 import { openLog } from '../../shared/log/open-log.ts';
@@ -68,6 +68,10 @@ test('nothing is cut at no checkpoint, or at one of the last month', async () =>
   const status = await fleet().cli('log archive --before 10 --to archive --yes', plane);
   expect([status.code, status.err]).toEqual([6, expect.stringContaining('no checkpoint up to position 10')]);
   await fleet().archive(plane);
+  // A clock that is ahead makes the younger one no older.
+  const trueMs = Date.now;
+  vi.spyOn(Date, 'now').mockImplementation(() => trueMs() + 2 * 86_400_000);
+  onTestFinished(() => void vi.restoreAllMocks());
   const again = await fleet().cli(`log archive --before ${records.length} --to archive -o json --yes`, plane);
   // The younger checkpoint is passed over.
   expect(JSON.parse(again.out)).toMatchObject({ begin: cut });
