@@ -130,10 +130,10 @@ export function startControlPlane(settings: ControlPlaneSettings): Promise<Contr
     closers.add(() => log.close());
     // A later start of this folder proves that the replica of the earlier one has ended.
     const start = countStart(settings.dataDir);
-    const fleet = await openFleet(settings, closers);
     const gauges = openFleetGauges(settings);
     closers.add(() => gauges.stop());
     gauges.start();
+    const fleet = await openFleet(settings, closers, () => gauges.logNow());
     const state = await startState(settings, log, { signer, trusted, start, gauges, ...fleet });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());

@@ -12,7 +12,7 @@ import { CounterState, counterKey } from '../../shared/limits/counters.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { middle, wallClockMs } from '../../shared/runtime/clock.ts';
+import { agreedMs, wallClockMs } from '../../shared/runtime/clock.ts';
 import { SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -61,7 +61,7 @@ function merge(state: CounterState, mac: RecordMac, { value, signature, atMs }: 
   const record = signature !== null && mac.accepts(value, signature) ? readCounterRecord(value) : undefined;
   if (record === undefined) return 0;
   const wallMs = wallClockMs();
-  state.apply(record, middle(record.at, atMs ?? wallMs, wallMs));
+  state.apply(record, agreedMs(atMs ?? wallMs, wallMs, record.at));
   return 1;
 }
 

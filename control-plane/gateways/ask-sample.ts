@@ -4,9 +4,9 @@
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { gatewaySampleEndSchema, sampledMax } from '../../schemas/gateway-requests.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { ask, askAll, type DecisionSources, type Source, type Way, wayUntil } from './ask-decisions.ts';
 import { askedSources, pathOf } from './ask-requests.ts';
+import type { FleetTraffic } from './fleet-traffic.ts';
 
 export interface RecordedSample {
   /** Lines of `gatewaySampledSchema`. */
@@ -28,15 +28,19 @@ const timeoutMsDefault = 5_000;
 /** Of a decision, on the average. */
 const charactersPerLineMax = 2_000;
 
+interface SampleSources extends DecisionSources {
+  readonly traffic: Pick<FleetTraffic, 'now'>;
+}
+
 /** Requests of one organisation, or of all; never rejects. Ends early with the signal. */
 export async function askSample(
-  sources: DecisionSources,
+  sources: SampleSources,
   organisation: string | undefined,
   client: AbortSignal,
 ): Promise<RecordedSample> {
   const found = askedSources(sources, { filter: {}, gateway: undefined });
   const sampled = Math.max(1, Math.floor(sampledMax / Math.max(1, found.length)));
-  const sinceMs = wallClockMs() - hourMs;
+  const sinceMs = sources.traffic.now() - hourMs;
   const path = pathOf('/requests/sample', { organisation, sinceMs, sampled });
   const way = wayUntil(sources, client, sources.askTimeoutMs ?? timeoutMsDefault);
   const charactersMax = (sampled + 1) * charactersPerLineMax;

@@ -15,7 +15,7 @@ export type Released = Pick<Change, 'id' | 'wave' | 'waves'> & {
 
 export interface FleetSeen {
   readonly board: Pick<StatusBoard, 'gateways' | 'isSilent'>;
-  readonly traffic: Pick<FleetTraffic, 'rows'>;
+  readonly traffic: Pick<FleetTraffic, 'rows' | 'now'>;
 }
 
 export interface ChangeFigures {

@@ -73,7 +73,7 @@ test('a gateway is silent that had time enough to report, and reported last in t
         seenMs: performance.now() - (isRemembered ? listeningMs : silentMs),
         isRemembered,
       },
-      { listeningMs, waveMs },
+      { listeningMs, waveMs, nowMs },
     );
   expect([9_000, 11_000, 59_000, 65_000, 71_000].map((ms) => isSilent(ms))).toEqual([
     ...[false, true, true],
@@ -115,7 +115,7 @@ test('of reports that began before the wave, those of its gateways are what was 
     const seen = (name: string) => ({ report: reportOf({ name, foldVersion: version }) });
     return {
       board: { gateways: () => [seen('gw-1'), seen('gw-2')], isSilent: () => false },
-      traffic: { rows: () => rows },
+      traffic: { rows: () => rows, now: Date.now },
     } as unknown as Parameters<typeof figuresOf>[0];
   };
   const released = { id: '17', wave: 1, waves: [{ gateways: ['gw-1'] }], sinceMs: 100_000 };

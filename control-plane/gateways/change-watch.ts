@@ -7,7 +7,6 @@ import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
@@ -77,11 +76,11 @@ const gapMs = 6000;
  */
 export function isSilentSince(
   { report, seenMs, isRemembered }: Seen,
-  { listeningMs, waveMs }: { readonly listeningMs: number; readonly waveMs: number },
+  { listeningMs, waveMs, nowMs }: Readonly<Record<'listeningMs' | 'waveMs' | 'nowMs', number>>,
 ): boolean {
   const silentMs = performance.now() - seenMs;
   if (Math.min(silentMs, listeningMs) <= staleMs) return false;
-  const lastMs = isRemembered ? Date.parse(report.at) : wallClockMs() - silentMs;
+  const lastMs = isRemembered ? Date.parse(report.at) : nowMs - silentMs;
   return lastMs + staleMs > waveMs;
 }
 
@@ -99,7 +98,7 @@ export class StagedWatch {
     const metrics = new ObservedMetrics(registry);
     metrics.gauge('headgate_change_open_seconds', 'age of the staged change that is open; 0: none', () => {
       const open = findOpenChange(snapshot.db);
-      return open ? Math.max(0, (wallClockMs() - open.at) / 1000) : 0;
+      return open ? Math.max(0, (options.traffic.now() - open.at) / 1000) : 0;
     });
     metrics.counter(
       'headgate_changes_withdrawn_total',
@@ -131,7 +130,7 @@ export class StagedWatch {
   }
 
   #watched(open: OpenChange): WatchedChange {
-    const nowMs = wallClockMs();
+    const nowMs = this.#options.traffic.now();
     const released = {
       ...{ id: open.id, wave: open.wave, waves: [...parseColumn(open.waves)] },
       sinceMs: open.wave_at,
@@ -141,19 +140,19 @@ export class StagedWatch {
     const inside = board.gateways().filter(({ report }) => isInside(report.name));
     const faults = new Map<string, GatewayFault>();
     for (const seen of inside) {
-      const fault = this.#faultOf(seen, open.wave_at);
+      const fault = this.#faultOf(seen, { waveMs: open.wave_at, nowMs });
       if (fault !== undefined) faults.set(seen.report.name, fault);
     }
     return { open, figures: figuresOf(this.#options, released, nowMs), faults, nowMs };
   }
 
-  #faultOf(seen: Seen, waveMs: number): GatewayFault | undefined {
+  #faultOf(seen: Seen, times: Readonly<Record<'waveMs' | 'nowMs', number>>): GatewayFault | undefined {
     const { board, snapshot } = this.#options;
     const { log, seq } = snapshot;
     if (board.state(seen, { log, seq, foldVersion }) === 'DIVERGED') return 'diverged';
     if (seen.report.halted !== undefined) return 'halted';
     const listeningMs = performance.now() - this.#listeningSinceMs;
-    return isSilentSince(seen, { listeningMs, waveMs }) ? 'silent' : undefined;
+    return isSilentSince(seen, { listeningMs, ...times }) ? 'silent' : undefined;
   }
 
   /** After a start, a stop of this process or a log that was away, every gateway has time to report again. */

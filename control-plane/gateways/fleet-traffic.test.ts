@@ -37,6 +37,13 @@ test('an hour is kept, by the time of the log', () => {
   expect(traffic.sinceMs(nowMs)).toBe(nowMs - hourMs);
 });
 
+test('a report that a wrong clock dated counts when it was read', () => {
+  const traffic = new FleetTraffic(undefined, () => nowMs);
+  traffic.add(report(0, acme(1)), edge, nowMs - 1000);
+  traffic.add(report(0, acme(2)), other, nowMs - 48 * hourMs);
+  expect(requestsIn(traffic)).toEqual([1, 2]);
+});
+
 test('a time that is still to come is now', () => {
   const traffic = new FleetTraffic();
   traffic.add(report(0, acme(1)), edge, nowMs + 48 * hourMs, nowMs);

@@ -1,12 +1,12 @@
 /**
  * What the gateways counted of their requests in the last hour, as their status reports say: in memory, bounded, and after a start
- * read again from the topic. A time is that of the record in the log, and at the latest that at which it was read: a topic may
- * have it from the gateway's clock.
+ * read again from the topic. A time is that of the record in the log, unless its clock alone is wrong: a topic may have it from the
+ * gateway's clock.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readTraffic, type TrafficNode, type TrafficReport, type TrafficRow } from '../../schemas/traffic.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import { recordsId } from '../../shared/status/fleet-rows.ts';
 import type { TrafficOrigin } from '../../shared/status/status-board.ts';
 
@@ -46,15 +46,21 @@ export class FleetTraffic {
   /** When each gateway last reported what this build cannot read, by the folder of its records. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
 
-  constructor(rowsMax = rowsMaxDefault) {
+  /** The time by which gateways count, ms since 1970. */
+  readonly now: () => number;
+  readonly #time: ReadTime;
+
+  constructor(rowsMax = rowsMaxDefault, now: () => number = wallClockMs) {
     this.#rowsMax = rowsMax;
+    this.now = now;
+    this.#time = new ReadTime(now);
   }
 
   /** Leaves out what cannot be read: another build may have written it. */
-  add(traffic: unknown, origin: TrafficOrigin, recordMs: number, nowMs = wallClockMs()): void {
+  add(traffic: unknown, origin: TrafficOrigin, recordMs: number, nowMs = this.now()): void {
     const { name, incarnation } = origin;
     const records = recordsId(origin);
-    const atMs = Math.min(recordMs, nowMs);
+    const atMs = Math.min(this.#time.read(recordMs, recordMs), nowMs);
     if (atMs <= nowMs - keptMs) return;
     const report = readTraffic(traffic);
     if (report === undefined) return void this.#unread.keep(records, atMs);

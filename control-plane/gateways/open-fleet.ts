@@ -1,7 +1,6 @@
 /** Opens the status topic for a control plane: the board of live reports, and the registry that outlives the topic. */
 import { join } from 'node:path';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
@@ -38,7 +37,11 @@ export function countedTokens({
 }
 
 /** Opens and starts both. Rejects with the errors of opening a log and of shared/runtime/sqlite.ts. */
-export async function openFleet(settings: FleetSettings, closers: Closers): Promise<OpenedFleet> {
+export async function openFleet(
+  settings: FleetSettings,
+  closers: Closers,
+  now: () => number,
+): Promise<OpenedFleet> {
   const { logUrl, dataDir, name, logger } = settings;
   const mac = new StatusMac(...countedTokens(settings));
   const statusLog = await openStatusLog(logUrl);
@@ -49,13 +52,13 @@ export async function openFleet(settings: FleetSettings, closers: Closers): Prom
       'gateways.db is corrupt and was quarantined; confirmations no longer wait for gateways that no other replica knows',
     ),
   );
-  const traffic = new FleetTraffic();
+  const traffic = new FleetTraffic(undefined, now);
   const board: StatusBoard = new StatusBoard({
     log: statusLog,
     mac,
     logger,
     onMemory: (ended) => fleetMemory.republishEnded(ended),
-    onTraffic: (counted, from, atMs) => traffic.add(counted, from, atMs ?? wallClockMs()),
+    onTraffic: (counted, from, atMs) => traffic.add(counted, from, atMs ?? now()),
   });
   const fleetMemory = new FleetMemory({ name, board, file, log: statusLog, mac, logger });
   closers.add(() => fleetMemory.stop());

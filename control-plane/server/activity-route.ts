@@ -3,7 +3,6 @@ import type { AnswerOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { addRefused, type Refused } from '../../schemas/traffic.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findOrganisation } from '../state/tenants.ts';
@@ -57,7 +56,7 @@ export function activityHandlers(
       const { db } = context.snapshot;
       authorise(db, actorOf(request), readingRoles, () => id);
       if (!findOrganisation(db, id)) throw new CommandError('NotFound', `there is no organisation ${id}`);
-      const nowMs = wallClockMs();
+      const nowMs = context.traffic.now();
       return {
         refusals: refusalsOf(context, nowMs, id),
         callers: callersOf(context, nowMs, id),
@@ -65,7 +64,7 @@ export function activityHandlers(
       };
     },
     'activity.get': () => {
-      const nowMs = wallClockMs();
+      const nowMs = context.traffic.now();
       return {
         refusals: refusalsOf(context, nowMs, undefined).slice(0, refusalsListed),
         ...howFar(context, nowMs),

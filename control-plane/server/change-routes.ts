@@ -4,7 +4,6 @@ import type { z } from 'zod';
 import type { commandQuerySchema } from '../../schemas/admin-row.ts';
 import type { Change, ReleaseTexts } from '../../schemas/changes.ts';
 import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/release.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Staging } from '../commands/staging.ts';
 import { CommandError } from '../core/command-error.ts';
 import { figuresOf, olderGateways, reportingGateways } from '../gateways/change-figures.ts';
@@ -66,7 +65,7 @@ export function withFigures(
 ): Change {
   if (change.state !== 'open') return change;
   const open = findOpenChange(context.snapshot.db);
-  const nowMs = wallClockMs();
+  const nowMs = context.traffic.now();
   const sinceMs = open?.id === change.id ? open.wave_at : nowMs;
   const { inside, outside } = figuresOf(context, { ...change, sinceMs }, nowMs);
   const { least } = change.watch;

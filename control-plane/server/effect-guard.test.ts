@@ -39,6 +39,7 @@ function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
           : [],
       reports: () => (reported > 0 ? [{ records: 'folder-1' }] : []),
       isUnread: () => false,
+      now: Date.now,
     },
     gauges: { logNow: Date.now },
     onCommits: (listener: typeof note) => {

@@ -7,7 +7,6 @@ import { hourMs } from '../../schemas/durations.ts';
 import type { Effect } from '../../schemas/effect.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { TrafficRow } from '../../schemas/traffic.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Actor } from '../commands/authorise.ts';
 import type { ServedAt } from '../commands/definition.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
@@ -27,7 +26,7 @@ export interface AskedEffect {
 
 /** How many requests each organisation had in its busiest minute of the last hour, as the gateways reported them. */
 function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
-  const untilMs = wallClockMs();
+  const untilMs = traffic.now();
   const steps = new Map<string, TrafficSteps>();
   for (const counted of traffic.rows(untilMs)) {
     const { organisation } = counted.row;
@@ -73,7 +72,7 @@ export function reportedRequests(
   const answered = new Set(asked.filter(({ name }) => !silent.includes(name)).map(({ records }) => records));
   const sums = new Map<string, ReportedRequests>();
   const ofOrganisations = new Map<string, number>();
-  for (const { row, records, isRest } of traffic.rows(wallClockMs(), { organisation })) {
+  for (const { row, records, isRest } of traffic.rows(traffic.now(), { organisation })) {
     const { organisation: id, stack, model } = row;
     // Nobody knows whose the rest are; a listing has no model.
     if (answered.has(records) || isRest || id === undefined || model === undefined) continue;
@@ -101,7 +100,7 @@ export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: stri
   const [kind, id] = place.split(':', 2);
   const organisations = new Set<string>();
   let requests = 0;
-  for (const { row } of traffic.rows(wallClockMs(), {
+  for (const { row } of traffic.rows(traffic.now(), {
     model,
     ...(kind !== 'pool' && { [kind ?? '']: id }),
   })) {
@@ -116,7 +115,7 @@ export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: stri
 
 /** Names of gateways that may have served somebody in the last hour, and neither answer nor report. */
 export function unseenGateways({ traffic }: AdminContext, { asked, silent }: RecordedSample): string[] {
-  const nowMs = wallClockMs();
+  const nowMs = traffic.now();
   const reporting = new Set(traffic.reports(nowMs).map(({ records }) => records));
   return asked
     .filter(({ name, records, countsTraffic }) => {
@@ -138,7 +137,7 @@ export async function askEffect(
     'effect',
     [
       position,
-      { ...question, nowMs: wallClockMs(), busiest: busiestMinutes(context), reported },
+      { ...question, nowMs: context.traffic.now(), busiest: busiestMinutes(context), reported },
       sample?.texts,
     ],
     reader,

@@ -13,7 +13,7 @@ async function askedOf(meanwhile: Parameters<TestState['given']>[0]) {
   const asked: unknown[] = [];
   const context = {
     snapshot: state,
-    traffic: { rows: () => [] },
+    traffic: { rows: () => [], now: Date.now },
     writer: {
       run: () => {
         state.given(meanwhile);

@@ -174,7 +174,7 @@ export function decisionHandlers(context: AdminContext): OperationHandlers<Decis
     'decision.matrix': (asked) => matrix(context, asked, matrixTurns),
     'decision.get': ({ params, request, reply }) =>
       recordedDecision(context, actorOf(request), params.request, clientSignal(reply)),
-    'decision.export': ({ query: { since = wallClockMs() - sinceMsDefault, gateway }, reply }) =>
+    'decision.export': ({ query: { since = context.gauges.logNow() - sinceMsDefault, gateway }, reply }) =>
       reply.type('application/x-ndjson').send(Readable.from(exported(context, since, gateway))),
   };
 }

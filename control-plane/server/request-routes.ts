@@ -47,10 +47,10 @@ function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters
     });
 }
 
-function askedOf(query: Filters, by?: string): AskedRequests {
+function askedOf({ gauges }: AdminContext, query: Filters, by?: string): AskedRequests {
   const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
   const { 'slower-than': slower } = query;
-  const moment = since === undefined ? undefined : parseMoment(since, wallClockMs());
+  const moment = since === undefined ? undefined : parseMoment(since, gauges.logNow());
   if (since !== undefined && (moment === undefined || 'position' in moment))
     throw new CommandError('InvalidCommand', 'since must be a time, or a time ago such as 10m');
   return {
@@ -151,7 +151,7 @@ async function listed(
   const sealer = cursorSealer(context, query);
   const page = await requestPage(
     context,
-    { ...askedOf(query), limit, from: cursorOf(sealer, next) },
+    { ...askedOf(context, query), limit, from: cursorOf(sealer, next) },
     (given) => shown.row(given),
     client,
   );
@@ -169,7 +169,7 @@ async function summed(
   client: AbortSignal,
 ): Promise<Stats> {
   const shown = new Shown(context, actor, query);
-  const { stats, silent, partial } = await requestSums(context, askedOf(query, by), client);
+  const { stats, silent, partial } = await requestSums(context, askedOf(context, query, by), client);
   const groups = new Map<string | null, GatewayStat>();
   for (const stat of stats) {
     const organisation = shown.keyOf(stat.ofKey)?.organisation;
@@ -238,7 +238,7 @@ export function followRequests(
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
   const rowsPerSecond = actor.person === undefined ? query['rows-per-second'] : memberRate(query);
-  const asked = { ...askedOf(query), rowsPerSecond };
+  const asked = { ...askedOf(context, query), rowsPerSecond };
   const client = clientSignal(reply);
   const response = beginEvents(reply);
   context.drain.track({

@@ -3,7 +3,6 @@ import type { AnswerOf, QueryOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';
 import { firstTokenBounds, ownTimeBounds } from '../../schemas/traffic.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { quantileIn, type StepSums, TrafficSteps } from '../gateways/traffic-steps.ts';
 import { findStack } from '../state/capacity.ts';
@@ -38,7 +37,7 @@ export function trafficHandlers(context: AdminContext): OperationHandlers<'traff
   return {
     'traffic.get': ({ query, request }) => {
       const asked = readable(context, actorOf(request), query);
-      const nowMs = wallClockMs();
+      const nowMs = context.traffic.now();
       const untilMs = Math.floor((nowMs - reportedMs) / stepMs) * stepMs;
       const { organisation, stack, gateway, node } = asked;
       // What is in flight, gateways count together.

@@ -1,12 +1,12 @@
 /**
  * The clocks by which a gateway counts. Minutes have the time of the log, which all gateways share, unless the gateway's own clock
- * agrees with it well enough. Periods have the middle one of three times: the log's, the own clock's, and the time by which this
- * process, or others before it, counted so far. So neither a gateway nor a broker with a wrong clock counts in another period. Pure:
+ * agrees with it well enough. Periods follow the log, too, unless the own clock and the time by which this process, or others before
+ * it, counted so far agree on another time. So neither a gateway nor a broker with a wrong clock counts in another period. Pure:
  * `nowMs` is monotonic, `ownMs` this process's wall clock, ms since 1970.
  */
 
 import { BoundedMap } from '../runtime/bounded-map.ts';
-import { middle } from '../runtime/clock.ts';
+import { agreedMs } from '../runtime/clock.ts';
 import { clockOffMs } from './claims-fold.ts';
 
 /** Records whose sending is remembered: more are not read back while the log is away. */
@@ -69,9 +69,7 @@ export class LogClock {
     const aheadMs = Math.round(loggedMs - sentMs);
     this.#aheadMs = Math.abs(aheadMs) > clockOffMs ? aheadMs : 0;
     const before = this.#hasReadBack ? this.#periodsAheadMs : this.#aheadMs - this.#othersLeapMs;
-    this.#periodsAheadMs = middle(this.#aheadMs, 0, before);
-    // What the log takes to answer is no leap.
-    if (Math.abs(this.leapMs) <= clockOffMs) this.#periodsAheadMs = this.#aheadMs;
+    this.#periodsAheadMs = agreedMs(this.#aheadMs, 0, before);
     this.#hasReadBack = true;
   }
 }

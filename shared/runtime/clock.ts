@@ -13,14 +13,16 @@ export function wallClockMs(): number {
   return Date.now();
 }
 
-/** The middle one of three clocks: whichever of them is wrong alone, this one agrees with the other two. */
-export function middle(a: number, b: number, c: number): number {
-  return Math.max(Math.min(a, b), Math.min(Math.max(a, b), c));
+/** The log's time, unless the two other clocks are nearer to each other than to it: then the log has leapt, and `earlierMs` counts. */
+export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
+  const isWrong =
+    Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));
+  return isWrong ? earlierMs : logMs;
 }
 
 /**
- * The time of a log for a process that reads it: the middle one of the record's, the wall clock's, and this time as it was before,
- * which continues by the monotonic clock. So neither this machine nor a broker with a wrong clock moves it.
+ * The time of a log for a process that reads it: the record's, unless the wall clock and this time as it was before, which continues by
+ * the monotonic clock, agree on another one. So neither this machine nor a broker with a wrong clock moves it.
  */
 export class ReadTime {
   readonly #wallMs: () => number;
@@ -38,7 +40,7 @@ export class ReadTime {
 
   /** The time of a record that the log dates `logMs`. `writerMs`, the time by which its writer counts, stands in for an earlier time. */
   read(logMs: number, writerMs: number): number {
-    const readMs = middle(logMs, this.#wallMs(), this.#aheadMs === undefined ? writerMs : this.now());
+    const readMs = agreedMs(logMs, this.#wallMs(), this.#aheadMs === undefined ? writerMs : this.now());
     this.#aheadMs = readMs - this.#monotonicMs();
     return readMs;
   }

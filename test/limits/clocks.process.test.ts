@@ -70,11 +70,11 @@ test.each([-40, 40])(
 test('Limits 4: a control plane whose clock is off by days shows and adjusts the period in which gateways count', async () => {
   const admin = await fleet.setPlane();
   for (const offDays of [-40, 40]) {
-    const { period, requests, adjustedTokens } = await admin.call('GET', '/usage?organisation=slots-0');
-    const { tokens } = await admin.call('GET', '/organisations/slots-0/limits');
+    const { period, adjustedTokens } = await admin.call('GET', '/usage?organisation=slots-0');
+    const { refillsAt } = (await admin.call('GET', '/organisations/slots-0/limits')).tokens;
     fleet.setOff(offDays * dayMs, 'set-plane');
-    expect(await admin.call('GET', '/usage?organisation=slots-0')).toMatchObject({ period, requests });
-    expect((await admin.call('GET', '/organisations/slots-0/limits')).tokens).toEqual(tokens);
+    expect(await admin.call('GET', '/usage?organisation=slots-0')).toMatchObject({ period });
+    expect((await admin.call('GET', '/organisations/slots-0/limits')).tokens).toMatchObject({ refillsAt });
     const adjusted = await admin.call('POST', '/organisations/slots-0/usage-adjustments?why=test', {
       tokens: 5,
     });
