@@ -365,10 +365,10 @@ async function listen(
 }
 
 /** For operators only: limits and usage go by the clock of the log, and whether a key has expired is decided by the own one. */
-function clockCheck({ clockAheadMs, periodsAheadMs }: LimitExchange): Check {
+function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =
-    periodsAheadMs === clockAheadMs
+    leapMs === 0
       ? 'limits and usage follow; set it right'
       : 'only minutes of limits follow, because it has leapt; set the clock of its broker right';
   const detail =

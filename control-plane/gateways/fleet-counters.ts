@@ -73,10 +73,10 @@ export class FleetCounters {
 
   constructor(options: FleetCountersOptions) {
     this.#options = options;
-    const { topic, copy, logger, now } = options;
+    const { topic, copy, logger, process, now } = options;
     copy.loadInto(this.#state);
     this.feed = new CounterFeed({
-      ...{ topic, copy, logger, state: this.#state },
+      ...{ topic, copy, logger, process, state: this.#state },
       ...(now && { now }),
       read: (record, nowMs) => this.#state.apply(record, nowMs).dropped,
     });

@@ -4,7 +4,7 @@
  */
 import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import { ClaimsFold, clockOffMs } from '../../shared/limits/claims-fold.ts';
+import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import type { Follower } from '../../shared/log/core/follower.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
@@ -69,11 +69,9 @@ export class FleetGauges {
     return this.#options.topic.refused;
   }
 
-  /** The time by which gateways count periods; that of this machine if the two agree well enough. */
+  /** The time by which gateways count periods. */
   logNow(): number {
-    const wallMs = wallClockMs();
-    const logMs = this.#time.now();
-    return Math.abs(logMs - wallMs) > clockOffMs ? logMs : wallMs;
+    return this.#time.now();
   }
 
   /** By process; undefined while the topic cannot be read. `window`: the beginning of the minute, or `inFlightWindow`. */

@@ -8,10 +8,11 @@ import type { Registry } from 'prom-client';
 import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
+import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { LogClock } from '../../shared/limits/log-clock.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
-import { monotonicMs, wallClockMs } from '../../shared/runtime/clock.ts';
+import { monotonicMs, ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -55,8 +56,9 @@ export class LimitExchange {
   #waits = 0;
   #sweptMs = 0;
   readonly #clock = new LogClock();
-  /** What the clock said last, of this process's millisecond. */
-  #ahead = { atMs: Number.NaN, ms: 0 };
+  readonly #time = new ReadTime();
+  /** What the clocks said last, of this process's millisecond. */
+  #ahead = { atMs: Number.NaN, ms: 0, periodsMs: 0 };
 
   constructor(options: LimitExchangeOptions) {
     this.#options = options;
@@ -185,8 +187,9 @@ export class LimitExchange {
         continue;
       }
       const isNew = this.#claimant.onRecord(record, offset, nowMs, atMs);
-      if (record.process !== this.#claimant.process) this.#clock.readOther(record.leap);
-      else if (isNew) this.#clock.readBack(record.process, record.n, atMs);
+      if (isNew && record.process === this.#claimant.process)
+        this.#clock.readBack(record.process, record.n, atMs);
+      if (atMs !== undefined) this.#time.read(atMs, atMs - (record.leap ?? 0));
     }
     this.#ahead.atMs = Number.NaN;
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
@@ -196,16 +199,28 @@ export class LimitExchange {
 
   /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
   get clockAheadMs(): number {
-    const ownMs = wallClockMs();
-    // A request asks several times, and the monotonic clock costs more than the rest of the answer.
-    if (ownMs !== this.#ahead.atMs)
-      this.#ahead = { atMs: ownMs, ms: this.#clock.aheadMs(monotonicMs(), ownMs) };
-    return this.#ahead.ms;
+    return this.#aheadNow().ms;
   }
 
   /** How far the time by which periods are counted is ahead of this process's clock, ms. */
   get periodsAheadMs(): number {
-    return this.clockAheadMs - this.#clock.leapMs;
+    return this.#aheadNow().periodsMs;
+  }
+
+  /** How far the log's time is ahead of the one by which periods are counted, ms; 0 unless one of the log's clocks is wrong. */
+  get leapMs(): number {
+    const leapMs = this.clockAheadMs - this.periodsAheadMs;
+    return Math.abs(leapMs) > clockOffMs ? leapMs : 0;
+  }
+
+  #aheadNow(): { readonly ms: number; readonly periodsMs: number } {
+    const ownMs = wallClockMs();
+    // A request asks several times, and the monotonic clock costs more than the rest of the answer.
+    if (ownMs !== this.#ahead.atMs) {
+      const ms = this.#clock.aheadMs(monotonicMs(), ownMs);
+      this.#ahead = { atMs: ownMs, ms, periodsMs: this.#time.now() - ownMs };
+    }
+    return this.#ahead;
   }
 
   #wallMs(): number {
@@ -256,7 +271,7 @@ export class LimitExchange {
   async #append(record: GaugeRecord): Promise<void> {
     this.#appending++;
     try {
-      const { leapMs } = this.#clock;
+      const { leapMs } = this;
       await this.#options.topic.append(encodeGauges(leapMs === 0 ? record : { ...record, leap: leapMs }));
     } catch {
       // The topic reports that it cannot be reached, and a later record contains what this one had.

@@ -58,7 +58,7 @@ export class CounterExchange {
       wallClockMs(),
     );
     this.feed = new CounterFeed({
-      ...{ topic, copy, state, logger },
+      ...{ topic, copy, state, logger, process: outbox.incarnation },
       read: (record, nowMs) => this.#read(record, nowMs),
       // What was published before may be gone.
       onRestart: () => this.#publishAllSoon(),

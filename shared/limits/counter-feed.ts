@@ -21,6 +21,8 @@ export interface CounterFeedOptions {
   readonly copy: CounterCopy;
   readonly state: CounterState;
   readonly logger: LineLogger;
+  /** Id of this process: what it writes before it has read anything says nothing of the log's time. */
+  readonly process: string;
   /** Merges one record, which has a time of the log; returns how many of its entries were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
   /** After each batch. */
@@ -115,10 +117,12 @@ export class CounterFeed {
     this.counts.rejected += rejected;
     for (const { value, atMs = nowMs } of records) {
       const record = readCounterRecord(value);
-      if (record === undefined) this.counts.rejected++;
-      else {
-        this.counts.rejected += this.#options.read(record, this.#time.read(atMs, record.at));
+      if (record === undefined) {
+        this.counts.rejected++;
+        continue;
       }
+      const writerMs = record.process === this.#options.process ? atMs : record.at;
+      this.counts.rejected += this.#options.read(record, this.#time.read(atMs, writerMs));
     }
     this.#options.onRead?.();
   }

@@ -43,35 +43,3 @@ test('a process that starts with a wrong clock has that of the log with its firs
   near.readBack('one', 1, start);
   expect(near.aheadMs(10, start)).toBe(0);
 });
-
-const farMs = 40 * 24 * hourMs;
-
-test.each([-farMs, farMs])(
-  'periods stay where they are while the log of the fleet leaps by %i ms, also for a process that starts meanwhile',
-  (leapMs) => {
-    const running = new LogClock();
-    const publish = (clock: LogClock, n: number, { logMs = 0, ownMs = 0 }) => {
-      clock.aheadMs(n, start + n + ownMs);
-      clock.sent('one', n, start + n + ownMs);
-      clock.readBack('one', n, start + n + logMs);
-      return clock.aheadMs(n, start + n + ownMs) - clock.leapMs + ownMs;
-    };
-    expect(publish(running, 1, {})).toBe(0);
-    expect(publish(running, 2, { logMs: leapMs })).toBe(0);
-    expect(running.leapMs).toBe(leapMs);
-    const started = new LogClock();
-    started.readOther(running.leapMs);
-    expect(publish(started, 1, { logMs: leapMs })).toBe(0);
-    expect(publish(started, 2, {})).toBe(0);
-    expect([publish(running, 3, {}), running.leapMs]).toEqual([0, 0]);
-    // The own clock is wrong instead, from the start or later.
-    expect(publish(running, 4, { ownMs: leapMs })).toBe(0);
-    const wrong = new LogClock();
-    wrong.readOther(running.leapMs);
-    expect(publish(wrong, 1, { ownMs: leapMs })).toBe(0);
-    expect(publish(wrong, 2, { ownMs: leapMs })).toBe(0);
-    expect(publish(wrong, 3, {})).toBe(0);
-    // All clocks move together: time has passed.
-    expect(publish(running, 5, { ownMs: leapMs, logMs: leapMs })).toBe(leapMs);
-  },
-);

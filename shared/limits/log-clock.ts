@@ -1,12 +1,9 @@
 /**
- * The clocks by which a gateway counts. Minutes have the time of the log, which all gateways share, unless the gateway's own clock
- * agrees with it well enough. Periods follow the log, too, unless the own clock and the time by which this process, or others before
- * it, counted so far agree on another time. So neither a gateway nor a broker with a wrong clock counts in another period. Pure:
+ * The clock by which a gateway labels minutes: its own, unless that differs from the log's, which all gateways share. Periods go by
+ * `ReadTime`, because a log that leaps may change no period. Pure:
  * `nowMs` is monotonic, `ownMs` this process's wall clock, ms since 1970.
  */
-
 import { BoundedMap } from '../runtime/bounded-map.ts';
-import { agreedMs } from '../runtime/clock.ts';
 import { clockOffMs } from './claims-fold.ts';
 
 /** Records whose sending is remembered: more are not read back while the log is away. */
@@ -16,11 +13,6 @@ export class LogClock {
   /** When each record that was not read back yet was sent, by this process's clock. */
   readonly #sentMs = new BoundedMap<string, number>(sentMax, 'all');
   #aheadMs = 0;
-  /** How far the time of periods is ahead of this process's clock. */
-  #periodsAheadMs = 0;
-  #hasReadBack = false;
-  /** The `leap` of the last record of another process. */
-  #othersLeapMs = 0;
   /** Of the wall clock before the monotonic one. */
   #wallAheadMs: number | undefined;
 
@@ -31,7 +23,6 @@ export class LogClock {
     // The own clock was set: time continues as before until the log says what is right.
     if (Math.abs(movedMs) > clockOffMs) {
       this.#aheadMs -= movedMs;
-      this.#periodsAheadMs -= movedMs;
       this.#sentMs.clear();
     }
     this.#wallAheadMs = wallAheadMs;
@@ -40,16 +31,6 @@ export class LogClock {
 
   wallMs(nowMs: number, ownMs: number): number {
     return ownMs + this.aheadMs(nowMs, ownMs);
-  }
-
-  /** How far the log's time is ahead of the time of periods. */
-  get leapMs(): number {
-    return this.#aheadMs - this.#periodsAheadMs;
-  }
-
-  /** Another process wrote a record. Once this process counts, it has its own time. */
-  readOther(leapMs = 0): void {
-    this.#othersLeapMs = leapMs;
   }
 
   sent(process: string, n: number, ownMs: number): void {
@@ -68,8 +49,5 @@ export class LogClock {
     if (loggedMs === undefined) return;
     const aheadMs = Math.round(loggedMs - sentMs);
     this.#aheadMs = Math.abs(aheadMs) > clockOffMs ? aheadMs : 0;
-    const before = this.#hasReadBack ? this.#periodsAheadMs : this.#aheadMs - this.#othersLeapMs;
-    this.#periodsAheadMs = agreedMs(this.#aheadMs, 0, before);
-    this.#hasReadBack = true;
   }
 }

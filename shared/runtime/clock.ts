@@ -20,6 +20,9 @@ export function agreedMs(logMs: number, wallMs: number, earlierMs: number): numb
   return isWrong ? earlierMs : logMs;
 }
 
+/** A time that was read is this machine's, if the two differ by no more. */
+const toleranceMs = 30_000;
+
 /**
  * The time of a log for a process that reads it: the record's, unless the wall clock and this time as it was before, which continues by
  * the monotonic clock, agree on another one. So neither this machine nor a broker with a wrong clock moves it.
@@ -35,12 +38,20 @@ export class ReadTime {
   }
 
   now(): number {
-    return this.#aheadMs === undefined ? this.#wallMs() : this.#monotonicMs() + this.#aheadMs;
+    const wallMs = this.#wallMs();
+    if (this.#aheadMs === undefined) return wallMs;
+    const readMs = this.#monotonicMs() + this.#aheadMs;
+    return Math.abs(readMs - wallMs) > toleranceMs ? readMs : wallMs;
   }
 
-  /** The time of a record that the log dates `logMs`. `writerMs`, the time by which its writer counts, stands in for an earlier time. */
+  /**
+   * The time of a record that the log dates `logMs`. `writerMs`, the time by which its writer counts, stands in for the earlier time of
+   * a process that has none, or that began with a record from before its writer knew that the log had leapt.
+   */
   read(logMs: number, writerMs: number): number {
-    const readMs = agreedMs(logMs, this.#wallMs(), this.#aheadMs === undefined ? writerMs : this.now());
+    const wallMs = this.#wallMs();
+    const isEarly = this.#aheadMs === undefined || Math.abs(writerMs - wallMs) <= toleranceMs;
+    const readMs = agreedMs(logMs, wallMs, isEarly ? writerMs : this.now());
     this.#aheadMs = readMs - this.#monotonicMs();
     return readMs;
   }
