@@ -11,6 +11,7 @@ import { stackHost } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';
 import { type Client, dot, type Failure, toolResult } from './client.ts';
 import { type ClientFleet, startClientFleet } from './client-fleet.ts';
+import { callsOnce, oddStreams, oddText, streamsOnce } from './repaired-forms.ts';
 import { failing, paths, pauses } from './wire.ts';
 
 /** In what a library differs from the official ones, because of how it is made. */
@@ -117,6 +118,19 @@ function roads(client: () => Client, manners: Manners): void {
     });
     expect(asked).toEqual({ [road.node]: 4 });
     expect(paths(at[road.wire])).toEqual(Array(4).fill(`POST ${manners.path ?? '/v1/chat/completions'}`));
+  });
+
+  test.each(Object.entries(oddStreams))('Stream behaviour: a stream %s is read', async (_, stream) => {
+    at.fleet.nodes['pool-1'].setBehaviour(streamsOnce(stream));
+    const ask = { url: at.shared.url, key: at.pooled, model: 'echo-small', text: 'hello' };
+    expect(await client().stream(ask)).toBe(oddText);
+  });
+
+  test('Endpoints: a tool call that its engine ends with stop, and gives no id, is run', async () => {
+    at.fleet.nodes['pool-1'].setBehaviour(callsOnce());
+    const ask = { url: at.shared.url, key: at.pooled, model: 'echo-small', text: 'hello' };
+    const turn = await client().tools(ask);
+    expect(turn).toEqual({ input: { city: 'text' }, text: expect.stringContaining(toolResult) });
   });
 
   if (manners.path === '/v1/responses')

@@ -12,6 +12,7 @@ import { inferences, usageOf, usageReaches } from '../support/witness.ts';
 import { dot, toolResult } from './client.ts';
 import type { Ask, MessagesClient } from './messages-client.ts';
 import { type MessagesFleet, type Owner, startMessagesFleet } from './messages-fleet.ts';
+import { callsOnce, oddStreams, oddText, streamsOnce } from './repaired-forms.ts';
 import { failing, paths, pauses, type Wire } from './wire.ts';
 
 export type TrappedType = Extract<
@@ -305,6 +306,17 @@ function translation(client: () => MessagesClient, { omits = [], version, keyIn 
 const city = (name: string) => `call weather with {"city":"${name}"}`;
 
 function conversations(client: () => MessagesClient): void {
+  test.each(Object.entries(oddStreams))('Stream behaviour: a stream %s is read', async (_, stream) => {
+    at.fleet.nodes['acme-s1'].setBehaviour(streamsOnce(stream));
+    expect((await client().stream({ ...toStack(), text: 'hello' })).text).toBe(oddText);
+  });
+
+  test('Endpoints: a tool call that its engine ends with stop, and gives no id, is run', async () => {
+    at.fleet.nodes['acme-s1'].setBehaviour(callsOnce());
+    const turns = await client().converse({ ...toStack(), text: 'hello', tools: 'auto' });
+    expect(turns).toEqual({ inputs: [{ city: 'text' }], text: expect.stringContaining(toolResult) });
+  });
+
   test.each([
     { what: 'without thoughts', thinking: undefined },
     { what: 'with thoughts between', thinking: 1024 },
