@@ -234,16 +234,16 @@ async function compose(
   measureCounterFeed(registry, () => usage.meter.counterRecords);
   const pools = openPools(settings, files, closers);
   const bodyWorker = openBodyWorker(logger, closers);
+  const load = new NodeLoad();
+  const affinity = new Affinity({ load, secret: settings.gatewayToken });
   const exchange = await openLimitExchange({
-    ...{ logUrl: settings.logUrl, gatewayToken: settings.gatewayToken },
+    ...{ logUrl: settings.logUrl, gatewayToken: settings.gatewayToken, placements: affinity },
     ...{ dataDir: settings.dataDir, name: settings.name, registry, logger },
   });
   closers.add(() => exchange.close());
   const counters = new LocalCounters(usage.meter, exchange);
   const streams = { open: 0 };
   const bodies = new BodyBudget();
-  const load = new NodeLoad();
-  const affinity = new Affinity({ load, secret: settings.gatewayToken });
   const telemetry = new Telemetry(registry, {
     isCatalogued: (model) => lookup.isCatalogued(model),
     inFlightUnits: () => counters.inFlightUnits(),

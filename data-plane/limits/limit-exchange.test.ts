@@ -6,12 +6,13 @@ import { Registry } from 'prom-client';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { decodeGauges, encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
+import type { PlacementReport } from '../../schemas/placements.ts';
 import { LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
-import { LimitExchange } from './limit-exchange.ts';
+import { LimitExchange, type PlacementReporter } from './limit-exchange.ts';
 
 let folder: string;
 let memory: MemoryTopic;
@@ -36,10 +37,17 @@ function topic(isCut = () => isAway): LimitTopic {
 }
 
 /** A gateway on its own data folder. */
-async function gateway(dataDir = mkdtempSync(join(folder, 'gateway-')), isCut = () => isAway) {
+async function gateway(
+  dataDir = mkdtempSync(join(folder, 'gateway-')),
+  isCut = () => isAway,
+  placements?: PlacementReporter,
+) {
   const registry = new Registry();
   const logger = { warn: () => undefined };
-  const exchange = new LimitExchange({ topic: topic(isCut), dataDir, name: 'edge', registry, logger });
+  const exchange = new LimitExchange({
+    ...{ topic: topic(isCut), dataDir, name: 'edge', registry, logger },
+    ...(placements && { placements }),
+  });
   onTestFinished(() => exchange.close());
   exchange.start();
   await exchange.ready(5000);
@@ -183,4 +191,23 @@ test('where the log takes nothing a gateway says since when, admits its share, a
   follower.start();
   await until(() => records.some((each) => JSON.stringify(each).includes('9007199254740991')));
   await until(() => other.exchange.taken(limit, 1) === 0);
+});
+
+test('a placement report reaches the other gateways but not its writer, and claims still hold', async () => {
+  const received: [reader: string, loads: PlacementReport['loads']][] = [];
+  let loads: PlacementReport['loads'] = [['node-0', 3]];
+  const placements = (reader: string): PlacementReporter => ({
+    report: () => ({ loads: reader === 'one' ? loads : [], placements: [] }),
+    receive: (report) => received.push([reader, report.loads]),
+  });
+  const one = await gateway(undefined, undefined, placements('one'));
+  await gateway(undefined, undefined, placements('two'));
+  const without = await gateway();
+  await until(() => received.length > 0);
+  loads = [];
+  await until(() => received.at(-1)?.[1].length === 0);
+  expect(new Set(received.map(([reader]) => reader))).toEqual(new Set(['two']));
+  for (let n = 0; n < 10; n++) expect(await admit(one.exchange)).toBe(true);
+  await until(() => without.exchange.taken(limit, 1) >= 10);
+  expect(await without.metric('headgate_limit_records_ignored_total')).toBe(Number.NaN);
 });

@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
 import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
+import { decodePlacements, encodePlacements, type PlacementReport } from '../../schemas/placements.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
@@ -34,12 +35,19 @@ const goodbyeTimeoutMs = 1000;
 /** What is claimed no more is looked for so often, a part each time, ms. */
 const sweepEveryMs = 1_000;
 
+/** Writes and reads the placement reports, which share the gauges' topic. */
+export interface PlacementReporter {
+  report(): Omit<PlacementReport, 'process'>;
+  receive(report: PlacementReport): void;
+}
+
 export interface LimitExchangeOptions {
   readonly topic: LimitTopic;
   readonly dataDir: string;
   readonly name: string;
   readonly registry: Registry;
   readonly logger: Pick<Logger, 'warn'>;
+  readonly placements?: PlacementReporter;
 }
 
 export class LimitExchange {
@@ -55,6 +63,7 @@ export class LimitExchange {
   #appending = 0;
   #waits = 0;
   #sweptMs = 0;
+  #reportedIdle = true;
   readonly #clock = new LogClock();
   readonly #time = new ReadTime();
   /** What the clocks said last, of this process's millisecond. */
@@ -169,7 +178,7 @@ export class LimitExchange {
     clearImmediate(this.#settling);
     // Nobody waits for a tick that does not come.
     this.#claimant.expire(Number.POSITIVE_INFINITY);
-    await within(this.#append(this.#claimant.goodbye(performance.now())), goodbyeTimeoutMs);
+    await within(this.#append(this.#encode(this.#claimant.goodbye(performance.now()))), goodbyeTimeoutMs);
     this.#closing.abort();
     this.#endRest();
     await this.#options.topic.close();
@@ -183,7 +192,7 @@ export class LimitExchange {
     for (const { offset, value, atMs } of records) {
       const record = decodeGauges(value);
       if (record === undefined) {
-        this.#ignored.add('malformed');
+        this.#onPlacements(value);
         continue;
       }
       const isNew = this.#claimant.onRecord(record, offset, nowMs, atMs);
@@ -195,6 +204,12 @@ export class LimitExchange {
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
     this.#planSettle();
     this.#planUrgent();
+  }
+
+  #onPlacements(value: Uint8Array): void {
+    const report = decodePlacements(value);
+    if (report === undefined) this.#ignored.add('malformed');
+    else if (report.process !== this.#claimant.process) this.#options.placements?.receive(report);
   }
 
   /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
@@ -261,18 +276,33 @@ export class LimitExchange {
     const nowMs = performance.now();
     for (const record of this.#claimant.records(nowMs, this.#wallMs(), urgent)) {
       this.#clock.sent(record.process, record.n, wallClockMs());
-      void this.#append(record);
+      void this.#append(this.#encode(record));
     }
+    if (!urgent) this.#reportPlacements();
     if (nowMs - this.#sweptMs < sweepEveryMs) return;
     this.#sweptMs = nowMs;
     this.#claimant.fold.sweep(nowMs, this.#wallMs());
   }
 
-  async #append(record: GaugeRecord): Promise<void> {
+  /** An idle gateway reports once that it is idle, and then nothing. */
+  #reportPlacements(): void {
+    const report = this.#options.placements?.report();
+    if (report === undefined) return;
+    const isIdle = report.loads.length === 0 && report.placements.length === 0;
+    if (!isIdle || !this.#reportedIdle)
+      void this.#append(encodePlacements({ process: this.#claimant.process, ...report }));
+    this.#reportedIdle = isIdle;
+  }
+
+  #encode(record: GaugeRecord): Buffer {
+    const { leapMs } = this;
+    return encodeGauges(leapMs === 0 ? record : { ...record, leap: leapMs });
+  }
+
+  async #append(value: Uint8Array): Promise<void> {
     this.#appending++;
     try {
-      const { leapMs } = this;
-      await this.#options.topic.append(encodeGauges(leapMs === 0 ? record : { ...record, leap: leapMs }));
+      await this.#options.topic.append(value);
     } catch {
       // The topic reports that it cannot be reached, and a later record contains what this one had.
     } finally {

@@ -1,19 +1,19 @@
 /**
- * Which of several equal nodes gets a request, so that prompts with a common prefix meet where it is cached.
+ * Chooses one of several equal nodes for a request, so that prompts with a common prefix meet on the node that has it cached.
  *
- * Rendezvous hashing with bounded loads: the first prefix of the prompt has a home among the candidates, which follows from
- * the key alone, so that all gateways agree without speaking and a node that is lost moves only what was its own. A prefix
- * that draws more than a node's share of the load (a system prompt that all have) has as many homes as its load needs, and
- * the next longer prefix chooses among them. Prefixes behind the deciding one are kept in a table: a conversation that was
- * sent elsewhere because its home was full stays there. A node above 1.35 times the mean of the candidates takes none that is
- * new to it, and one above 1.5 times the mean none at all. A burst spreads at once, although the average shows it late.
- * The load is that of this gateway's own requests. Of many candidates a key selects a few first, and the rule is applied to those.
- * Keys are keyed by a secret that gateways share and by the tenant, so no tenant can aim at the node of another.
+ * The first prefix of a prompt has a home among the candidates. Rendezvous hashing gives it, so all gateways agree, and losing
+ * a node moves only the prompts of that node. A prefix that draws more load than one node should carry, such as a common system
+ * prompt, gets several homes, and the next longer prefix chooses among them. A node that is busier than the others gets no
+ * prompts that are new to it. A table remembers where such a prompt went instead, so that its conversation stays there; the
+ * other gateways are told.
+ *
+ * Keys depend on a secret of the gateways and on the tenant, so no tenant can aim at the nodes of another one.
  */
+import { type PlacementReport, type PromptPlacement, placementsMax } from '../../schemas/placements.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { combine, RollingHash } from '../core/rolling-hash.ts';
 import type { NodeLoad } from './load.ts';
-import { ManyCandidates, SampledLoads } from './many-candidates.ts';
+import { ManyCandidates } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
 /** How a node was found: by the table, as a home of a prefix, or because those were full. */
@@ -46,19 +46,13 @@ interface Candidate {
   readonly node: string;
 }
 
-/** What is known of the requests of one model in one place. */
+/** Requests for one model in one place. */
 interface Group {
   requests: number;
-  /** By node: requests in flight, averaged over time. */
-  readonly loads: Map<string, number>;
-  /** Of many candidates. */
-  sampled?: SampledLoads;
-  atMs: number;
-}
-
-/** Requests in flight, averaged over time: by node, and the mean of all candidates. */
-interface Load extends Pick<Group, 'loads'> {
-  readonly mean: number;
+  /** Mean requests in flight per candidate, its time in ms, and the requests since then. Kept only for many candidates. */
+  mean: number;
+  meanMs: number;
+  meanRequests: number;
 }
 
 interface KeyedPrefixes {
@@ -77,20 +71,12 @@ interface Level<Of> {
   readonly homes: readonly Of[];
 }
 
-/** Above the mean, a node refuses more and more of the prefixes: all of them at 1.35 times the mean. */
-const loadBand = 0.35;
-/** What it has seen lately it takes up to this times the mean: to move costs the node that it moves to the whole prompt. */
-const loadSeenMost = 1.5;
-/** Never more than this times the mean at one moment. */
-const loadFactorMost = 3;
-/** The same in a burst: more are in flight than this times what the average shows, which says nothing of it yet. */
-const burstFactor = 4;
-const loadFactorInBurst = 1 + loadBand;
-/** A node takes so many on average, and at one moment, whatever the mean: an engine works on several at once. */
-const loadAlways = 1.5;
-const loadAlwaysNow = 2;
-/** One gateway sees a part of the load, so it counts the average of this time. */
-const loadSpanMs = 30_000;
+/** A node with fewer requests in flight takes any prompt: an engine works on several at once. */
+const inFlightAlways = 2;
+/** Times the mean in flight. At this load a node takes no prompt that is new to it. */
+const newFactor = 1.2;
+/** The bound for prompts that a node has seen is higher, because another node would have to read the whole prompt. */
+const seenFactor = 3;
 /** A prefix gets a further home for each such part of a node's load. */
 const loadPerHome = 0.5;
 /** Requests after which one counts half in the weight of a prefix. */
@@ -101,6 +87,9 @@ const seenMs = 600_000;
 const groupsMax = 1024;
 /** Of more candidates than this, the rule looks at a few. */
 const manyFrom = 64;
+/** The mean load of many candidates is kept for at most this time, and for one request per this many candidates. */
+const meanEveryMs = 100;
+const meanShare = 8;
 /** So many at least, of which one is chosen. */
 const fewMin = 32;
 /** A prefix with more homes than this does not select any: the next longer one does. */
@@ -112,6 +101,7 @@ export class Affinity {
   readonly #load: NodeLoad;
   readonly #secret: number;
   readonly #table: PrefixTable;
+  readonly #unreported = new PrefixTable(placementsMax);
   readonly #now: () => number;
   readonly #groups = new Map<string, Group>();
   readonly #many = new WeakMap<readonly Candidate[], ManyCandidates<Candidate>>();
@@ -134,9 +124,8 @@ export class Affinity {
     const group = this.#groupOf(request.group);
     const keyed = { sharer, prefixes, seed };
     if (isMany) return this.#chooseAmongMany(candidates, group, keyed);
-    this.#average(group, open);
-    const known: Load = { loads: group.loads, mean: meanOf(open, group) };
-    return this.#place(open, known, this.#levels(open, group, known.mean, keyed), keyed);
+    const mean = this.#load.mean(open);
+    return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
   /** The first prefix that needs few homes selects few candidates; the node that has seen more of the prompt is one of them. */
@@ -146,10 +135,7 @@ export class Affinity {
     keyed: KeyedPrefixes,
   ): Of | undefined {
     const many = this.#manyOf(candidates);
-    const nowMs = this.#now();
-    group.sampled ??= new SampledLoads(loadSpanMs);
-    group.atMs = nowMs;
-    const mean = group.sampled.mean(many, this.#load, nowMs);
+    const mean = this.#meanOf(candidates, group);
     const levels = this.#levels(many, group, mean, keyed);
     const [first] = levels;
     // All of its prefixes are of very many requests: any node has them.
@@ -159,8 +145,19 @@ export class Affinity {
     if (seen !== undefined && !few.includes(seen)) few.push(seen);
     const open = few.filter(({ node }) => !this.#load.isEjected(node));
     if (open.length === 0) return this.#load.choose(candidates);
-    for (const { node } of open) group.sampled.look(node, this.#load, nowMs);
-    return this.#place(open, { loads: group.sampled.loads, mean }, levels, keyed);
+    return this.#place(open, mean, levels, keyed);
+  }
+
+  /** Summing the load of a thousand nodes takes longer than a choice, so the mean is computed again only now and then. */
+  #meanOf(candidates: readonly Candidate[], group: Group): number {
+    const nowMs = this.#now();
+    group.meanRequests += 1;
+    if (nowMs - group.meanMs >= meanEveryMs || group.meanRequests >= candidates.length / meanShare) {
+      group.mean = this.#load.mean(candidates);
+      group.meanMs = nowMs;
+      group.meanRequests = 0;
+    }
+    return group.mean;
   }
 
   #manyOf<Of extends Candidate>(candidates: readonly Of[]): ManyCandidates<Of> {
@@ -175,32 +172,44 @@ export class Affinity {
   /** Chooses among nodes that are all looked at, and remembers it. */
   #place<Of extends Candidate>(
     open: readonly Of[],
-    known: Load,
+    mean: number,
     levels: readonly Level<Of>[],
     { sharer, prefixes, seed }: KeyedPrefixes,
   ): Of {
-    const below = this.#below(open, known.mean);
     const deciding = levels[levels.length - 1];
-    const taking = takingOf(below, known, deciding?.key ?? 0);
+    const below = (factor: number): readonly Of[] => {
+      const most = Math.max(inFlightAlways, factor * mean);
+      return open.filter(({ node }) => this.#load.inFlight(node) < most);
+    };
+    const taking = below(newFactor);
     const rest = { sharer, prefixes: prefixes.slice((deciding?.at ?? -1) + 1), seed };
-    const seen = this.#seenAt(keepingOf(below, known), rest);
-    const chosen = seen ?? homeAt(taking, levels);
+    const seen = this.#seenAt(below(seenFactor), rest);
+    const chosen = seen ?? homeAt(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
-    const entry = this.#table.use(sharer, combine(prefixes[prefixes.length - 1] ?? 0, seed));
-    entry.node = chosen.node;
-    entry.placedMs = this.#now();
+    const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
+    this.#remember([sharer, key, chosen.node]);
+    // Other gateways would choose the first home anyway, and already know where the prompt was seen.
+    if (!seen && chosen !== bestOf(open, levels[0]?.key ?? 0))
+      this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
   }
 
-  /** The nodes that have room at this moment. In a burst, no node takes more than any engine works on at once while one is idle. */
-  #below<Of extends Candidate>(open: readonly Of[], averageMean: number): readonly Of[] {
-    const inFlight = open.map(({ node }) => this.#load.inFlight(node));
-    const mean = inFlight.reduce((sum, count) => sum + count, 0) / open.length;
-    const isBurst = mean > burstFactor * averageMean;
-    const factor = isBurst ? loadFactorInBurst : loadFactorMost;
-    const most = isBurst && inFlight.includes(0) ? loadAlwaysNow : Math.max(loadAlwaysNow, factor * mean);
-    return open.filter((_, index) => (inFlight[index] ?? 0) < most);
+  #remember([sharer, key, node]: PromptPlacement): void {
+    const entry = this.#table.use(sharer, key);
+    entry.node = node;
+    entry.placedMs = this.#now();
+  }
+
+  /** Own load, and the placements since the last report. */
+  report(): Omit<PlacementReport, 'process'> {
+    return { loads: this.#load.ownLoads(), placements: this.#unreported.takeAll() };
+  }
+
+  /** Takes in the report of another gateway. */
+  receive({ process, loads, placements }: PlacementReport): void {
+    this.#load.receive(process, loads);
+    for (const placement of placements) this.#remember(placement);
   }
 
   /**
@@ -223,7 +232,10 @@ export class Affinity {
       entry.weight = entry.weight * fade ** (group.requests - entry.sequence) + 1;
       entry.sequence = group.requests;
       const share = (entry.weight * (1 - fade)) / (1 - fade ** group.requests);
-      const needed = homesNeeded(share * mean * all.length, mean);
+      const needed = Math.max(
+        1,
+        Math.ceil((share * mean * all.length) / (loadPerHome * Math.max(mean, inFlightAlways))),
+      );
       if (many !== undefined && homes === all) {
         if (needed > homesMost) continue;
         homes = many.firstOf(key, Math.max(fewMin, needed));
@@ -255,77 +267,14 @@ export class Affinity {
   }
 
   #groupOf(name: string): Group {
-    let group = this.#groups.get(name);
-    if (group === undefined) {
-      group = { requests: 0, loads: new Map(), atMs: this.#now() };
-      if (this.#groups.size >= groupsMax) this.#forgetIdlest();
-      this.#groups.set(name, group);
-    }
+    const group = this.#groups.get(name) ?? { requests: 0, mean: 0, meanMs: -meanEveryMs, meanRequests: 0 };
     group.requests += 1;
+    // The least recently used come first.
+    this.#groups.delete(name);
+    this.#groups.set(name, group);
+    if (this.#groups.size > groupsMax) this.#groups.delete(this.#groups.keys().next().value ?? name);
     return group;
   }
-
-  #forgetIdlest(): void {
-    let idlest: string | undefined;
-    let atMs = Number.POSITIVE_INFINITY;
-    for (const [name, group] of this.#groups) {
-      if (group.atMs >= atMs) continue;
-      idlest = name;
-      atMs = group.atMs;
-    }
-    if (idlest !== undefined) this.#groups.delete(idlest);
-  }
-
-  #average(group: Group, open: readonly Candidate[]): void {
-    const nowMs = this.#now();
-    const part = 1 - Math.exp((group.atMs - nowMs) / loadSpanMs);
-    const { loads } = group;
-    group.atMs = nowMs;
-    for (const { node } of open) {
-      const before = loads.get(node) ?? 0;
-      loads.set(node, before + part * (this.#load.inFlight(node) - before));
-    }
-    // Nodes that were candidates once are forgotten.
-    if (loads.size > 2 * open.length) {
-      const nodes = new Set(open.map(({ node }) => node));
-      for (const node of loads.keys()) if (!nodes.has(node)) loads.delete(node);
-    }
-  }
-}
-
-/**
- * The nodes that take one more. Which prefixes a node above the mean refuses follows from their keys, so gateways that
- * see about the same load agree on that, too; a bound that is one for all would send each prefix here and there.
- */
-function takingOf<Of extends Candidate>(
-  below: readonly Of[],
-  { loads, mean }: Load,
-  key: number,
-): readonly Of[] {
-  const taking = below.filter((candidate) => {
-    const most = mean * (1 + (loadBand * scoreOf(candidate, key)) / scoreMax);
-    return (loads.get(candidate.node) ?? 0) <= Math.max(loadAlways, most);
-  });
-  return taking.length > 0 ? taking : below;
-}
-
-/** The nodes that take what they have seen. */
-function keepingOf<Of extends Candidate>(below: readonly Of[], { loads, mean }: Load): readonly Of[] {
-  const most = Math.max(loadAlways, loadSeenMost * mean);
-  return below.filter(({ node }) => (loads.get(node) ?? 0) <= most);
-}
-
-/** Requests in flight at a node, on average over time and nodes. */
-function meanOf(open: readonly Candidate[], { loads }: Group): number {
-  let sum = 0;
-  for (const { node } of open) sum += loads.get(node) ?? 0;
-  return sum / open.length;
-}
-
-/** Nodes that a prefix with so many requests in flight needs: a power of four, so that gateways agree where their figures differ. */
-function homesNeeded(inFlight: number, mean: number): number {
-  const parts = inFlight / (loadPerHome * Math.max(mean, loadAlways));
-  return parts <= 1 ? 1 : 4 ** Math.ceil(Math.log2(parts) / 2);
 }
 
 /** The first in the order that the key gives to all nodes. */
@@ -362,8 +311,6 @@ function homeAt<Of extends Candidate>(taking: readonly Of[], levels: readonly Le
   }
   return bestOf(taking, levels[0]?.key ?? 0) as Of;
 }
-
-const scoreMax = 2 ** 53;
 
 function scoreOf({ node }: Candidate, key: number): number {
   return combine(hashOf(0, node), key);

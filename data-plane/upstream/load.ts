@@ -8,6 +8,8 @@
  * Ejection orders candidates; it never empties their list.
  */
 
+import type { PlacementReport } from '../../schemas/placements.ts';
+
 /** How an attempt ended, as evidence about the node. */
 export type NodeOutcome =
   /** A whole answer. */
@@ -44,6 +46,10 @@ interface NodeState {
   lastUsedMs: number;
 }
 
+/** A gateway reports every 0.2 s while it is busy, so one that was silent for this long, in ms, has stopped. */
+const reportValidMs = 3000;
+/** As many gateways as a fleet may have. */
+const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
@@ -61,6 +67,10 @@ const sampleSize = 16;
 
 export class NodeLoad {
   readonly #nodes = new Map<string, NodeState>();
+  /** Last report of each other gateway, by process. */
+  readonly #reports = new Map<string, { readonly atMs: number; readonly loads: PlacementReport['loads'] }>();
+  /** Sum of these reports, by node. */
+  readonly #reported = new Map<string, number>();
   readonly #now: () => number;
   readonly #random: () => number;
   #nodesMax = idleNodesMax;
@@ -72,8 +82,38 @@ export class NodeLoad {
     this.#random = random;
   }
 
+  /** Requests of this gateway and those that other gateways reported lately. */
   inFlight(node: string): number {
-    return this.#nodes.get(node)?.inFlight ?? 0;
+    return (this.#nodes.get(node)?.inFlight ?? 0) + (this.#reported.get(node) ?? 0);
+  }
+
+  /** Mean requests in flight per node. */
+  mean(candidates: readonly { readonly node: string }[]): number {
+    let sum = 0;
+    for (const { node } of candidates) sum += this.inFlight(node);
+    return sum / candidates.length;
+  }
+
+  /** This gateway's requests in flight by node, without idle nodes. Drops the reports of gateways that have fallen silent. */
+  ownLoads(): PlacementReport['loads'] {
+    const sinceMs = this.#now() - reportValidMs;
+    for (const [process, { atMs }] of this.#reports) if (atMs < sinceMs) this.receive(process, []);
+    const all: [string, number][] = [];
+    for (const [node, { inFlight }] of this.#nodes) if (inFlight > 0) all.push([node, inFlight]);
+    return all;
+  }
+
+  /** Replaces the load that another gateway reported before. */
+  receive(process: string, loads: PlacementReport['loads']): void {
+    for (const [node, count] of this.#reports.get(process)?.loads ?? []) {
+      const left = (this.#reported.get(node) ?? 0) - count;
+      if (left > 0) this.#reported.set(node, left);
+      else this.#reported.delete(node);
+    }
+    this.#reports.delete(process);
+    if (loads.length === 0 || this.#reports.size >= reportsMax) return;
+    this.#reports.set(process, { atMs: this.#now(), loads });
+    for (const [node, count] of loads) this.#reported.set(node, (this.#reported.get(node) ?? 0) + count);
   }
 
   /** Requests in flight at all nodes together. */

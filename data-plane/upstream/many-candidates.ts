@@ -4,7 +4,6 @@
  * until a node of it comes or goes, so all of this is made as seldom.
  */
 import { combine, RollingHash } from '../core/rolling-hash.ts';
-import type { NodeLoad } from './load.ts';
 
 interface Named {
   readonly node: string;
@@ -13,8 +12,6 @@ interface Named {
 /** So many groups that one of them holds few nodes; the same number always, because with another one all keys would move. */
 const bucketsCount = 64;
 const scoreSpan = 2 ** 53;
-/** Of each request so many nodes are looked at in turn, so that the mean of all is known. */
-const lookedAtInTurn = 8;
 
 /**
  * The candidates in buckets by the hash of their names. A key orders the buckets by weighted rendezvous, the weight being the
@@ -56,50 +53,4 @@ export class ManyCandidates<Of extends Named> {
 function scoreOf(weight: number, bucket: number, key: number): number {
   if (weight === 0) return Number.NEGATIVE_INFINITY;
   return -weight / Math.log((combine(bucket + 1, key) + 0.5) / scoreSpan);
-}
-
-/** How busy many nodes are, on average over time: each as of when it was last looked at. */
-export class SampledLoads {
-  readonly loads = new Map<string, number>();
-  readonly #atMs = new Map<string, number>();
-  readonly #spanMs: number;
-  #list: readonly Named[] | undefined;
-  #sum = 0;
-  #turn = 0;
-
-  constructor(spanMs: number) {
-    this.#spanMs = spanMs;
-  }
-
-  /** The mean of all candidates, after a look at some in their turn. */
-  mean<Of extends Named>({ list, byName }: ManyCandidates<Of>, load: NodeLoad, nowMs: number): number {
-    if (list !== this.#list) this.#forgetOthers(byName);
-    this.#list = list;
-    for (let looked = 0; looked < lookedAtInTurn; looked += 1) {
-      this.#turn = (this.#turn + 1) % list.length;
-      const candidate = list[this.#turn];
-      if (candidate !== undefined) this.look(candidate.node, load, nowMs);
-    }
-    return Math.max(0, this.#sum / list.length);
-  }
-
-  look(node: string, load: NodeLoad, nowMs: number): void {
-    const before = this.loads.get(node) ?? 0;
-    const part = 1 - Math.exp(((this.#atMs.get(node) ?? nowMs) - nowMs) / this.#spanMs);
-    const change = part * (load.inFlight(node) - before);
-    this.loads.set(node, before + change);
-    this.#atMs.set(node, nowMs);
-    this.#sum += change;
-  }
-
-  #forgetOthers(byName: ReadonlyMap<string, Named>): void {
-    this.#sum = 0;
-    for (const [node, load] of this.loads) {
-      if (byName.has(node)) this.#sum += load;
-      else {
-        this.loads.delete(node);
-        this.#atMs.delete(node);
-      }
-    }
-  }
 }

@@ -2,6 +2,7 @@
  * What a gateway remembers of prompts' prefixes: how often each was seen lately, and the node that got it last. Bounded, and
  * shared fairly: a tenant with more than its share gives up its own entries first, the least recently used of them.
  */
+import type { PromptPlacement } from '../../schemas/placements.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 
 export interface PrefixEntry {
@@ -37,6 +38,16 @@ export class PrefixTable {
 
   get(owner: string, prefix: number): PrefixEntry | undefined {
     return this.#owners.get(owner)?.get(prefix);
+  }
+
+  /** Empties the table, and returns the entries that have a node. */
+  takeAll(): PromptPlacement[] {
+    const all: PromptPlacement[] = [];
+    for (const [owner, entries] of this.#owners)
+      for (const [prefix, { node }] of entries) if (node !== undefined) all.push([owner, prefix, node]);
+    this.#owners.clear();
+    this.#size = 0;
+    return all;
   }
 
   /** The entry, new where there is none; it counts as used now. */

@@ -9,6 +9,7 @@ import { until } from '../support/until.ts';
 type Message = { readonly role: string; readonly content: string };
 
 const shared = ['shared-1', 'shared-2', 'shared-3', 'shared-4'];
+const slow = ['slow-1', 'slow-2', 'slow-3', 'slow-4'];
 const sims = new Map<string, SimNode>();
 let fleet: TestFleet;
 const keys: Record<string, string> = {};
@@ -16,6 +17,9 @@ const keys: Record<string, string> = {};
 beforeAll(async () => {
   const options = { tokensPerSecond: 0, cacheTokens: 1_000_000, recordBodies: true } as const;
   for (const id of shared) sims.set(id, await startSimNode({ ...options, models: ['grouped', 'spread'] }));
+  // An answer takes longer than gateways take to tell each other where its prompt went.
+  for (const id of slow)
+    sims.set(id, await startSimNode({ ...options, tokensPerSecond: 10, models: ['slow'] }));
   sims.set('acme-own', await startSimNode({ ...options, models: ['private'] }));
   const node = (id: string) => ({ id, url: String(sims.get(id)?.url), dialect: 'vllm' as const });
   fleet = await startFleet({
@@ -31,9 +35,13 @@ beforeAll(async () => {
           { id: 'grouped', family: 'echo' },
           { id: 'spread', family: 'echo', affinity: 'none' },
           { id: 'private', family: 'echo' },
+          { id: 'slow', family: 'echo' },
         ],
         tiers: spec.tiers?.map((tier) => ({ ...tier, models: '*' as const })),
-        pool: { models: [...(spec.pool?.models ?? []), 'grouped', 'spread'], nodes: shared.map(node) },
+        pool: {
+          models: [...(spec.pool?.models ?? []), 'grouped', 'spread', 'slow'],
+          nodes: [...shared, ...slow].map(node),
+        },
         organisations: [{ ...acme, nodes: [...(acme.nodes ?? []), node('acme-own')] }, ...others],
       };
     },
@@ -95,6 +103,29 @@ test('the next turn of a conversation goes where the turn before is cached, thro
   expect(
     shared.filter((id) => (sims.get(id)?.stats().requestsByPath['/v1/chat/completions'] ?? 0) > 0).length,
   ).toBeGreaterThan(1);
+});
+
+test('conversations that their home had no room for stay where they went, through whichever gateway', async () => {
+  const system = { role: 'system', content: 'answers in few words. '.repeat(40) };
+  const talk = async (at: number): Promise<number> => {
+    let messages: Message[] = [system, { role: 'user', content: `${at} ${'shows a story. '.repeat(40)}` }];
+    let again = 0;
+    for (let turn = 0; turn < 4; turn += 1) {
+      const { cached, next } = await ask(messages, {
+        model: 'slow',
+        gateway: (at + turn) % 2,
+        more: { max_tokens: 12 },
+      });
+      // The system prompt alone has less.
+      if (turn > 0 && cached > 300) again += 1;
+      messages = next;
+    }
+    return again;
+  };
+  const found = await Promise.all(Array.from({ length: 16 }, (_, at) => talk(at)));
+  expect(found.reduce((sum, again) => sum + again, 0)).toBeGreaterThanOrEqual(43);
+  const used = slow.map((id) => sims.get(id)?.stats().requestsByPath['/v1/chat/completions'] ?? 0);
+  expect(Math.min(...used)).toBeGreaterThan(0);
 });
 
 test('a model with affinity `none` uses its nodes without regard to the prompt', async () => {

@@ -1,0 +1,49 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { decodeGauges } from './gauges.ts';
+import { decodePlacements, encodePlacements, type PlacementReport, placementsMax } from './placements.ts';
+
+const name = fc.oneof(fc.string({ minLength: 1, maxLength: 30 }), fc.constantFrom('constructor', 'n-0'));
+const key = fc.maxSafeNat();
+const placements: fc.Arbitrary<PlacementReport> = fc.record({
+  process: name,
+  loads: fc.uniqueArray(fc.tuple(name, fc.nat(1000)), { selector: ([node]) => node, maxLength: 20 }),
+  placements: fc.uniqueArray(fc.tuple(name, key, name), {
+    selector: (each) => each.join(' '),
+    maxLength: 50,
+  }),
+});
+const sorted = ({ process, loads, placements }: PlacementReport) => ({
+  process,
+  loads: [...loads].sort(),
+  placements: placements.map(String).sort(),
+});
+
+test('a report survives writing and reading, and readers of gauges ignore it', () => {
+  fc.assert(
+    fc.property(placements, (record) => {
+      const value = encodePlacements(record);
+      expect(sorted(decodePlacements(value) as PlacementReport)).toEqual(sorted(record));
+      expect(decodeGauges(value)).toBeUndefined();
+    }),
+  );
+});
+
+test.each([
+  ['no process', { loads: {}, placed: {} }],
+  ['a long name', { process: 'x'.repeat(201) }],
+  ['a negative load', { process: 'p', loads: { n: -1 } }],
+  ['a load that is no number', { process: 'p', loads: { n: '1' } }],
+  ['a key that is no number', { process: 'p', placed: { acme: { n: '?' } } }],
+  ['keys in another form', { process: 'p', placed: { acme: { n: [1] }, '': { n: '1' } } }],
+])('a report with %s is refused as a whole', (_, record) => {
+  expect(decodePlacements(Buffer.from(JSON.stringify(record)))).toBeUndefined();
+});
+
+test('arbitrary bytes cause no exception, and excess placements are dropped', () => {
+  fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => void decodePlacements(bytes)));
+  fc.assert(fc.property(fc.json(), (text) => void decodePlacements(Buffer.from(text))));
+  const keys = Array.from({ length: 3 * placementsMax }, (_, at) => at.toString(36)).join(' ');
+  const raw = { process: 'p', placed: { acme: { n: keys }, birch: { n: keys } } };
+  expect(decodePlacements(Buffer.from(JSON.stringify(raw)))?.placements).toHaveLength(placementsMax);
+});

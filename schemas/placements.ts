@@ -1,0 +1,83 @@
+/**
+ * A record on the topic `headgate.gauges`, written beside the gauges: how many requests one gateway process has in flight at
+ * each node, and where it placed prompts away from their home. Gateways read it to place prompts alike. It is JSON, which
+ * readers of gauges ignore.
+ *
+ * Only the choice of a node reads it. A record that is late, lost, doubled or forged can cost a cached prompt, and nothing else.
+ */
+
+/** Where a prompt went: the tenant whose share of the table it uses, the key of its longest prefix (53 bits), and the node. */
+export type PromptPlacement = readonly [sharer: string, key: number, node: string];
+
+export interface PlacementReport {
+  /** The process that writes the report. */
+  readonly process: string;
+  /** Its requests in flight by node, without idle nodes. */
+  readonly loads: readonly (readonly [node: string, inFlight: number])[];
+  readonly placements: readonly PromptPlacement[];
+}
+
+/** Bound on the placements in one record. */
+export const placementsMax = 1000;
+/** Bound on the nodes in one record. */
+const loadsMax = 5000;
+const inFlightMax = 1_000_000;
+const textMax = 200;
+const keyRadix = 36;
+const brace = 0x7b;
+
+/** Keys by sharer and node, separated by blanks. */
+type KeysByNode = Record<string, Record<string, string>>;
+
+export function encodePlacements({ process, loads, placements }: PlacementReport): Buffer {
+  // Without a prototype, because an organisation may have any name.
+  const by: KeysByNode = Object.create(null);
+  for (const [sharer, key, node] of placements.slice(0, placementsMax)) {
+    by[sharer] ??= Object.create(null) as Record<string, string>;
+    const keys = by[sharer];
+    const text = key.toString(keyRadix);
+    keys[node] = keys[node] === undefined ? text : `${keys[node]} ${text}`;
+  }
+  return Buffer.from(
+    JSON.stringify({ process, loads: Object.fromEntries(loads.slice(0, loadsMax)), placed: by }),
+  );
+}
+
+/** Returns undefined for another kind of record, and for a record that is invalid in any part. */
+export function decodePlacements(value: Uint8Array): PlacementReport | undefined {
+  if (value[0] !== brace) return undefined;
+  const { process, loads, placed } = parsed(value);
+  if (!isText(process)) return undefined;
+  const busy = Object.entries(objectOf(loads)).slice(0, loadsMax);
+  if (!busy.every((each): each is [string, number] => isText(each[0]) && isCount(each[1], inFlightMax)))
+    return undefined;
+  const all: PromptPlacement[] = [];
+  for (const [sharer, nodes] of Object.entries(objectOf(placed)))
+    for (const [node, keys] of Object.entries(objectOf(nodes)))
+      for (const text of String(keys).split(' ', placementsMax - all.length)) {
+        const key = Number.parseInt(text, keyRadix);
+        if (!isText(sharer) || !isText(node) || !isCount(key, Number.MAX_SAFE_INTEGER)) return undefined;
+        all.push([sharer, key, node]);
+      }
+  return { process, loads: busy, placements: all };
+}
+
+function parsed(value: Uint8Array): Record<string, unknown> {
+  try {
+    return objectOf(JSON.parse(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString()));
+  } catch {
+    return {};
+  }
+}
+
+function objectOf(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.length > 0 && value.length <= textMax;
+}
+
+function isCount(value: unknown, most: number): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= most;
+}
