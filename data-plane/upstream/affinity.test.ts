@@ -196,6 +196,7 @@ describe('gateways report their placements and loads to each other', () => {
     expect(chosen).not.toBe(home);
     expect(other.affinity.choose(eight, ask([1, 2, 3]))).toBe(home);
     send(one.affinity, other.affinity);
+    other.load.receive('other', []);
     expect(other.affinity.choose(eight, ask([1, 2, 4]))).toBe(chosen);
   });
 
