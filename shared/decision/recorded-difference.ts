@@ -28,8 +28,10 @@ export function differenceFrom(record: DecisionRecord, decided: Decided): Differ
   const isPassed = record.stage === 'answer' || outcomeFrom(record) !== 'refused';
   const wanted = isPassed ? 'served' : refusalText(record);
   const now = decidedText(decided);
-  if (wanted !== now.text)
-    return { step: earlier(recordedStep(record), now.step), recorded: wanted, now: now.text };
+  const step = recordedStep(record);
+  // Records have no path, so whether it had an extra slash cannot be decided again.
+  if (step === 'path' && (now.step === 'path' || record.operation === 'model')) return undefined;
+  if (wanted !== now.text) return { step: earlier(step, now.step), recorded: wanted, now: now.text };
   return placeDifference(record, decided);
 }
 

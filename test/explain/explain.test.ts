@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
-import { chat, chatBody } from '../support/api.ts';
+import { call, chat, chatBody } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
@@ -288,7 +288,10 @@ describe('replay decide decides recorded requests again:', () => {
   };
   /** With those of the tests above: most kinds of refusals and of served requests. */
   const exported = async (): Promise<string[]> => {
-    for (const model of ['echo-small', 'no-such-model']) await chat({ port, key: keyOf('acme'), model });
+    const key = keyOf('acme');
+    for (const model of ['echo-small', 'no-such-model']) await chat({ port, key, model });
+    for (const path of ['/v1/nothing', '//v1/models', '/v1/models/echo-small/'])
+      await call({ port, key, path });
     const { out, code } = await cli('decisions', 'export', '--since', '1h');
     expect(code).toBe(0);
     return out.trim().split('\n');
