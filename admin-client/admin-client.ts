@@ -134,7 +134,7 @@ export class AdminClient {
     return this.#answer(this.#command(method, path, { items }, commandId));
   }
 
-  /** Like `run`, for inputs whose fields are not known at compile time. `ifAt`: a command is refused at any other position. */
+  /** Like `run`, for inputs whose fields are not known at compile time. A command is refused unless the log is at position `ifAt`. */
   send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
     return this.#announced(name, input, undefined, ifAt);
   }

@@ -21,13 +21,13 @@ const answerMs = 250;
 const answerTokens = 20;
 const blockTokens = 16;
 const charactersPerToken = 4;
-/** Interval of reports between gateways, and the time until the others have read one. */
+/** Interval between a gateway's reports, and the time until the other gateways have read one. */
 const reportEveryMs = 200;
 const lateMs = 50;
 
 class SimulatedTime {
   nowMs = 0;
-  /** Sorted by time, the earliest last. */
+  /** Sleepers, sorted by wake-up time. The earliest is last. */
   readonly #waiting: { readonly atMs: number; readonly go: () => void }[] = [];
 
   sleep(ms: number): Promise<void> {
@@ -47,7 +47,7 @@ class SimulatedTime {
       isDone = true;
     });
     for (;;) {
-      // Let everything that the last event started run until it waits again.
+      // Run everything that the last event started, until all of it waits again.
       await new Promise(setImmediate);
       const next = isDone ? undefined : this.#waiting.pop();
       if (next === undefined) return;
@@ -73,7 +73,7 @@ function blocksOf(tenant: string, messages: readonly Message[]): number[] {
 
 class SimulatedNode {
   readonly node: string;
-  /** Cached blocks, the least recently used first. */
+  /** Cached blocks. The least recently used is first. */
   readonly #cached = new Set<number>();
   #freeMs = 0;
   served = 0;
@@ -123,7 +123,7 @@ function text(tokens: number, seed: number): string {
   return words.join(' ');
 }
 
-/** Calls `run` `count` times, `atOnce` of them in parallel. */
+/** Makes `count` calls of `run`, at most `atOnce` of them in parallel. */
 async function pool(count: number, atOnce: number, run: (at: number) => Promise<void>): Promise<void> {
   let next = 0;
   const runner = async (): Promise<void> => {

@@ -222,12 +222,12 @@ function tierNamed(
   return id === anonymous ? api.run('anonymous.get', { wave }) : api.run('tier.get', { id, wave });
 }
 
-/** Nodes that come and go move the log, too. */
+/** Several attempts, because nodes that come and go also move the log. */
 const attemptsMax = 10;
 
 /**
- * Replaces a resource by what `merge` makes of the present one. If the log has moved on since it was read, reads and merges it
- * again, so that no change of someone else is lost.
+ * Replaces a resource with what `merge` makes of the current one. If the log has moved since the resource was read, reads and
+ * merges again, so that nobody else's change is lost.
  */
 async function replace<Found>(
   session: Session,

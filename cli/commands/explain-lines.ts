@@ -46,7 +46,7 @@ export function explanationLines(page: Page): Line[] {
 function verdictLines({ explanation, request, columns }: Page): Line[] {
   const { verdict, at, gateway, time, cause } = explanation;
   const { outcome, message } = verdict;
-  // The text names who ended it, and needs no further cause.
+  // The message already says who ended the request, so no cause is added.
   const text = outcome === 'ended' && message ? message : `${outcome.padEnd(8)} ${answerText(verdict)}`;
   const where = [
     ...(gateway === undefined ? [] : [gateway]),

@@ -120,7 +120,7 @@ async function findCut(
   before: number,
 ): Promise<number> {
   const newest = await recordAt(log, (await log.end()) - 1);
-  // A clock of this machine that is ahead makes no commit old.
+  // Bounded by the log's time, because a fast clock of this machine must not make commits look old.
   const nowMs = wallClockMs();
   const checkpoints = new Checkpoints(Math.min(nowMs, newest?.atMs ?? nowMs));
   const report = session.progress();

@@ -119,7 +119,7 @@ interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
   confirm?(input: InputOf<Name>): string;
   /** Throws a usage error where the input means nothing. */
   check?(input: InputOf<Name>, session: Session): void;
-  /** Notes what comes after the command; absent: nothing. */
+  /** Prints a note after the command; absent: none. */
   after?(session: Session, input: InputOf<Name>): Promise<void>;
 }
 

@@ -26,7 +26,7 @@ interface Counts {
   differ: number;
   /** Before the log's first position, or after its last. */
   outside: number;
-  /** They ended before they were decided. */
+  /** Requests that ended before they were decided. */
   undecided: number;
 }
 

@@ -110,7 +110,7 @@ async function stats(session: Session, asked: InputOf<'request.stats'>) {
 
 const statsTimeoutMs = 60_000;
 
-/** Gateways keep a day of requests at most. */
+/** Prints since when sums can be complete, because gateways keep requests for at most a day. */
 function noteKept(session: Session, since: string): void {
   const nowMs = wallClockMs();
   const moment = parseMoment(since, nowMs);

@@ -1,4 +1,4 @@
-/** The effect of a command as lines: a sentence, a table of requests that would be answered otherwise, and lower limits. */
+/** Renders a command's effect: a sentence, a table of requests that would be answered otherwise, and limits that would be lower. */
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import { requestOf } from '../../admin-client/call-path.ts';
@@ -43,7 +43,7 @@ function first(examples: unknown): unknown {
   return Array.isArray(examples) ? examples[0] : undefined;
 }
 
-/** `12 of 3,400 requests served in the last hour would be answered otherwise, 7 of them refused`. */
+/** For example `12 of 3,400 requests served in the last hour would be answered otherwise, 7 of them refused`. */
 function sentence(recorded: Recorded): string {
   const { asked, differ, refused } = recorded;
   if (asked === 0) return `No request was served ${whenServed(recorded)}`;
@@ -69,13 +69,13 @@ function moreLines(count: number): string[] {
   return count > rowsMax ? [`… and ${grouped(count - rowsMax)} more; -o json has all`] : [];
 }
 
-/** The last hour, or the time since which gateways read their requests if they had too many. */
+/** `in the last hour`, or a later start if gateways had too many requests to read the whole hour. */
 function whenServed({ since }: Recorded): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }
 
-/** Gateways that did not answer, and whether their reports count instead. */
+/** Names the gateways that did not answer, and says whether their reports count instead. */
 function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [
@@ -103,7 +103,7 @@ function rowLines(changes: NonNullable<Effect['changes']>): string[] {
   return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Whether answers would differ or, if nobody was served who shows that, rows. */
+/** Whether answers or limits would differ or, if no request was served that could show it, rows. */
 function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
   return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
 }

@@ -35,7 +35,7 @@ export function processIo(): Io {
     stderr,
     stdin,
     env: environment,
-    // Read on use, because it fails in a folder that was removed.
+    // Read only on use, because reading it throws if the folder has been removed.
     get cwd() {
       return process.cwd();
     },

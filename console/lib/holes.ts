@@ -13,11 +13,11 @@ export interface FleetReads {
 
 export interface Hole {
   readonly model: string;
-  /** Status that requests for it get: 503 on the pool, 404 on a stack. */
+  /** Status of the answers to requests for this model: 503 on the pool, 404 on a stack. */
   readonly status: 404 | 503;
   /** `the pool`, or the id of a stack. */
   readonly where: string;
-  /** Organisations whose requests for it are refused. */
+  /** Organisations whose requests for this model are refused. */
   readonly refused: readonly Pick<Organisation, 'id' | 'name'>[];
 }
 

@@ -63,7 +63,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   );
 }
 
-/** Stays open until the value was copied or its reader says that it is stored: a second Enter must not lose it. */
+/** Stays open until the user copies the value or confirms that it is stored, so that a second Enter does not lose it. */
 function KeyValue({ value, onClose }: { readonly value: string; readonly onClose: () => void }) {
   const [isStored, setStored] = useState(false);
   return (

@@ -8,7 +8,7 @@ import { Copy, Failure } from './parts.tsx';
 export interface DialogProps {
   readonly title: string;
   readonly onClose: () => void;
-  /** Selector of the element that has the focus at first: the first field by default. */
+  /** Selector of the element that gets the focus when the dialog opens; by default the first field. */
   readonly focus?: string;
   /** Keeps the dialog open: neither Escape nor ✕ closes it. */
   readonly isLocked?: boolean;
@@ -24,7 +24,7 @@ export function Dialog({ title, onClose, focus = firstField, isLocked = false, c
     element.current?.showModal();
     element.current?.querySelector<HTMLElement>(focus)?.focus();
   }, []);
-  // Browsers let a second Escape through if only the `cancel` event is prevented.
+  // Preventing `cancel` is not enough: browsers still close the dialog on a second Escape.
   const keepOpen = (event: KeyboardEvent): void => {
     if (isLocked && event.key === 'Escape') event.preventDefault();
   };

@@ -1,4 +1,4 @@
-/** A dialog that shows what a command would change before it is given: the only way to give commands that can change answers. */
+/** A dialog that shows what a command would change before it is given. Commands that can change answers go only through it. */
 import { useEffect, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
