@@ -49,7 +49,7 @@ export const logEvents = {
   'fold.checkpoint_failed': ['warn', 'checkpoint not written'],
   'fold.rows_differ': [
     'fatal',
-    'state.db is damaged: this replica ends, and rebuilds it when it is started again',
+    'state.db is damaged: this replica ends, and rebuilds the file at its next start',
   ],
   'fold.stopped': ['fatal', 'the fold stopped; see docs/operate.md for recovery'],
   'gateway.started': ['info', 'gateway serves'],

@@ -1,9 +1,10 @@
 /**
- * A record on the topic `headgate.gauges`, written beside the gauges: how many requests one gateway process has in flight at
- * each node, and where it placed prompts away from their home. Gateways read it to place prompts alike. It is JSON, which
- * readers of gauges ignore.
+ * A placement report: a record on the topic `headgate.gauges`, next to the gauges. It contains how many requests one gateway
+ * process has in flight at each node, and where it placed prompts away from their home. Gateways read it to place prompts alike.
+ * It is JSON, which readers of gauges ignore.
  *
- * Only the choice of a node reads it. A record that is late, lost, doubled or forged can cost a cached prompt, and nothing else.
+ * Only the choice of a node depends on it. At worst, a record that is late, lost, doubled or forged sends a prompt to a node that
+ * has not cached it.
  */
 
 /** Where a prompt went: the tenant whose share of the table it uses, the key of its longest prefix (53 bits), and the node. */
@@ -12,7 +13,7 @@ export type PromptPlacement = readonly [sharer: string, key: number, node: strin
 export interface PlacementReport {
   /** The process that writes the report. */
   readonly process: string;
-  /** Its requests in flight by node, without idle nodes. */
+  /** The process's requests in flight by node, without idle nodes. */
   readonly loads: readonly (readonly [node: string, inFlight: number])[];
   readonly placements: readonly PromptPlacement[];
 }

@@ -39,7 +39,7 @@ export interface CommandRequest {
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** For the guard of periods. */
   readonly used?: CommandContext['used'];
-  /** For the guard of drains. */
+  /** Recently served requests; the guard against draining a model's last node reports them. */
   readonly served?: CommandContext['served'];
   readonly stage?: CommandContext['stage'];
   /** Where it does not fit one commit and may be divided, it is several. */

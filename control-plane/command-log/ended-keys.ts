@@ -92,7 +92,10 @@ export class EndedKeys {
     return forgotten;
   }
 
-  /** Counts by the log's time or this clock, whichever is earlier, and no faster than time passes, so a leap forgets no key. */
+  /**
+   * Keys that ended before this time are forgotten. Follows the log's time or this machine's clock, whichever is earlier, and never
+   * moves faster than time passes. So a clock that leaps ahead forgets no key.
+   */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
     const { logMs, reachable } = replicator;

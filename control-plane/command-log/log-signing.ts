@@ -54,7 +54,7 @@ export interface SigningSources {
 }
 
 export function signingView({ replica, snapshot, signer, board }: SigningSources): SigningView {
-  // A replica that does not read back its own reports cannot know which others have stopped.
+  // A replica that does not read back its own reports cannot know which other replicas have stopped.
   const readMs = board.readBackMs(replica);
   const replicas = board
     .controlPlanes()

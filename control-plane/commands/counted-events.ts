@@ -74,8 +74,8 @@ export type ResourceKind = keyof typeof resourceTotals;
 type Removal = readonly [kind: ResourceKind, id: string];
 
 /**
- * `nothing`: every request is answered as before. `serves`: some requests that were refused are served, or it follows from what nodes
- * do. `refuses`: some requests that were served may be refused. `meant`: it refuses those whom it names, which is its purpose, or its
+ * How an event changes answers. `nothing`: every request is answered as before. `serves`: some refused requests are served, or the
+ * event only follows what nodes do. `refuses`: some served requests may be refused. `meant`: refusing is the event's purpose, or its
  * command has a guard of its own.
  */
 export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'meant';

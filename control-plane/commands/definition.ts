@@ -40,7 +40,7 @@ export interface SigningView {
   readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
 }
 
-/** Requests that were served, and the organisations that made them. */
+/** Served requests, and the organisations that made them. */
 export interface ServedAt {
   readonly requests: number;
   readonly organisations: readonly string[];
@@ -59,7 +59,7 @@ export interface CommandContext {
   readonly dryRun?: boolean | undefined;
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
-  /** Requests of the last hour for a model at a place. */
+  /** Requests of the last hour for a model that nodes of a place could have answered. */
   readonly served?: ((place: PlaceKey, model: string) => ServedAt) | undefined;
   /** Its events become a staged change. */
   readonly stage?: Staging | undefined;

@@ -50,7 +50,7 @@ function onlyRoutes(db: Database, node: string): OnlyRoute[] {
   return all<OnlyRoute>(db, sql, node);
 }
 
-/** Whether the pool serves what an organisation's own nodes do not. */
+/** Whether the organisation can use this model on the pool if its own nodes do not serve it. */
 function isInPool(db: Database, organisation: string, model: string): boolean {
   const tier = findOrganisation(db, organisation)?.tier;
   const models = tier ? findTier(db, tier)?.models : undefined;

@@ -100,7 +100,7 @@ function isRefusedOwn({ step, result }: Step): boolean {
   return step === 'own nodes' && result === 'refused';
 }
 
-/** Nodes of its own that an organisation does not have are no refusal. */
+/** Shows the step `own nodes` as skipped if the organisation has none, because having none refuses nothing. */
 function withoutOwn(step: Step, of: Described): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;

@@ -1,6 +1,6 @@
 /**
- * Requests of the last hour, decided again on the state before and after a change. Each stands for a number of requests, and all
- * counts but `decided` are counts of requests.
+ * Decides recorded requests of the last hour again, on the state before and after a change. Each recorded request stands for
+ * several; `decided` counts the recorded ones, every other count the requests that they stand for.
  */
 import type { Effect, RecordedGroup } from '../../schemas/effect.ts';
 import type { OperationKind } from '../../schemas/operations.ts';
@@ -20,7 +20,7 @@ export type FoundRecorded = Omit<
   'since' | 'gatewaysSilent' | 'gatewaysUnseen'
 >;
 
-/** Requests of one kind that the state before serves. */
+/** Requests of one kind that are served on the state before the change. */
 export interface ServedRequests {
   /** Absent: visitors. */
   readonly organisation?: string | undefined;
@@ -28,7 +28,7 @@ export interface ServedRequests {
   readonly model?: string | undefined;
   readonly operation: OperationKind;
   readonly requests: number;
-  /** Absent if they are known by reports alone. */
+  /** Id of an example; absent if only traffic reports contain these requests. */
   readonly req?: string | undefined;
   readonly question: Question;
   readonly from: AnswerLabel;
@@ -53,7 +53,7 @@ export function notMeant<Reported extends { readonly organisation: string }>(
   };
 }
 
-/** Recorded requests that this state serves: no change refuses what is refused by now. */
+/** Recorded requests that are served on the state before the change. The others are refused already, so no change can refuse them. */
 export function* recordedAnswers(
   before: Answers,
   records: readonly SampledDecision[],

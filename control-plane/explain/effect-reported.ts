@@ -1,6 +1,6 @@
 /**
- * Requests of gateways that do not say what they recorded, as their traffic reports count them: by organisation, stack and model.
- * They are decided like recorded requests, with what a report cannot say left open.
+ * Requests of gateways whose records cannot be read. Their traffic reports count them by organisation, stack and model.
+ * They are decided like recorded requests, except for facts that a report does not contain.
  */
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { type Answers, isServed } from '../../shared/decision/effect.ts';
@@ -9,9 +9,9 @@ import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
 import type { ServedRequests } from './effect-recorded.ts';
 
 export interface ReportedRequests {
-  /** Visitors are one organisation together. */
+  /** All visitors together count as one organisation. */
   readonly organisation: string;
-  /** Absent: the shared host. */
+  /** Absent for requests to the shared host. */
   readonly stack?: string | undefined;
   readonly model: string;
   readonly requests: number;
@@ -19,10 +19,10 @@ export interface ReportedRequests {
   readonly perMinute: number;
 }
 
-/** Reports do not name the operation, so each row is asked as the first one that is served. */
+/** Reports do not contain the operation, so each row is decided as the first of these that is served. */
 const operations = ['chat', 'messages', 'rerank'] as const;
 
-/** Requests that are served on this state. Reports are few, so this takes one turn. */
+/** Reported requests that are served on the state before the change. There are few reports, so all are decided in one turn. */
 export function reportedAnswers(
   before: Answers,
   reported: readonly ReportedRequests[],
@@ -47,7 +47,7 @@ function servedAs({ organisation, stack, model, requests }: ReportedRequests) {
   };
 }
 
-/** Asks for one token: whether a prompt fits is not known. */
+/** A request for one token, because the prompt's length is not known. */
 function questionFor(
   { organisation, stack, model, perMinute }: ReportedRequests,
   operation: (typeof operations)[number],
@@ -68,7 +68,7 @@ function questionFor(
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
-/** Treats the requests of the hour as if they had come evenly. */
+/** Counters as they would be if the hour's requests had come evenly. */
 function countersAt(windowUsed: number, byVisitors: number): CounterFacts {
   const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
   return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };

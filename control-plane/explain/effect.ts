@@ -1,7 +1,7 @@
 /**
- * The effect of events before they are written: which answers they turn. Decides what the last hour served again, on the state
- * before and after the events: recorded requests with the counters that they met, and requests that gateways only reported. Reads
- * one snapshot, and undoes the events.
+ * Finds which answers events would change, before they are written. Decides the requests served in the last hour again, on the
+ * state before and after the events: recorded requests with the counters that they met, and requests that gateways only
+ * reported. Applies the events to one snapshot and undoes them.
  */
 import type { Effect } from '../../schemas/effect.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -29,13 +29,13 @@ export interface EffectQuestion {
   readonly events: readonly KnownEvent[];
   readonly by: string;
   readonly nowMs: number;
-  /** Decisions of the last hour; undefined: the gateways were not asked. */
+  /** Recorded decisions of the last hour; undefined if the gateways were not asked. */
   readonly records?: readonly SampledDecision[] | undefined;
-  /** Requests of the last hour that are known by the reports of their gateways alone. */
+  /** Requests of the last hour that only the gateways' traffic reports contain. */
   readonly reported?: readonly ReportedRequests[] | undefined;
   /** Requests of the busiest minute of the last hour, by organisation; absent: not known. */
   readonly busiest?: ReadonlyMap<string, number> | undefined;
-  /** Requests that the command means to refuse; they are left out. */
+  /** Requests that the command is meant to refuse; they are left out. */
   readonly meant?: MeantRefusals | undefined;
   /** Only what concerns this organisation. */
   readonly organisation?: string | undefined;
@@ -59,8 +59,8 @@ export function previewOf(
 }
 
 /**
- * Works in steps between which others have their turn; the state must be the same after each step. Throws CommandError Conflict if
- * the events do not fit the state any more.
+ * Works in steps, so that other work can run in between. The state must not change between steps. Throws CommandError Conflict if
+ * the events no longer fit the state.
  */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;

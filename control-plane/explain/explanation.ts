@@ -24,7 +24,7 @@ import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
-  /** False if reading the log would only wait for a time-out. */
+  /** False if reading the log would only end in a time-out. */
   readonly isLogReachable: boolean;
   /** The present state. */
   readonly snapshot: Snapshot;
@@ -106,7 +106,7 @@ async function wouldBeServed(
 
 type ReadBecause = (mark: Read, seq: number) => Promise<Because | undefined>;
 
-/** Reads the events that set what a step read. Once the log cannot be read, the remaining steps have none. */
+/** Reads the events that set what a step read. After the log has failed once, the remaining steps get no events. */
 function becauseReader(explainer: Explainer): ReadBecause {
   let isAway = !explainer.isLogReachable;
   return async (mark, seq) => {

@@ -16,7 +16,7 @@ export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
   };
 }
 
-/** Why a request ended early, about its ender. Version 0.2.0 exports decisions without a reason. */
+/** Why a request ended early; `it` stands for the client, node or gateway that ended it. Version 0.2.0 exports decisions without a reason. */
 export function endReason({ finish = '' }: DecisionRecord): string {
   const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];
   return reason.startsWith(`the ${by} `) ? reason.replace(`the ${by}`, 'it') : reason;
@@ -28,7 +28,7 @@ const moments = {
   answering: '',
 };
 
-/** Says who ended a request, when and why. Members see no names of the pool's nodes. */
+/** Says who ended a request, when and why. Members do not see names of pool nodes. */
 export function endedText(record: DecisionRecord, isOperator: boolean): string {
   const { endedBy, phase = 'answering' } = recordedVerdict(record);
   const { node, capacity, ms } = record;

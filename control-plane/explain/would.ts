@@ -152,7 +152,7 @@ function* planChanges(
   }
 }
 
-/** Credits this organisation, and no other, with as many thousands of tokens as leave room again. */
+/** Credits this organisation alone with whole thousands of tokens, just enough that its allowance has room again. */
 function adjustment({ counters, ...question }: Question, id: string, { facts }: Step): Change {
   const used = Number(facts['used']);
   const tokens = Math.ceil((used - Number(facts['allowed']) + 1) / 1000) * 1000;
@@ -161,7 +161,7 @@ function adjustment({ counters, ...question }: Question, id: string, { facts }: 
   return { command, events: [], ask };
 }
 
-/** Other tiers of the organisation, those above its own first, nearest first. */
+/** Other tiers for the organisation: first the higher ones, then the lower ones, nearest first. */
 function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organisation): Iterable<Change> {
   if (suspended)
     yield change('organisation.suspended', { id, suspended: false }, `headgate org resume ${id}`);

@@ -36,9 +36,9 @@ export async function gatewayAgent(
 export interface Source {
   readonly name: string;
   readonly incarnation: string;
-  /** The folder of its records, as `recordsId` names it. */
+  /** Data folder with its records, identified by `recordsId`. */
   readonly records: string;
-  /** It reports what it counts of its requests. */
+  /** Whether its status reports count its requests. */
   readonly countsTraffic: boolean;
   readonly url: string | undefined;
   /** Of the one that signed the report; undefined where that is not known. */

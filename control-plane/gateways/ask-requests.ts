@@ -1,6 +1,6 @@
 /**
- * Asks all gateways for requests, in the way of ask-decisions.ts: pages that are merged by time, and sums.
- * A gateway that does not answer is named, and costs the answers of others nothing.
+ * Asks all gateways for requests, as ask-decisions.ts asks for decisions: pages that are merged by time, and sums.
+ * A gateway that does not answer is named, and does not hold up the answers of the others.
  */
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';

@@ -13,11 +13,11 @@ export interface RecordedSample {
   readonly texts: readonly string[];
   /** Number of these lines. */
   readonly decisions: number;
-  /** The start of the requests read, ms since 1970. */
+  /** Start of the time that the sample covers, ms since 1970. */
   readonly sinceMs: number;
   /** All gateways that were asked. */
   readonly asked: readonly Source[];
-  /** Names of those that did not answer. */
+  /** Names of the gateways that did not answer. */
   readonly silent: readonly string[];
 }
 

@@ -1,7 +1,7 @@
 /**
- * What the gateways counted of their requests in the last hour, as their status reports say: in memory, bounded, and after a start
- * read again from the topic. A time is that of the record in the log, unless its clock alone is wrong: a topic may have it from the
- * gateway's clock.
+ * Requests of the last hour as the gateways' status reports count them. They are kept in bounded memory, and read from the topic
+ * again after a start. A report has the time of its log record, unless that clock alone is wrong: in some topics the gateway's own
+ * clock stamps the records.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readTraffic, type TrafficNode, type TrafficReport, type TrafficRow } from '../../schemas/traffic.ts';
@@ -18,7 +18,7 @@ const unreadMax = 10_000;
 export interface GatewayTraffic {
   readonly gateway: string;
   readonly incarnation: string;
-  /** The folder that has the records of these requests, as `recordsId` names it. */
+  /** Data folder with the records of these requests, identified by `recordsId`. */
   readonly records: string;
   /** When it was published, ms since 1970. */
   readonly atMs: number;
@@ -43,7 +43,7 @@ export class FleetTraffic {
   #rows = 0;
   /** What was published earlier was left out for want of room. */
   #completeFromMs = 0;
-  /** When each gateway last reported what this build cannot read, by the folder of its records. */
+  /** Time of each gateway's last report that this build cannot read, by `recordsId`. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
 
   /** The time by which gateways count, ms since 1970. */
@@ -56,7 +56,7 @@ export class FleetTraffic {
     this.#time = new ReadTime(now);
   }
 
-  /** Leaves out what cannot be read: another build may have written it. */
+  /** Adds a report, unless it is too old or cannot be read because another build wrote it. */
   add(traffic: unknown, origin: TrafficOrigin, recordMs: number, nowMs = this.now()): void {
     const { name, incarnation } = origin;
     const records = recordsId(origin);
@@ -74,7 +74,7 @@ export class FleetTraffic {
     this.#makeRoom(nowMs);
   }
 
-  /** Whether the gateway with these records reported something in the last hour that this build cannot read. */
+  /** Whether the gateway with these records sent a report in the last hour that this build cannot read. */
   isUnread(records: string, nowMs: number): boolean {
     return (this.#unread.get(records) ?? 0) > nowMs - keptMs;
   }

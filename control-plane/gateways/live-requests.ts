@@ -1,6 +1,6 @@
 /**
- * Rows of requests as they end at all gateways. Each different question is asked once for all of its streams, so a stream costs
- * little more than the rows that it sends.
+ * Rows of requests from all gateways, as the requests end. Streams with the same question share one call to each gateway, so a
+ * stream costs little more than the rows that it sends.
  */
 import { gatewayPulseSchema, gatewayRowSchema } from '../../schemas/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -15,7 +15,7 @@ import {
 } from './ask-requests.ts';
 
 export interface FollowedRequests extends AskedRequests {
-  /** Largest number of rows handed out per second; the others are counted. */
+  /** Largest number of rows sent per second. Further rows are only counted. */
   readonly rowsPerSecond?: number | undefined;
 }
 
@@ -37,7 +37,7 @@ const pendingMax = 5_000;
 /** A gateway may give so many times its share of the rows: others have fewer requests. */
 const sharesOfGateway = 2;
 
-/** Rows that wait for one stream. */
+/** Rows that wait to be sent on one stream. */
 class LiveFollower {
   readonly #rowsPerSecond: number;
   #rows: GivenRow[] = [];
@@ -73,13 +73,13 @@ class LiveFollower {
   }
 }
 
-/** Asks all gateways one question, and reads the rows once for all streams that ask it. */
+/** Asks all gateways one question, and shares the rows among all streams that ask it. */
 class LiveGateways {
   readonly followers = new Set<LiveFollower>();
   readonly #sources: DecisionSources;
   readonly #asked: FollowedRequests;
   readonly #end = new AbortController();
-  /** Whether each gateway that was asked answers. */
+  /** Gateways that were asked, and whether each of them answers. */
   readonly #answers = new Map<string, boolean>();
   #silent: string[] = [];
 
@@ -92,7 +92,7 @@ class LiveGateways {
     this.#end.abort();
   }
 
-  /** Asks the gateways that are not asked yet. */
+  /** Asks gateways that have not been asked yet. */
   look(): void {
     const found = askedSources(this.#sources, this.#asked);
     for (const source of found)
@@ -121,7 +121,7 @@ class LiveGateways {
         this.#add(source.name, line);
       }
     } catch {
-      // `silent` names a gateway that does not answer.
+      // A gateway that does not answer appears in `silent`.
     }
     this.#answers.set(source.name, false);
     await sleep(againMs, signal);

@@ -184,7 +184,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Leaves the past readable while there is no log. */
+  /** Waits until the log can be opened. The past stays readable meanwhile. */
   async #untilLogOpens(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {

@@ -165,7 +165,7 @@ export class HistoryReader {
     }
   }
 
-  /** Rows that events would change on the state at the head, up to a bound. */
+  /** Rows that the events would change in the state at the log's head, up to a bound. */
   #changedBy(asked: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>): RowChange[] {
     const rows = new Map<string, RowAtTwo>();
     this.#snapshot.watchRows((table, before, after) => {

@@ -38,7 +38,7 @@ export class LiveNodes {
     };
   }
 
-  /** Why a node that is up serves nobody: gateways whose requests it does not answer. */
+  /** Names the gateways whose requests a node does not answer although it is up. */
   #silence(id: string): { readonly reason?: string } {
     const reports = this.#board.gateways().map(({ report }) => report);
     const names = reports.flatMap(({ name, unanswering }) => (unanswering?.includes(id) ? [name] : []));

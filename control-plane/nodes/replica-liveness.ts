@@ -1,9 +1,9 @@
 /**
- * Which replicas are dead? Judged by when their status reports arrived here, not by their content: a replica that reported
- * its end is dead at once, one that never reported is dead once this replica has followed the status topic for a while.
- * Silence counts only up to the last of its own reports that this replica has read back: without that report it may be cut off
- * from the topic, so it judges nobody. Reports that it could not read because it did not run prove nothing about others either.
- * A replica that reports that its fold stopped cannot write to the log, so for its nodes it counts as silent.
+ * Decides which replicas are dead, by when their status reports arrived here. A replica that reported its end is dead at once. One
+ * that never reported is dead once this replica has followed the status topic for a while.
+ * Silence of others counts only up to the last of its own reports that this replica has read back, because after that it may itself
+ * be cut off from the topic. Nor does it count while this process was suspended.
+ * A replica that reports a stopped fold cannot write to the log, so for its nodes it counts as silent.
  */
 import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 
@@ -15,7 +15,7 @@ const starvedMs = 1500;
 export class ReplicaLiveness {
   readonly #self: string;
   readonly #board: StatusBoard;
-  /** Since when this process has run and read back its own reports. */
+  /** Since when this process has run without a pause and has read back its own reports; monotonic, ms. */
   #resumedMs = performance.now();
   #checkedMs = this.#resumedMs;
   /** Since when each replica reports that its fold stopped, monotonic ms. */
@@ -26,7 +26,7 @@ export class ReplicaLiveness {
     this.#board = board;
   }
 
-  /** Returns whether the owner of a node may lose it, for one scan: reads the board once. */
+  /** Returns a function that says whether an owner may lose its nodes. Reads the board once, so use the function for one scan only. */
   check(): (owner: string | null) => boolean {
     const nowMs = performance.now();
     const readBackMs = this.#board.readBackMs(this.#self);

@@ -1,10 +1,10 @@
 /**
- * When this replica may take a node from another one. Each takeover is a commit that is kept permanently. So two replicas that
- * contend for a node, for example because neither reads the reports of the other, must not write one with each scan.
+ * Decides when this replica may take a node from another one. Each takeover is a commit that is kept permanently. So two replicas
+ * that contend for a node, for example because neither reads the other's reports, must not write a commit with each scan.
  */
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/** Shortest time between two takeovers of a node by this replica, ms: twice as long after each, until it owned the node in peace. */
+/** Shortest time between two takeovers of a node by this replica, ms. Doubles with each takeover while another replica contends. */
 const waitMs = { first: 5000, longest: 320_000 };
 const nodesMax = 20_000;
 
@@ -22,7 +22,7 @@ export class Takeovers {
     return last === undefined || nowMs - last.atMs >= last.waitMs;
   }
 
-  /** Counts a takeover. A node that nobody took back for twice its wait begins with the shortest wait again. */
+  /** Counts a takeover. If nobody took the node back for twice its wait, the shortest wait applies again. */
   count(id: string, nowMs = performance.now()): void {
     const last = this.#last.get(id);
     const isContested = last !== undefined && nowMs - last.atMs < 2 * last.waitMs;

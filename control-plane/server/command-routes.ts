@@ -92,12 +92,12 @@ function changeIn(answer: object): answer is Change {
   return 'holdSeconds' in answer;
 }
 
-/** Times the effect of a command is worked out if the state moves on meanwhile. */
+/** How many times a command's effect is worked out if the state changes meanwhile. */
 const effectTriesMax = 3;
 
 /**
- * Dry runs, forced, repeated and staged commands have no guard: a change in waves is watched. If the state moves on each time, the
- * last judgement counts, so that nodes that come and go hold nobody up.
+ * Runs a command under the guard on effect, unless it is a dry run, forced, repeated or staged: a change in waves is watched instead.
+ * If the state changes during every try, the last judgement counts, so that nodes that come and go do not hold commands up.
  */
 async function runGuarded(
   context: AdminContext,
@@ -121,7 +121,7 @@ async function runGuarded(
   }
 }
 
-/** Adds a note of the guard to what was written. */
+/** Adds the guard's warning to the answer of a command that was written. */
 function withWarning(result: CommandResult, text: string | undefined): CommandResult {
   if (text === undefined || result.status !== 'done') return result;
   const { warnings = [] } = result.answer as { readonly warnings?: readonly string[] };

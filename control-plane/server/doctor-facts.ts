@@ -74,12 +74,12 @@ function logFacts({
   };
 }
 
-/** Why the status topic proves nothing: it cannot be read, or it does not bring back this replica's own reports. */
+/** Why silence on the status topic proves nothing: the topic cannot be read, or this replica does not read back its own reports. */
 function findStatusFault(board: StatusBoard, replica: string): TopicReading['failing'] {
   const seconds = Math.min((performance.now() - board.readBackMs(replica)) / 1000, process.uptime());
   if (board.fault !== undefined) return { seconds, reason: board.fault, isReached: false };
   if (seconds < staleSeconds) return undefined;
-  return { seconds, reason: 'the reports that this replica itself writes do not come back', isReached: true };
+  return { seconds, reason: 'this replica does not read back the reports that it writes', isReached: true };
 }
 
 /** A log without brokers knows of the status topic by its board alone. */

@@ -139,7 +139,7 @@ test.each([
   [
     'a gateway neither answers nor reports',
     { decisions: undefined, countsTraffic: false },
-    /gw-1 did not say what it recorded, and reported nothing/,
+    /gw-1 did not send its recorded requests, and reported nothing/,
   ],
   ['reports cannot be read', { isReadable: false }, /the reports of the gateways cannot be read/],
   ['the history does not answer', {}, /the history does not answer/],

@@ -1,8 +1,8 @@
 /**
- * The guard on effect: a command that would refuse much of what was served in the last hour needs force. It works the effect out
- * before the command takes its turn in the writer, and only the events that it judged are written. It judges by the requests that
- * gateways recorded, and by the reports of gateways that do not answer. If it cannot see what was served, it refuses the command and
- * says so; if nobody was served, it lets the command pass and says so.
+ * The guard on effect: a command that would refuse many of the requests served in the last hour needs force. The effect is worked
+ * out before the command takes its turn in the writer, and only the judged events are written. The guard judges by the requests
+ * that gateways recorded, and by the traffic reports of gateways that do not answer. If it cannot see what was served, it refuses
+ * the command. If no request was served, it lets the command pass with a warning.
  */
 import { randomBytes } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
@@ -24,12 +24,12 @@ import type { RecordedSample } from '../gateways/ask-sample.ts';
 import type { AdminContext } from './context.ts';
 import { askEffect, recordedSample, reportedRequests, unseenGateways } from './effect-of-events.ts';
 
-/** Number of requests an hour needs before the guard judges it, and the share of them that may be refused without force. */
+/** Fewest served requests by which the guard judges, and the share of them that may be refused without force. */
 const requestsMin = 100;
 const shareMax = 0.01;
-/** Many commands in a row ask the gateways once in this time, unless the sample is too small to judge by or not whole. */
+/** A sample of the gateways' requests serves all commands for this long, unless it is too small or a gateway did not answer. */
 const sampleMs = 10_000;
-/** Longest wait for an effect: gateways have five seconds for their records, and the history has the rest. */
+/** Longest wait for an effect. Gateways get five seconds of it to answer, and the history the rest. */
 const timeoutMs = 10_000;
 const listedMax = 10;
 
@@ -40,17 +40,17 @@ interface GuardedCommand {
   readonly used: CommandContext['used'];
 }
 
-/** The events that were judged, and the state that they were judged on. */
+/** Judged events, and the position of the state that they were judged on. */
 export interface CheckedEffect {
   readonly events: string;
   readonly position: number;
-  /** A note for the answer of the command. */
+  /** Warning for the command's answer. */
   readonly warning?: string | undefined;
 }
 
 type Recorded = NonNullable<Effect['recorded']>;
 
-const nobodyServed = 'no gateway served a request in the last hour, so nothing shows whom this refuses';
+const nobodyServed = 'no gateway served a request in the last hour, so it is not known whom this refuses';
 
 export class EffectGuard {
   readonly #context: AdminContext;
@@ -64,7 +64,7 @@ export class EffectGuard {
     context.onCommits((commits) => this.#note(commits));
   }
 
-  /** Undefined: the events refuse nobody whom they do not name. Throws CommandError GuardRefused. */
+  /** Returns undefined if the events can refuse only what they are meant to refuse. Throws CommandError GuardRefused. */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
@@ -93,7 +93,7 @@ export class EffectGuard {
       if (events.some(({ type }) => mayTurnAnswers(type))) this.#turnedAt = seq;
   }
 
-  /** Undefined: the writer will refuse it. */
+  /** The command's events; undefined if planning fails, because then the writer refuses the command as well. */
   async #planned({ definition, raw, actor, used }: GuardedCommand) {
     const { db } = this.#context.snapshot;
     try {
@@ -108,7 +108,7 @@ export class EffectGuard {
     }
   }
 
-  /** Always asks the gateways: reports alone come seconds after the requests. Asks the history only if there is something to judge. */
+  /** Always asks the gateways, because reports come seconds after the requests. Asks the history only if there are requests to judge. */
   async #effect(
     actor: Actor,
     events: readonly KnownEvent[],
@@ -159,28 +159,28 @@ const plural = (names: readonly string[], one: string, many: string): string =>
   names.length === 1 ? one : many;
 
 function unsaid(names: readonly string[]): string {
-  return `${nameSome(names)} did not say what ${plural(names, 'it', 'they')} recorded`;
+  return `${nameSome(names)} did not send ${plural(names, 'its', 'their')} recorded requests`;
 }
 
-/** A guard that cannot see what was served lets nothing pass. */
+/** Refuses the command, because the guard cannot see what was served. */
 function refuseUnseen(error: unknown): never {
   const reason = error instanceof CommandError ? error.message : 'the history does not answer';
-  throw new CommandError('GuardRefused', `whom of the last hour this would refuse is not known: ${reason}`, {
-    next: 'repeat it in a moment, or with --force if this is meant',
+  throw new CommandError('GuardRefused', `it is not known which requests this would refuse: ${reason}`, {
+    next: 'repeat the command in a moment, or use --force if the refusals are intended',
   });
 }
 
 /** Throws CommandError GuardRefused. */
 function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
-  const nothing = lost.length === 0 ? '' : `; nothing that ${nameSome(lost)} asked for would be served`;
+  const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
   const reports =
     silent.length === 0 ? '' : `${unsaid(silent)}; by ${plural(silent, 'its', 'their')} reports `;
   throw new CommandError(
     'GuardRefused',
     `${reports}this would refuse ${grouped(refused)} of ${grouped(asked)} requests served in the last hour${nothing}`,
     {
-      next: 'see whose with --effect; repeat it with --force where this is meant',
+      next: 'see whose requests with --effect; repeat the command with --force if this is intended',
       details: groups
         .filter(({ to }) => /^\d/.test(to))
         .slice(0, listedMax)

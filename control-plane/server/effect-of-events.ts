@@ -1,6 +1,6 @@
 /**
- * The effect of events: asks the gateways for the requests that they recorded, adds what silent gateways reported, and has the
- * history thread decide all of them again.
+ * Works out the effect of events: asks the gateways for the requests that they recorded, adds the requests that silent gateways
+ * reported, and has the history thread decide all of them again.
  */
 
 import { hourMs } from '../../schemas/durations.ts';
@@ -43,7 +43,7 @@ function busiestMinutes({ traffic }: AdminContext): Map<string, number> {
 
 type AskedEvents = Pick<EffectQuestion, 'events' | 'by' | 'organisation' | 'meant'>;
 
-/** Asks no gateway about a command without events. */
+/** The effect of events on recorded requests. Does not ask the gateways if there are no events. */
 export async function effectOf(
   context: AdminContext,
   question: AskedEvents,
@@ -63,7 +63,7 @@ export function recordedSample(
   return context.requestTurns.run(actor, client, () => askSample(context, organisation, client));
 }
 
-/** Requests that gateways served in the last hour and only report: they do not answer, or have ended with their records. */
+/** Requests of the last hour that are known only from traffic reports, because their gateways do not answer or have ended. */
 export function reportedRequests(
   { traffic }: AdminContext,
   { asked, silent }: RecordedSample,
@@ -74,7 +74,7 @@ export function reportedRequests(
   const ofOrganisations = new Map<string, number>();
   for (const { row, records, isRest } of traffic.rows(traffic.now(), { organisation })) {
     const { organisation: id, stack, model } = row;
-    // Nobody knows whose the rest are; a listing has no model.
+    // The rest row has no organisation's name, and a listing has no model.
     if (answered.has(records) || isRest || id === undefined || model === undefined) continue;
     const served = servedIn(row);
     const key = JSON.stringify([id, stack, model]);
@@ -95,7 +95,7 @@ function servedIn({ requests, refused = {} }: TrafficRow): number {
   return Object.values(refused).reduce((left, each) => left - each.requests, requests);
 }
 
-/** Requests of the last hour for a model that nodes of a place could answer, as gateways reported them. */
+/** Reported requests of the last hour for a model that nodes of a place could have answered. */
 export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: string): ServedAt {
   const [kind, id] = place.split(':', 2);
   const organisations = new Set<string>();
@@ -113,7 +113,7 @@ export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: stri
   return { requests, organisations: [...organisations] };
 }
 
-/** Names of gateways that may have served somebody in the last hour, and neither answer nor report. */
+/** Names of gateways that may have served requests in the last hour, but neither answer nor have a readable report. */
 export function unseenGateways({ traffic }: AdminContext, { asked, silent }: RecordedSample): string[] {
   const nowMs = traffic.now();
   const reporting = new Set(traffic.reports(nowMs).map(({ records }) => records));
@@ -125,7 +125,7 @@ export function unseenGateways({ traffic }: AdminContext, { asked, silent }: Rec
     .map(({ name }) => name);
 }
 
-/** Decides the requests of the sample again; without one it says what limits are lowered. */
+/** Has the requests of the sample decided again. Without a sample the effect contains only the lowered limits. */
 export async function askEffect(
   context: AdminContext,
   question: AskedEvents,

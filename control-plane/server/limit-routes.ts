@@ -171,7 +171,7 @@ function limitsIn({
   return { requestsPerMinute, concurrency, tokens: monthlyTokens };
 }
 
-/** An organisation that is suspended or has no tier may use nothing. */
+/** Limits of an organisation that is suspended or has no tier. */
 const nothingAllowed: TierLimits = { requestsPerMinute: 0, concurrency: 0, tokens: 0 };
 
 function planLimits(

@@ -126,7 +126,10 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 /** As long as the query allows. */
 const cursorLengthMax = 12_000;
 
-/** Sealed for one query: where a page ends at each gateway shows how many requests all have. */
+/**
+ * Seals the cursor, because a page's end at each gateway would show how many requests all organisations have. The seal is good for
+ * one query only.
+ */
 function cursorSealer({ operatorToken }: AdminContext, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
@@ -222,7 +225,7 @@ const rowsPerMessageMax = 500;
 /** Shorter than what proxies allow a silent connection; rights are asked again each time. */
 const pulseMs = 10_000;
 
-/** Rows per second of one stream of a member: as many as a page shows. Gateways count the others as missed. */
+/** Rows per second of a member's stream, as many as a page shows. Gateways count the others as missed. */
 const memberRowsPerSecond = 100;
 
 function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Following['query']): number {

@@ -67,7 +67,10 @@ const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
   'organisation.removed',
 ]);
 
-/** `at`: of the commit, from when on no session of before lives longer. Undefined: it ends none that still lives at `nowMs`. */
+/**
+ * The end of sessions that an event causes. `at` is the commit's time; no earlier session outlives it by more than `sessionMsMax`.
+ * Returns undefined if no session that the event ends could still be valid at `nowMs`.
+ */
 function endOf(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
   if (read.outcome !== 'known') return undefined;
@@ -209,7 +212,7 @@ export class EndedSessions {
   /** Returns whether any of the commits ended something. */
   #take(commits: readonly Commit[]): boolean {
     let added = false;
-    // A clock that is ahead must not forget what ended: that session would be accepted again once the clock is right.
+    // A fast clock must not forget an ended session, because it would be accepted again once the clock is right.
     const lastMs = Date.parse(commits.at(-1)?.at ?? '');
     const nowMs = Math.min(this.#removal.limit(wallClockMs()), lastMs);
     for (const { seq, at, events } of commits)

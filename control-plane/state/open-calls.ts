@@ -1,7 +1,7 @@
 /**
- * Calls that are open at once on this replica: streams, waits, questions, downloads. One table bounds them for each session and
- * person and in total, with a part for operators alone. An organisation may open a call while it has fewer than are still free. When
- * no call is free, an organisation without one replaces the newest call of the organisation with the most.
+ * Bounds the calls that are open at once on this replica: streams, waits, questions, downloads. Sessions, persons and the replica
+ * have a bound each, and a part of the total is for operators alone. An organisation may open a call while it has fewer than are
+ * still free. If no call is free, an organisation without one replaces the newest call of the organisation with the most.
  */
 import type { OpenCall } from '../../schemas/admin-row.ts';
 import { Tally } from '../../shared/runtime/tally.ts';
@@ -27,7 +27,7 @@ export const openCallBounds = {
     what: 'tails of events',
     ...{ perSession: 20, perPerson: 20, total: 100, forOperators: 50 },
   },
-  /** Every gateway sends rows for each of them, for at most 128 questions of all replicas together. */
+  /** Every gateway sends rows for each different question, and accepts at most 128 of them from all replicas together. */
   follow: {
     what: 'streams of requests',
     ...{ perSession: 8, perPerson: 10, total: 60, forOperators: 30 },
@@ -66,13 +66,13 @@ interface PersonCall {
 
 export class OpenCalls {
   readonly #counts = new Tally();
-  /** The newest last. */
+  /** Calls of members. The newest is last. */
   readonly #ofPersons = new Set<PersonCall>();
 
   /**
-   * Returns a function that ends the call; calling it again does nothing. A person's call counts in the one of `organisations` that
-   * has the fewest calls. `replaced` runs when another organisation takes the place. Throws CommandError: TooManyRequests if the
-   * caller has too many calls, Busy if the replica has.
+   * Opens a call, and returns a function that ends it; calling that again does nothing. A person's call counts for the one of
+   * `organisations` that has the fewest calls. `replaced` runs when another organisation takes the call's place. Throws CommandError
+   * TooManyRequests if the caller has too many calls, and Busy if the replica has.
    */
   begin(
     kind: OpenCall,
@@ -86,14 +86,14 @@ export class OpenCalls {
       ...(person === undefined ? [] : [{ name: `person ${person}`, max: perPerson }]),
     ];
     if (own.some(({ name, max }) => this.#count(kind, name) >= max))
-      throw tooMany(`too many ${what} of yours are open`);
+      throw tooMany(`you have too many ${what} open`);
     const names = ['all', ...own.map(({ name }) => name)];
     const free = total - this.#count(kind, 'all');
     if (person === undefined) {
       if (free <= 0) throw busy(what);
       return this.#hold(kind, names);
     }
-    // Someone without an organisation counts as one.
+    // A person without an organisation counts as an organisation.
     const places = organisations.length === 0 ? [`of ${person}`] : organisations;
     const counted = places.map((id) => ({ id, count: this.#count(kind, `organisation ${id}`) }));
     const { id: organisation, count } = counted.reduce((one, other) =>
@@ -101,7 +101,7 @@ export class OpenCalls {
     );
     const left = free - forOperators;
     if (count >= left && !(count === 0 && this.#replaceNewest(kind)))
-      throw left > 0 ? tooMany(`too many ${what} of your organisation are open`) : busy(what);
+      throw left > 0 ? tooMany(`your organisation has too many ${what} open`) : busy(what);
     const release = this.#hold(kind, [...names, `organisation ${organisation}`]);
     const end = (): void => {
       release();
@@ -118,7 +118,7 @@ export class OpenCalls {
     return end;
   }
 
-  /** Ends the newest call of the organisation that has the most; false if none has several. */
+  /** Ends the newest call of the organisation with the most. Returns false if no organisation has more than one. */
   #replaceNewest(kind: OpenCall): boolean {
     let most = 2;
     let newest: PersonCall | undefined;
@@ -145,7 +145,7 @@ export class OpenCalls {
 }
 
 function tooMany(message: string): CommandError {
-  return new CommandError('TooManyRequests', message, { next: 'close some of them, or wait for their end' });
+  return new CommandError('TooManyRequests', message, { next: 'close some of them, or wait until some end' });
 }
 
 function busy(what: string): CommandError {

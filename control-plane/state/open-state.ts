@@ -69,7 +69,7 @@ function refuse(error: unknown): never {
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
-/** Waits as long as commits are being folded, because the first start on a long log takes its time. */
+/** Waits until the log is folded. Times out only if no commit is folded meanwhile, because a first start on a long log takes long. */
 export async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
   for (;;) {
     const before = snapshot.seq;

@@ -10,13 +10,13 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
   const stop = new AbortController();
-  // The next start rebuilds the file from the log. Nothing may be decided on wrong rows meanwhile.
+  // End at once, because nothing may be decided on wrong rows. The next start rebuilds the file from the log.
   const end = (fault: unknown): never => {
     quarantineFile(snapshot.path);
     return endOnFault(
       logger,
       fault,
-      'state.db is damaged: this replica ends, and rebuilds it when it is started again',
+      'state.db is damaged: this replica ends, and rebuilds the file at its next start',
     );
   };
   const verifying = verifyContinuously(snapshot, stop.signal).then((tables) => {

@@ -45,7 +45,7 @@ test('Effect: what would refuse the requests of an organisation is refused with 
   const position = await fleet.admin.position();
   const run = await cli('org', 'set', 'cedar', '--no-tier', '-o', 'json');
   expect(run.err + run.out).toContain(
-    `this would refuse ${requests} of ${2 * requests} requests served in the last hour; nothing that cedar asked for would be served`,
+    `this would refuse ${requests} of ${2 * requests} requests served in the last hour; all requests of cedar would be refused`,
   );
   expect([run.code, await fleet.admin.position()]).toEqual([6, position]);
   expect(keys.filter((key) => (run.err + run.out).includes(key))).toEqual([]);
