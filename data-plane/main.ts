@@ -364,7 +364,7 @@ async function listen(
   return opened;
 }
 
-/** For operators only: limits and usage go by the clock of the log, and whether a key has expired is decided by the own one. */
+/** Information for operators: limits and usage follow the log's clock, but keys expire by this gateway's own clock. */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =

@@ -53,25 +53,25 @@ export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
   return `chatcmpl-${unique}`;
 }
 
-/** Legal ends of a choice, as engines name them. */
+/** Finish reasons that the API has. */
 const legalEnds = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
 export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 
 /** Calls in one choice, at most. */
 export const toolCallsMax = 128;
 
-/** Ends that only some engines know. */
+/** Patterns of finish reasons that only some engines have, by what they mean. */
 const failedEnds =
   /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
 const cutEnds = /length|max.*token/i;
 const filteredEnds = /filter|safety|sensitive/i;
-/** These names may be shown. Any other is a text of the node, and stays out of logs and reports. */
+/** Finish reasons that logs and reports may show. Any other text comes from the node and is untrusted. */
 const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
 
 /**
- * How a choice ended. Engines disagree about the reason for a choice that calls tools, and agents act on it, so the calls
- * decide. A reason that only one engine knows counts as `stop`, unless its name says more. Throws NodeFailure for a failure,
- * such as `abort`, which means that the node gave up.
+ * The finish reason that the client gets. Engines disagree about the reason of a choice with tool calls, and agents act on it, so
+ * here the calls decide. A reason that only one engine has counts as `stop`, unless its name says more. Throws NodeFailure if the
+ * reason says that the node gave up, such as `abort`.
  */
 export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   if (value === undefined) throw malformed('a choice has no finish reason');
@@ -82,33 +82,33 @@ export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   return hasCalls ? 'tool_calls' : 'stop';
 }
 
-/** The finish reason of a choice. Undefined while the choice continues, which some engines say with an empty text. */
+/** The node's finish reason of a choice. Undefined while the choice continues; some engines then send an empty text. */
 export function givenEnd(choice: unknown): unknown {
   const given = member(choice, 'finish_reason') ?? '';
   return given === '' || given === 'null' ? undefined : given;
 }
 
-/** Describes a finish reason that the API does not have; undefined for one that it has. */
+/** Describes a finish reason that the API does not have; undefined for any other. */
 export function oddFinish(value: unknown): string | undefined {
   if (typeof value !== 'string' || legalEnds.includes(value)) return undefined;
   return `a finish reason of its own${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
-/** Arguments of a call without any. Clients parse the text, and the empty text is not JSON. */
+/** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
-/** A text, which some engines send as a list of parts. Undefined for null, an empty list and a missing value. Throws NodeFailure. */
+/** Reads a text, which some engines send as a list of parts. Undefined for null, an empty list or a missing value. Throws NodeFailure. */
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
-  if (!Array.isArray(value)) throw malformed('a text is not a text');
+  if (!Array.isArray(value)) throw malformed('a text is neither a string nor a list of parts');
   return value.length === 0 ? undefined : value.map(partText).join('');
 }
 
 function partText(part: unknown): string {
   const text = member(part, 'text');
   if (member(part, 'type') !== 'text' || typeof text !== 'string')
-    throw malformed('a part of a text is not a text');
+    throw malformed('a list of text parts contains something else');
   return text;
 }
 
@@ -116,14 +116,14 @@ function partText(part: unknown): string {
 export function callArguments(given: unknown): string {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
   return JSON.stringify(given, (_name, value: unknown) => {
-    // Parsing has rounded these, and nobody would notice.
+    // Parsing has rounded this number, and the client could not notice.
     if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
       throw malformed('the arguments of a tool call are an object with a number that is too large');
     return value;
   });
 }
 
-/** The index of a choice. Without one, the only choice that was asked for is meant. Throws NodeFailure. */
+/** The index of a choice. It may be missing if only one choice was requested. Throws NodeFailure. */
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);

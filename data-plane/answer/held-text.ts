@@ -11,7 +11,7 @@ const blockBytesMax = 256 * 1024;
 /** Of a character that is not Latin. */
 const bytesEach = 2;
 
-/** Characters that JSON has between the quotes of a text or the brackets of a list; six for each control character. */
+/** Length of the value's JSON without the outer quotes or brackets. A control character takes six characters. */
 export function renderedLength(value: string | readonly object[]): number {
   return JSON.stringify(value).length - 2;
 }

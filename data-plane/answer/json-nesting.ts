@@ -1,16 +1,16 @@
-/** Follows a JSON text that grows, and knows whether the value that it began with has been closed. Holds none of the text. */
+/** Follows a growing JSON text, and knows whether its first value is complete. Does not hold the text. */
 export class JsonNesting {
   #depth = 0;
   #inString = false;
   #isEscaped = false;
   #hasBegun = false;
 
-  /** Something other than white space has come. */
+  /** Whether the text contains more than white space. */
   get hasBegun(): boolean {
     return this.#hasBegun;
   }
 
-  /** Every array and object that was opened has been closed. */
+  /** Whether every array and object that was opened has been closed. */
   get isClosed(): boolean {
     return this.#hasBegun && this.#depth === 0 && !this.#inString;
   }

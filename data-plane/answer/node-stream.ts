@@ -74,7 +74,7 @@ export class NodeStream {
     return this.#usage;
   }
 
-  /** Describes what no other engine sends, although the answer is complete; undefined if there is nothing odd. */
+  /** Describes an unusual form in an otherwise complete answer; undefined if there is none. */
   get oddForm(): string | undefined {
     return this.#oddForm;
   }
@@ -122,7 +122,7 @@ export class NodeStream {
   #readChunk(chunk: unknown): readonly ChoiceDelta[] {
     if (typeof chunk !== 'object') throw malformed('an event is not a JSON object');
     refuseError(chunk);
-    // Engines, and proxies in front of them, also send events without choices.
+    // Engines and proxies also send events without choices.
     const choices = member(chunk, 'choices') ?? [];
     if (!Array.isArray(choices)) throw malformed('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
@@ -137,7 +137,7 @@ export class NodeStream {
     return deltas;
   }
 
-  /** `mayBegin`: the choice may begin although it adds nothing yet. */
+  /** `mayBegin`: whether the choice may begin even if it adds no content yet. */
   #readChoice(choice: unknown, mayBegin: boolean): ChoiceDelta | undefined {
     const index = choiceIndex(choice, this.#facts);
     const known = this.#choices.get(index);

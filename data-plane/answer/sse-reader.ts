@@ -1,6 +1,6 @@
 /**
- * Bytes of a node's event stream become the data of its events, however the bytes were cut into pieces.
- * Comments are no data. What is held at any time is bounded by the size of one event.
+ * Parses a node's event stream into the data of its events, however the bytes were cut into pieces. Comments and events that are
+ * not part of an answer only count as signs of life. At most one event is held at a time.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from '../core/node-failure.ts';
@@ -11,7 +11,7 @@ export const eventCharactersMax = 1024 * 1024;
 export interface SseHandlers {
   /** The data of one event. */
   readonly onData: (data: string) => void;
-  /** A comment, or an event without any part of an answer: engines show with both that they are alive. */
+  /** Called for a comment, or for an event without any part of an answer. Engines send both as signs of life. */
   readonly onComment?: () => void;
   /** The stream can be read no further; nothing comes after it. */
   readonly onFailure: (failure: NodeFailure) => void;
@@ -52,7 +52,7 @@ export class SseReader {
     this.#hasWholeEvents = rest.endsWith('\n\n');
   }
 
-  /** The body has ended. The terminator counts without the blank line after it; any other event may have been cut. */
+  /** Ends the body. The terminator counts even without its blank line; any other last event is dropped, because it may be cut. */
   end(): void {
     if (this.#failed) return;
     this.#hasEnded = true;
@@ -98,7 +98,7 @@ export class SseReader {
   }
 }
 
-/** Whether an event has nothing of an answer: no data, or a name of its own with data that is no chunk. */
+/** Whether an event has no part of an answer: it has no data, or it has a name and its data is not a chunk. */
 function isForeign(event: string | undefined, data: string): boolean {
   if (data.trim() === '') return true;
   return event !== undefined && event !== '' && event !== 'message' && !/^\s*(?:\{|\[DONE\])/.test(data);

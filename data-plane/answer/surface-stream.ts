@@ -16,7 +16,7 @@ export interface StreamWriter {
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];
   /** The frames of a proper end. */
   end(soFar: UsageSoFar): string[];
-  /** A frame that adds nothing, if the surface has one; otherwise a comment serves. */
+  /** A frame without content that keeps the connection open. Absent if the surface has none; then a comment is sent. */
   readonly keepAlive?: string;
   /** Of the memory that is charged for what it holds, where it holds any. Idempotent. */
   release?(): void;
@@ -45,7 +45,7 @@ export class SurfaceStream extends NodeStream {
     }
   }
 
-  /** Keeps the client's connection open while the node is silent. */
+  /** Frame that keeps the client's connection open while the node is silent. */
   get keepAlive(): string {
     return this.#writer.keepAlive ?? ': keep-alive\n\n';
   }

@@ -18,11 +18,11 @@ export interface ShapeHeaders {
   readonly sealKey?: string | undefined;
 }
 
-/** A text is JSON already. */
+/** A body that is a string is already JSON. */
 export interface RebuiltBody<Body extends object | string = object> {
   readonly body: Body;
   readonly usage: Usage;
-  /** Describes what no other engine answers, although the answer is complete; undefined if there is nothing odd. */
+  /** Describes an unusual form in an otherwise complete answer; undefined if there is none. */
   readonly oddForm?: string | undefined;
 }
 
@@ -30,7 +30,7 @@ export interface RebuiltBody<Body extends object | string = object> {
 export interface ClientSurface<Context> {
   /** The style of the hosts that have it. */
   readonly style: RoutingFacts['surface'];
-  /** Where its requests have JSON that is only carried. */
+  /** Paths in its requests to JSON that is passed on as written. */
   readonly carried: KeptPaths;
   /** Throws UnsupportedShapeError naming the JSON path, never a value. `text`: what the body was parsed from, if it may be kept. */
   shape(

@@ -1,7 +1,7 @@
 /**
- * The tool calls of one streamed choice: each is opened once, with id and name, and then only its arguments grow.
- * Engines repeat ids and names as null or again, some number every call 0, and some number none; here each call has a place
- * of its own. What could belong to two calls, or be half of a name, is a failure.
+ * The tool calls of one streamed choice. Each call is opened once, with id and name; after that only its arguments grow.
+ * Engines repeat ids and names, or send null for them; some give every call the number 0, and some number no call. Here each call
+ * has a place of its own. A part that could belong to two calls, or a name in parts, is a failure.
  */
 
 import { integer, member, text } from '../core/untrusted.ts';
@@ -42,7 +42,7 @@ export class ToolCallDeltas {
   /** By the number that the node gives. */
   readonly #open = new Map<number, OpenCall>();
   readonly #calls: OpenCall[] = [];
-  /** Ids of calls whose names have not come yet, by their numbers. */
+  /** Ids of calls whose names have not arrived yet, by call number. */
   readonly #unnamed = new Map<number, string>();
 
   constructor(options: ToolCallDeltasOptions) {
@@ -53,7 +53,7 @@ export class ToolCallDeltas {
     return this.#calls.length;
   }
 
-  /** `delta`: that of a choice. Throws NodeFailure. */
+  /** Reads the tool calls of a choice's delta. Throws NodeFailure. */
   read(delta: unknown): ToolCallDelta[] {
     const deltas: ToolCallDelta[] = [];
     for (const [at, call] of toolCallsIn(delta).entries()) {
@@ -64,7 +64,7 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /** Arguments of the calls that came without any. A call that the limit of tokens cut stays so: clients run what is whole. */
+  /** Empty arguments for calls that had none. Not if the token limit ended the choice, because clients would run a cut call. */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();
@@ -111,7 +111,10 @@ export class ToolCallDeltas {
     return { index, opened: { id: this.#options.idOf(index, next.givenId), name }, arguments: added };
   }
 
-  /** Engines without numbers send one call after the other, so what has no number belongs to the last one, or opens another. */
+  /**
+   * The call that a part without a number belongs to; undefined if the part opens another call. Without an id it is the last call,
+   * because engines that do not number calls send them one after another.
+   */
   #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
     const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
     if (same !== undefined) return same;
@@ -122,7 +125,7 @@ export class ToolCallDeltas {
   }
 }
 
-/** Undefined if the engine does not number its calls. */
+/** Number of a call; undefined if the engine does not number its calls. */
 function callNumber(call: object): number | undefined {
   const given = member(call, 'index') ?? undefined;
   const number = integer(given);
@@ -134,7 +137,7 @@ function namelessCall(): Error {
   return malformed('a tool call has no name');
 }
 
-/** Whether a named delta opens another call in the place of a known one. Without ids, only a call that is whole shows that. */
+/** Whether a named delta opens another call with the number of a known one. Without ids, this shows only if the known call is complete. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,

@@ -45,8 +45,8 @@ export class ToolInput {
   }
 
   /**
-   * The object that the text contains, written as it came; an empty text means an empty object. `cut`: the limit of tokens ended it, so as much of it
-   * counts as is whole. Throws NodeFailure.
+   * The object that the text contains, written as it came; an empty text means an empty object. If the token limit `cut` the text,
+   * the complete part of it counts. Throws NodeFailure.
    */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
@@ -101,14 +101,14 @@ function notAnObject(): Error {
   return new NodeFailure('unusable', 'the input of a tool is not a JSON object');
 }
 
-/** Half a surrogate pair, which UTF-8 cannot hold and an escape can. */
+/** Half a surrogate pair. UTF-8 cannot encode it, but a JSON escape can. */
 const halfPair = /\p{Surrogate}/gu;
 
 function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16)}`;
 }
 
-/** The object that a text contains, with that text; undefined where it contains none, or more than is read in one turn. */
+/** Parses a text to an object that keeps the text. Undefined if the text is not an object, or too large to read in one turn. */
 function parseObject(text: string): object | undefined {
   const value = parseText(text);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);

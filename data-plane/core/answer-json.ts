@@ -67,10 +67,10 @@ function tryParse(text: string): unknown {
   }
 }
 
-/** A string, so that nothing in it is replaced, or a number that JSON does not have. */
+/** Matches numbers that JSON does not have. Also matches strings, so that nothing inside them is replaced. */
 const stringOrNonNumber = /"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN/g;
 
-/** Reads numbers that Python writes and JSON does not have as null, as other engines write them. */
+/** Reads `NaN` and `Infinity`, which Python writes, as null, which other engines send for them. */
 function tryParseNonNumbers(text: string): unknown {
   if (!text.includes('NaN') && !text.includes('Infinity')) return undefined;
   try {

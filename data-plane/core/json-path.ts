@@ -1,9 +1,9 @@
-/** Paths into the JSON of a caller, and their text. Names that the caller chose are untrusted, and only harmless ones are repeated. */
+/** Paths into a caller's JSON, and their text. The caller chooses the names, so only harmless ones are repeated. */
 import { endOfString, skipSpace } from '../../shared/runtime/json-scan.ts';
 
 export const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 
-/** As in `messages[2].content`; empty for the whole body. */
+/** Text of a path, such as `messages[2].content`; empty for the whole body. */
 export function pathText(path: readonly PropertyKey[]): string {
   let text = '';
   for (const part of path) {
@@ -18,11 +18,11 @@ const brackets = { open: [0x7b, 0x5b], close: [0x7d, 0x5d] };
 
 interface Level {
   readonly names: Set<string>;
-  /** The last name of an object, or the place in an array. */
+  /** Current name in an object, or index in an array. */
   key: string | number;
 }
 
-/** The path of the first name in valid JSON that an object has twice, or that is `__proto__`. */
+/** Path of the first name in valid JSON that is given twice or is `__proto__`. */
 export function findBadName(json: string): readonly PropertyKey[] {
   const open: Level[] = [];
   for (let at = 0; at < json.length; at += 1) {

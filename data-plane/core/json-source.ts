@@ -1,24 +1,24 @@
 /**
- * The text of JSON that is only carried, such as a schema or the input of a tool, next to the value that it was parsed to.
- * JSON.parse and JSON.stringify change such a text: a double holds 53 bits of an integer, 1e400 becomes null, and names that
- * are integers move to the front. So rules read the value, and whatever is sent on gets the text.
+ * Keeps the text of JSON that is only passed on, such as a schema or a tool's input, next to its parsed value. JSON.parse and
+ * JSON.stringify would change the text: a double holds 53 bits of an integer, 1e400 becomes null, and names that are integers move
+ * to the front. So rules read the value, and nodes and clients get the text.
  */
 import { endOfString, skipSpace } from '../../shared/runtime/json-scan.ts';
 
 const texts = new WeakMap<object, string>();
 
-/** Names of members, down to the objects whose text is kept. `*` stands for each element of an array. */
+/** Tree of member names that leads to the objects whose text is kept. `*` stands for each element of an array. */
 export interface KeptPaths {
   readonly [name: string]: KeptPaths | 'kept';
 }
 
-/** Returns the value. */
+/** Keeps the text for the value, and returns the value. */
 export function keepText<Value extends object>(value: Value, text: string): Value {
   texts.set(value, text);
   return value;
 }
 
-/** Keeps the texts of the objects at `paths`. `json` is what `value` was parsed from, and gives no name twice. */
+/** Keeps the texts of the objects at `paths`. `json` is the text of `value`, and does not give a name twice. */
 export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   for (const name in paths) {
     if (!Object.hasOwn(value, name)) continue;
@@ -27,7 +27,7 @@ export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   }
 }
 
-/** The text that the value was parsed from, if that was kept; otherwise JSON of the same value. */
+/** The value as JSON: its kept text if there is one. */
 export function writeJson(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   const kept = texts.get(value);
@@ -37,7 +37,7 @@ export function writeJson(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${writeJson(member)}`).join()}}`;
 }
 
-/** One pass over valid JSON, in step with its value. What no path leads to is passed over. */
+/** One pass over valid JSON, in step with its value. Skips everything that no path leads to. */
 class TextWalk {
   readonly #json: string;
   #at = 0;
@@ -46,7 +46,7 @@ class TextWalk {
     this.#json = json;
   }
 
-  /** From the space before a value to its end. */
+  /** Reads a value, from the white space before it to its end. */
   read(value: unknown, paths: KeptPaths | 'kept' | undefined): void {
     this.#at = skipSpace(this.#json, this.#at);
     const start = this.#at;
@@ -81,7 +81,7 @@ class TextWalk {
     if (count === 0) this.#at = skipSpace(this.#json, this.#at) + 1;
   }
 
-  /** Passes over the value at `start`. */
+  /** Skips the value at `start`. */
   #pass(start = this.#at): void {
     let depth = 0;
     for (let at = start; at < this.#json.length; at += 1) {
@@ -97,7 +97,7 @@ class TextWalk {
   }
 }
 
-/** Whether a number or a literal ends before this character: a comma, a bracket, white space, or the end of the text. */
+/** Whether a character ends a number or a literal: a comma, a bracket, white space, or the end of the text (NaN). */
 function isEndOfValue(code: number): boolean {
   return code === 0x2c || code === 0x5d || code === 0x7d || code <= 0x20 || Number.isNaN(code);
 }

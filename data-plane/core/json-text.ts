@@ -1,12 +1,12 @@
 /**
- * Reads a body as JSON, more strictly than JSON.parse: what two readers could understand differently is refused.
- * Refused are invalid UTF-8, nesting beyond 64, a name given twice in one object, the name `__proto__`, text with half a
- * surrogate pair, and more names or values than a request needs. A refusal quotes harmless names of the body, never a value.
+ * Reads a body as JSON, more strictly than JSON.parse, because two readers must not understand it differently. Refuses invalid
+ * UTF-8, nesting beyond 64, a name given twice in one object, the name `__proto__`, text with half a surrogate pair, and more
+ * names or values than a request needs. A refusal may quote a harmless name of the body, but never a value.
  *
- * What JSON costs goes by its names and values more than by its bytes, so both are counted before it is parsed.
+ * The cost of parsing depends on names and values more than on bytes, so both are counted before parsing.
  *
- * A name given twice is found by counting: every name of valid JSON is followed by one colon outside of strings,
- * so the text has more colons than the parsed value has names exactly where a later name replaced an earlier one.
+ * A name given twice is found by counting. In valid JSON each name is followed by one colon outside of strings, so the text has
+ * more colons than the parsed value has names exactly if a later name replaced an earlier one.
  */
 import { isUtf8 } from 'node:buffer';
 import { Refusal } from '../../shared/decision/refusal.ts';

@@ -7,7 +7,7 @@
 export type NodeFailureKind =
   /** The node reported an error, as a body or as a frame. */
   | 'error'
-  /** It ended before its terminator. */
+  /** The stream ended before its terminator. */
   | 'cut'
   /** It sent a finish reason that means that it gave the request up. */
   | 'aborted'

@@ -38,7 +38,7 @@ export function renderBody(
   return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
 }
 
-/** `source`: plain messages as they came. A request with these has nothing else whose text was kept. */
+/** `source`: text of plain messages as the client wrote it. If it was kept, no other text of the request was. */
 function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
   const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
   return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;

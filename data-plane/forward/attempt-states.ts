@@ -15,11 +15,11 @@
  *     ▼             ▼               ▼       ▼                  ▼    ▼                 ▼
  * unreached       failed          failed  failed          aborted-after-start     completed
  *
- * A reused connection may be lost without a byte of the answer: then `unanswered` leads from waiting to reconnecting, and
- * `sent` from there to waiting-again, from which nothing leads back. Both fail as waiting does, so a request is sent twice
- * at most. collecting and rebuilding fail as opening does. `gone` leads from every live state to client-gone, `fault` to faulted.
- * The six end states ignore every event, so there is one result, what is held is released once, and nothing is written
- * after the end. Only `completed` is billed.
+ * If a reused connection is lost without a byte of the answer, `unanswered` leads from waiting to reconnecting, and `sent` from
+ * there to waiting-again. Nothing leads back, so a request is sent at most twice. Both states fail as waiting does; collecting
+ * and rebuilding fail as opening does. `gone` leads from every live state to client-gone, and `fault` to faulted.
+ * The six end states ignore every event. So there is one result, memory is released once, and nothing is written after the end.
+ * Only `completed` is billed.
  */
 
 export type LiveState =
@@ -27,7 +27,7 @@ export type LiveState =
   | 'connecting'
   /** The request was sent; nothing of an answer has arrived. */
   | 'waiting'
-  /** The request was lost with a reused connection, and waits for a new one to the same node. */
+  /** A reused connection was lost; the request waits for a new connection to the same node. */
   | 'reconnecting'
   /** The request was sent a second time; nothing of an answer has arrived. */
   | 'waiting-again'

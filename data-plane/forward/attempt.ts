@@ -31,9 +31,9 @@ import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 export interface AnswerBounds {
   /** To the first good event of a stream. */
   readonly firstEventMs: number;
-  /** Between two data events of a stream. Comments prolong it, up to `firstEventMs`. */
+  /** Between two data events of a stream. Comments prolong this wait, up to `firstEventMs`. */
   readonly betweenEventsMs: number;
-  /** A client that gets nothing of a stream for this long is sent a sign of life. */
+  /** After this long without a frame, the client of a stream gets a sign of life. */
   readonly keepAliveMs: number;
   /** To the head of an answer that is not streamed, and then for its whole body. */
   readonly wholeAnswerMs: number;
@@ -56,7 +56,7 @@ export interface AttemptFailure {
   readonly status?: number;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
   readonly detail?: unknown;
-  /** Describes an answer that has no one meaning. */
+  /** Describes a form of the answer that is ambiguous or unknown. */
   readonly oddForm?: string;
   /** The client's answer, where it was not the node that failed. */
   readonly refusal?: Refusal;
@@ -81,7 +81,7 @@ export interface AttemptOptions {
   readonly body: SurfaceStream | WholeAnswer;
   /** The request goes out to the node. */
   readonly onSent?: (() => void) | undefined;
-  /** The node answers. The head of a stream alone is no answer, because engines send it before they have done anything. */
+  /** Called when the node answers. The head of a stream does not count, because engines send it before they do any work. */
   readonly onAnswer?: (() => void) | undefined;
   /** The connection to the node has taken the whole body; called for a body in pieces only. */
   readonly onTaken?: (() => void) | undefined;
@@ -107,7 +107,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   #errorBody: ByteCollector | undefined;
   /** By the clock of the ticker, as the wait itself. */
   #wholeByMs = Number.POSITIVE_INFINITY;
-  /** Times of the node's last event and of the client's last frame, by the same clock. */
+  /** Times of the node's last event and of the client's last frame, by the ticker's clock. */
   #eventMs = 0;
   #writtenMs = 0;
 
@@ -241,7 +241,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.resume();
   }
 
-  /** Sends a sign of life, which begins the client's answer. So none is sent before the node has begun its own. */
+  /** Sends a sign of life if one is due. It begins the client's answer, so it is not sent before the node has begun its own. */
   tick(nowMs: number): void {
     const stream = this.#stream;
     const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
@@ -315,7 +315,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
   }
 
-  /** The node is alive, so the wait between two events begins again. All of it may last as long as that for a first event. */
+  /** The node is alive, so the wait for the next event begins again. In total it may last as long as the wait for a first event. */
   #onComment(): void {
     if (this.#stream?.state !== 'streaming') return;
     const { bounds, pools } = this.#options;

@@ -1,10 +1,11 @@
 /**
- * From a routed, shaped request to a node and back to the client.
- * Another candidate is tried only while no byte of the request has reached a node, and only within the capacity that
- * routing chose. A request that a reused connection lost without a byte of the answer goes to the same node once more, on a
- * new connection; after any other failure it is sent to nobody again. Before the first byte of an answer every failure is a Refusal; after it the connection is destroyed.
- * Completed means: every choice has a legal finish, no error came, the terminator was seen, and it was written to a
- * client still connected. Only that may be billed (Events).
+ * Forwards a routed, shaped request to a node, and the answer to the client.
+ * Another candidate is tried only while no byte of the request has reached a node, and only within the capacity that routing
+ * chose. If a reused connection is lost without a byte of the answer, the request goes to the same node once more, on a new
+ * connection; after any other failure it is not sent again. Before the first byte of an answer every failure is a Refusal; after
+ * it the client's connection is destroyed.
+ * An answer is completed if every choice has a legal finish, no error came, the terminator was seen, and all of it was written to
+ * a client that is still connected. Only a completed answer may be billed (Events).
  */
 
 import type { Ender } from '../../schemas/verdict.ts';
@@ -37,7 +38,7 @@ export const defaultForwardSettings: ForwardSettings = {
   searchMs: waits.nodeSearch.ms,
   firstEventMs: waits.nodeFirstEvent.ms,
   betweenEventsMs: waits.nodeNextEvent.ms,
-  // Balancers often close a connection that is silent for a minute, some after half of one.
+  // Balancers often close a connection after a silent minute, and some after 30 s.
   keepAliveMs: 20_000,
   wholeAnswerMs: waits.nodeWhole.ms,
   betweenBytesMs: waits.nodeNextBytes.ms,
@@ -85,7 +86,7 @@ export interface ForwardRequest {
   readonly owner: string;
   /** The refusal of a node that failed before the first byte, as the host has it. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
-  /** Called for an answer that had to be repaired by a guess, or that has no one meaning. The text holds nothing of the node's. */
+  /** Called for an answer in an unusual, ambiguous or unknown form. The text contains nothing that the node wrote, except known names. */
   readonly onOddForm: (node: string, oddForm: string) => void;
 }
 
@@ -226,7 +227,7 @@ function attemptOf(
   });
 }
 
-/** Some engines send a tool call only once it is whole, and are silent while the model writes it. */
+/** Waits longer between events, because some engines send a tool call only once it is whole and are silent meanwhile. */
 function patientBounds(bounds: AnswerBounds): AnswerBounds {
   return { ...bounds, betweenEventsMs: Math.max(bounds.firstEventMs, bounds.betweenEventsMs) };
 }

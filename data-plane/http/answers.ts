@@ -23,8 +23,8 @@ export function badHttp({ fault }: Exchange): Refusal | undefined {
 }
 
 /**
- * Without its query. Of the absolute form, which is refused, the path that its envelope names. Each character of a target
- * stands for one byte; bytes above 127 are read as UTF-8.
+ * Path of a request target, without the query. Targets in absolute form are refused; their path is for the error envelope. Each
+ * character of a target stands for one byte, and bytes above 127 are read as UTF-8.
  */
 export function pathOf(target: string | undefined): string {
   const url = target?.replace(/^https?:\/\/[^/?]*/i, '');
@@ -43,8 +43,8 @@ export function pathOfRefused(packet: Buffer | undefined): string {
 }
 
 /**
- * The value of a header that may contain a key; an empty one counts as absent. The values of several headers are joined. They are
- * no key together, so the request is refused as one with a wrong key.
+ * The value of a header that may contain a key; an empty value counts as absent. Several values are joined. The result is not a
+ * valid key, so the request is refused.
  */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
@@ -74,7 +74,7 @@ export function idFields({ requestId, surface }: AnswerIds): Fields {
 }
 
 export const jsonType = 'application/json';
-/** Names the charset, because some clients read `text/*` without one as Latin-1 (Python's requests). */
+/** Names the charset, because some clients (Python's requests) read `text/*` without one as Latin-1. */
 export const eventStreamType = 'text/event-stream; charset=utf-8';
 
 export function sendJson({ answer }: Exchange, ids: AnswerIds, body: string): void {

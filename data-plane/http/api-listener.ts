@@ -137,7 +137,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   };
 }
 
-/** The shortest wait, and at most five seconds. */
+/** How often connections are checked, in ms: as often as the shortest time-out, and at least every five seconds. */
 function lookInterval(timeouts: ClientTimeouts): number {
   const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
   return Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);

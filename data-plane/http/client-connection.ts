@@ -131,7 +131,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.destroy();
   }
 
-  /** Ends the request in hand: refused if its answer has not begun. */
+  /** Ends the current request. It is refused if its answer has not begun. */
   cutOff(refusal: Refusal): void {
     this.#exchange?.cutOff(refusal);
   }

@@ -213,14 +213,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isGone || this.#cut !== undefined;
   }
 
-  /** Why the gateway itself ended the request, and the answer if none had begun. */
+  /** The refusal with which the gateway itself ended the request; undefined if it did not. */
   get cut(): Refusal | undefined {
     return this.#cut;
   }
 
   /**
-   * Ends the request from this side. All that works on the request sees a client that has left, and `handle` then answers with the
-   * refusal. An answer that has begun ends without the end of its body.
+   * Ends the request from this side. Its handlers see it as if the client had left, and `handle` then answers with the refusal. If
+   * the answer has begun, it is cut off instead.
    */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;

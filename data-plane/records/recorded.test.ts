@@ -69,7 +69,7 @@ test.each([
 test('what is billed is in the decision next to what the limits counted, with the first token and the end', () => {
   const decision = decisionOf(kept(), 'g');
   const { usage, ms, served, outcome, at } = decision;
-  // The former name is what control planes of version 0.2.0 read.
+  // Control planes of version 0.2.0 read the former name.
   expect(decision).toMatchObject({
     promptTokensMax: 40,
     promptTokens: 40,

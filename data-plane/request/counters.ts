@@ -33,7 +33,7 @@ export interface UsageView {
 export interface FleetLimits {
   /** How far the clock by which minutes are labelled is ahead of this process's, ms. */
   readonly clockAheadMs: number;
-  /** The same for periods. */
+  /** How far the clock by which periods are counted is ahead of this process's, ms. */
   readonly periodsAheadMs: number;
   /** What counts against the limit where a request of this weight comes. */
   taken(limit: Limit, weight: number): number;

@@ -41,7 +41,7 @@ export interface Gateway extends ForwardMeans {
   provenSoon(): Promise<void> | undefined;
   /** Wall clock, ms since 1970: decides whether a key has expired. */
   now(): number;
-  /** Time of the log, ms since 1970: minutes, periods, the day and month of a visitor, and the times of usage rows go by it. */
+  /** Time of the log, ms since 1970. Periods, a visitor's days and months, and usage rows follow it. */
   logNow(): number;
   /** The trace of a request, from its `traceparent` header; undefined where it has none. */
   trace(header: unknown): RequestTrace | undefined;
@@ -120,7 +120,7 @@ export class RequestRecord {
   promptLeast: number | undefined;
   /** Tokens of the prompt as a node counted them. */
   promptCounted: number | undefined;
-  /** Node, model and form of an answer that had to be guessed or refused. */
+  /** Node, model and form of an answer that was unusual, ambiguous or unknown. */
   oddForm: string | undefined;
 
   readonly #answer: ClientAnswer;
@@ -136,14 +136,14 @@ export class RequestRecord {
     this.trace = trace;
   }
 
-  /** Status of the head that was sent; undefined if none was. */
+  /** Status of the answer's head; undefined if none was sent. */
   get status(): number | undefined {
     if (this.#answer.startedMs === undefined) return undefined;
     return this.outcome === undefined && this.refusal !== undefined ? this.refusal.status : 200;
   }
 }
 
-/** `completed`, or `ended by` and who did; undefined if no node was to answer, or the request was refused. */
+/** `completed`, or `ended by …` with who ended it; undefined for a refused request and for one that needs no node. */
 export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): string | undefined {
   return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
 }

@@ -163,7 +163,7 @@ function admission(
   return (nowMs) => {
     const fenced = gateway.fenced();
     if (visitorAt === undefined) return admit(gateway.lookup, gateway.hosts, head, { fenced, nowMs }, record);
-    // A visitor has no key that expires, and a month and a day that are those of the log.
+    // Visitors have no key that could expire, and their days and months follow the log's time.
     const logMs = gateway.logNow();
     const visitor = visitorAt(logMs);
     if (visitor === undefined) throw unauthorized('no visitor');
@@ -331,7 +331,7 @@ function meter(
   });
 }
 
-/** A client that this gateway cut off has not left. Throws the refusal if the answer had not begun. */
+/** Attributes a request that the gateway cut off to the gateway, not to the client. Throws the refusal if the answer had not begun. */
 function attributeEnd({ cut, startedMs }: Exchange, outcome: ForwardOutcome): ForwardOutcome {
   if (cut === undefined || outcome.kind === 'completed') return outcome;
   if (startedMs === undefined) throw cut;
@@ -364,7 +364,7 @@ function endEarly(exchange: Exchange, record: RequestRecord, by: Ender, reason: 
   exchange.abort();
 }
 
-/** An answer that no node gives. */
+/** Sends an answer that the gateway itself makes. */
 function sendOwn(exchange: Exchange, { ids }: RequestRecord, body: string): void {
   if (exchange.isGone) throw new ClientGone('the client left before its answer');
   sendJson(exchange, ids, body);
