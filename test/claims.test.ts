@@ -100,7 +100,7 @@ test('each command that a page or a help text names is there, with its options',
 const foreignFlags = new Set(
   '--all --nightly --tenfold --commits --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
     .concat(
-      ' --only --minutes --events --decisions --keys --rows --profile --bootstrap-server --topic --update',
+      ' --only --minutes --nodes --events --decisions --keys --rows --profile --bootstrap-server --topic --update',
     )
     .concat(
       ' --alter --add-config --create --partitions --entity-type --entity-name --add --allow-principal --execute',

@@ -5,7 +5,7 @@
  * a node moves only the prompts of that node. A prefix that draws more load than one node should carry, such as a common system
  * prompt, gets several homes, and the next longer prefix chooses among them. A node that is busier than the others gets no
  * prompts that are new to it. A table remembers where such a prompt went instead, so that its conversation stays there; the
- * other gateways are told.
+ * other gateways get a report.
  *
  * Keys depend on a secret of the gateways and on the tenant, so no tenant can aim at the nodes of another one.
  */

@@ -17,7 +17,7 @@ const keys: Record<string, string> = {};
 beforeAll(async () => {
   const options = { tokensPerSecond: 0, cacheTokens: 1_000_000, recordBodies: true } as const;
   for (const id of shared) sims.set(id, await startSimNode({ ...options, models: ['grouped', 'spread'] }));
-  // An answer takes longer than gateways take to tell each other where its prompt went.
+  // An answer takes longer than the report of its placement to the other gateway.
   for (const id of slow)
     sims.set(id, await startSimNode({ ...options, tokensPerSecond: 10, models: ['slow'] }));
   sims.set('acme-own', await startSimNode({ ...options, models: ['private'] }));
