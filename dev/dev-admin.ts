@@ -39,7 +39,7 @@ export class DevAdmin extends AdminClient {
     return this.run('fleet.apply', { fleet });
   }
 
-  /** Applies without the guard on effect, because no gateway runs yet that it could ask for served requests. */
+  /** Applies a fleet file without the guard on effect, because no gateway runs yet that the guard could ask for served requests. */
   applyOwn(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
     return this.call('POST', '/fleet/apply?force=true', { fleet });
   }

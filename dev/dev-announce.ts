@@ -47,7 +47,7 @@ export function announce(facts: DevFacts): void {
   process.stdout.write(humanText(facts, document));
 }
 
-/** Writes the file by which the CLI finds this fleet: HEADGATE_CONTEXT, or one in the working folder. The fleet runs without it. */
+/** Writes the file by which the CLI finds this fleet: HEADGATE_CONTEXT, or one in the working folder. A failure is only a warning. */
 function writeContext(context: object): void {
   const named = settingOf('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
   const path = named ?? join('.headgate', 'context.json');

@@ -172,7 +172,7 @@ function isLoopback(bind: string): boolean {
   return /^(?:127\.|::1$|localhost$)/.test(bind);
 }
 
-/** The names for browsers. Other machines may use the name of this one. */
+/** Names that browsers may use. If other machines can reach the fleet, this machine's name is one of them. */
 function browserNames(bind: string, names: readonly string[]): readonly string[] {
   return isLoopback(bind) ? names : [...names, hostname()];
 }
@@ -269,7 +269,7 @@ async function startGateways(
     keepAlive: options.keepAlive,
     consoleUrl: options.consoleUrl ?? base.console,
     playHost: browserNames(options.bind, options.playHost),
-    // Other machines, and those outside a container, use names that this machine does not know.
+    // Clients on other machines or outside a container use names that this machine does not know.
     sharedHost:
       settingOf('HEADGATE_SHARED_HOST') ??
       (isLoopback(options.bind) ? `127.0.0.1,localhost,${options.bind}` : '*'),

@@ -109,7 +109,7 @@ const usageTotalsSchema = z.object({
       requests: count,
     }),
   ),
-  /** Tokens per period; null: unlimited; 0 without a tier. */
+  /** Tokens per period; null if unlimited, 0 without a tier. */
   allowance: count.nullable(),
   /** First days of the present period and of those with usage, the newest first. */
   periods: z.array(z.string()),

@@ -50,7 +50,7 @@ const subject = z.string().min(1).max(200).optional();
 export const eventQuerySchema = z.object({
   from: numberInQuery.int().min(1).default(1),
   to: numberInQuery.int().min(1).optional(),
-  /** No events before this moment. */
+  /** Leaves out events before this moment. */
   since: momentInQuery.optional(),
   type: z.string().max(100).optional(),
   limit: numberInQuery.int().min(1).optional(),

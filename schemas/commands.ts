@@ -42,7 +42,7 @@ export const pathSchemas = {
   none: z.strictObject({}),
   id: z.strictObject({ id: idSchema }),
   tier: z.strictObject({ id: tierNameSchema }),
-  /** `anonymous` stands for the visitors. */
+  /** Tier id; `anonymous` stands for the visitors. */
   tierOrVisitors: z.strictObject({ id: tierIdSchema }),
   model: z.strictObject({ id: modelIdSchema }),
   member: z.strictObject({ id: idSchema, person: personSchema }),

@@ -27,7 +27,7 @@ const limitUses = {
   concurrency: limitUseSchema.optional(),
 };
 
-/** Causes of a refusal for which no key was found. */
+/** Causes of a refusal because no key was found. */
 export const keyFaults = [
   'missing',
   'two Authorization headers',
@@ -69,7 +69,7 @@ export const decisionRecordSchema = z.object({
   promptTokens: count.optional(),
   /** Bound from below, where it was asked for. */
   promptTokensLeast: count.optional(),
-  /** `bound`: the upper bound follows from the prompt's bytes. `node`: a node counted the tokens. */
+  /** How the prompt's tokens are known. `bound`: an upper bound from the prompt's bytes. `node`: a node counted them. */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
   /** As they were before this request. `windowUsed` and `inFlight` are what was compared: a limit less its room. */
@@ -89,7 +89,7 @@ export const decisionRecordSchema = z.object({
   outboxFull: z.boolean().optional(),
   stage: z.enum(decisionStages),
   served: z.boolean(),
-  /** Absent if no head of an answer was sent. */
+  /** Status of the answer; absent if no head was sent. */
   status: z.int().optional(),
   type: z.string().max(64).optional(),
   message: z.string().max(500).optional(),
@@ -109,7 +109,7 @@ export const decisionRecordSchema = z.object({
 
 export type DecisionRecord = z.infer<typeof decisionRecordSchema>;
 
-/** Of records of all versions. */
+/** Reads `promptTokensMax` from records of any version. */
 export function promptTokensMaxOf({
   promptTokensMax,
   promptTokens = 0,

@@ -22,7 +22,7 @@ const count = z.int().min(0);
 const answerSchema = z.string();
 
 const recordedGroupSchema = z.object({
-  /** Absent: visitors. */
+  /** Organisation of the requests; absent for visitors. */
   organisation: idSchema.optional(),
   /** `shared`, or a stack. */
   host: z.string(),
@@ -34,7 +34,7 @@ const recordedGroupSchema = z.object({
   to: answerSchema,
   /** As `asked` counts. */
   requests: count,
-  /** Some of them, for `headgate explain --request`; none if they are known by reports alone. */
+  /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain them. */
   examples: z.array(requestIdSchema),
 });
 
@@ -57,12 +57,12 @@ export const effectSchema = z.object({
   /** The effect holds for the state after this commit. */
   position: count,
   /**
-   * Requests that were served in the last hour and still would be, decided again: as their gateways recorded them, or as the gateways
-   * reported them that did not answer. Absent: not asked.
+   * Requests that were served in the last hour and are served on the present state, decided again after the events. They are taken
+   * from the gateways' records, or from the traffic reports of gateways that did not answer. Absent if the gateways were not asked.
    */
   recorded: z
     .object({
-      /** The start of the requests read, which is later than an hour ago if gateways had more than they read. */
+      /** Start of the time that the requests cover; less than an hour ago if gateways had too many to read. */
       since: z.string(),
       /** So many were decided again. Where that are not all, each stands for others of its organisation, host and model. */
       decided: count,
@@ -73,9 +73,9 @@ export const effectSchema = z.object({
       refused: count,
       /** Organisations of which nothing would be served. */
       lost: z.array(idSchema),
-      /** Gateways that did not answer, or keep no decisions; their reports count instead. */
+      /** Gateways that did not answer or do not keep decisions. Their reports count instead. */
       gatewaysSilent: z.array(z.string()),
-      /** Those of them that have no readable report either, so that their requests are not known. Absent: none. */
+      /** Silent gateways that also have no readable report, so that their requests are not known. Absent if there are none. */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** There are more groups than are listed. */
@@ -84,7 +84,7 @@ export const effectSchema = z.object({
     .optional(),
   /** Limits that are lower after it. */
   limits: z.array(loweredSchema),
-  /** Rows that the command changes, if no request was served in the last hour; a member is not shown them. */
+  /** Rows that the command changes. Present for operators, if no request was served in the last hour. */
   changes: z.array(rowChangeSchema).optional(),
 });
 export type Effect = z.output<typeof effectSchema>;

@@ -54,9 +54,9 @@ const answer = {
 const verdictSchema = z.object({
   outcome: outcomeSchema,
   ...answer,
-  /** Absent if no head of an answer was sent. */
+  /** Status of the answer; absent if no head was sent. */
   status: answer.status.optional(),
-  /** Words of the refusal or, of a request that was ended early, by whom, when and why. */
+  /** Text of the refusal. For a request that ended early: who ended it, when and why. */
   message: z.string().optional(),
   endedBy: enderSchema.exclude(['deadline']).optional(),
   phase: phaseSchema.optional(),
@@ -89,10 +89,10 @@ export const explanationSchema = z.object({
   /** Which gateway recorded it, and when. */
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /** Finer than the type, for operators; for all if nothing has a model of the name that was asked for. */
+  /** Cause of a refusal, finer than its type. For operators, and for everyone if no model has the requested name. */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
-  /** What this build decides from what was recorded; absent if the request ended before it was decided, as is `same`. */
+  /** Verdict of this build on the recorded facts. Absent, like `same`, if the request ended before it was decided. */
   rederived: verdictSchema.optional(),
   same: z.boolean().optional(),
   steps: z.array(explainedStepSchema),
@@ -118,7 +118,7 @@ export type Explanation = z.infer<typeof explanationSchema>;
 export type ExplainedStep = z.infer<typeof explainedStepSchema>;
 export type Because = z.infer<typeof becauseSchema>;
 export type ExplainedVerdict = z.infer<typeof verdictSchema>;
-/** What rules decide. */
+/** A verdict that follows from rules, so it has a status. */
 export type RuledVerdict = ExplainedVerdict & { readonly status: number };
 
 export const explainMatrixSchema = z.object({

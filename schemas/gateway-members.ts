@@ -57,9 +57,9 @@ export const gatewayMembers = {
   certificateEnds: text(40, null),
   /** Nodes that reported more tokens than a request can use, within the last hour. */
   overstating: texts(50, 64, null),
-  /** Nodes that have answered none of its requests for a while. */
+  /** Nodes that have not answered any of the gateway's requests for a while. */
   unanswering: texts(50, 64, null),
-  /** Node, model and form of answers that had to be guessed or refused, within the last hour. */
+  /** Node, model and form of answers of the last hour that were unusual, ambiguous or unknown. */
   oddForms: texts(50, 500, null),
   /** It had no file descriptor left for a connection to a node, within the last ten seconds. */
   outOfFiles: yes(null),

@@ -40,7 +40,7 @@ export const gatewayRowSchema = requestRowSchema
   .omit({ gateway: true, keyName: true })
   .extend({
     at: z.iso.datetime(),
-    /** 0 if no head of an answer was sent: control planes of version 0.2.0 require a number. */
+    /** Status of the answer; 0 if no head was sent, because control planes of version 0.2.0 require a number. */
     status: z.int(),
     /** By the clock of the gateway: by which rows of several are merged. */
     endedMs: z.number(),

@@ -51,7 +51,7 @@ interface GaugeHead {
   readonly n: number;
   /** The writer's clock, ms since 1970. Processes of an older version write none, and then nobody has a standing share. */
   readonly at?: number;
-  /** How far the log's time is ahead of the time by which the writer counts periods, ms. Absent: they agree. */
+  /** How far the log's time is ahead of the time by which the writer counts periods, ms. Absent if they agree. */
   readonly leap?: number;
   /** Minutes that begin from here on, ms since 1970, count the process as a member. */
   readonly from?: number;

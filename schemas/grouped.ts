@@ -7,7 +7,7 @@ export function grouped(value: number): string {
   return decimals === undefined ? text : `${text}.${decimals}`;
 }
 
-/** `1 request`, `1200 requests`. */
+/** A number with its noun, for example `1 request` or `1200 requests`. */
 export function counted(value: number, noun: string): string {
   return `${value} ${noun}${value === 1 ? '' : 's'}`;
 }

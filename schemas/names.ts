@@ -77,7 +77,7 @@ export const daySchema = z.iso.date();
 /** A moment, RFC 3339 in UTC. */
 export const momentSchema = z.iso.datetime();
 
-/** Base address of an inference server, as events have it. Credentials in it would enter the log, so they are refused. */
+/** Base address of an inference server, as events contain it. Credentials in it are refused, because they would enter the log. */
 export const recordedNodeUrlSchema = z
   .string()
   .max(500)

@@ -20,7 +20,7 @@ export function carried<T extends z.ZodType>(schema: T) {
   return z.preprocess(absentToUndefined, schema.optional()).optional();
 }
 
-/** A field that must be present, and that may not be an empty list. */
+/** A field that must be present and must not be an empty list. */
 export function required<T extends z.ZodType>(schema: T) {
   return z.preprocess((value, context) => {
     if (Array.isArray(value) && value.length === 0) {
@@ -47,7 +47,7 @@ export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   'must be an object',
 );
 
-/** Whether base64 begins at `from` and is all of the rest. A search for one wrong character needs no memory, however long the text. */
+/** Whether the text from `from` on is base64. Searches for a wrong character, which needs no memory even for long texts. */
 export function isBase64(text: string, from = 0): boolean {
   const padding = text.indexOf('=', from);
   const data = text.slice(from, padding === -1 ? undefined : padding);

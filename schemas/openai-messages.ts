@@ -11,7 +11,7 @@ export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
-/** The start of an image given in place. Drawings such as SVG are programs for the one that renders them, so only pixels pass. */
+/** Start of an inline image. Only pixel formats are allowed, because a drawing such as SVG is a program for its renderer. */
 const imageDataUrl = /^data:image\/(png|jpe?g|gif|webp|bmp|tiff|avif|heic|heif);base64,/i;
 
 export const imageUrlSchema = z.string().refine((url) => {
@@ -43,7 +43,7 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
-/** Clients send back what engines answered: a call without arguments may have an empty text, null, or nothing. */
+/** Arguments of a tool call. Clients repeat what engines sent, so a call without arguments may have an empty text, null or no field. */
 export const argumentsSchema = z.preprocess(
   (value) => value ?? '',
   z.string().transform((text) => (text.trim() === '' ? '{}' : text)),

@@ -25,7 +25,7 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/** The version and the gateway are the same in all of its decisions, and a former name is no further fact. */
+/** Excludes the version and the gateway, which are the same in all of a gateway's decisions, and a former name of another field. */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
 /** What the outbox adds to a row. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;

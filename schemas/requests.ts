@@ -23,7 +23,7 @@ export const requestRowSchema = z.object({
   key: z.string().optional(),
   /** As the key is called now. */
   keyName: z.string().optional(),
-  /** Present on the requests of visitors. */
+  /** True for a visitor's request. */
   visitor: z.literal(true).optional(),
   /** `shared`, the id of a stack, or `unknown`; members see a stack of others as `unknown`, too. */
   host: z.string(),
@@ -31,13 +31,13 @@ export const requestRowSchema = z.object({
   /** Absent: a listing, or a name that is no model's and therefore kept nowhere. */
   model: z.string().optional(),
   verdict: outcomeSchema,
-  /** Of the answer; absent if no head of one was sent. */
+  /** Status of the answer; absent if no head was sent. */
   status: z.int().optional(),
   /** Of a refusal. */
   type: z.string().optional(),
   /** Of a refusal, finer than the type; for operators. */
   cause: z.string().optional(),
-  /** Who ended it early. */
+  /** Who ended the request early. */
   endedBy: enderSchema.optional(),
   /** For operators. */
   node: z.string().optional(),

@@ -29,7 +29,7 @@ const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_
 const shape = {
   v: z.literal(1),
   ...envelope,
-  /** When the request completed, by the time of the log as the gateway knows it. */
+  /** When the request completed, in the log's time as far as the gateway knows it. */
   at: momentSchema,
   /** null: an anonymous visitor's turn. */
   organisation: idSchema.nullable(),

@@ -1,10 +1,10 @@
 /**
- * The verdict on a request. Access log, metrics, records, lists and explanations all derive it here, from the same recorded
- * facts, so no two of them can disagree. Records of version 0.2.0 have these facts, too.
+ * Derives the verdict on a request from its recorded facts. Access log, metrics, records, lists and explanations all do it here,
+ * so no two of them can disagree. Records of version 0.2.0 also contain these facts.
  */
 import { z } from 'zod';
 
-/** `served`: the whole answer was delivered. `refused`: the error envelope is the answer. `ended`: somebody broke it off. */
+/** `served`: the whole answer was delivered. `refused`: the client got an error envelope. `ended`: someone ended it early. */
 export const outcomeSchema = z.enum(['served', 'refused', 'ended']);
 export type RequestOutcome = z.infer<typeof outcomeSchema>;
 
@@ -12,14 +12,14 @@ export type RequestOutcome = z.infer<typeof outcomeSchema>;
 export const enderSchema = z.enum(['client', 'node', 'deadline', 'gateway']);
 export type Ender = z.infer<typeof enderSchema>;
 
-/** How far a request had come when it ended: not decided yet, decided without a byte of an answer, or within its answer. */
+/** How far a request had come when it ended: not yet decided, decided but without a byte of its answer, or within its answer. */
 export const phaseSchema = z.enum(['undecided', 'unanswered', 'answering']);
 
 /** Facts that the verdict on a request follows from, as recorded. */
 export interface VerdictFacts {
-  /** Neither refused nor, except in version 0.2.0, ended early. */
+  /** Whether the request was neither refused nor ended early. Version 0.2.0 also sets it for requests that ended early. */
   readonly served: boolean;
-  /** `completed`, or `ended by` and who did. */
+  /** `completed`, or `ended by …` with who ended it. */
   readonly outcome?: string | undefined;
   readonly status?: number | undefined;
   /** When limits and routing had decided, and when the answer began. */
@@ -28,7 +28,7 @@ export interface VerdictFacts {
 
 export interface RecordedVerdict {
   readonly outcome: RequestOutcome;
-  /** Absent if no head of an answer was sent. */
+  /** Status of the answer; absent if no head was sent. */
   readonly status?: number | undefined;
   readonly endedBy?: Ender | undefined;
   readonly phase?: z.infer<typeof phaseSchema> | undefined;

@@ -1,8 +1,7 @@
 /**
- * Checks the imports of all sources, types included: each room imports only the rooms that its entry names, no rooms import
- * each other in a circle, drivers are imported by their owner alone, the product imports no test, every export is imported
- * somewhere, no two exported types of the product have one name, and one module reads the wall clock. A room is a folder. The order is that of the two roads
- * (ARCHITECTURE.md).
+ * Checks the imports of all sources, types included. Each room (a folder) imports only the rooms that its entry names, in the order
+ * of the two roads (ARCHITECTURE.md), and never in a circle. Only its owner imports a driver. The product does not import tests.
+ * Every export is imported somewhere, no two exported types of the product share a name, and only one module reads the wall clock.
  * Imports are found by their text, because TypeScript 7 has no interface for tools; the formatter keeps that text uniform.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -296,7 +295,7 @@ for (const path of files) {
   }
 }
 
-/** Pages of a browser and the simulator compare no times of other machines. */
+/** Browser pages and the simulator may read the wall clock, because they do not compare it with times of other machines. */
 const hasOwnClock = /^(?:console|dev)\//;
 for (const path of files) {
   if (isTest(path) || hasOwnClock.test(path) || path === 'shared/runtime/clock.ts') continue;
