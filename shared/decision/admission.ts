@@ -30,7 +30,7 @@ import type { Target } from './route.ts';
 import { refuse, type Trace } from './trace.ts';
 
 export interface HostNames {
-  /** Names of the shared host, lower case, without port. `*` stands for every name whose first label is no stack id. */
+  /** Names of the shared host, lower case, without port. `*` stands for every name whose first label is not a stack id. */
   readonly shared: ReadonlySet<string>;
   /** Stack hosts are `<stack id>.<stackDomain>`; lower case. */
   readonly stackDomain: string;
@@ -47,7 +47,7 @@ export function resolveHost(header: string | undefined, names: HostNames): Targe
     const label = host.slice(0, -suffix.length);
     if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
   }
-  // A stack's name in another domain is a mistake: the pool must not answer it.
+  // A stack's name in another domain is a mistake, so the pool must not answer.
   const isStackName = stackIdSchema.safeParse(host.split('.', 1)[0]).success;
   if (names.shared.has('*') && !isStackName) return sharedTarget;
   throw new Refusal('unknown host', 'No such host is served here.');
@@ -143,7 +143,7 @@ export function admit(
   return { kind: 'inference', target, operation, caller };
 }
 
-/** A slash at the end is a slip: it is not part of a model's name. */
+/** Whether a model's path ends with a slash. That is a typing error, because no model's name ends so. */
 function isSlashBehindModel(operation: Operation): boolean {
   return operation.kind === 'model' && operation.model.endsWith('/');
 }

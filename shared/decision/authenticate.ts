@@ -69,7 +69,7 @@ export type RecordedCredential =
 /** A key as it was sent, or as it was recorded. */
 type PresentedKey = string | RecordedKey | undefined;
 
-/** Between the values of several header fields of one name. No value can contain it. */
+/** Separates the values of a header that was sent several times. No value can contain it. */
 export const fieldSeparator = '\n';
 
 /** Why a key is not accepted; `owner` where it is somebody's. */
@@ -159,7 +159,7 @@ export function carriesKey(lookup: Lookup, authorization: string, nowMs: number)
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/** Only a request whose `Authorization` is empty has sent no key. */
+/** The recorded fault. If `Authorization` is not empty but has no key, the header is at fault: sent twice, or malformed. */
 function faultIn({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';

@@ -30,7 +30,7 @@ export interface RequestFacts {
   readonly caller: Client;
   readonly model: string;
   readonly surface: RoutingFacts['surface'];
-  /** Upper bound of the prompt's tokens: their number if it was counted, else the bytes of the prompt. */
+  /** Upper bound of the prompt's tokens: their exact number if it was counted, otherwise the prompt's bytes. */
   readonly promptTokensMax: number;
   /** Lower bound; undefined if the tokens were counted. Called only if the upper bound does not fit. */
   readonly promptTokensLeast?: (() => number) | undefined;

@@ -59,7 +59,7 @@ export interface LimitFacts {
   readonly weight: number;
   /** Of the model; above `weight` only where the tier carries less. */
   readonly modelWeight?: number | undefined;
-  /** Name of the next tier that allows more of this model; undefined if there is none. Only the refusal that names it calls this. */
+  /** Id of the next tier that allows more of this model; undefined if there is none. Called only for the refusal that names the tier. */
   readonly nextTier: () => string | undefined;
   /** Of a visitor: what counts in addition to the own turns. */
   readonly visitors?: VisitorFacts | undefined;

@@ -15,7 +15,7 @@ export interface Difference {
   readonly now: string;
 }
 
-/** Whether the record contains a decision: a client may leave before there is one. */
+/** Whether the record contains a decision. A request may end before it is decided. */
 export function isDecided(record: DecisionRecord): boolean {
   return verdictFrom(record).phase !== 'undecided';
 }
@@ -36,7 +36,7 @@ export function differenceFrom(record: DecisionRecord, decided: Decided): Differ
 }
 
 function refusalText({ type = '', message = '', status }: DecisionRecord): string {
-  // A client that had left got no status.
+  // No status was sent if the client had left.
   return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
 }
 
@@ -54,13 +54,13 @@ function recordedStep(record: DecisionRecord): StepName | undefined {
   return cause && causes[cause].step;
 }
 
-/** Steps of which the record has no facts: the gateway had not come to them when it refused the request, or the client left. */
+/** Steps without facts in the record, because the gateway refused the request, or the client left, before them. */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
   const step = recordedStep(record);
   if (step === undefined) return [];
   const { group } = steps[step];
-  // A fenced gateway looks no key up.
+  // A fenced gateway does not look up keys.
   const isKeyUnread = step === 'fresh' && record.carried === true && record.key === undefined;
   if (group === 'head')
     return stepNames.filter((name) => steps[name].needs !== 'head' || (name === 'key' && isKeyUnread));
@@ -74,7 +74,7 @@ export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   });
 }
 
-/** Limits and route are one decision, so an undecided request has passed none of their steps. */
+/** Whether an undecided request has passed a step. Limits and routing are one decision, so it has passed none of their steps. */
 function isPassedUndecided(name: StepName, { ms }: DecisionRecord): boolean {
   return name === 'shape' ? ms.shaped !== undefined : steps[name].group === 'head';
 }

@@ -55,7 +55,7 @@ export function nodeOfStackFailed(detail: string): Refusal {
   return targetNotServing('node of a stack failed', detail);
 }
 
-/** Refuses a caller whose plan includes other models. `organisation`: null for a visitor, who belongs to none. */
+/** Refuses a caller whose plan does not include the model. `organisation` is null for a visitor. */
 function notInPlan(organisation: string | null): Refusal {
   return new Refusal(
     'model not in plan',
@@ -65,7 +65,7 @@ function notInPlan(organisation: string | null): Refusal {
   );
 }
 
-/** Refuses an organisation that is suspended or has no tier. It may use no model at all, its own nodes and stacks included. */
+/** Refuses an organisation that is suspended or has no tier. It cannot use any model, not even on its own nodes and stacks. */
 export function withoutPlan(cause: Exclude<CauseOf<'ModelNotInPlanError'>, 'model not in plan'>): Refusal {
   return new Refusal(
     cause,
@@ -73,17 +73,17 @@ export function withoutPlan(cause: Exclude<CauseOf<'ModelNotInPlanError'>, 'mode
   );
 }
 
-/** Refuses a visitor where none are served, as the playground does for each of its calls. */
+/** Refuses a visitor if visitors are not served. The playground refuses each of its calls with this, too. */
 export function noVisitors(): Refusal {
   return new Refusal('no visitors', 'Visitors are not served here.');
 }
 
-/** Refuses a caller who has no plan at all. `organisation`: null for a visitor. */
+/** Refuses a caller without a plan. `organisation` is null for a visitor. */
 export function refuseWithoutPlan(organisation: string | null): Refusal {
   return organisation === null ? noVisitors() : withoutPlan('no entitlement');
 }
 
-/** The same text whether nobody has the model or only another organisation does. */
+/** Refuses a model that is not available here. The text does not show whether another organisation has it. */
 export function dedicatedOnly(cause: CauseOf<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
     cause,

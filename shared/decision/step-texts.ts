@@ -65,7 +65,7 @@ export const key: Describe = (step, of) => {
   return keyText(step, of, (name, owner) => `${name} of ${owner}${end}`);
 };
 
-/** Why an answer was not given, or not to its end. */
+/** Why there was no answer, or not a whole one. */
 export const unfinished: Describe = (step, of) =>
   step.facts['endedBy'] === undefined ? said(step, of) : plain(String(step.facts['reason']));
 

@@ -104,7 +104,7 @@ export const wrongClock = {
 
 const certificateWarnDays = 21;
 
-/** `in 3 days`, as findings say when something ends. */
+/** Remaining time as findings state it, for example `in 3 days`. */
 export function inDays(days: number): string {
   if (days === 0) return 'within a day';
   return days === 1 ? 'in 1 day' : `in ${days} days`;

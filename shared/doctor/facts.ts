@@ -125,11 +125,11 @@ interface NodeFacts {
   readonly models: readonly string[];
   /** Models that its agent could not load, and why. */
   readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
-  /** Gateways that have had requests at it for a while and no answer to any of them. */
+  /** Gateways that have sent it requests for a while without an answer to any of them. */
   readonly unansweredAt?: readonly string[] | undefined;
   /** Gateways that it reported more tokens to than a request can use, in the last hour. */
   readonly overstatedTo?: readonly string[] | undefined;
-  /** Forms of its answers that gateways had to guess or refuse in the last hour, each behind its model. */
+  /** Unusual, ambiguous or unknown forms of its answers in the last hour, each after its model. */
   readonly oddForms?: readonly string[] | undefined;
   /** It reported more than the log takes of one node, in the last hour. */
   readonly withheld?: boolean | undefined;
@@ -232,7 +232,7 @@ interface ChangeFacts {
 }
 
 export interface DoctorFacts {
-  /** Time of the facts, ms since 1970; undefined where nothing depends on it. */
+  /** Time of the facts, ms since 1970; undefined if no check depends on it. */
   readonly now?: number | undefined;
   readonly machine?: MachineFacts | undefined;
   readonly log?: LogFacts | undefined;

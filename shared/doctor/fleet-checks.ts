@@ -8,7 +8,7 @@ import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
-/** A clock that is off by more is no drift: keys expire at a wrong time by it. */
+/** A clock that is off by more than this has not merely drifted, and lets keys expire at a wrong time. */
 const clockFailSeconds = 3600;
 
 /** What follows from a proof of this age. */
@@ -26,13 +26,13 @@ function silentText({ silentSeconds }: Gateway): string {
     : 'it has not reported since this replica started';
 }
 
-/** The gateway may have ended, or may run without its reports arriving. */
+/** What to do about a silent gateway: it may have ended, or it may run although its reports do not arrive. */
 function silentNext({ name }: Gateway): string {
   return `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }
 
 const ofGateways = checksOf(({ gateways }) => gateways);
-/** Silence proves nothing while this replica does not receive its own reports, which HG2012 reports. */
+/** No gateways while this replica does not read back its own reports, because silence proves nothing then. HG2012 reports that. */
 const ofReadGateways = checksOf(({ gateways, log }) => (log?.hasReports === false ? undefined : gateways));
 export const gatewayChecks: readonly DoctorCheck[] = [
   check({
@@ -223,10 +223,10 @@ export const nodeChecks: readonly DoctorCheck[] = [
   }),
   ofNodes({
     code: 'HG5008',
-    well: 'nodes answer in forms that are known',
+    well: 'nodes answer in known forms',
     level: 'warn',
     wrong: ({ oddForms = [] }) => oddForms.length > 0,
-    text: ({ oddForms = [] }) => `answers in a form that is not known: ${oddForms.join('; ')}`,
+    text: ({ oddForms = [] }) => `answers in an unknown form: ${oddForms.join('; ')}`,
     next: ({ id }) => `compare the engine of ${id} with those that are tested, and update it`,
   }),
 ];

@@ -4,7 +4,7 @@ import { diskFail, diskWarn, gigabytes } from './machine-checks.ts';
 
 const freshWarnSeconds = 10;
 
-/** What to do if a topic on Kafka does not exist. */
+/** Advice for a missing topic on Kafka. */
 function missingTopicNext(topic: string): string {
   if (topic === 'headgate.control' || topic === 'headgate.beginning')
     return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/operate.md';

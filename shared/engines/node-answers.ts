@@ -52,11 +52,11 @@ export interface Rejection {
   readonly reason?: string;
 }
 
-/** Statuses of an error that the request causes. Any server on the way to the model may answer with them. */
+/** Statuses of errors that the request causes. Any server on the way to the model may answer with them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/** Engines answer 500 for much that the request causes, and an error within a stream may have no status: the text decides. */
+/** Statuses with which the text decides. Engines answer many bad requests with 500, and errors within a stream may have no status. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
-/** Starts of the types that stand for status 400 in an error without a status. */
+/** Beginnings of error types that mean status 400 if an error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;
 
 /**

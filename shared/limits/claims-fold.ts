@@ -158,8 +158,8 @@ export class ClaimsFold implements Members {
   }
 
   /**
-   * How much of its grant a process may use. If more is held than the limit has, or of what is in flight also reserved, then nothing
-   * that ends is replaced until that is over.
+   * How much of its grant a process may use. While claims exceed the limit (for requests in flight, claims and reserved shares), a
+   * process may not replace what ends.
    */
   kept(process: string, limit: Limit, granted: number): number {
     const row = this.row(limit);

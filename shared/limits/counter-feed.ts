@@ -21,9 +21,9 @@ export interface CounterFeedOptions {
   readonly copy: CounterCopy;
   readonly state: CounterState;
   readonly logger: LineLogger;
-  /** Id of this process: what it writes before it has read anything says nothing of the log's time. */
+  /** Id of this process. Its own records do not vouch for the log's time. */
   readonly process: string;
-  /** Merges one record, which has a time of the log; returns how many of its entries were dropped. */
+  /** Merges one record with its log time; returns how many of its entries were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
   /** After each batch. */
   readonly onRead?: () => void;
@@ -31,7 +31,7 @@ export interface CounterFeedOptions {
   readonly onRestart?: () => void;
   /** Entries of these keys have ended. */
   readonly onEnded?: (keys: readonly string[]) => void;
-  /** Stands for both clocks. */
+  /** Clock that replaces both the wall clock and the monotonic clock. */
   readonly now?: () => number;
 }
 
@@ -93,7 +93,7 @@ export class CounterFeed {
   /** Writes the copy; a failure is reported, and what was read is read again at the next start. */
   save(): void {
     const { copy, state, logger, onEnded } = this.#options;
-    // One clock alone removes nothing, and none that leaps.
+    // Both clocks must agree that an entry has ended, and a clock that leaps does not count.
     const untilMs = this.#removal.limit(Math.min(this.logNow(), this.#now()));
     const ended = state.expire(untilMs);
     if (ended.length > 0) onEnded?.(ended);
@@ -127,7 +127,7 @@ export class CounterFeed {
     this.#options.onRead?.();
   }
 
-  /** Time of the log as far as it was read, unless it has leapt; that of this process before. */
+  /** Log time as far as the log was read, without leaps. Before anything was read, this process's own time. */
   logNow(): number {
     return this.#time.now();
   }

@@ -135,7 +135,7 @@ export class CounterState {
     this.#unsaved.clear();
   }
 
-  /** Adds what a copy has of a replica, whatever the time is: an entry was checked when it was read, and expires later. */
+  /** Adds a replica's entries from a copy. Their times are not checked again, because they were when read, and expire later. */
   restore({ id, process, name, ownMs, anyMs }: ReplicaFacts, entries: readonly CounterEntry[]): void {
     const named = name === undefined ? {} : { name };
     const record: CounterRecord = { v: 1, replica: id, process, at: ownMs, entries, ...named };

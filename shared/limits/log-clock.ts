@@ -1,7 +1,7 @@
 /**
- * The clock by which a gateway labels minutes: its own, unless that differs from the log's, which all gateways share. Periods go by
- * `ReadTime`, because a log that leaps may change no period. Pure:
- * `nowMs` is monotonic, `ownMs` this process's wall clock, ms since 1970.
+ * The clock by which a gateway labels minutes: its own, unless that differs from the log's, which all gateways share. Periods
+ * follow `ReadTime` instead, because a leap of the log must not change a period.
+ * Pure: `nowMs` is monotonic, `ownMs` is this process's wall clock, ms since 1970.
  */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import { clockOffMs } from './claims-fold.ts';

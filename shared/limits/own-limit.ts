@@ -11,7 +11,7 @@ const repeatMs = 200;
 const heldMs = 30_000;
 /** What is claimed and no longer wanted is given up after this, and at once where another process lacks it. */
 const givenUpMs = 5000;
-/** A process that refused a request so recently needs its standing share itself. */
+/** A process that refused a request this recently, in ms, needs its standing share itself. */
 const lackingMs = 1000;
 /** Room beyond what is used is asked for what was admitted within such a time. */
 const recentMs = 1000;
@@ -68,7 +68,7 @@ export class OwnLimit {
   level = 0;
   /** Since when no other process lacks room, as far as it was looked at. */
   #contendedMs = Number.NEGATIVE_INFINITY;
-  /** When a request was last refused here because others use the room. */
+  /** When this process last refused a request because others use the room; monotonic, ms. */
   #refusedMs = Number.NEGATIVE_INFINITY;
   /** Claims of records that were not read back yet. */
   #outstanding: Sent[] = [];
@@ -100,7 +100,7 @@ export class OwnLimit {
     this.#recent.weight += weight;
   }
 
-  /** Notes that a request was refused because others use the room. */
+  /** Notes that this process refused a request because others use the room. */
   noteRefusal(nowMs: number): undefined {
     this.#refusedMs = nowMs;
   }
@@ -134,7 +134,7 @@ export class OwnLimit {
     const needed = this.used + this.waiting;
     const claim = own?.claim ?? 0;
     const excess = (row?.claimed ?? 0) - this.limit;
-    // If more is held or reserved than the limit has, nothing that ends is replaced until that is over.
+    // While more is claimed or reserved than the limit allows, what ends is not replaced.
     const most = this.window === inFlightWindow ? left : claim - excess;
     if (most < claim && !isAlone) return Math.max(this.used, Math.min(needed, most));
     if (isAlone || isContended) return needed;

@@ -32,7 +32,7 @@ function hostParts(host: string): { readonly name: string; readonly port: string
   return match ? { name: (match[1] ?? '').toLowerCase(), port: match[2] ?? '' } : undefined;
 }
 
-/** Whether a Host header names this listener. An address always does: only a name can be made to resolve here. */
+/** Whether a Host header names this listener. Any IP address is accepted, because only a name can be made to resolve here. */
 export function isOwnHost(host: string | undefined, names: readonly string[]): boolean {
   const name = host === undefined ? undefined : hostParts(host)?.name;
   if (name === undefined) return false;

@@ -1,6 +1,6 @@
 /**
- * The clocks of a process. Product code reads the wall clock here and nowhere else, because it may be wrong, and may be set while the
- * process runs: what several machines count, compare or remove goes by the time of the log instead.
+ * The clocks of a process. Product code reads the wall clock only here, because it may be wrong, and may be set while the process
+ * runs. Whatever several machines count, compare or remove follows the log's time instead.
  */
 
 /** Milliseconds since the machine started, by the clock that nobody sets and that all its processes share. */
@@ -8,24 +8,24 @@ export function monotonicMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n);
 }
 
-/** This machine's own idea of the time, ms since 1970. */
+/** This machine's wall clock, ms since 1970. */
 export function wallClockMs(): number {
   return Date.now();
 }
 
-/** The log's time, unless the two other clocks are nearer to each other than to it: then the log has leapt, and `earlierMs` counts. */
+/** The log's time. If the two other clocks are nearer to each other than to it, the log has leapt, and `earlierMs` counts instead. */
 export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
   const isWrong =
     Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));
   return isWrong ? earlierMs : logMs;
 }
 
-/** A time that was read is this machine's, if the two differ by no more. */
+/** If the log's time and this machine's clock differ by no more than this, this machine's clock is used. */
 const toleranceMs = 30_000;
 
 /**
- * The time of a log for a process that reads it: the record's, unless the wall clock and this time as it was before, which continues by
- * the monotonic clock, agree on another one. So neither this machine nor a broker with a wrong clock moves it.
+ * The log's time for a process that reads the log. It is the record's time, unless two other clocks agree on another one: the wall
+ * clock, and the log's time so far, continued by the monotonic clock. So one wrong clock, here or at a broker, does not move it.
  */
 export class ReadTime {
   readonly #wallMs: () => number;
@@ -45,8 +45,9 @@ export class ReadTime {
   }
 
   /**
-   * The time of a record that the log dates `logMs`. `writerMs`, the time by which its writer counts, stands in for the earlier time of
-   * a process that has none, or that began with a record from before its writer knew that the log had leapt.
+   * The time of a record that the log dates `logMs`. `writerMs` is the time by which its writer counts. It replaces this process's
+   * earlier log time if there is none, or if it agrees with the wall clock, because this process may have begun with a record whose
+   * writer did not yet know that the log had leapt.
    */
   read(logMs: number, writerMs: number): number {
     const wallMs = this.#wallMs();
@@ -58,8 +59,8 @@ export class ReadTime {
 }
 
 /**
- * The time by which records are removed: the known one, but ahead of the first known one by no more than has passed here since. A
- * clock that leaps forwards therefore removes nothing.
+ * The time by which records are removed. It follows a known time, but from its first value on it moves no faster than time passes
+ * on this machine. So a clock that leaps ahead removes nothing.
  */
 export class RemovalTime {
   readonly #monotonicMs: () => number;
@@ -69,7 +70,7 @@ export class RemovalTime {
     this.#monotonicMs = nowMs;
   }
 
-  /** `knownMs`: ms since 1970, as the log or the earlier of several clocks has it. */
+  /** `knownMs`: the log's time, or the earliest of several clocks; ms since 1970. */
   limit(knownMs: number): number {
     const nowMs = this.#monotonicMs();
     this.#first ??= { knownMs, nowMs };

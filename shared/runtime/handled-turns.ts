@@ -1,8 +1,7 @@
 /**
- * Bounds the requests that a listener handles in one turn of the event loop, by number and by time, and by time alone the
- * answers of nodes that a gateway reads. Node reads a thousand ready
- * connections in a turn, and each that is answered at once sends its next request within it, so that no timer and no new
- * connection would get its turn.
+ * Bounds the requests that a listener handles in one turn of the event loop by number and by time, and the node answers that a
+ * gateway reads in a turn by time. Node.js reads a thousand ready connections in one turn, and a connection that is answered at
+ * once sends its next request in the same turn. So without bounds neither timers nor new connections would get their turn.
  */
 import { peerOf } from './connections.ts';
 import { Rounds } from './rounds.ts';

@@ -1,14 +1,14 @@
 /**
- * Budgets of memory, sized by the limit that the system sets for this process. They are written for a process that may use 4 GiB,
- * as the Helm chart allows; with less, each shrinks by the same factor, so that no caller can make the system end the process.
+ * Fits memory budgets to the limit that the system sets for this process. Budgets are sized for 4 GiB, which the Helm chart allows.
+ * With less, each shrinks by the same factor, so that no caller can make the kernel end the process.
  */
 import { environment } from './settings.ts';
 
 const sizedForBytes = 4 * 1024 ** 3;
-/** Set by the parent of worker processes, which share one limit. */
+/** Number of worker processes that share one limit; their parent sets this variable. */
 export const processCountVariable = 'WORKER_PROCESS_COUNT';
 
-/** Memory that this process may use, in bytes; undefined if the system does not limit it to less than the budgets are sized for. */
+/** Memory that this process may use, in bytes; undefined if it is at least what the budgets are sized for. */
 export function memoryMax(
   constrained = process.constrainedMemory(),
   processes = Number(environment[processCountVariable] ?? 1),
@@ -17,7 +17,7 @@ export function memoryMax(
   return max > 0 && max < sizedForBytes ? max : undefined;
 }
 
-/** The part of a budget that fits into the memory of this process. */
+/** Shrinks a budget to this process's memory limit. */
 export function withinMemory(budget: number, max = memoryMax()): number {
   return max === undefined ? budget : Math.max(1, Math.floor((budget * max) / sizedForBytes));
 }

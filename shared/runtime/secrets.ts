@@ -73,7 +73,7 @@ export function secretOf(variable: string, from: Environment = environment): str
   );
 }
 
-/** Throws SecretUnusable, also if the variable is unset. `how`: what to set it to. */
+/** Reads a secret. Throws SecretUnusable, also if the variable is unset. `how` says what to set it to. */
 export function requiredSecret(
   variable: string,
   how = `a random text of at least ${tokenLengthMin} printable characters`,

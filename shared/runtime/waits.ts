@@ -29,7 +29,7 @@ export const waits = {
   nodeCount: { ms: 2000 },
   /** Node: the request to be taken, and the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /** Node: a further event. Comments prolong it, up to the wait for a first event, and requests with tools have that wait. */
+  /** Node: a further event. Comments, or tools in the request, prolong this wait up to that for a first event. */
   nodeNextEvent: { ms: 60_000 },
   /** Node: the request to be taken, and the head of an answer without a stream; again for its body. */
   nodeWhole: { ms: 300_000 },

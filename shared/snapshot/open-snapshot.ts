@@ -141,7 +141,7 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       rebuiltBecause = error.message;
     }
   }
-  // SQLite would replay the write-ahead log of a file that was removed into the new one.
+  // If only the write-ahead log of a removed file is left, SQLite would replay it into the new file.
   if (existsSync(path) || existsSync(`${path}-wal`)) quarantineFile(path);
   const db = openDatabase(path, { durability });
   createSchema(db, keyOrdersSql);

@@ -1,8 +1,9 @@
 /**
  * Keeps a snapshot at the head of its log: tails, folds in slices that never hold the event loop for long, and proves
  * how fresh the snapshot is. Both planes use it, at start and live.
- * It retries transient faults (an unreachable log, in a control plane also a disk that refuses a write) with back-off, and stops
- * for good at all others: a truncated or replaced log, a fold that must halt. `fault` is then the reason, and freshness runs out.
+ * It retries transient faults with back-off: an unreachable log and, in a control plane, a disk that refuses a write. It stops for
+ * good at other faults, such as a truncated or replaced log or a fold that must halt. `fault` is then the reason, and freshness
+ * expires.
  */
 import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -35,7 +36,7 @@ export interface ReplicatorOptions {
   readonly probeIntervalMs?: number;
   /** Called after each folded slice that moved the position, with how long it took, and whether all that was read is folded. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
-  /** Tries a write that the disk refused again and again; without it such a write is a fault. */
+  /** Whether a write that the disk refuses is retried. If not, it is a fault. */
   readonly waitsForDisk?: boolean;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
@@ -76,7 +77,7 @@ export class Replicator {
     });
   }
 
-  /** Why it stopped for good, or why the disk refuses what it tries to write now. */
+  /** Why the replicator has stopped for good, or why the disk refuses its current write. */
   get fault(): Error | undefined {
     return this.#follower.fault ?? this.#refusedByDisk;
   }

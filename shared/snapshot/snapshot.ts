@@ -73,8 +73,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Calls `onRow` with each row that is written or removed, inside the transaction of the fold or preview, which may be undone;
-   * undefined ends that.
+   * Calls `onRow` for each row that is written or removed, until `undefined` is passed. The call runs inside the transaction of a
+   * fold or preview, which may be undone.
    */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;

@@ -22,7 +22,7 @@ export interface Seen {
   readonly signedBy?: number | undefined;
 }
 
-/** Identifies the data folder of a process, which has its records, over its starts; a process without a folder is its own. */
+/** Identifies a process's data folder, which contains its records, across restarts. Without a folder, identifies the process. */
 export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' | 'incarnation'>): string {
   return folder?.id ?? incarnation;
 }

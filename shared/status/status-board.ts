@@ -34,7 +34,7 @@ const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 const headStepMs = 1000;
 const headsKept = 120;
-/** Incarnations whose traffic is known to be counted; processes that end and start again are at most some thousands a day. */
+/** Incarnations whose counted reports are remembered. At most a few thousand processes end and start again per day. */
 const incarnationsMax = 20_000;
 
 export const fleetStates = ['SYNCED', 'LAGGING', 'STALE', 'DIVERGED'] as const;
@@ -68,8 +68,8 @@ export class StatusBoard {
   readonly #digests = new BoundedMap<number, string>(digestsMax, 'oldest');
   readonly #heads = new KnownHeads();
   /**
-   * Number of each incarnation's last report whose traffic was handed on, so that a repeated record counts once. The rows cannot
-   * say this: after a start they already know that a gateway has ended, while its reports are still to be read.
+   * Number of the last report of each incarnation whose traffic was passed on, so that a repeated record counts once. The rows cannot
+   * show this, because after a start they may already know that a gateway has ended before its reports have been read.
    */
   readonly #countedUpTo = new BoundedMap<string, number>(incarnationsMax, 'oldest');
   #completing: Promise<void> | undefined;
@@ -156,7 +156,7 @@ export class StatusBoard {
     return [...byName.values()];
   }
 
-  /** When the last report that control plane `name` wrote since this start was read here; monotonic, ms; -Infinity before the first. */
+  /** When this process last read a new report of control plane `name`; monotonic, ms; -Infinity before the first since its start. */
   readBackMs(name: string): number {
     const live = this.controlPlanes().find((seen) => seen.report.name === name && !seen.isRemembered);
     return live?.seenMs ?? Number.NEGATIVE_INFINITY;

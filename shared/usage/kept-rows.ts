@@ -64,7 +64,7 @@ export class KeptRows {
     return this.days.toSorted().at(-1);
   }
 
-  /** Rows of this day and of all later ones are kept; undefined until old rows are looked for the first time. */
+  /** First day from which all rows are kept; undefined until the first search for old rows. */
   get completeFrom(): string | undefined {
     return this.#kept.from_day || undefined;
   }
@@ -102,7 +102,7 @@ export class KeptRows {
     return this.#sql.removeMoved.run(removedAtOnce).changes === removedAtOnce;
   }
 
-  /** Rows of days before this one are no longer kept. Returns the days that had some. */
+  /** Removes the rows of all days before this one. Returns the days that had rows. */
   removeBefore(day: string): readonly DayRows[] {
     if (day <= this.#kept.from_day) return [];
     const old = this.#days.filter((each) => each.day < day);

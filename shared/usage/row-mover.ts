@@ -1,7 +1,7 @@
 /**
- * Moves completed requests from `usage.db` into the files of their days, once a minute, and removes the files of days that are not to
- * be kept. Rows have the time of the log, and a day is old where this machine's clock and the newest rows both say so. Neither clock
- * can leap: see RemovalTime.
+ * Once a minute, moves completed requests from `usage.db` into a file for each day, and removes the files of old days. A day is old
+ * if both this machine's clock and the newest rows, which have the log's time, say so. A leap of either clock removes nothing
+ * (RemovalTime).
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { monotonicMs, RemovalTime, wallClockMs } from '../runtime/clock.ts';
@@ -34,7 +34,7 @@ export class RowMover {
   #isFirst = true;
   readonly #monotonicMs: () => number;
   readonly #removal: RemovalTime;
-  /** The newest day with rows, and when it was first seen here, monotonic. */
+  /** The newest day with rows, and when this process first saw it; monotonic, ms. */
   #newest = { day: '', sinceMs: 0 };
 
   constructor(options: RowMoverOptions) {
@@ -78,7 +78,7 @@ export class RowMover {
     if (day === undefined) return;
     const nowMs = this.#monotonicMs();
     if (day !== this.#newest.day) this.#newest = { day, sinceMs: nowMs };
-    // Without new rows the time of the log passes as well.
+    // The log's time also passes while no rows arrive.
     const logMs = Date.parse(day) + nowMs - this.#newest.sinceMs;
     const untilMs = this.#removal.limit(Math.min(logMs, wallClockMs())) - keepDays * dayMs;
     for (const { day: removed, rows: count } of rows.removeBefore(dayOfMs(untilMs)))

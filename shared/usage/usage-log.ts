@@ -6,8 +6,8 @@ import { openLog, parseLogUrl } from '../log/open-log.ts';
 export interface UsageLogAddress {
   readonly partitions: number;
   /**
-   * Opens one partition. A log whose first records were removed must begin at the first one kept. `mustExist`: a log that was
-   * moved away is not created again in its place.
+   * Opens one partition. If the log's first records were removed, reading must begin at the first record kept. With `mustExist`, a
+   * log that was moved away is not created again.
    */
   readonly open: (partition: number, mustExist?: boolean) => Promise<TimedLog>;
 }

@@ -39,7 +39,7 @@ import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from 
 /** Rows of one incarnation that may be parked. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
-/** A row that is ahead of the log's time by more has a wrong time. Clocks of brokers may differ by less. */
+/** A row that is further ahead of the log's time has a wrong time. Clocks of brokers may differ by less. */
 const aheadMsMax = hourMs;
 /** Bytes of `usage.db` that may stay without use at a start. */
 const emptyBytesMax = 8 * 1024 * 1024;
@@ -263,7 +263,7 @@ export class UsageStore {
     return this.rows.requests(query);
   }
 
-  /** Every request of this day and of all later ones is kept; undefined until old ones are looked for the first time. */
+  /** First day from which every request is kept; undefined until the first search for old ones. */
   get completeFrom(): string | undefined {
     return this.rows.completeFrom;
   }
@@ -294,9 +294,9 @@ export class UsageStore {
   }
 
   /**
-   * No request completes after its record was appended, so a row that says so is of a gateway with a wrong clock: it counts at the
-   * time of the log and in that time's period. Unless earlier rows agree with the log, the log may be what is wrong. A row before the
-   * log's time may have waited for the log, and stays what it is.
+   * Corrects a row whose time is far ahead of its record. No request completes after its record was appended, so the gateway's clock
+   * was wrong, and the row counts at the log's time and in its period. If earlier rows do not agree with the log, the log may be
+   * wrong, and the row stays as it is. So does a row before the log's time, because it may have waited for the log.
    */
   #inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
     const { row } = read;

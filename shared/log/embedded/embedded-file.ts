@@ -73,7 +73,7 @@ export interface FileOptions {
   readonly durability: 'full' | 'normal';
   /** The first record kept may be after the offset that a reader requests. */
   readonly allowTrimmed: boolean;
-  /** Clock by which the records' time continues; without it they have the time that they are given. */
+  /** Monotonic clock that keeps the records' time from leaping. Without it, records get the writer's wall-clock time. */
   readonly monotonicMs?: (() => number) | undefined;
 }
 
@@ -137,8 +137,8 @@ export class EmbeddedFile {
   }
 
   /**
-   * Appends all of these or none; returns the offset of the first, and the time that the records got. On return they are in the file,
-   * with the durability of the options.
+   * Appends all records or none. Returns the offset of the first, and the time of all. On return they are in the file, with the
+   * durability of the options.
    */
   append(records: readonly NewRecord[], wallMs: number): { readonly first: number; readonly atMs: number } {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));

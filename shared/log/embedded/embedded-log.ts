@@ -118,7 +118,7 @@ class EmbeddedLog implements TimedLog {
 
   constructor(file: EmbeddedFile, path: string, settings: Settings) {
     this.#removal = new RemovalTime(settings.monotonicMs);
-    // Before this process appends anything: its own clock may be ahead.
+    // The removal time must begin with a record of earlier processes, because this process's own clock may be fast.
     const lastMs = file.lastMs();
     if (lastMs !== undefined) this.#removal.limit(lastMs);
     this.#file = file;

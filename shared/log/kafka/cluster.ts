@@ -220,7 +220,7 @@ export class KafkaCluster {
     await quorumOf(witnesses, witnessesNeeded(leader.replicas));
   }
 
-  /** Whether other replicas, in a request sent now, name another leader and none of them names this one. */
+  /** Asks the other replicas who leads. True if at least one names another leader, and none names this one. */
   async isDeposed(leader: Leader, { topic, partition }: TopicPartition): Promise<boolean> {
     const asked = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);

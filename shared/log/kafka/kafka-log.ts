@@ -134,7 +134,7 @@ export class KafkaLog implements TimedLog {
     }
   }
 
-  /** Why the last append was refused, if this process may not write to the topic. */
+  /** Why the broker refused the last append, if this process may not write to the topic. */
   get writeFault(): string | undefined {
     return this.#writeFault;
   }

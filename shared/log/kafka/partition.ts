@@ -91,7 +91,7 @@ export class KafkaPartition {
   ): Promise<Result> {
     const onFault = ({ type }: KafkaFault) => {
       this.invalidate();
-      // A deleted topic is created again by the next attempt, as at a start, if all that it held is published again.
+      // The next attempt creates a deleted topic again, as a start does, if processes publish everything in it again.
       if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isPublishedAgain(this.#plan.topic))
         this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
     };

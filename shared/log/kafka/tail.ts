@@ -24,7 +24,7 @@ const fetchBytesMax = 1024 * 1024;
 const fetchWaitMs = 2000;
 /** After a longer pause between two fetches the log is checked again. */
 const idleMsMax = 5000;
-/** After so long without a record, other brokers are asked who leads the partition. */
+/** After this long without a record, other brokers are asked who leads the partition. */
 const quietMsMax = 3000;
 /** Responses without a record below the broker's own end, until they count as a fault. */
 const emptyResponsesMax = 20;
@@ -75,7 +75,7 @@ class Reader {
   #connection: KafkaConnection | undefined;
   #leader: Leader | undefined;
   #fetchedMs = 0;
-  /** When the last record came, or other brokers were last asked who leads; monotonic, ms. */
+  /** When the last record arrived or other brokers were last asked who leads; monotonic, ms. */
   #provenMs = 0;
   #emptyResponses = 0;
 
@@ -120,8 +120,8 @@ class Reader {
   }
 
   /**
-   * A deposed leader that is cut off from its peers responds to each fetch without records, indefinitely. So when a tail has
-   * been quiet, other brokers are asked, without delaying the next fetch. A deposed leader loses the connection.
+   * A deposed leader that is cut off from its peers answers every fetch without records, indefinitely. So if a tail is quiet, other
+   * brokers are asked who leads, without delaying the next fetch, and the connection to a deposed leader is closed.
    */
   #askWhoLeads(connection: KafkaConnection): void {
     const { cluster, target } = this.#partition;

@@ -21,7 +21,7 @@ export interface TopicPlan {
   readonly partitions: number;
   /** How long records are kept at least, ms; -1 without limit. */
   readonly retentionMs: number;
-  /** Whether the broker's clock must stamp the records, also in a topic that an older version created. */
+  /** Whether the broker's clock must stamp the records, even in a topic that an older version created. */
   readonly stampedByBroker: boolean;
   /** How long a segment is written at most, ms: what is past its time is removed by whole segments. */
   readonly segmentMs?: number;
@@ -100,7 +100,7 @@ function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
     {
       name: 'message.timestamp.type',
       wanted: 'LogAppendTime',
-      // Brokers refuse a record that a writer dates an hour off. An older topic may still be so.
+      // Topics of older versions may still have CreateTime, with which brokers refuse records whose time is an hour off.
       accepts: (value) => !plan.stampedByBroker || value === 'LogAppendTime',
     },
     ...segmentRules(plan),
@@ -233,7 +233,7 @@ async function partitionsFault(
   return { text: `${text}, and none can be removed`, next, lead: '' };
 }
 
-/** Whether processes publish the records of a topic again, so that it holds nothing that only it knows. */
+/** Whether processes publish a topic's records again, so that the topic is not the only place that has them. */
 export function isPublishedAgain(topic: string): boolean {
   return [statusTopic, gaugesTopic, countersTopic].some((name) => name === topic);
 }
