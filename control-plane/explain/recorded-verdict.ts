@@ -16,7 +16,10 @@ export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
   };
 }
 
-/** Why a request ended early; `it` stands for the client, node or gateway that ended it. Version 0.2.0 exports decisions without a reason. */
+/**
+ * Why a request ended early; `it` stands for the client, node or gateway that ended it. Version 0.2.0 exports decisions without
+ * a reason.
+ */
 export function endReason({ finish = '' }: DecisionRecord): string {
   const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];
   return reason.startsWith(`the ${by} `) ? reason.replace(`the ${by}`, 'it') : reason;

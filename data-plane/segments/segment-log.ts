@@ -240,7 +240,7 @@ export class SegmentLog {
     const names = (await readdir(this.#folder)).filter((name) => nameForm.test(name)).sort();
     const segments: Segment[] = [];
     const all = await Promise.all(names.map((name) => lstat(join(this.#folder, name))));
-    // A wall clock that is ahead makes nothing old: the newest segment has no age.
+    // Ages count from the newest segment if the wall clock is later, so that a fast clock makes no segment old.
     const newestMs = Math.min(wallClockMs(), Math.max(...all.map(({ mtimeMs }) => mtimeMs)));
     for (const [index, name] of names.entries()) {
       const path = join(this.#folder, name);

@@ -32,7 +32,7 @@ export class ClampedUsage {
     this.#nodes.add(outcome.node);
   }
 
-  /** Nodes of the last hour, the latest first. */
+  /** Nodes that were clamped in the last hour, the latest first. */
   recent(): string[] {
     return this.#nodes.recent();
   }

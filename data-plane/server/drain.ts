@@ -1,4 +1,4 @@
-/** The end of a gateway: it accepts nothing more, and requests in flight have a bounded time to finish. */
+/** Drains a gateway before its end: no new connections are accepted, and requests in flight get a bounded time to finish. */
 import { cannotTakeNow, type Refusal } from '../../shared/decision/refusal.ts';
 import type { Check } from '../../shared/runtime/health-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -26,7 +26,7 @@ export function drainCheck(draining: boolean): Check {
     : { name: 'drain', ok: true };
 }
 
-/** Resolves once no request is in flight, or once the time is over and those that remain were ended. */
+/** Resolves once no request is in flight. After the drain time-out, ends the remaining requests first. */
 export async function drain(
   { drainDelaySeconds, drainTimeoutSeconds, logger }: DrainOptions,
   listeners: readonly DrainingListener[],

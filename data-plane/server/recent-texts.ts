@@ -1,12 +1,12 @@
-/** Texts that this gateway reports for an hour after the last time that it met them. */
+/** Texts that this gateway reports for an hour after it last saw them. */
 
 const recentMs = 3_600_000;
-/** Texts that one report names. */
+/** Most texts in one report. */
 const namedMax = 20;
 const keptMax = 1000;
 
 export class RecentTexts {
-  /** Monotonic ms by text, the latest last. */
+  /** When each text was last seen, monotonic ms. The latest is last. */
   readonly #lastMs = new Map<string, number>();
 
   add(text: string): void {
@@ -17,7 +17,7 @@ export class RecentTexts {
     this.#lastMs.delete(oldest);
   }
 
-  /** The latest first. */
+  /** Texts of the last hour, the latest first. */
   recent(): string[] {
     const fromMs = performance.now() - recentMs;
     const recent = [...this.#lastMs].filter(([, lastMs]) => lastMs > fromMs).map(([text]) => text);

@@ -48,7 +48,7 @@ interface Series {
 
 export class Telemetry {
   readonly clampedUsage: ClampedUsage;
-  /** Node, model and form of answers that had to be guessed or refused. */
+  /** Node, model and form of answers that were unusual, ambiguous or unknown. */
   readonly oddForms = new RecentTexts();
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();

@@ -1,13 +1,16 @@
 /**
- * Checks the arguments of earlier calls. Engines parse them for the template of the prompt, and answer with a fault of their own
- * if that fails, so a text that is not JSON is refused before a node is asked.
+ * Checks the arguments of earlier tool calls. Engines parse them for the prompt's template, and answer with an error of their own
+ * if that fails. So a text that is not JSON is refused before a node is asked.
  */
 import { scanJson } from '../../shared/runtime/json-scan.ts';
 import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from '../core/json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
-  /** What the calls of one request may add up to. Parsing costs by names and values, and the body counts this text as one. */
+  /**
+   * Names and values that the calls of one request may still add. The cost of parsing depends on both, and for the body's own bounds
+   * such a text is a single value.
+   */
   #names = jsonNamesMax;
   #values = jsonValuesMax;
 

@@ -4,7 +4,7 @@ import { type KeptPaths, keepTexts } from '../core/json-source.ts';
 import { type JsonText, parseStrictJson, readJsonText } from '../core/json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** The object in a body of JSON, with the texts at `kept`. Throws UnsupportedShapeError. */
+/** Parses a body to a JSON object, and keeps the texts at `kept`. Throws UnsupportedShapeError. */
 export function parseBody(
   raw: Buffer | JsonText,
   contentType: string | undefined,

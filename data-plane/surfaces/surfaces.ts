@@ -132,7 +132,7 @@ export function shapeOperation(
   }
 }
 
-/** The client's answer as JSON. `answer`: the parsed body of the node. Throws NodeFailure. */
+/** Converts a node's parsed body to the client's answer as JSON. Throws NodeFailure. */
 export function wholeAnswer(
   answer: unknown,
   facts: AnswerFacts,

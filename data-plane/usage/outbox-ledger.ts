@@ -183,7 +183,7 @@ function periodIn(key: string): string {
   return key.slice(key.indexOf(' ') + 1);
 }
 
-/** The wall clock may be ahead, so nothing has ended before a period began in which this folder counted. */
+/** Periods that end before this time have ended. The wall clock may be fast, so it counts only up to the start of the newest period. */
 function endedUntil(wallMs: number, periods: readonly string[]): number {
   const begun = periods.map((period) => Date.parse(period.length === 7 ? `${period}-01` : period));
   return Math.min(

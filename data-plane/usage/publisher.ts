@@ -20,7 +20,7 @@ export interface UsagePublisherOptions {
   readonly partitions: number;
   /** Of the gateway token of this process, also for rows of earlier ones. */
   readonly mac: RecordMac;
-  /** Opens one partition of the usage log; `mustExist` for one that this process had open. */
+  /** Opens one partition of the usage log. `mustExist` is true if this process had the partition open before. */
   readonly open: (partition: number, mustExist: boolean) => Promise<ControlLog>;
   /** Called when appends begin to fail, and again when they succeed. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -30,7 +30,7 @@ export class Publisher {
   readonly #options: UsagePublisherOptions;
   readonly #stop = new AbortController();
   readonly #logs = new Map<number, ControlLog>();
-  /** Partitions that were open once. */
+  /** Partitions that this process has opened before. */
   readonly #opened = new Set<number>();
   #wake: () => void = () => undefined;
   #running: Promise<void> | undefined;
@@ -69,7 +69,7 @@ export class Publisher {
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     let shippedMs = Number.NEGATIVE_INFINITY;
     const { outbox, partitions } = this.#options;
-    // Before the first row: a log that is moved away until then is not created again either.
+    // Open the partition before the first row, so that a log that is moved away meanwhile is not created again.
     await this.#open(usagePartitionOf(outbox.incarnation, partitions)).catch(() => undefined);
     while (!this.#stop.signal.aborted) {
       try {

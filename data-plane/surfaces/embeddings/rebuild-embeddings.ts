@@ -57,7 +57,7 @@ const bytesPerNumber = 4;
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;
   if (!Array.isArray(vector) || vector.length === 0) throw malformed('an embedding is not a list');
-  // The same input gives the same result on every node, so another try would not help.
+  // Not a node's failure, because every node returns the same result for this input, so a retry would not help.
   if (vector.some(isNotANumber)) throw new Refusal('rejected', notANumber);
   if (!vector.every(isFloat)) throw malformed('an embedding is not a list of numbers');
   return vector;
@@ -66,7 +66,7 @@ function readVector(value: unknown): readonly number[] {
 const notANumber =
   'This model does not accept this request: an embedding has a value that is not a number (NaN or infinite).';
 
-/** NaN or infinite. Engines write null for both, because JSON has neither. */
+/** Whether a number is NaN or infinite. Engines write null for both, because JSON has neither. */
 function isNotANumber(value: unknown): boolean {
   return value === null || (typeof value === 'number' && !Number.isFinite(value));
 }

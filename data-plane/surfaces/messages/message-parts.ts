@@ -25,7 +25,7 @@ const stopReasons: Readonly<Record<FinishReason, StopReason>> = {
   content_filter: 'refusal',
 };
 
-/** `choice`: the node's own, for the stop sequence that two of the engines name in it. */
+/** `choice`: the node's choice, in which two of the engines name the stop sequence. */
 export function stopOf(finish: FinishReason, choice: unknown, stopSequences: readonly string[]): Stop {
   const reason = stopReasons[finish];
   if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };

@@ -1,7 +1,7 @@
 /**
- * The input of a custom tool as its text comes: a model writes it as the one member of a JSON object, and the client reads the
- * text itself. Characters are decoded as soon as they are whole. Some models write the bare text, which is then the input.
- * Each character is read once, however the text was cut into pieces.
+ * Decodes a custom tool's input while it arrives. A model writes the input as the only member of a JSON object, and the client
+ * gets the plain text. Some models write the plain text directly. Characters are decoded as soon as they are complete, and each is
+ * read once, however the text was cut into pieces.
  */
 import { noArguments } from '../../answer/chat-parts.ts';
 import { parseText } from '../../core/answer-json.ts';
@@ -11,31 +11,31 @@ import { NodeFailure } from '../../core/node-failure.ts';
 const charactersMax = 4 * 1024 * 1024;
 
 const opening = '{"input":"';
-/** Places in `opening` before which JSON allows white space. */
+/** Indexes in `opening` before which JSON allows white space. */
 const gaps: readonly number[] = [0, 1, 8, 9];
-/** Models that loop in white space never come to an input. */
+/** Most white space before an input, because some models loop in white space and never write one. */
 const blanksMax = 4 * 1024;
 
-/** As far as characters and escapes are whole. */
+/** Matches up to the last complete character or escape. */
 const wholeCharacters = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/;
 const halfPair = /^\\u[dD][89abAB][0-9a-fA-F]{2}$/;
 const halfPairCharacters = 6;
-/** Half of a pair, and an escape that is not whole. */
+/** Longest text that may wait to be decoded: half a surrogate pair and an incomplete escape. */
 const undecodedMax = 2 * halfPairCharacters - 1;
-/** Models write them as they are. */
+/** Control characters, which models write unescaped. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them escaped only.
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /** `opening`: everything so far can be the beginning of `{"input":"`. `object`: any other object, which is read at its end. */
+  /** `opening`: the text so far may be the beginning of `{"input":"`. `object`: an object of another form, which is parsed at its end. */
   #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;
-  /** Characters of `opening` that have come. */
+  /** Number of characters of `opening` that have arrived. */
   #opened = 0;
   #blanks = 0;
 
-  /** Nothing more of the input comes. */
+  /** Whether the input is complete. */
   get isWhole(): boolean {
     return this.#form === 'closed';
   }
@@ -63,7 +63,7 @@ export class CustomInput {
     return typeof input === 'string' ? input : '';
   }
 
-  /** Chooses the form as soon as the characters decide it. Returns the place of the member's text once that begins. */
+  /** Chooses the form as soon as the characters decide it. Returns the index at which the member's text begins, if it does. */
   #open(added: string): number | undefined {
     for (let at = 0; at < added.length; at += 1) {
       const character = added.charAt(at);

@@ -20,7 +20,7 @@ import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.
  * likes.
  */
 const charactersMax = 4 * 1024 * 1024;
-/** What is held of an item or a part beyond its text, as so many characters. */
+/** Memory that an item or a part takes in addition to its text, in characters. */
 const partCharacters = 1024;
 /** Of its text, its part, its item and the answer: each has the whole text once more. */
 const endEvents = 4;

@@ -1,4 +1,4 @@
-/** JSON of the frame around the items of an answer: the same members in each event that has it, and in an answer that is not streamed. */
+/** The response object around an answer's items, as JSON. It has the same members in stream events and in whole answers. */
 import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
 import type { Usage } from '../../answer/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';
@@ -19,7 +19,7 @@ export function isIncomplete(finish: FinishReason): boolean {
   return incompleteReasons[finish] !== undefined;
 }
 
-/** JSON. Without what has finished it is the beginning of a stream. */
+/** The response object as JSON; without `finished` as it is at the beginning of a stream. */
 export function responseBody(
   { unique, created, model }: AnswerFacts,
   { repeated }: ResponsesContext,

@@ -8,7 +8,7 @@ export class ResponseEvents {
     this.#frames.push(`event: ${type}\ndata: ${data}\n\n`);
   }
 
-  /** `response`: JSON on one line. */
+  /** Adds an event with a response object. `response` must be JSON on one line. */
   addResponse(type: string, response: string): void {
     const head = `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#next++},"response":`;
     this.#frames.push(`${head}${response}}\n\n`);

@@ -13,7 +13,7 @@ import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from '
 
 /** What the answer needs to know of the request. */
 export interface ResponsesContext {
-  /** Members of the request that the answer repeats, as JSON on one line and without the brackets around them. */
+  /** Members of the request that the answer repeats, as JSON on one line without the outer braces. */
   readonly repeated: string;
   readonly names: CallNames;
   /** Where thoughts are to be sealed. */
@@ -38,7 +38,7 @@ export function shapeResponses(
   return {
     asked: chatOf(fields, offered, sealKey),
     context: {
-      // Only white space between values has line ends.
+      // Line ends occur only between values, because JSON escapes them in strings.
       repeated: writeJson(repeatedMembers(fields, given['metadata']))
         .slice(1, -1)
         .replace(/[\r\n]/g, ' '),
