@@ -51,7 +51,8 @@ const effect = {
   },
   limits: [],
 };
-const said = '310 of 1,204 requests served in the last hour would be answered otherwise, all of them refused';
+const said =
+  '310 of 1,204 requests served in the last hour would be answered differently, all of them refused';
 
 const server = useAdminServer();
 beforeEach(() => {
@@ -71,7 +72,7 @@ test.each(commands)(
     expect(run.code).toBe(0);
     expect(run.err.split(said)).toHaveLength(2);
     expect(run.err).toContain('gw-2');
-    expect(run.out).not.toContain('answered otherwise');
+    expect(run.out).not.toContain('answered differently');
     const [asked, sent] = server.seen.filter(({ method }) => method !== 'GET');
     expect(asked).toMatchObject({ path: '/effect', body: { method: routeOf(name as TurningName).method } });
     const { path: of } = (asked?.body ?? {}) as { path?: string };
@@ -126,7 +127,7 @@ test('what changes no answer says nothing, and lower limits are said', async () 
   recorded.gatewaysSilent = ['gw-2'];
   answer.changes = [{ action: 'change', table: 'tier', id: 'Pro', fields: [] }];
   expect((await cli('tier set Pro --models m1', { typed: '\n' })).err).toBe(
-    'No request was served in the last hour; known by reports alone: requests of gw-2; ' +
+    'No request was served in the last hour; known only from reports: requests of gw-2; ' +
       '1 row would differ; 1 limit would be lower (--effect shows which)\n',
   );
 });

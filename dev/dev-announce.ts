@@ -55,7 +55,7 @@ function writeContext(context: object): void {
     writeJsonAtomically(resolve(path), context);
   } catch (error) {
     process.stderr.write(
-      `warning: ${path} cannot be written (${errorCode(error) ?? 'unknown error'}), so the CLI does not find this fleet; set HEADGATE_CONTEXT to a file that can be written\n`,
+      `warning: ${path} cannot be written (${errorCode(error) ?? 'unknown error'}), so the CLI does not find this fleet; set HEADGATE_CONTEXT to a writable file\n`,
     );
   }
 }

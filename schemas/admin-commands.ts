@@ -61,7 +61,7 @@ export const commandRows = {
   }),
   'tier.delete': operation(
     'operator',
-    'Remove a tier; forced, organisations on it are left without a plan. The tier anonymous closes the service to visitors',
+    'Remove a tier; forced, organisations on it are left without a plan. Removing anonymous closes the service to visitors',
     { params: pathSchemas.tierOrVisitors, answer: removed },
   ),
   'anonymous.set': operation('operator', 'Set the limits and models of visitors who have not signed in', {

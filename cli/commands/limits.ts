@@ -96,8 +96,8 @@ async function show(session: Session, { org, visitors }: ShowOptions): Promise<v
 }
 
 function planText({ tier, suspended }: LimitUse): string {
-  if (suspended) return `${cellText(tier)} (suspended, so the organisation may use nothing)`;
-  return tier === null ? 'none, so the organisation may use nothing' : tier;
+  if (suspended) return `${cellText(tier)} (suspended, so the organisation cannot use any model)`;
+  return tier === null ? 'none, so the organisation cannot use any model' : tier;
 }
 
 function waveFact(inWave: LimitUse['inWave']): (readonly [string, string])[] {

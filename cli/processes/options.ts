@@ -217,7 +217,7 @@ const common = {
   ),
   keepAlive: option(
     '--keep-alive <seconds>',
-    'how long a connection may wait for a further request; more than the idle timeout of a balancer before it',
+    'how long a connection may wait for its next request; set it longer than the idle timeout of a balancer in front',
     { parse: parseKeepAlive, default: 75 },
   ),
   drainDelay: secondsOption(

@@ -1,4 +1,4 @@
-/** Renders a command's effect: a sentence, a table of requests that would be answered otherwise, and limits that would be lower. */
+/** Renders a command's effect: a sentence, a table of requests that would be answered differently, and limits that would be lower. */
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import { requestOf } from '../../admin-client/call-path.ts';
@@ -43,7 +43,7 @@ function first(examples: unknown): unknown {
   return Array.isArray(examples) ? examples[0] : undefined;
 }
 
-/** For example `12 of 3,400 requests served in the last hour would be answered otherwise, 7 of them refused`. */
+/** For example `12 of 3,400 requests served in the last hour would be answered differently, 7 of them refused`. */
 function sentence(recorded: Recorded): string {
   const { asked, differ, refused } = recorded;
   if (asked === 0) return `No request was served ${whenServed(recorded)}`;
@@ -54,7 +54,7 @@ function sentence(recorded: Recorded): string {
         ? ', all of them refused'
         : `, ${grouped(refused)} of them refused`;
   const what = `${grouped(asked)} requests served ${whenServed(recorded)}`;
-  return `${grouped(differ)} of ${what} would be answered otherwise${part}`;
+  return `${grouped(differ)} of ${what} would be answered differently${part}`;
 }
 
 /** At most these rows of a table; JSON has all. */
@@ -79,7 +79,7 @@ function whenServed({ since }: Recorded): string {
 function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [
-    ...(reported.length > 0 ? [`known by reports alone: requests of ${reported.join(', ')}`] : []),
+    ...(reported.length > 0 ? [`known only from reports: requests of ${reported.join(', ')}`] : []),
     ...(unseen.length > 0 ? [`not known: requests of ${unseen.join(', ')}`] : []),
   ];
 }

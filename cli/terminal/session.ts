@@ -194,7 +194,7 @@ function refuseEffect(command: Command, { effect }: Globals): void {
     throw usageError(`${names.join(' ')} changes no answer: leave out --effect`);
 }
 
-/** In place of the result of a command. Exit 0: nothing would be answered otherwise; 1: something would. */
+/** In place of the result of a command. Exit 0: nothing would be answered differently; 1: something would. */
 async function endWithEffect({ out }: Session, { effect }: EffectFound): Promise<void> {
   const { showEffect } = await import('./effect-lines.ts');
   if (await showEffect(out, effect)) throw new Exit(1);

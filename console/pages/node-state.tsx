@@ -80,7 +80,7 @@ export function DrainDialog({
       <p>
         {drained
           ? 'It gets requests again, as soon as it is up.'
-          : 'It gets no new requests; those in flight finish. The last node of a model is only drained on the command line, with --force.'}
+          : 'It gets no new requests; those in flight finish. The last node of a model can only be drained on the command line, with --force.'}
       </p>
     </CommandDialog>
   );

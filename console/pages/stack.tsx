@@ -185,7 +185,7 @@ function ModelState({
   if (serving.length === 0)
     return (
       <a href={explained}>
-        <State tone="bad">loaded on no node that serves: requests get 404</State>
+        <State tone="bad">not loaded on any serving node: requests get 404</State>
       </a>
     );
   return <State tone="good">served by {plural(serving.length, 'node')}</State>;

@@ -132,8 +132,8 @@ function recordedSentence({ asked, differ, refused, gatewaysSilent, gatewaysUnse
   const texts = [
     asked === 0
       ? 'No request was served in the last hour.'
-      : `${count(differ)} of ${plural(asked, 'request')} served in the last hour would be answered otherwise${refusedPart(differ, refused)}.`,
-    reported.length > 0 && `Requests of ${nameSome(reported)} are known by reports alone.`,
+      : `${count(differ)} of ${plural(asked, 'request')} served in the last hour would be answered differently${refusedPart(differ, refused)}.`,
+    reported.length > 0 && `Requests of ${nameSome(reported)} are known only from traffic reports.`,
     gatewaysUnseen.length > 0 && `Requests of ${nameSome(gatewaysUnseen)} are not known.`,
   ];
   return texts.filter((text) => text !== false).join(' ');

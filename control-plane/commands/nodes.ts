@@ -73,11 +73,11 @@ function guardLastNode(db: Database, { id, place }: NodeResource, served: Comman
   const found = lost.flatMap((route) => served?.(route.place, route.model) ?? []);
   const requests = found.reduce((sum, each) => sum + each.requests, 0);
   const count = new Set(found.flatMap(({ organisations }) => organisations)).size;
-  const whose = `${count} ${count === 1 ? 'organisation' : 'organisations'} with ${grouped(requests)} requests in the last hour`;
+  const whose = `${count} ${count === 1 ? 'organisation' : 'organisations'} made ${grouped(requests)} requests in the last hour`;
   const where = place.kind === 'pool' ? 'the pool' : `the ${place.kind} ${place.id}`;
   throw new CommandError(
     'GuardRefused',
-    `${names.join(', ')}${more} would be served by no node of ${where}: ${whose}`,
+    `no node of ${where} would serve ${names.join(', ')}${more}, for which ${whose}`,
     { next: '--force drains it anyway' },
   );
 }

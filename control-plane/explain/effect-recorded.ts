@@ -85,7 +85,7 @@ export function* piecesOf(
   for (let from = 0; from < served.length; from += size) yield served.slice(from, from + size);
 }
 
-/** Those that are answered otherwise on the state after. */
+/** Those that are answered differently on the state after. */
 export function turnedOf(after: Answers, served: readonly ServedRequests[]): TurnedRequests[] {
   const turned: TurnedRequests[] = [];
   for (const each of served) {

@@ -167,7 +167,7 @@ function assumptionsOf(
   if (record?.stage === 'http')
     return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
   if (record !== undefined && unreadSteps(record).includes('shape')) {
-    return [`it was ${outcomeFrom(record)} before its body was read: what that asked for is not known`];
+    return [`it was ${outcomeFrom(record)} before its body was read, so what it asked for is not known`];
   }
   if (record !== undefined)
     return record.model === undefined && record.stage === 'admission' && record.operation !== 'models'

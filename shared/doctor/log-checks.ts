@@ -166,7 +166,7 @@ export const logChecks: readonly DoctorCheck[] = [
     next: ({ writeFault = '' }) =>
       /AUTHORIZATION_FAILED/.test(writeFault)
         ? 'allow this process to write to headgate.control (docs/kafka.md), then repeat the command'
-        : 'free some disk space where the folder of HEADGATE_LOG is; commands are refused and nobody can report until then',
+        : 'free some space on the disk of the HEADGATE_LOG folder; until then commands are refused and no process can report',
   }),
 ];
 

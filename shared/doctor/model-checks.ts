@@ -28,7 +28,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     level: 'fail',
     object: ({ place, model }) => at(place, model),
     text: ({ place }) =>
-      `installed, but no node that serves now has it loaded: requests get ${place === 'pool' ? 503 : 404}`,
+      `installed, but not loaded on any serving node: requests get ${place === 'pool' ? 503 : 404}`,
     next: 'load it on a node, undrain one, or uninstall it',
   }),
   check({
@@ -84,7 +84,7 @@ export const modelChecks: readonly DoctorCheck[] = [
     wrong: ({ tier, activeKeys }, { models }) =>
       activeKeys > 0 && models?.tiers.some(({ id }) => id === tier) === false,
     text: ({ tier, activeKeys }) =>
-      `it has ${activeKeys} active ${activeKeys === 1 ? 'key' : 'keys'} and ${tier === null ? 'no tier' : `a tier that is not there, ${tier}`}`,
+      `it has ${activeKeys} active ${activeKeys === 1 ? 'key' : 'keys'} and ${tier === null ? 'no tier' : `a tier that does not exist, ${tier}`}`,
     next: ({ id }) => `headgate org set ${id} --tier …`,
   }),
   check({

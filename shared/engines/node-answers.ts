@@ -70,7 +70,7 @@ export function rejectionOf(status: number | undefined, error: unknown): Rejecti
   if (!isSure && !rejectingWhereKnown.includes(its)) return undefined;
   const known = rejections.find((one) => one.text.test(text));
   if (known !== undefined) return { reason: known.reason };
-  if (its === 413) return { reason: 'it is larger than its server takes' };
+  if (its === 413) return { reason: 'it is larger than its server accepts' };
   return isSure ? {} : undefined;
 }
 

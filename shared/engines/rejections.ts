@@ -64,7 +64,7 @@ export const rejections: readonly { readonly text: RegExp; readonly reason: stri
   },
   {
     text: /json\.exception|Expecting (property name|'.' delimiter)|Unterminated string starting|invalid character .{1,8} looking for|json: cannot unmarshal/i,
-    reason: 'JSON in it has a form that cannot be read',
+    reason: 'JSON in it cannot be read',
   },
   {
     text: /surrogates not allowed|codec can't (en|de)code|(invalid|ill-formed) utf-?8/i,
@@ -72,10 +72,10 @@ export const rejections: readonly { readonly text: RegExp; readonly reason: stri
   },
   {
     text: /not JSON compliant|unsupported value: ([+-]?Inf|NaN)/i,
-    reason: 'a number of the answer is not one (NaN or infinite)',
+    reason: 'the answer contains a value that is not a number (NaN or infinite)',
   },
   {
     text: /(payload|entity|body|request) (is )?too large/i,
-    reason: 'it is larger than its server takes',
+    reason: 'it is larger than its server accepts',
   },
 ];

@@ -113,7 +113,7 @@ test('a model that a node is loading: how far it is on the pages of stack, nodes
   const watched = await openPage();
   const { page } = watched;
   await page.goto(`/stacks/${stack}`);
-  await page.getByText('loaded on no node that serves: requests get 404').waitFor();
+  await page.getByText('not loaded on any serving node: requests get 404').waitFor();
   await page.getByText('own-1: loading').waitFor();
   report(40);
   await page.getByText('own-1: loading, 40 %').waitFor();

@@ -276,7 +276,7 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
     await dialog.getByText(/served in the last hour/).waitFor();
     await watched.expectAccessible('effect of a drain');
     await dialog.getByRole('button', { name: 'Drain', exact: true }).click();
-    await dialog.getByText(/would be served by no node of the stack/).waitFor();
+    await dialog.getByText(/no node of the stack .* would serve/).waitFor();
     await page.keyboard.press('Escape');
     await fleet.admin('POST', '/nodes/acme-s1/drain?force=true', {});
     await main.locator('.state.idle').getByText('drained').waitFor();

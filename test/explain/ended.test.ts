@@ -96,7 +96,7 @@ test('a request whose client left before it was decided has no status and no pro
   const passed = found.steps.filter(({ result }) => result !== 'skipped').map(({ step }) => step);
   expect(passed).toEqual(['host', 'fresh', 'key', 'path']);
   expect(found.assumptions).toEqual([
-    'it was ended before its body was read: what that asked for is not known',
+    'it was ended before its body was read, so what it asked for is not known',
   ]);
 });
 

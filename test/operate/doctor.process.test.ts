@@ -102,9 +102,7 @@ test('a node that is down is named with its code, and exit 1; readyz shows it of
     return run.code === 1 && run.stdout.includes('HG5001');
   }, 60_000);
   expect(run.stdout).toContain('⨉ HG5001  pool-1: the node is down');
-  expect(run.stdout).toContain(
-    '⨉ HG6001  pool/echo-small: installed, but no node that serves now has it loaded',
-  );
+  expect(run.stdout).toContain('⨉ HG6001  pool/echo-small: installed, but not loaded on any serving node');
   expect(run.stdout).toContain('more  docs/errors/HG5001.md');
   const ready = await fetch(`${plane.ready.metrics}/readyz?verbose`);
   expect([ready.status, await ready.text()]).toEqual([200, expect.stringContaining('[+]gateways')]);

@@ -1,5 +1,5 @@
 /**
- * The effect of a command is true: of requests sent before and after it those are answered otherwise that `--effect` named
+ * The effect of a command is true: of requests sent before and after it those are answered differently that `--effect` named
  * before it, each as it said, and no other.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -100,7 +100,7 @@ test.each(commands)(
     const effect = effectSchema.parse(JSON.parse(run.out));
     const position = await fleet.admin.position();
     const table = await cli(...command, '--effect');
-    expect(table.out).toMatch(/^\d+ of \d+ requests served in the last hour would be answered otherwise/);
+    expect(table.out).toMatch(/^\d+ of \d+ requests served in the last hour would be answered differently/);
     expect(secretsIn(run.out + table.out)).toEqual([]);
     expect(await fleet.admin.position(), 'nothing is written').toBe(position);
     expect(await answers(), 'nothing is changed').toEqual(before);
@@ -123,7 +123,7 @@ test('Effect: a command that changes no answer says so and ends with 0, and what
   const run = await cli('org', 'set', 'acme', '--name', 'Acme and sons', '--effect');
   expect([run.code, run.out]).toEqual([
     0,
-    expect.stringMatching(/^0 of \d+ requests served in the last hour would be answered otherwise\n$/),
+    expect.stringMatching(/^0 of \d+ requests served in the last hour would be answered differently\n$/),
   ]);
   const forget = await cli('gateway', 'forget', 'gateway-9', '--effect');
   expect([forget.code, forget.err]).toEqual([
