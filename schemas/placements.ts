@@ -6,6 +6,7 @@
  * Only the choice of a node depends on it. At worst, a record that is late, lost, doubled or forged sends a prompt to a node that
  * has not cached it.
  */
+import { limitRecordBytesMax } from './limits.ts';
 
 /** Where a prompt went: the tenant whose share of the table it uses, the key of its longest prefix (53 bits), and the node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
@@ -20,10 +21,10 @@ export interface PlacementReport {
 
 /** Bound on the placements in one record. */
 export const placementsMax = 1000;
-/** Bound on the nodes in one record. */
-const loadsMax = 5000;
+/** Bound on the nodes in one record. So many with the longest names take two thirds of a record. */
+const loadsMax = 1000;
 const inFlightMax = 1_000_000;
-const textMax = 200;
+const textMax = 64;
 const keyRadix = 36;
 const brace = 0x7b;
 
@@ -39,28 +40,46 @@ export function encodePlacements({ process, loads, placements }: PlacementReport
     const text = key.toString(keyRadix);
     keys[node] = keys[node] === undefined ? text : `${keys[node]} ${text}`;
   }
-  return Buffer.from(
-    JSON.stringify({ process, loads: Object.fromEntries(loads.slice(0, loadsMax)), placed: by }),
-  );
+  const value = Buffer.from(JSON.stringify({ process, loads: loads.slice(0, loadsMax).flat(), placed: by }));
+  return value.length <= limitRecordBytesMax
+    ? value
+    : encodePlacements({ process, loads, placements: placements.slice(0, placements.length / 2) });
 }
 
 /** Returns undefined for another kind of record, and for a record that is invalid in any part. */
 export function decodePlacements(value: Uint8Array): PlacementReport | undefined {
   if (value[0] !== brace) return undefined;
   const { process, loads, placed } = parsed(value);
-  if (!isText(process)) return undefined;
-  const busy = Object.entries(objectOf(loads)).slice(0, loadsMax);
-  if (!busy.every((each): each is [string, number] => isText(each[0]) && isCount(each[1], inFlightMax)))
-    return undefined;
+  const busy = readLoads(loads);
+  const placements = readPlacements(placed);
+  if (!isText(process) || busy === undefined || placements === undefined) return undefined;
+  return { process, loads: busy, placements };
+}
+
+function readPlacements(placed: unknown): PromptPlacement[] | undefined {
   const all: PromptPlacement[] = [];
   for (const [sharer, nodes] of Object.entries(objectOf(placed)))
-    for (const [node, keys] of Object.entries(objectOf(nodes)))
-      for (const text of String(keys).split(' ', placementsMax - all.length)) {
+    for (const [node, keys] of Object.entries(objectOf(nodes))) {
+      if (!isText(sharer) || !isText(node) || typeof keys !== 'string') return undefined;
+      for (const text of keys.split(' ', placementsMax - all.length)) {
         const key = Number.parseInt(text, keyRadix);
-        if (!isText(sharer) || !isText(node) || !isCount(key, Number.MAX_SAFE_INTEGER)) return undefined;
+        if (!isCount(key, Number.MAX_SAFE_INTEGER)) return undefined;
         all.push([sharer, key, node]);
       }
-  return { process, loads: busy, placements: all };
+    }
+  return all;
+}
+
+/** Nodes and their loads alternate in a list, because an object with a thousand keys takes five times as long to read. */
+function readLoads(value: unknown): [string, number][] | undefined {
+  const list: unknown[] = Array.isArray(value) ? value : [];
+  const loads: [string, number][] = [];
+  for (let at = 0; at < list.length && loads.length < loadsMax; at += 2) {
+    const [node, inFlight] = [list[at], list[at + 1]];
+    if (!isText(node) || !isCount(inFlight, inFlightMax)) return undefined;
+    loads.push([node, inFlight]);
+  }
+  return loads;
 }
 
 function parsed(value: Uint8Array): Record<string, unknown> {

@@ -105,15 +105,22 @@ export class NodeLoad {
 
   /** Replaces the load that another gateway reported before. */
   receive(process: string, loads: PlacementReport['loads']): void {
-    for (const [node, count] of this.#reports.get(process)?.loads ?? []) {
-      const left = (this.#reported.get(node) ?? 0) - count;
-      if (left > 0) this.#reported.set(node, left);
+    const before = this.#reports.get(process)?.loads ?? [];
+    this.#reports.delete(process);
+    if (loads.length > 0 && this.#reports.size < reportsMax) {
+      this.#reports.set(process, { atMs: this.#now(), loads });
+      this.#addReported(loads, 1);
+    }
+    // After that, so that a node that stays busy keeps its place in the map.
+    this.#addReported(before, -1);
+  }
+
+  #addReported(loads: PlacementReport['loads'], times: 1 | -1): void {
+    for (const [node, inFlight] of loads) {
+      const sum = (this.#reported.get(node) ?? 0) + times * inFlight;
+      if (sum > 0) this.#reported.set(node, sum);
       else this.#reported.delete(node);
     }
-    this.#reports.delete(process);
-    if (loads.length === 0 || this.#reports.size >= reportsMax) return;
-    this.#reports.set(process, { atMs: this.#now(), loads });
-    for (const [node, count] of loads) this.#reported.set(node, (this.#reported.get(node) ?? 0) + count);
   }
 
   /** Requests in flight at all nodes together. */
