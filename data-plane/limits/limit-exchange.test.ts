@@ -6,7 +6,7 @@ import { Registry } from 'prom-client';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { decodeGauges, encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import type { PlacementReport } from '../../schemas/placements.ts';
+import { decodePlacements, encodePlacements, type PlacementReport } from '../../schemas/placements.ts';
 import { LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
@@ -17,7 +17,10 @@ import { LimitExchange, type PlacementReporter } from './limit-exchange.ts';
 let folder: string;
 let memory: MemoryTopic;
 let isAway: boolean;
+/** The log never acknowledges a placement report. */
+let areReportsStuck: boolean;
 beforeEach(() => {
+  areReportsStuck = false;
   folder = folderOfTest('exchange');
   memory = new MemoryTopic();
   isAway = false;
@@ -29,7 +32,10 @@ function topic(isCut = () => isAway): LimitTopic {
     open: async () => {
       const log = new MemoryLog(memory);
       const append = log.append.bind(log);
-      log.append = (...args) => (isCut() ? Promise.reject(new LogUnavailable('away')) : append(...args));
+      log.append = (value, ...rest) => {
+        if (areReportsStuck && decodePlacements(value) !== undefined) return new Promise(() => undefined);
+        return isCut() ? Promise.reject(new LogUnavailable('away')) : append(value, ...rest);
+      };
       return log;
     },
     tokens: ['token-of-sixteen-bytes'],
@@ -210,4 +216,45 @@ test('a placement report reaches the other gateways but not its writer, and clai
   for (let n = 0; n < 10; n++) expect(await admit(one.exchange)).toBe(true);
   await until(() => without.exchange.taken(limit, 1) >= 10);
   expect(await without.metric('headgate_limit_records_ignored_total')).toBe(Number.NaN);
+});
+
+test('placement reports that the log does not acknowledge delay no claim, and old loads still lapse', async () => {
+  areReportsStuck = true;
+  let reports = 0;
+  const report = () => ({ loads: [['node-0', ++reports] as const], placements: [] });
+  const one = await gateway(undefined, undefined, { report, receive: () => undefined });
+  const other = await gateway();
+  await until(() => reports > 10);
+  for (let n = 0; n < 10; n++) expect(await admit(one.exchange)).toBe(true);
+  await until(() => other.exchange.taken(limit, 1) >= 10);
+});
+
+test('a gateway that starts learns earlier placements, but takes no earlier load for the present one', async () => {
+  const writer = topic();
+  onTestFinished(() => writer.close());
+  const value = encodePlacements({
+    process: 'stopped',
+    loads: [['node-0', 3]],
+    placements: [['acme', 1, 'node-0']],
+  });
+  await writer.append(value);
+  const received: PlacementReport[] = [];
+  const report = () => ({ loads: [], placements: [] });
+  await gateway(undefined, undefined, { report, receive: (each) => received.push(each) });
+  await writer.append(value);
+  await until(() => received.length === 2);
+  expect(received.map(({ loads, placements }) => [loads.length, placements.length])).toEqual([
+    [0, 1],
+    [1, 1],
+  ]);
+});
+
+test('a report of many nodes is followed by a longer pause, because all gateways read it', async () => {
+  const loads = Array.from({ length: 600 }, (_, at) => [`node-${at}`, 1] as const);
+  const readMs: number[] = [];
+  const report = () => ({ loads, placements: [] });
+  await gateway(undefined, undefined, { report, receive: () => undefined });
+  await gateway(undefined, undefined, { report, receive: () => readMs.push(performance.now()) });
+  await until(() => readMs.length >= 4);
+  expect((readMs[3] ?? 0) - (readMs[1] ?? 0)).toBeGreaterThan(1000);
 });

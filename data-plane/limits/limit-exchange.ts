@@ -29,8 +29,10 @@ const restMs = 40;
 const idleRestMs = 200;
 /** Longer than a minute and the differences of clocks. */
 const readBackMs = 70_000;
-/** Records that the log has not acknowledged yet, at most: a slow log costs records, never memory. */
+/** Records that the log has not acknowledged yet, at most, and as many reports: a slow log costs records, never memory. */
 const appendingMax = 4;
+/** Pause after a report, for each node in it: with a thousand nodes, reading the reports of 50 gateways takes 1 % of a core. */
+const reportPauseMs = 1;
 const goodbyeTimeoutMs = 1000;
 /** What is claimed no more is looked for so often, a part each time, ms. */
 const sweepEveryMs = 1_000;
@@ -60,10 +62,11 @@ export class LimitExchange {
   #urgent: NodeJS.Timeout | undefined;
   #settling: NodeJS.Immediate | undefined;
   #endRest: () => void = () => undefined;
-  #appending = 0;
+  #appending = { records: 0, reports: 0 };
   #waits = 0;
   #sweptMs = 0;
   #reportedIdle = true;
+  #nextReportMs = 0;
   readonly #clock = new LogClock();
   readonly #time = new ReadTime();
   /** What the clocks said last, of this process's millisecond. */
@@ -98,6 +101,7 @@ export class LimitExchange {
     this.#tick = setInterval(() => {
       this.#claimant.expire(performance.now());
       this.#publish(false);
+      this.#reportPlacements();
     }, tickMs).unref();
     this.#publish(false);
   }
@@ -192,7 +196,7 @@ export class LimitExchange {
     for (const { offset, value, atMs } of records) {
       const record = decodeGauges(value);
       if (record === undefined) {
-        this.#onPlacements(value);
+        this.#onPlacements(value, nowMs);
         continue;
       }
       const isNew = this.#claimant.onRecord(record, offset, nowMs, atMs);
@@ -206,10 +210,13 @@ export class LimitExchange {
     this.#planUrgent();
   }
 
-  #onPlacements(value: Uint8Array): void {
+  #onPlacements(value: Uint8Array, nowMs: number): void {
     const report = decodePlacements(value);
     if (report === undefined) this.#ignored.add('malformed');
-    else if (report.process !== this.#claimant.process) this.#options.placements?.receive(report);
+    if (report === undefined || report.process === this.#claimant.process) return;
+    // Until an own record is read back, these are reports of the past. Their placements still hold, but not their loads.
+    const isPast = this.#claimant.isCutOff(nowMs);
+    this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
 
   /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
@@ -272,13 +279,12 @@ export class LimitExchange {
   }
 
   #publish(urgent: boolean): void {
-    if (this.#appending >= appendingMax) return;
+    if (this.#appending.records >= appendingMax) return;
     const nowMs = performance.now();
     for (const record of this.#claimant.records(nowMs, this.#wallMs(), urgent)) {
       this.#clock.sent(record.process, record.n, wallClockMs());
       void this.#append(this.#encode(record));
     }
-    if (!urgent) this.#reportPlacements();
     if (nowMs - this.#sweptMs < sweepEveryMs) return;
     this.#sweptMs = nowMs;
     this.#claimant.fold.sweep(nowMs, this.#wallMs());
@@ -286,11 +292,15 @@ export class LimitExchange {
 
   /** An idle gateway reports once that it is idle, and then nothing. */
   #reportPlacements(): void {
+    const nowMs = performance.now();
+    if (nowMs < this.#nextReportMs) return;
+    // Asked for even if the log is stuck, because this also drops the loads of gateways that have fallen silent.
     const report = this.#options.placements?.report();
-    if (report === undefined) return;
+    if (report === undefined || this.#appending.reports >= appendingMax) return;
+    this.#nextReportMs = nowMs + reportPauseMs * report.loads.length;
     const isIdle = report.loads.length === 0 && report.placements.length === 0;
     if (!isIdle || !this.#reportedIdle)
-      void this.#append(encodePlacements({ process: this.#claimant.process, ...report }));
+      void this.#append(encodePlacements({ process: this.#claimant.process, ...report }), 'reports');
     this.#reportedIdle = isIdle;
   }
 
@@ -299,14 +309,14 @@ export class LimitExchange {
     return encodeGauges(leapMs === 0 ? record : { ...record, leap: leapMs });
   }
 
-  async #append(value: Uint8Array): Promise<void> {
-    this.#appending++;
+  async #append(value: Uint8Array, kind: 'records' | 'reports' = 'records'): Promise<void> {
+    this.#appending[kind]++;
     try {
       await this.#options.topic.append(value);
     } catch {
       // The topic reports that it cannot be reached, and a later record contains what this one had.
     } finally {
-      this.#appending--;
+      this.#appending[kind]--;
     }
   }
 
