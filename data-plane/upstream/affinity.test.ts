@@ -140,6 +140,22 @@ test.each([
   },
 );
 
+test.each([8, 400])('among %i busy nodes each conversation stays at one node', (count) => {
+  const { affinity, load } = gateway();
+  const candidates = nodes(count);
+  for (const { node } of candidates) for (let at = 0; at < 10; at += 1) load.begin(node);
+  let moved = 0;
+  const lastNodes = new Map<number, string>();
+  for (let turn = 1; turn <= 4; turn += 1)
+    for (let talk = 0; talk < 6 * count; talk += 1) {
+      const prefixes = Array.from({ length: turn }, (_, at) => talk * 10 + at);
+      const node = affinity.choose(candidates, ask(prefixes))?.node ?? '';
+      if (turn > 1 && node !== lastNodes.get(talk)) moved += 1;
+      lastNodes.set(talk, node);
+    }
+  expect(moved).toBeLessThan(count / 20);
+});
+
 test('a lone conversation is never spread', () => {
   const { affinity, load } = gateway();
   const chosen = new Set<string>();

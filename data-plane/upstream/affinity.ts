@@ -79,9 +79,11 @@ const newFactor = 1.2;
 const seenFactor = 3;
 /** A prefix gets a further home for each such part of a node's load. */
 const loadPerHome = 0.5;
-/** Requests after which one counts half in the weight of a prefix. */
-const weightHalfLife = 256;
-const fade = 2 ** (-1 / weightHalfLife);
+/**
+ * Requests after which one counts half in the weight of a prefix, at least, and for each candidate: with fewer, a single request
+ * of a prefix would seem to be more than half of a node's load.
+ */
+const weightHalfLife = { min: 256, perCandidate: 4 };
 /** Engines have evicted what is older, most likely. */
 const seenMs = 600_000;
 const groupsMax = 1024;
@@ -224,6 +226,7 @@ export class Affinity {
   ): Level<Of>[] {
     const many = open instanceof ManyCandidates ? open : undefined;
     const all = open instanceof ManyCandidates ? open.list : open;
+    const fade = 2 ** (-1 / Math.max(weightHalfLife.min, weightHalfLife.perCandidate * all.length));
     const levels: Level<Of>[] = [];
     let homes = all;
     for (const [at, prefix] of prefixes.entries()) {
