@@ -216,6 +216,29 @@ describe('gateways report their placements and loads to each other', () => {
     expect(other.affinity.choose(eight, ask([1, 2, 4]))).toBe(chosen);
   });
 
+  test('a conversation that moves back to its home, or to another node because its own failed, is found there', () => {
+    const [one, other] = [gateway(), gateway()];
+    for (const { affinity } of [one, other])
+      for (const prompt of prompts) affinity.choose(eight, ask(prompt));
+    const home = one.affinity.choose(eight, ask([1]));
+    fill(one.load, home?.node ?? '');
+    const away = one.affinity.choose(eight, ask([1, 2]));
+    send(one.affinity, other.affinity);
+    fill(one.load, away?.node ?? '');
+    for (let at = 0; at < 20; at += 1) one.load.end(home?.node ?? '', 'answered');
+    expect(one.affinity.choose(eight, ask([1, 2, 3]))).toBe(home);
+    const rest = eight.filter((node) => node !== home);
+    const failed = one.affinity.choose(rest, ask([1, 2, 5]));
+    const retried = one.affinity.choose(
+      rest.filter((node) => node !== failed),
+      ask([1, 2, 5]),
+    );
+    send(one.affinity, other.affinity);
+    other.load.receive('other', []);
+    expect(other.affinity.choose(eight, ask([1, 2, 3, 4]))).toBe(home);
+    expect(other.affinity.choose(eight, ask([1, 2, 5, 6]))).toBe(retried);
+  });
+
   test('a node that another gateway keeps busy gets no new prompts; a repeated report counts once, and an old one lapses', () => {
     const [one, other] = [gateway(), gateway()];
     const home = one.affinity.choose(eight, ask([1]));
@@ -332,6 +355,22 @@ describe('of many candidates a few are looked at', () => {
     }
     // One of forty is lost.
     expect(moved / keys.length).toBeLessThan(2 / 40);
+  });
+
+  test('ejected nodes do not lower the load up to which the others take prompts', () => {
+    const { affinity, load, clock } = gateway();
+    const home = affinity.choose(many, ask([1, 2]));
+    for (const each of many.filter((node) => node !== home).slice(0, 200)) {
+      load.begin(each.node);
+      load.end(each.node, 'unreached');
+    }
+    const open = many.filter(({ node }) => !load.isEjected(node));
+    for (const { node } of [...open, ...open.filter((each) => each === home)])
+      for (let at = 0; at < 10; at += 1) load.begin(node);
+    // So that the prompt has only a small share of the requests.
+    for (let at = 0; at < 2000; at += 1) affinity.choose(many, ask([at + 10]));
+    clock.ms += 101;
+    expect(affinity.choose(many, ask([1, 2, 3]))).toBe(home);
   });
 
   test('an ejected node is passed over, also where all few of a key are', () => {

@@ -155,7 +155,7 @@ export class Affinity {
     const nowMs = this.#now();
     group.meanRequests += 1;
     if (nowMs - group.meanMs >= meanEveryMs || group.meanRequests >= candidates.length / meanShare) {
-      group.mean = this.#load.mean(candidates);
+      group.mean = this.#load.mean(this.#load.open(candidates));
       group.meanMs = nowMs;
       group.meanRequests = 0;
     }
@@ -185,14 +185,15 @@ export class Affinity {
     };
     const taking = below(newFactor);
     const rest = { sharer, prefixes: prefixes.slice((deciding?.at ?? -1) + 1), seed };
-    const seen = this.#seenAt(below(seenFactor), rest);
+    const last = this.#lastNode(rest);
+    const seen = below(seenFactor).find(({ node }) => node === last);
     const chosen = seen ?? homeAt(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
-    // Other gateways would choose the first home anyway, and already know where the prompt was seen.
-    if (!seen && chosen !== bestOf(open, levels[0]?.key ?? 0))
+    // Other gateways would choose the node that has seen the prompt, or else its first home, without a report.
+    if (chosen.node !== (last ?? bestOf(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
   }
@@ -252,14 +253,6 @@ export class Affinity {
   }
 
   /** The node that got the longest of the prefixes lately. */
-  #seenAt<Of extends Candidate>(
-    among: readonly Of[],
-    { sharer, prefixes, seed }: KeyedPrefixes,
-  ): Of | undefined {
-    const seen = this.#lastNode({ sharer, prefixes, seed });
-    return seen === undefined ? undefined : among.find(({ node }) => node === seen);
-  }
-
   #lastNode({ sharer, prefixes, seed }: KeyedPrefixes): string | undefined {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
