@@ -19,7 +19,7 @@ const created = (n: number, expiresAt: string | null = null) =>
 
 /** The clock of the log, ms after the first moment. */
 let logMs = 0;
-/** Time that has passed on the machine, where it is not that of the log. */
+/** Time that has passed on the machine, if it differs from the log's. */
 let passedMs: number | undefined;
 afterEach(() => {
   passedMs = undefined;

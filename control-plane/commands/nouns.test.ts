@@ -17,7 +17,7 @@ interface Input {
 type Case = readonly [name: string, input: Input, expected: readonly string[] | string];
 
 const drained: KnownEvent = { type: 'node.drained', data: { id: 'pool-1' } };
-/** `pool-1` serves the pool's one model, and with `second` another node does so, too. */
+/** A fleet in which `pool-1` and, if given, a `second` node serve the pool's only model. */
 function serving(...second: readonly string[]): KnownEvent[] {
   return ['pool-1', ...second].flatMap((id): KnownEvent[] => {
     const own = { id, owner: 'control-1', generation: 1 };

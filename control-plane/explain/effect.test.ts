@@ -1,4 +1,4 @@
-/** The effect on requests that are known by reports alone, and on limits; effect-recorded.test.ts has that on recorded requests. */
+/** The effect on limits, and on requests that only traffic reports contain. effect-recorded.test.ts tests recorded requests. */
 import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
@@ -51,7 +51,7 @@ test('requests that a silent gateway only reported are decided like recorded one
   const reported = [
     { ...row, organisation: 'org-1', stack: one, requests: 70 },
     { ...row, organisation: 'org-2', stack: two, requests: 30 },
-    // The shared host has no node, so this is refused before it, too.
+    // The shared host has no node, so this request is refused before the change, too.
     { ...row, organisation: 'org-2', requests: 900 },
   ];
   const effectBy = (...events: KnownEvent[]) =>

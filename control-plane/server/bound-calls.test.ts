@@ -1,4 +1,4 @@
-/** Open calls: bounded for each session and person, shared by organisations, with a part for operators alone. */
+/** Bounds on open calls: for each session and person, shared among organisations, with a part for operators alone. */
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -16,7 +16,7 @@ import { OpenCalls, openCallBounds } from '../state/open-calls.ts';
 
 const kinds = Object.keys(openCallBounds) as OpenCall[];
 
-/** Opens calls until one is refused; returns their number, the refusal, and what ends them. */
+/** Opens calls until one is refused. Returns their number, the refusal, and a function that ends them. */
 function fill(
   calls: OpenCalls,
   kind: OpenCall,
@@ -43,7 +43,7 @@ test.each(kinds)('%s: no session, person or organisation has more than its part'
   expect([session.count + person.count, person.type]).toEqual([perPerson, 'TooManyRequests']);
   const organisation = fill(calls, kind, (n) => ({ person: `p-${n}` }), ['acme']);
   expect([perPerson + organisation.count, organisation.type]).toEqual([members / 2, 'TooManyRequests']);
-  // The organisation does not hold back a member of another one, too.
+  // A full organisation does not hold back a member who also belongs to another one.
   calls.begin(kind, { person: 'mia' }, ['acme', 'birch'], () => undefined)();
   const operators = fill(calls, kind, (n) => ({ session: `o-${n}` }), []);
   expect([operators.count, operators.type]).toEqual([members / 2 + forOperators, 'Busy']);
@@ -65,7 +65,7 @@ test.each(kinds)(
       move(1);
     };
     const taken = (): number => [...held.values()].reduce((sum, count) => sum + count, 0);
-    // A few organisations take all that they get.
+    // A few organisations open as many calls as they may.
     for (let at = 0; taken() < members; at++)
       for (let n = 0; n < members && taken() < members; n++)
         try {

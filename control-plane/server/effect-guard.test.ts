@@ -1,4 +1,4 @@
-/** The commands that the guard on effect refuses, by which requests, and how long a judgement holds. */
+/** The guard on effect: which commands it refuses, by which requests it judges, and how long a judgement holds. */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -12,9 +12,9 @@ import { EffectGuard } from './effect-guard.ts';
 type Recorded = { asked: number; refused: number; lost: string[] };
 
 interface Fleet {
-  /** Requests that the one gateway has in its records; undefined: it does not answer. */
+  /** Requests in the records of the only gateway; undefined if it does not answer. */
   readonly decisions?: number | undefined;
-  /** Requests that it reported. */
+  /** Requests in the gateway's traffic reports. */
   readonly reported?: number;
   readonly countsTraffic?: boolean;
   readonly isReadable?: boolean;

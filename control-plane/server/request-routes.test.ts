@@ -1,4 +1,4 @@
-/** Streams of requests: a client that reads slowly gets all rows without an unbounded buffer, and a member has a bounded rate. */
+/** Streams of requests: a slow client gets all rows although the buffer is bounded, and a member's rate is bounded. */
 import { createServer, get, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';

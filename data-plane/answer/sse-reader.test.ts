@@ -79,7 +79,7 @@ test('events of one line are taken as the parser of the standard takes them, how
     fc.property(text, fc.array(fc.nat(200), { maxLength: 5 }), (given, cuts) => {
       const expected: string[] = [];
       const parser = createParser({
-        // An event of another name, or without data, is none of the answer.
+        // An event with another name or without data is not part of the answer.
         onEvent: ({ event, data }) => event === undefined && data.trim() !== '' && expected.push(data),
       });
       const bytes = Buffer.from(`data: first\n\n${given}`);

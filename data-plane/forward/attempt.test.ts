@@ -115,7 +115,7 @@ class NodeExchange implements WireController {
   paused = false;
   hasAnything = false;
   hasHead = false;
-  /** The request was sent on it, and it was lost before a byte of an answer. */
+  /** Whether the connection was lost after the request was sent, before a byte of an answer. */
   wasUnanswered = false;
   /** It sent an answer that may be billed. */
   wasWhole = false;
@@ -143,7 +143,7 @@ class NodeExchange implements WireController {
     this.call.onResponseError(error);
   }
 
-  /** As a reused connection does. */
+  /** Ends the connection without an answer, as a reused connection may end. */
   hangUp(): void {
     if (!this.isConnected || this.isOver || this.hasAnything) return;
     this.isOver = true;

@@ -1,4 +1,4 @@
-/** A node that is silent within a stream: how long the gateway waits for it, and what its client gets meanwhile. */
+/** A node that falls silent within a stream: how long the gateway waits, and what the client gets meanwhile. */
 import { createServer, type ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Asked, post, routeTo, startForwardServer } from '../../test/support/forward-server.ts';
@@ -13,7 +13,7 @@ const call = `${frame({ delta: { tool_calls: [called] } })}${frame({ delta: {}, 
 const done = 'data: [DONE]\n\n';
 const [comment, ping] = [': keep-alive\n\n', 'event: ping\ndata: {"type":"ping"}\n\n'];
 
-/** `answer` begins when the request has arrived. */
+/** Sends a request to a node that runs `answer` once the request has arrived. */
 async function ask(
   answer: (response: ServerResponse) => void,
   settings: Partial<ForwardSettings>,
@@ -61,7 +61,7 @@ test.each(surfaces)(
       node.write(text);
     };
     const { asked, server } = await ask(begin, { betweenEventsMs: 60 }, more, path);
-    // Longer than the wait between two events.
+    // Five signs of life take longer than the wait between two events.
     await asked.until(signOfLife.repeat(5));
     node?.end(`${call}${done}`);
     const { clean, text: received } = await asked.answer;
@@ -71,7 +71,7 @@ test.each(surfaces)(
   },
 );
 
-/** Writes comments, or the events given, until the connection ends. */
+/** Writes comments, or other signs of life, until the connection ends. */
 function keepCommenting(response: ServerResponse, sign = ': here\n\n'): void {
   const commenting = setInterval(() => response.write(sign), 10);
   response.once('close', () => clearInterval(commenting));

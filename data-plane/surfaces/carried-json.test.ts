@@ -1,4 +1,4 @@
-/** JSON of a caller or a model that is only carried arrives as it was written, by every surface and for every engine. */
+/** JSON that is only passed on arrives as the caller or model wrote it, on every surface and for every engine. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
@@ -16,7 +16,7 @@ import { renderBody, renderCount } from '../dialect/node-body.ts';
 import { shapeOperation, wholeAnswer } from './surfaces.ts';
 
 const dialects: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
-/** All that parsing and writing once more would change. */
+/** Everything that JSON.parse and JSON.stringify would change. */
 const hard =
   '{ "b":1481220477346119781,"a": [1e400,-0 , 1.0, 1.10E+2, 18446744073709551615],\n "2":"\\u00e9\\/\\ud83d\\ude00","1":{"x":"}]\\"" } }';
 
@@ -102,7 +102,7 @@ test('a response repeats tools, schemas and metadata as the caller wrote them, o
   const { asked, form } = shaped('responses', text, true);
   const facts = answerFacts(asked, { unique: 'u', createdSeconds: 1 }, { maxTokens: 5, windowTokens: null });
   const answer = { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] };
-  // As it comes from another thread.
+  // A copy, as another thread would pass it.
   const { body } = wholeAnswer(answer, facts, structuredClone(form) as NonNullable<typeof form>);
   const oneLine = hard.replace('\n', ' ');
   expect(body).toContain(`"metadata":${metadata}`);

@@ -1,4 +1,4 @@
-/** What a stream costs grows with what comes and not faster, whatever its pieces: a node decides how many there are. */
+/** A stream's cost grows no faster than its text, however many pieces it comes in, because a node decides their number. */
 import { expect, test } from 'vitest';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import {
@@ -20,7 +20,7 @@ const token = { token: piece, logprob: -1, bytes: null, top_logprobs: [] };
 
 interface Case {
   readonly first: readonly object[];
-  /** Comes again and again. */
+  /** Event that is repeated. */
   readonly next: object;
   readonly more?: object;
 }
@@ -71,7 +71,7 @@ const readers: readonly (readonly [string, AnswerSurface, Case, object])[] = [
 const few = 1000;
 const factor = 4;
 
-/** Linear costs grow by the factor, quadratic ones by its square. Whatever else the machine does may disturb a try or two. */
+/** Linear costs grow by the factor, quadratic costs by its square. Tries again, because other work on the machine may disturb a try. */
 function expectLinear(costOf: (pieces: number) => number): void {
   costOf(few);
   let growth = Number.POSITIVE_INFINITY;

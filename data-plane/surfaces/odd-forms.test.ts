@@ -1,6 +1,6 @@
 /**
- * Streams in forms that engines, and proxies in front of them, send: what adds nothing is ignored, what has one meaning is
- * repaired, and what has several fails. Nothing that is lost is answered as complete.
+ * Streams in unusual forms that engines and proxies send. A form that adds nothing is ignored, a form with one meaning is repaired,
+ * and an ambiguous form fails. An answer with a lost part is never completed.
  */
 import { describe, expect, test } from 'vitest';
 import {
@@ -19,14 +19,14 @@ const tools = { tools: true };
 
 const raw = (text: string): Buffer => Buffer.from(text);
 const choice = (more: object) => ({ model: 'm', choices: [{ index: 0, finish_reason: null, ...more }] });
-/** Parts of tool calls in one delta; each has its arguments, and more only if given. */
+/** A part of a tool call: its arguments, and further members if given. */
 const part = (input: string, more: object = {}, name?: string) => ({
   ...more,
   function: { ...(name !== undefined && { name }), arguments: input },
 });
 const calls = (...parts: readonly unknown[]) => chunk({ tool_calls: parts });
 
-/** Between `a` and `b`, or after both: each leaves the text `ab`. */
+/** Events that leave the text `ab` unchanged, between `a` and `b` or after both. */
 const idle: Readonly<Record<string, NodeEvent | Buffer>> = {
   'a chunk without choices': { id: 'x', object: 'chat.completion.chunk' },
   'choices that are null': { choices: null },

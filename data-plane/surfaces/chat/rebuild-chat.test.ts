@@ -118,7 +118,7 @@ test.each([
   const called = callOf({ name: 'f', arguments: given });
   const { tool_calls: calls } = messageOf(rebuildChat(answer(called), contextOf({ tools })).body);
   expect(calls?.[0]?.function.arguments).toBe('{}');
-  // A call that the limit cut is not completed, because clients run what is.
+  // A call that the token limit cut is not completed, because clients would run it.
   const cut = messageOf(rebuildChat(answer(called, 'length'), contextOf({ tools })).body);
   expect(cut.tool_calls?.[0]?.function.arguments.trim()).toBe('');
 });
