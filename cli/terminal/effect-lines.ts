@@ -46,14 +46,14 @@ function first(examples: unknown): unknown {
 /** For example `12 of 3,400 requests served in the last hour would be answered differently, 7 of them refused`. */
 function sentence(recorded: Recorded): string {
   const { asked, differ, refused } = recorded;
-  if (asked === 0) return `No request was served ${whenServed(recorded)}`;
+  if (asked === 0) return `No request was served ${servedPeriod(recorded)}`;
   const part =
     refused === 0
       ? ''
       : refused === differ
         ? ', all of them refused'
         : `, ${grouped(refused)} of them refused`;
-  const what = `${grouped(asked)} requests served ${whenServed(recorded)}`;
+  const what = `${grouped(asked)} requests served ${servedPeriod(recorded)}`;
   return `${grouped(differ)} of ${what} would be answered differently${part}`;
 }
 
@@ -70,7 +70,7 @@ function moreLines(count: number): string[] {
 }
 
 /** `in the last hour`, or a later start if gateways had too many requests to read the whole hour. */
-function whenServed({ since }: Recorded): string {
+function servedPeriod({ since }: Recorded): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }

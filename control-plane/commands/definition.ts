@@ -41,7 +41,7 @@ export interface SigningView {
 }
 
 /** Served requests, and the organisations that made them. */
-export interface ServedAt {
+export interface PlaceTraffic {
   readonly requests: number;
   readonly organisations: readonly string[];
 }
@@ -60,7 +60,7 @@ export interface CommandContext {
   /** Tokens that count against the allowance of a period. */
   readonly used?: PeriodFacts['used'];
   /** Requests of the last hour for a model that nodes of a place could have answered. */
-  readonly served?: ((place: PlaceKey, model: string) => ServedAt) | undefined;
+  readonly served?: ((place: PlaceKey, model: string) => PlaceTraffic) | undefined;
   /** Its events become a staged change. */
   readonly stage?: Staging | undefined;
 }

@@ -22,7 +22,7 @@ export type FoundRecorded = Omit<
 
 /** Requests of one kind that are served on the state before the change. */
 export interface ServedRequests {
-  /** Absent: visitors. */
+  /** Absent for visitors. */
   readonly organisation?: string | undefined;
   readonly stack?: string | undefined;
   readonly model?: string | undefined;
@@ -85,7 +85,7 @@ export function* piecesOf(
   for (let from = 0; from < served.length; from += size) yield served.slice(from, from + size);
 }
 
-/** Those that are answered differently on the state after. */
+/** Requests that are answered differently on the state after the change. */
 export function turnedOf(after: Answers, served: readonly ServedRequests[]): TurnedRequests[] {
   const turned: TurnedRequests[] = [];
   for (const each of served) {

@@ -64,12 +64,12 @@ function questionFor(
     host: stack === undefined ? 'shared' : 'stack',
     stack,
   });
-  const counters = countersAt(isVisitor ? 0 : perMinute, isVisitor ? perMinute : 0);
+  const counters = evenCounters(isVisitor ? 0 : perMinute, isVisitor ? perMinute : 0);
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
 /** Counters as they would be if the hour's requests had come evenly. */
-function countersAt(windowUsed: number, byVisitors: number): CounterFacts {
+function evenCounters(windowUsed: number, byVisitors: number): CounterFacts {
   const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
   return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };
 }

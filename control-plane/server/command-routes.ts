@@ -17,7 +17,7 @@ import { CommandError } from '../core/command-error.ts';
 import { stagingOf, withFigures } from './change-routes.ts';
 import { type AdminContext, actorOf, parseQuery, viaOf } from './context.ts';
 import { effectGuard } from './effect-guard.ts';
-import { servedAt } from './effect-of-events.ts';
+import { placeTraffic } from './effect-of-events.ts';
 import { poolTokens } from './live-counters.ts';
 import { addRoute, type OperationHandlers } from './operations.ts';
 
@@ -74,7 +74,7 @@ export async function runCommand(
     dryRun: query.dryRun === 'true',
     force: query.force === 'true',
     used: (organisation, period) => poolTokens(context, organisation, period),
-    served: (place, model) => servedAt(context, place, model),
+    served: (place, model) => placeTraffic(context, place, model),
     inParts: query.inParts === 'true',
     ...(stage && { stage }),
   });

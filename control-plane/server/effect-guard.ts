@@ -123,7 +123,7 @@ export class EffectGuard {
       ? this.#recent(actor)
       : recordedSample(context, organisation, { actor, reader }));
     const unseen = unseenGateways(context, sample);
-    if (unseen.length > 0) throw new CommandError('Busy', `${unsaid(unseen)}, and reported nothing`);
+    if (unseen.length > 0) throw new CommandError('Busy', `${silenceText(unseen)}, and reported nothing`);
     if (sample.decisions + reportedRequests(context, sample, organisation).length === 0) return { position };
     const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
     return askEffect(context, question, { position, reader }, sample);
@@ -158,7 +158,7 @@ function nameSome(names: readonly string[]): string {
 const plural = (names: readonly string[], one: string, many: string): string =>
   names.length === 1 ? one : many;
 
-function unsaid(names: readonly string[]): string {
+function silenceText(names: readonly string[]): string {
   return `${nameSome(names)} did not send ${plural(names, 'its', 'their')} recorded requests`;
 }
 
@@ -175,7 +175,7 @@ function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Rec
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
   const reports =
-    silent.length === 0 ? '' : `${unsaid(silent)}; by ${plural(silent, 'its', 'their')} reports `;
+    silent.length === 0 ? '' : `${silenceText(silent)}; by ${plural(silent, 'its', 'their')} reports `;
   throw new CommandError(
     'GuardRefused',
     `${reports}this would refuse ${grouped(refused)} of ${grouped(asked)} requests served in the last hour${nothing}`,

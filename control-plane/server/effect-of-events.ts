@@ -8,7 +8,7 @@ import type { Effect } from '../../schemas/effect.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { TrafficRow } from '../../schemas/traffic.ts';
 import type { Actor } from '../commands/authorise.ts';
-import type { ServedAt } from '../commands/definition.ts';
+import type { PlaceTraffic } from '../commands/definition.ts';
 import type { EffectQuestion } from '../explain/effect.ts';
 import type { ReportedRequests } from '../explain/effect-reported.ts';
 import { askSample, type RecordedSample } from '../gateways/ask-sample.ts';
@@ -76,7 +76,7 @@ export function reportedRequests(
     const { organisation: id, stack, model } = row;
     // The rest row has no organisation's name, and a listing has no model.
     if (answered.has(records) || isRest || id === undefined || model === undefined) continue;
-    const served = servedIn(row);
+    const served = countServed(row);
     const key = JSON.stringify([id, stack, model]);
     const requests = (sums.get(key)?.requests ?? 0) + served;
     sums.set(key, { organisation: id, stack, model, requests, perMinute: 0 });
@@ -91,12 +91,12 @@ export function reportedRequests(
     }));
 }
 
-function servedIn({ requests, refused = {} }: TrafficRow): number {
+function countServed({ requests, refused = {} }: TrafficRow): number {
   return Object.values(refused).reduce((left, each) => left - each.requests, requests);
 }
 
 /** Reported requests of the last hour for a model that nodes of a place could have answered. */
-export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: string): ServedAt {
+export function placeTraffic({ traffic }: AdminContext, place: PlaceKey, model: string): PlaceTraffic {
   const [kind, id] = place.split(':', 2);
   const organisations = new Set<string>();
   let requests = 0;
@@ -104,7 +104,7 @@ export function servedAt({ traffic }: AdminContext, place: PlaceKey, model: stri
     model,
     ...(kind !== 'pool' && { [kind ?? '']: id }),
   })) {
-    const served = servedIn(row);
+    const served = countServed(row);
     if (row.organisation === undefined || served <= 0 || (kind !== 'stack' && row.stack !== undefined))
       continue;
     organisations.add(row.organisation);
