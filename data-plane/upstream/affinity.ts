@@ -143,7 +143,7 @@ export class Affinity {
     // All of its prefixes are of very many requests: any node has them.
     if (first === undefined) return this.#load.choose(candidates);
     const few = [...first.among];
-    const seen = many.byName.get(this.#lastNode(keyed) ?? '');
+    const seen = many.byName.get(this.#lastSeen(keyed).node ?? '');
     if (seen !== undefined && !few.includes(seen)) few.push(seen);
     const open = few.filter(({ node }) => !this.#load.isEjected(node));
     if (open.length === 0) return this.#load.choose(candidates);
@@ -184,9 +184,9 @@ export class Affinity {
       return open.filter(({ node }) => this.#load.inFlight(node) < most);
     };
     const taking = below(newFactor);
-    const rest = { sharer, prefixes: prefixes.slice((deciding?.at ?? -1) + 1), seed };
-    const last = this.#lastNode(rest);
-    const seen = below(seenFactor).find(({ node }) => node === last);
+    const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
+    // A prefix that takes part in the choice of homes may be common, so its requests are spread by the lower bound.
+    const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
     const chosen = seen ?? homeAt(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
@@ -252,14 +252,14 @@ export class Affinity {
     return levels;
   }
 
-  /** The node that got the longest of the prefixes lately. */
-  #lastNode({ sharer, prefixes, seed }: KeyedPrefixes): string | undefined {
+  /** The longest of the prefixes that a node got lately, and that node. */
+  #lastSeen({ sharer, prefixes, seed }: KeyedPrefixes): { readonly at: number; readonly node?: string } {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
       const entry = this.#table.get(sharer, combine(prefixes[at] ?? 0, seed));
-      if (entry?.node !== undefined && entry.placedMs >= sinceMs) return entry.node;
+      if (entry?.node !== undefined && entry.placedMs >= sinceMs) return { at, node: entry.node };
     }
-    return undefined;
+    return { at: -1 };
   }
 
   #groupOf(name: string): Group {
