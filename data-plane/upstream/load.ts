@@ -46,7 +46,7 @@ interface NodeState {
   lastUsedMs: number;
 }
 
-/** A gateway reports every 0.2 s while it is busy, so one that was silent for this long, in ms, has stopped. */
+/** A busy gateway reports at least every 1.2 s, so one that was silent for this long, in ms, has stopped. */
 const reportValidMs = 3000;
 /** As many gateways as a fleet may have. */
 const reportsMax = 1000;
