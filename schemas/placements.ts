@@ -1,7 +1,7 @@
 /**
  * A placement report: a record on the topic `headgate.gauges`, next to the gauges. It contains how many requests one gateway
- * process has in flight at each node, and where it placed prompts that other gateways would place elsewhere. They read it to place prompts alike.
- * It is JSON, which readers of gauges ignore.
+ * process has in flight at each node, and where it placed prompts that other gateways would place elsewhere. Gateways read it to
+ * place prompts alike. It is JSON, which readers of gauges ignore.
  *
  * Only the choice of a node depends on it. At worst, a record that is late, lost, doubled or forged sends a prompt to a node that
  * has not cached it.
