@@ -58,7 +58,7 @@ class SimulatedTime {
 }
 
 /** Hashes of a prompt's blocks. Each depends on the tenant and on all text up to the block's end. */
-function blocksOf(tenant: string, messages: readonly Message[]): number[] {
+function hashBlocks(tenant: string, messages: readonly Message[]): number[] {
   const hash = new RollingHash();
   hash.add(tenant);
   const blocks: number[] = [];
@@ -133,7 +133,7 @@ async function pool(count: number, atOnce: number, run: (at: number) => Promise<
 }
 
 const tenants = ['acme', 'birch', 'cedar', 'dahl'];
-const tenantOf = (at: number): string => tenants[at % tenants.length] ?? '';
+const pickTenant = (at: number): string => tenants[at % tenants.length] ?? '';
 
 interface Talk {
   readonly tenant: string;
@@ -144,7 +144,7 @@ interface Talk {
 }
 
 /** `times`: factor on the number of conversations, so that each node gets as many as in a fleet of eight. */
-function workloadsOf(ask: Ask, time: SimulatedTime, times: number) {
+function makeWorkloads(ask: Ask, time: SimulatedTime, times: number) {
   const talk = async (id: number, { tenant, system, turns, userTokens, thinkMs }: Talk): Promise<void> => {
     const random = seededRandom(id + 1);
     const messages: Message[] = [{ role: 'system', content: system }];
@@ -161,7 +161,7 @@ function workloadsOf(ask: Ask, time: SimulatedTime, times: number) {
   const agent = { turns: 20, userTokens: 300, thinkMs: 150 };
   const one = { tenant: 'acme', system: text(6000, 1), turns: 12, userTokens: 200, thinkMs: 150 };
   const of = (list: readonly string[], at: number) => ({
-    tenant: tenantOf(at),
+    tenant: pickTenant(at),
     system: list[at % tenants.length] ?? '',
   });
   return {
@@ -179,12 +179,12 @@ function workloadsOf(ask: Ask, time: SimulatedTime, times: number) {
     },
     unlike: () =>
       pool(600 * times, 32 * times, async (at) => {
-        await ask(tenantOf(at), [{ role: 'user', content: text(1500, 5000 + at) }]);
+        await ask(pickTenant(at), [{ role: 'user', content: text(1500, 5000 + at) }]);
       }),
   };
 }
 
-type Workload = keyof ReturnType<typeof workloadsOf>;
+type Workload = keyof ReturnType<typeof makeWorkloads>;
 const names: readonly Workload[] = ['chats', 'agents', 'one-tenant', 'burst', 'unlike'];
 const targets = ['1', '2', '4', 'oracle', 'round robin'];
 
@@ -234,7 +234,7 @@ async function measure(workload: Workload, target: string, count: number) {
     return node as SimulatedNode;
   };
   const ask: Ask = async (tenant, messages) => {
-    const blocks = blocksOf(tenant, messages);
+    const blocks = hashBlocks(tenant, messages);
     const node = choose(tenant, messages, blocks);
     const load = gateways[turn++ % (gateways.length || 1)]?.load;
     const waitMs = node.take(blocks, now());
@@ -244,7 +244,7 @@ async function measure(workload: Workload, target: string, count: number) {
     load?.end(node.node, 'answered');
     return text(answerTokens, firstTokenMs.length);
   };
-  await time.run(workloadsOf(ask, time, count / 8)[workload]());
+  await time.run(makeWorkloads(ask, time, count / 8)[workload]());
   const sum = (of: (node: SimulatedNode) => number): number => nodes.reduce((all, node) => all + of(node), 0);
   firstTokenMs.sort((a, b) => a - b);
   const at = (part: number): number => firstTokenMs[Math.floor(part * firstTokenMs.length)] ?? 0;

@@ -8,7 +8,7 @@
  */
 import { limitRecordBytesMax } from './limits.ts';
 
-/** Where a prompt went: the tenant whose share of the table it uses, the key of its longest prefix (53 bits), and the node. */
+/** A prompt's placement: the tenant whose share of the table it uses, the key of its longest prefix (53 bits), and the node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
 
 export interface PlacementReport {
@@ -58,8 +58,8 @@ export function decodePlacements(value: Uint8Array): PlacementReport | undefined
 
 function readPlacements(placed: unknown): PromptPlacement[] | undefined {
   const all: PromptPlacement[] = [];
-  for (const [sharer, nodes] of Object.entries(objectOf(placed)))
-    for (const [node, keys] of Object.entries(objectOf(nodes))) {
+  for (const [sharer, nodes] of Object.entries(asObject(placed)))
+    for (const [node, keys] of Object.entries(asObject(nodes))) {
       if (!isText(sharer) || !isText(node) || typeof keys !== 'string') return undefined;
       for (const text of keys.split(' ', placementsMax - all.length)) {
         const key = Number.parseInt(text, keyRadix);
@@ -84,13 +84,13 @@ function readLoads(value: unknown): [string, number][] | undefined {
 
 function parsed(value: Uint8Array): Record<string, unknown> {
   try {
-    return objectOf(JSON.parse(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString()));
+    return asObject(JSON.parse(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString()));
   } catch {
     return {};
   }
 }
 
-function objectOf(value: unknown): Record<string, unknown> {
+function asObject(value: unknown): Record<string, unknown> {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
 }
 

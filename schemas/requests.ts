@@ -37,7 +37,7 @@ export const requestRowSchema = z.object({
   type: z.string().optional(),
   /** Of a refusal, finer than the type; for operators. */
   cause: z.string().optional(),
-  /** Who ended the request early. */
+  /** The party that ended the request early. */
   endedBy: enderSchema.optional(),
   /** For operators. */
   node: z.string().optional(),

@@ -194,7 +194,7 @@ function refuseEffect(command: Command, { effect }: Globals): void {
     throw usageError(`${names.join(' ')} changes no answer: leave out --effect`);
 }
 
-/** In place of the result of a command. Exit 0: nothing would be answered differently; 1: something would. */
+/** Prints the effect instead of a command's result. Exits 0 if nothing would be answered differently, else 1. */
 async function endWithEffect({ out }: Session, { effect }: EffectFound): Promise<void> {
   const { showEffect } = await import('./effect-lines.ts');
   if (await showEffect(out, effect)) throw new Exit(1);

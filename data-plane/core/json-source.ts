@@ -37,7 +37,7 @@ export function writeJson(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${writeJson(member)}`).join()}}`;
 }
 
-/** One pass over valid JSON, in step with its value. Skips everything that no path leads to. */
+/** Reads valid JSON once, together with its parsed value. Skips everything that no path leads to. */
 class TextWalk {
   readonly #json: string;
   #at = 0;

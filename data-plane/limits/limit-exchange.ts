@@ -69,7 +69,7 @@ export class LimitExchange {
   #nextReportMs = 0;
   readonly #clock = new LogClock();
   readonly #time = new ReadTime();
-  /** What the clocks said last, of this process's millisecond. */
+  /** Offsets from this process's clock, cached for one millisecond. */
   #ahead = { atMs: Number.NaN, ms: 0, periodsMs: 0 };
 
   constructor(options: LimitExchangeOptions) {

@@ -206,12 +206,18 @@ describe('gateways report their placements and loads to each other', () => {
     for (let at = 0; at < count; at += 1) load.begin(node);
   };
 
-  test('a conversation that one gateway placed away from its home stays there through another gateway', () => {
+  /** Two gateways with other requests behind them. At the first, the home of the prefix 1 is full. */
+  function gatewaysWithBusyHome() {
     const [one, other] = [gateway(), gateway()];
     for (const { affinity } of [one, other])
       for (const prompt of prompts) affinity.choose(eight, ask(prompt));
     const home = one.affinity.choose(eight, ask([1]));
     fill(one.load, home?.node ?? '');
+    return { one, other, home };
+  }
+
+  test('a conversation that one gateway placed away from its home stays there through another gateway', () => {
+    const { one, other, home } = gatewaysWithBusyHome();
     const chosen = one.affinity.choose(eight, ask([1, 2]));
     expect(chosen).not.toBe(home);
     expect(other.affinity.choose(eight, ask([1, 2, 3]))).toBe(home);
@@ -221,11 +227,7 @@ describe('gateways report their placements and loads to each other', () => {
   });
 
   test('a conversation that moves back to its home, or to another node because its own failed, is found there', () => {
-    const [one, other] = [gateway(), gateway()];
-    for (const { affinity } of [one, other])
-      for (const prompt of prompts) affinity.choose(eight, ask(prompt));
-    const home = one.affinity.choose(eight, ask([1]));
-    fill(one.load, home?.node ?? '');
+    const { one, other, home } = gatewaysWithBusyHome();
     const away = one.affinity.choose(eight, ask([1, 2]));
     send(one.affinity, other.affinity);
     fill(one.load, away?.node ?? '');
@@ -371,7 +373,7 @@ describe('of many candidates a few are looked at', () => {
     const open = many.filter(({ node }) => !load.isEjected(node));
     for (const { node } of [...open, ...open.filter((each) => each === home)])
       for (let at = 0; at < 10; at += 1) load.begin(node);
-    // So that the prompt has only a small share of the requests.
+    // The prompt must have only a small share of the requests, or it gets several homes.
     for (let at = 0; at < 2000; at += 1) affinity.choose(many, ask([at + 10]));
     clock.ms += 101;
     expect(affinity.choose(many, ask([1, 2, 3]))).toBe(home);

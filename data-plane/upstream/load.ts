@@ -1,5 +1,5 @@
 /**
- * How busy each node is, as this gateway sees it, and which nodes are ejected for a while.
+ * How busy each node is, by this gateway's requests and the reports of other gateways, and which nodes are ejected for a while.
  * A node is ejected when no connection to it is obtained, or when it broke off several requests in a row; for a bounded
  * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
  * node answers properly, because a request can be its cause. A failure that either can be the cause of counts once
@@ -48,7 +48,7 @@ interface NodeState {
 
 /** A busy gateway reports at least every 1.2 s, so one that was silent for this long, in ms, has stopped. */
 const reportValidMs = 3000;
-/** As many gateways as a fleet may have. */
+/** Bound on the gateways whose reports count: a fleet may have this many. */
 const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;

@@ -117,7 +117,7 @@ test('answers that take long to read leave the turn to another node after a few'
   const calls = Array.from({ length: 40 }, () => start(busy.url));
   const last = start(other.url);
   await until(() => sockets.length === 40 && other.sockets.length === 1);
-  // In the middle, because a busy machine may deliver the last bytes much later.
+  // The other node's answer is sent in the middle, because a busy machine may deliver the last bytes much later.
   for (const socket of [...sockets.slice(0, 20), ...other.sockets, ...sockets.slice(20)]) socket.write(whole);
   await until(() => read.length === 41);
   expect(read.indexOf(other.url)).toBeLessThan(15);

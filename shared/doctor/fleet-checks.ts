@@ -26,7 +26,7 @@ function silentText({ silentSeconds }: Gateway): string {
     : 'it has not reported since this replica started';
 }
 
-/** What to do about a silent gateway: it may have ended, or it may run although its reports do not arrive. */
+/** Next step for a silent gateway: it may have ended, or it may run although its reports do not arrive. */
 function silentNext({ name }: Gateway): string {
   return `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }
