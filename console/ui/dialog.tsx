@@ -1,6 +1,6 @@
 /** A native modal dialog: the browser traps the focus, closes it with Esc, and gives the focus back. */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { type ApiFailure, failureOf } from '../lib/api.ts';
 import { Field } from './field.tsx';
 import { Copy, Failure } from './parts.tsx';
@@ -20,7 +20,8 @@ const firstField = 'form :is(input, select, textarea)';
 export function Dialog({ title, onClose, focus = firstField, isLocked = false, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // Before the next paint: a user who types at once loses no letter.
+  useLayoutEffect(() => {
     element.current?.showModal();
     element.current?.querySelector<HTMLElement>(focus)?.focus();
   }, []);
