@@ -98,10 +98,8 @@ test('each command that a page or a help text names is there, with its options',
 
 /** Of other programs. */
 const foreignFlags = new Set(
-  '--all --nightly --tenfold --commits --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
-    .concat(
-      ' --only --minutes --nodes --events --decisions --keys --rows --profile --bootstrap-server --topic --update',
-    )
+  '--all --nightly --tenfold --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
+    .concat(' --nodes --profile --bootstrap-server --topic --update')
     .concat(
       ' --alter --add-config --create --partitions --entity-type --entity-name --add --allow-principal --execute',
     )

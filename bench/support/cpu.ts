@@ -10,12 +10,7 @@ export function cpuMicroseconds(pid: number): number {
   return ((Number(fields[11]) + Number(fields[12])) / ticksPerSecond) * 1e6;
 }
 
-/** Processor time of the main thread of a process so far, ms. */
-export function mainThreadMs(pid: number): number {
-  return Number(readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6;
-}
-
-/** The same of the threads that live, exactly: for work of less than a hundredth of a second. */
+/** CPU time of the running threads so far, in µs: exact enough for work of less than a hundredth of a second. */
 export function threadMicroseconds(pid: number): number {
   const nanoseconds = readdirSync(`/proc/${pid}/task`).map((thread) =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),

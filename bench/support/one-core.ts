@@ -23,13 +23,12 @@ function pin(pid: number, core: string): void {
   spawnSync('taskset', ['-acp', core, String(pid)], { stdio: 'ignore' });
 }
 
-/** `nodeOptions`: of the gateway's process. */
-export async function startOnOneCore(nodeOptions = '', more: Record<string, string> = {}): Promise<OneCore> {
+export async function startOnOneCore(): Promise<OneCore> {
   // What this process starts is on its processor, too.
   pin(process.pid, otherCore);
   const node = await startScript('flat-node');
   const upstream = `http://127.0.0.1:${node.port}`;
-  const served = await serve(upstream, { ...more, NODE_OPTIONS: nodeOptions });
+  const served = await serve(upstream);
   const bare = await startScript('bare-proxy', [upstream]);
   for (const { pid } of [served, bare]) pin(pid, measuredCore);
   const text = body(60);

@@ -14,8 +14,7 @@ export interface Served {
   end(): Promise<void>;
 }
 
-/** `env`: of the gateway's process. */
-export async function serve(upstream: string, env: Readonly<Record<string, string>> = {}): Promise<Served> {
+export async function serve(upstream: string): Promise<Served> {
   const fleet = new ProcessFleet({ env: { HEADGATE_LOG_LEVEL: 'info' } });
   const admin = fleet.admin(await fleet.startPlane());
   const urls = { 'pool-1': upstream, 'acme-1': upstream, 'acme-s1': upstream, 'birch-s1': upstream };
@@ -23,7 +22,7 @@ export async function serve(upstream: string, env: Readonly<Record<string, strin
   await admin.apply({ ...demo, tiers: tiers.map(({ id, models }) => ({ id, models })) });
   const { value: key } = await admin.createKey('birch', 'bench');
   await until(async () => (await admin.nodes()).every(({ up }) => up));
-  const gateway = await fleet.startGateway('gateway', { env });
+  const gateway = await fleet.startGateway('gateway');
   return {
     ...{ admin, key, pid: gateway.ready.pid, port: Number(new URL(gateway.ready.api).port) },
     // In good order: what a gateway writes at its end belongs to it.
