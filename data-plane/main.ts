@@ -50,7 +50,6 @@ import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
 import { openMeter } from './usage/open-meter.ts';
-import { type EndedGateway, publishEnded } from './usage/publish-ended.ts';
 
 export interface GatewaySettings {
   readonly logUrl: string;
@@ -99,8 +98,6 @@ export interface GatewaySettings {
   readonly logger: Logger;
   /** For the lines of requests; `logger` unless it is given. */
   readonly accessLog?: AccessLog;
-  /** Gateways that ended for good: what they left is published. */
-  readonly ended?: readonly EndedGateway[] | undefined;
 }
 
 export interface RunningGateway {
@@ -110,8 +107,6 @@ export interface RunningGateway {
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
   /** Address of the page for visitors. */
   readonly play: string | undefined;
-  /** What `/readyz` answers from. */
-  checks(): readonly Check[];
   /** Drains, then closes. */
   close(): Promise<void>;
 }
@@ -174,13 +169,11 @@ async function serve(
   const listeners = await listen(settings, gateway, connections, closers);
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
   const play = listeners.find(({ name }) => name === 'play')?.listener.url;
-  const ended = publishEnded(settings.ended ?? [], settings);
-  closers.add(() => ended.stop());
   logger.info({ api, play, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
   return {
     api,
     metrics: health.url,
-    ...{ play, checks },
+    play,
     stacks: listeners.flatMap(({ stack, listener }) =>
       stack === undefined ? [] : [{ stack, url: `${listener.url}/v1` }],
     ),

@@ -150,8 +150,6 @@ export const logEvents = {
   'traces.reachability': ['warn', 'receiver of traces'],
   'usage.damaged': ['fatal', 'usage.db is damaged; no more usage is folded'],
   'usage.day_removed': ['info', 'a day of usage rows was removed'],
-  'usage.ended_published': ['info', 'the usage of a gateway that ended is published'],
-  'usage.ended_unpublished': ['error', 'the usage of a gateway that ended is not published'],
   'usage.file_damaged': ['error', 'usage.db is damaged; see docs/operate.md'],
   'usage.file_unchecked': ['warn', 'usage.db could not be checked; it is tried again'],
   'usage.log_reachability': ['warn', 'usage log'],
@@ -168,8 +166,6 @@ export const logEvents = {
     'error',
     'the usage worker did not close cleanly; rows on the disk are shipped at the next start',
   ],
-  'workers.ended': ['error', 'a worker process ended; another is started'],
-  'workers.started': ['info', 'worker processes serve'],
 } as const satisfies Readonly<Record<string, readonly [level: LogLevel, text: string]>>;
 
 type Row = (typeof logEvents)[keyof typeof logEvents];

@@ -5,8 +5,6 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { requiredSecret, SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
-import { answerParent, workerNumber } from '../../shared/runtime/worker-processes.ts';
-import { checkWorkers, othersIn, startWorkers, workerOf, workersMax } from './gateway-workers.ts';
 import {
   addOptions,
   connectionLimitsOf,
@@ -16,7 +14,6 @@ import {
   type OptionsOf,
   option,
   parseAdvertised,
-  parseCount,
   parsePort,
   parseUrls,
   portOption,
@@ -58,12 +55,6 @@ function corsOrigins(value: string, before: readonly string[] = []): string[] {
 /** Not in capitals, and without the port that goes without saying. */
 function isSameOrigin(origin: string): boolean {
   return URL.canParse(origin) && new URL(origin).origin === origin;
-}
-
-function parseWorkers(text: string): number {
-  const count = parseCount(text);
-  if (count >= 1 && count <= workersMax) return count;
-  throw new InvalidArgumentError(`It must be 1 to ${workersMax}.`);
 }
 
 /** One in so many; 0 for none. */
@@ -135,9 +126,6 @@ export const gatewayOptions = {
     { choices: ['on', 'off'], default: 'on' },
   ),
   ...shared('nodeCredentials', 'tlsCert', 'tlsKey', 'readyFile'),
-  workers: option('--workers <n>', 'processes that serve these ports, each a gateway NAME/1, NAME/2, …', {
-    ...{ parse: parseWorkers, default: 1 },
-  }),
 };
 type Options = OptionsOf<typeof gatewayOptions>;
 
@@ -160,18 +148,7 @@ function operatorTokenHere(): string | undefined {
   }
 }
 
-async function runWorkers(options: Options): Promise<void> {
-  checkWorkers(options);
-  const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
-  closeWithParent(() => process.exit(0));
-  const ready = await runProcess('gateway', options, (context) => startWorkers(options, context));
-  process.send?.(ready);
-}
-
-async function run(all: Options): Promise<void> {
-  const number = workerNumber();
-  if (all.workers > 1 && number === undefined) return runWorkers(all);
-  const options = number === undefined ? all : workerOf(all, number);
+async function run(options: Options): Promise<void> {
   // On one core, helper threads of the collector only take turns with the thread that waits for them.
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
@@ -181,8 +158,7 @@ async function run(all: Options): Promise<void> {
   const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
   const lower = (name: string): string => name.trim().toLowerCase();
   closeWithParent(() => process.exit(0));
-  const kind = number === undefined ? 'gateway' : `gateway/${number}`;
-  const ready = await runProcess(kind, options, async ({ logger, certificate }) => {
+  const ready = await runProcess('gateway', options, async ({ logger, certificate }) => {
     reportMemoryLimit(logger);
     const gateway = await startGateway({
       logUrl: options.log,
@@ -221,11 +197,9 @@ async function run(all: Options): Promise<void> {
       drainTimeoutSeconds: options.drainTimeout,
       certificate,
       logger,
-      accessLog: createAccessLog(logger, kind),
-      ended: number === undefined || number === 1 ? othersIn(all) : [],
+      accessLog: createAccessLog(logger, 'gateway'),
     });
     const { api, metrics, stacks, play } = gateway;
-    if (number !== undefined) answerParent(() => gateway.checks());
     return {
       ready: { api, metrics, stacks, ...(play !== undefined && { play }) },
       name: options.name,

@@ -3,7 +3,6 @@
  * its whole life, because Node removes its own from a socket that it detaches (CONNECT, Upgrade), and an error event
  * without a handler ends the process.
  */
-import cluster from 'node:cluster';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
@@ -95,9 +94,8 @@ export class Connections {
     for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
     if (pace !== undefined) this.#pace(server, listener, pace);
     const peers = new Map<string, number>();
-    // With room for new ones, which are there before idle ones have left. A worker process would give those to the others, without
-    // an end where all are full: it accepts them, and ends them below.
-    if (!cluster.isWorker) server.maxConnections = idle === undefined ? max : 2 * max;
+    // With room for new ones, which are there before idle ones have left.
+    server.maxConnections = idle === undefined ? max : 2 * max;
     let sockets = 0;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
     server.on('connection', (socket: Socket) => {

@@ -52,11 +52,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
       });
     },
   );
-  const address = await listen(
-    server,
-    { ...options, exclusive: true },
-    { bind: '--metrics-bind', port: '--metrics-port' },
-  );
+  const address = await listen(server, options, { bind: '--metrics-bind', port: '--metrics-port' });
   return {
     url: urlOf(address, certificate !== undefined),
     close: () =>

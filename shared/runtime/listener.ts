@@ -6,8 +6,6 @@ export interface ListenAddress {
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
-  /** Of this process alone, where others are worker processes of the same parent. */
-  readonly exclusive?: boolean;
 }
 
 /** The default address of health and metrics: they show more than a caller may know. */
@@ -24,8 +22,8 @@ export function listen(server: Server, address: ListenAddress, flags: AddressFla
   return new Promise((resolve, reject) => {
     const onError = (error: Error): void => reject(listenError(error, address, flags));
     server.once('error', onError);
-    const { host, port, exclusive = false } = address;
-    server.listen({ host, port, exclusive }, () => {
+    const { host, port } = address;
+    server.listen({ host, port }, () => {
       server.off('error', onError);
       resolve(server.address() as AddressInfo);
     });

@@ -12,7 +12,3 @@ test('budgets shrink with the limit of the container, and never grow', () => {
 test.each([0, 2 ** 63, 2 ** 64])('a system that reports %d sets no limit', (constrained) => {
   expect(memoryMax(constrained)).toBeUndefined();
 });
-
-test('worker processes divide the limit', () => {
-  expect(memoryMax(2048 * mib, 4)).toBe(512 * mib);
-});

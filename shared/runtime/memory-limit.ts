@@ -2,18 +2,10 @@
  * Fits memory budgets to the limit that the system sets for this process. Budgets are sized for 4 GiB, which the Helm chart allows.
  * With less, each shrinks by the same factor, so that no caller can make the kernel end the process.
  */
-import { environment } from './settings.ts';
-
 const sizedForBytes = 4 * 1024 ** 3;
-/** Number of worker processes that share one limit; their parent sets this variable. */
-export const processCountVariable = 'WORKER_PROCESS_COUNT';
 
 /** Memory that this process may use, in bytes; undefined if it is at least what the budgets are sized for. */
-export function memoryMax(
-  constrained = process.constrainedMemory(),
-  processes = Number(environment[processCountVariable] ?? 1),
-): number | undefined {
-  const max = constrained / processes;
+export function memoryMax(max = process.constrainedMemory()): number | undefined {
   return max > 0 && max < sizedForBytes ? max : undefined;
 }
 

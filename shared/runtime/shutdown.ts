@@ -1,5 +1,4 @@
 /** Graceful shutdown: TERM or INT closes once, a second signal exits at once. */
-import cluster from 'node:cluster';
 import type { Logger } from './logger.ts';
 
 /** Added to the planned time, to close what is open. */
@@ -13,8 +12,6 @@ export function closeOnSignal(
 ): void {
   let closing = false;
   const onSignal = (signal: NodeJS.Signals): void => {
-    // A terminal or a supervisor may signal a worker process as well as its parent, which ends it where that is asked for.
-    if (closing && cluster.isWorker) return;
     if (closing) {
       log.warn({ signal }, 'second signal: ending at once');
       process.exit(130);
@@ -38,7 +35,7 @@ export function closeOnSignal(
   process.on('SIGINT', onSignal);
 }
 
-/** A process started by `headgate dev` or `--workers` ends with it, also after a crash: the channel between them closes. */
+/** A process started by `headgate dev` ends with it, also after a crash: the channel between them closes. */
 export function closeWithParent(close: () => void): void {
   if (process.send === undefined) return;
   // It may have ended before this one listens for it.

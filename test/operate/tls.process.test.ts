@@ -163,8 +163,8 @@ test('docs/metrics.md lists the metrics of every kind of process, those of TLS t
   for (const { ready } of [controlPlane, gateway, agent, node])
     for (const [, name = ''] of (await ask(`${ready.metrics}/metrics`)).body.matchAll(/^# TYPE (\S+) /gm))
       if (/^(?:headgate|gen_ai)_/.test(name)) real.add(name);
-  // Without an exporter or worker processes there is none of these; test/operate/traces and workers read them.
-  const elsewhere = /^headgate_(?:trace|workers?)_/;
+  // Without an exporter there is none of these; test/operate/traces reads them.
+  const elsewhere = /^headgate_trace_/;
   expect([...listed].filter((name) => !elsewhere.test(name)).sort()).toEqual([...real].sort());
 });
 

@@ -28,7 +28,6 @@ export const longestFiles: readonly string[] = [
   'test/limits/bursts.kafka.test.ts',
   'test/operate/log-archive.kafka.test.ts',
   'test/soak/soak.process.test.ts',
-  'test/operate/workers.process.test.ts',
   'test/operate/doc-commands.process.test.ts',
   'test/engines/stopped.llamacpp.test.ts',
   'test/listeners/taken.process.test.ts',
