@@ -12,7 +12,7 @@ import type { Signer } from '../../shared/log/core/signing.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
-import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { FoldPreviewed, Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand } from './bound-command.ts';
 import { checkMaySign } from './log-signing.ts';
@@ -64,6 +64,13 @@ type Planned = { readonly waiter: Waiter } & (
   | { readonly error: unknown }
 );
 
+interface Attempt {
+  readonly planned: Planned;
+  readonly record?: NextCommit;
+  /** No other command may be planned on the state that this one leaves. */
+  readonly isLast: boolean;
+}
+
 /** What became of the append of a record. */
 type Appended = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
 
@@ -112,7 +119,7 @@ export class CommandGroups {
   }
 
   async #runGroup(): Promise<void> {
-    const group = this.#plan(this.#waiting);
+    const group = this.#options.snapshot.preview((fold) => this.#plan(this.#waiting, fold));
     const planned = new Set(group.map(({ waiter }) => waiter));
     this.#waiting = this.#waiting.filter((waiter) => !planned.has(waiter));
     const records = group.flatMap((each) => ('record' in each ? [each] : []));
@@ -189,49 +196,46 @@ export class CommandGroups {
     return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
   }
 
-  /** Plans as many as one turn of the event loop has time for, at least one, in their order. */
-  #plan(waiting: readonly Waiter[]): Planned[] {
+  /**
+   * Plans as many as one turn of the event loop has time for, at least one, in their order, each on the state that those before
+   * it leave. None follows a change of the signers, after which other keys sign.
+   */
+  #plan(waiting: readonly Waiter[], fold: FoldPreviewed): Planned[] {
     const planned: Planned[] = [];
     const ids = new Set<string>();
     const untilMs = performance.now() + groupPlanMs;
+    let { head } = this.#options.snapshot;
     let bytes = 0;
-    const isFull = (): boolean =>
-      planned.length >= groupMax ||
-      bytes >= groupBytesMax ||
-      (planned.length > 0 && performance.now() > untilMs);
-    const planFrom = (first: number, head: Head): void => {
-      let index = first;
-      while (index < waiting.length && !isFull() && !planOne(index, head)) index++;
-    };
-    /** Whether those behind it were planned on the state that it leaves. */
-    const planOne = (index: number, head: Head): boolean => {
-      const waiter = waiting[index];
+    for (const waiter of waiting.slice(0, groupMax)) {
+      if (planned.length > 0 && (bytes >= groupBytesMax || performance.now() > untilMs)) break;
       // Of two with one id the second is a repeat of the first once that is folded.
-      if (!waiter || ids.has(waiter.command.id)) return false;
-      const before = planned.length;
-      try {
-        const decided = this.#decide(waiter.command, head);
-        if ('status' in decided) {
-          planned.push({ waiter, result: decided });
-          return false;
-        }
-        this.#preview(decided, decided.answer, (answer) => {
-          planned.push({ waiter, record: { ...decided, answer } });
-          ids.add(waiter.command.id);
-          bytes += decided.bytes.length;
-          // Other keys sign what follows a change of the signers.
-          if (decided.events.every(({ type }) => type !== 'log.signers_set'))
-            planFrom(index + 1, { ...head, seq: decided.context.seq, hash: decided.hash });
-        });
-        return true;
-      } catch (error) {
-        if (planned.length > before) throw error;
-        planned.push({ waiter, error });
-        return false;
-      }
-    };
-    planFrom(0, this.#options.snapshot.head);
+      if (ids.has(waiter.command.id)) continue;
+      const attempt = this.#attempt(waiter, head, fold);
+      planned.push(attempt.planned);
+      if (attempt.isLast) break;
+      const { record } = attempt;
+      if (record === undefined) continue;
+      ids.add(waiter.command.id);
+      bytes += record.bytes.length;
+      head = { ...head, seq: record.context.seq, hash: record.hash };
+    }
     return planned;
+  }
+
+  #attempt(waiter: Waiter, head: Head, fold: FoldPreviewed): Attempt {
+    let isLast = false;
+    try {
+      const decided = this.#decide(waiter.command, head);
+      if ('status' in decided) return { planned: { waiter, result: decided }, isLast };
+      // If the answer fails, the state has events of a command that is refused.
+      isLast = true;
+      foldAll(decided, fold);
+      const record = { ...decided, answer: decided.answer() };
+      isLast = decided.events.some(({ type }) => type === 'log.signers_set');
+      return { planned: { waiter, record }, record, isLast };
+    } catch (error) {
+      return { planned: { waiter, error }, isLast };
+    }
   }
 
   /** One attempt at the next position of the chain. */
@@ -254,13 +258,13 @@ export class CommandGroups {
     this.#checkReaders(command, whole);
     const { id, hash, by, why, via } = command;
     const context = { seq: position + 1, atMs: nowMs, by };
-    if (command.dryRun)
-      return {
-        answer: this.#preview({ events, context }, answer, same),
-        position,
-        status: 'dry-run',
-        events: whole,
-      };
+    if (command.dryRun) {
+      const previewed = snapshot.preview((fold) => {
+        foldAll({ events, context }, fold);
+        return answer();
+      });
+      return { answer: previewed, position, status: 'dry-run', events: whole };
+    }
     const bytes = composeCommit({
       head,
       id,
@@ -278,19 +282,13 @@ export class CommandGroups {
     const { readers } = this.#options;
     if (readers && !force) checkReaders(events, readers);
   }
+}
 
-  /** The answer on the state with these events, folded in a savepoint by the code that will fold the record; what uses it sees that state. */
-  #preview<Result>(
-    { events, context }: Pick<NextCommit, 'events' | 'context'>,
-    answer: () => object,
-    use: (answer: object) => Result,
-  ): Result {
-    return this.#options.snapshot.stateAt({ kind: 'previewed', events, context }, (_state, passedOver) => {
-      if (passedOver.length > 0)
-        throw new Error(`the fold would pass over an event of this command: ${passedOver[0]}`);
-      return use(answer());
-    });
-  }
+/** Folds events by the code that will fold their record. */
+function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: FoldPreviewed): void {
+  const [passedOver] = fold(events, context);
+  if (passedOver !== undefined)
+    throw new Error(`the fold would pass over an event of this command: ${passedOver}`);
 }
 
 /**
@@ -352,8 +350,6 @@ function checkPosition({ ifAt }: BoundCommand, seq: number): void {
     next: 'check what changed, then repeat with the new position',
   });
 }
-
-const same = (answer: object): object => answer;
 
 function latest(waiters: readonly Waiter[]): number {
   return Math.max(...waiters.map(({ deadline }) => deadline));

@@ -5,10 +5,11 @@
  * Derived and disposable: delete the file and it is rebuilt from the log.
  */
 import type { Commit } from '../../schemas/commit.ts';
-import { readEvent } from '../../schemas/events.ts';
+import { type KnownEvent, readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
+import type { EventContext } from './effect.ts';
 import { applyEvent, foldVersion } from './fold.ts';
 import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
 import type { FoldObserver } from './fold-observer.ts';
@@ -33,6 +34,9 @@ export interface Halt {
   readonly seq: number;
   readonly reason: string;
 }
+
+/** Folds events that a preview undoes later. Returns why the fold would not apply some of them. */
+export type FoldPreviewed = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
 /** Itself the state of its last commit. */
 export class Snapshot implements State {
@@ -165,18 +169,25 @@ export class Snapshot implements State {
       return read({ db, seq: of.seq, overlaid: of.isOfWave ? overlaidAt(db) : undefined }, []);
     }
     const { events, context } = of;
-    return this.#rolledBack(() => {
-      this.#stamp.seq = context.seq;
-      const passedOver: string[] = [];
-      for (const event of events) {
-        const reason = applyEvent(this.#tables, event, context);
-        if (reason !== undefined) passedOver.push(reason);
-      }
-      // Bounds that are counted on this state count what it added.
-      this.#keyCounts.store();
-      this.#overlay.settle();
-      return read({ db: this.db, seq: context.seq }, passedOver);
-    });
+    return this.preview((fold) => read({ db: this.db, seq: context.seq }, fold(events, context)));
+  }
+
+  /** Calls `work` with a function that folds events on the state with those before them, and undoes all of them at the end. */
+  preview<Result>(work: (fold: FoldPreviewed) => Result): Result {
+    return this.#rolledBack(() =>
+      work((events, context) => {
+        this.#stamp.seq = context.seq;
+        const passedOver: string[] = [];
+        for (const event of events) {
+          const reason = applyEvent(this.#tables, event, context);
+          if (reason !== undefined) passedOver.push(reason);
+        }
+        // Bounds that are counted on this state count what it added.
+        this.#keyCounts.store();
+        this.#overlay.settle();
+        return passedOver;
+      }),
+    );
   }
 
   /** Statements that are there already read the rows of the open change, too, and nothing is folded meanwhile. */
