@@ -5,7 +5,7 @@
  * Failures are AdminErrors.
  */
 import { randomUUID } from 'node:crypto';
-import type { AnswerOf, InputOf, ManyAnswerOf, ManyName, ManyOf } from '../schemas/admin.ts';
+import type { AnswerOf, InputOf } from '../schemas/admin.ts';
 import { type AdminMethod, adminPrefix, type OperationName, questions } from '../schemas/admin-routes.ts';
 import { pageRows } from '../schemas/page-rows.ts';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
@@ -124,16 +124,6 @@ export class AdminClient {
     return this.#announced(name, input, timeoutMs);
   }
 
-  /** Runs an operation for many items at once: all of them, or none. `commandId`: to repeat it by. */
-  runMany<Name extends ManyName>(
-    name: Name,
-    items: ManyOf<Name>['items'],
-    commandId?: string,
-  ): Promise<ManyAnswerOf<Name>> {
-    const { method, path } = requestOf(name, {});
-    return this.#answer(this.#command(method, path, { items }, commandId));
-  }
-
   /** Like `run`, for inputs whose fields are not known at compile time. A command is refused unless the log is at position `ifAt`. */
   send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
     return this.#announced(name, input, undefined, ifAt);
@@ -182,7 +172,7 @@ export class AdminClient {
     return { ...call, headers: { ...call.headers, 'if-match': `"${atPosition}"` } };
   }
 
-  #command(method: AdminMethod, path: string, body: unknown, commandId?: string): Call {
+  #command(method: AdminMethod, path: string, body: unknown): Call {
     const { at, ifAt, why, force, dryRun, effect, inParts, stage } = this.#options;
     if (at !== undefined)
       throw new AdminError('--at works only with reads; a command acts on the current state', {
@@ -190,7 +180,7 @@ export class AdminClient {
         status: 400,
         next: 'headgate help',
       });
-    const id = commandId ?? this.#options.commandId ?? randomUUID();
+    const id = this.#options.commandId ?? randomUUID();
     const headers = {
       'idempotency-key': id,
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),

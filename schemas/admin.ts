@@ -66,11 +66,10 @@ export type InputOf<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;
 } & Readonly<MethodOf<Name> extends 'GET' ? Given<Of<Name, 'query'>> : Given<Of<Name, 'body'>>>;
 
-/** Operations that also take many at once, and what they answer then. */
+/** Operations that also take many at once. */
 export type ManyName = {
   [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
 }[OperationName];
-export type ManyAnswerOf<Name extends ManyName> = z.output<Rows[Name]['many']['answer']>;
 /** What a command for many takes. */
 export interface ManyOf<Name extends ManyName> {
   readonly items: readonly BodyOf<Name>[];

@@ -3,8 +3,7 @@ import { AdminError } from '../../admin-client/admin-error.ts';
 import type { ApiKey, InputOf } from '../../schemas/admin.ts';
 import { expiryChoices, keyStates } from '../../schemas/choices.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
-import { usageError } from '../terminal/errors.ts';
-import { count, durationSeconds } from '../terminal/options.ts';
+import { durationSeconds } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { ageText } from '../terminal/text.ts';
@@ -62,36 +61,10 @@ function lastUsedText({ lastUsedAt }: KeyRow): string {
 }
 
 interface CreateOptions {
-  readonly org?: string;
-  readonly name?: string;
-  readonly expires?: ExpiryChoice;
-  readonly from?: string;
-  readonly skipLines?: number;
+  readonly org: string;
+  readonly name: string;
+  readonly expires: ExpiryChoice;
   readonly out?: string;
-}
-
-/** Either a file or one key; nothing is sent where it is neither, or both. */
-function checkedKey({
-  org,
-  name,
-  expires,
-  from,
-  skipLines,
-}: CreateOptions): InputOf<'key.create'> | undefined {
-  const one = { '--org <id>': org, '--name <text>': name, '--expires <choice>': expires };
-  if (from !== undefined) {
-    const [given] = Object.entries(one).find(([, value]) => value !== undefined) ?? [];
-    if (given !== undefined) throw usageError(`${given} is not for --from, whose lines have it`);
-    return undefined;
-  }
-  if (skipLines !== undefined) throw usageError('--skip-lines is for --from');
-  if (org !== undefined && name !== undefined && expires !== undefined) {
-    // Required: a field that is new has an option, or is said to be undefined here.
-    const input: Required<InputOf<'key.create'>> = { organisation: org, name, expires };
-    return input;
-  }
-  const [missing] = Object.entries(one).find(([, value]) => value === undefined) ?? [];
-  throw usageError(`required option '${missing}' not specified`, 'headgate help key create');
 }
 
 export const keys: NounRow = {
@@ -132,45 +105,25 @@ function registerCreate(key: Noun): void {
   key
     .verb(
       'create',
-      'create a key, or those of a file; a value is printed once, alone on stdout',
+      'create a key; its value is printed once, alone on stdout',
       'headgate key create --org acme --name "billing job" --expires 90d',
       'headgate key create --org acme --name ci --expires 1y --out ci.key',
-      'headgate key create --from keys.csv --out values.csv',
     )
-    .option('--org <id>', 'organisation of the key')
-    .option('--name <text>', 'what the key is used for')
-    .choice('--expires <choice>', 'when it expires', expiryChoices)
-    .option(
-      '--from <file>',
-      'many keys: CSV with the columns organisation,name,expires, named in its first line',
-    )
-    .option('--skip-lines <n>', 'lines of that file that are done', count)
+    .required('--org <id>', 'organisation of the key')
+    .required('--name <text>', 'what the key is used for')
+    .choice('--expires <choice>', 'when it expires', expiryChoices, true)
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
-    .action<CreateOptions>(async (session, options) => {
-      const { from, skipLines: skip, out } = options;
-      const input = checkedKey(options);
-      if (from !== undefined) {
-        const { createFrom } = await import('./key-file.ts');
-        return createFrom(session, 'key.create', { from, skip, out });
-      }
-      if (input) await createOne(session, input, out);
+    .action<CreateOptions>(async (session, { org, name, expires, out }) => {
+      // `Required` makes the compiler refuse a field that has no option here.
+      const input: Required<InputOf<'key.create'>> = { organisation: org, name, expires };
+      const api = await session.api();
+      const place = openSecretOutput(session, out);
+      const made = await createSecret(place, () => api.run('key.create', input));
+      await showSecret(session, place, made, {
+        summary: `key ${made.id} "${name}" of ${org}, expires: ${expires}`,
+        revoke: `headgate key revoke ${made.id}`,
+      });
     });
-}
-
-async function createOne(
-  session: Session,
-  input: InputOf<'key.create'>,
-  out: string | undefined,
-): Promise<void> {
-  const api = await session.api();
-  const place = openSecretOutput(session, out);
-  const made = await createSecret(place, () => api.run('key.create', input));
-  const { id } = made;
-  const { organisation, name, expires } = input;
-  await showSecret(session, place, made, {
-    summary: `key ${id} "${name}" of ${organisation}, expires: ${expires}`,
-    revoke: `headgate key revoke ${id}`,
-  });
 }
 
 function registerRevoke(key: Noun): void {

@@ -5,7 +5,7 @@ import { dialects, nodeStates } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { withExamples } from '../terminal/examples.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, place } from '../terminal/options.ts';
+import { place } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { someText } from '../terminal/text.ts';
@@ -149,13 +149,10 @@ const tokenVerbs: readonly VerbRow[] = [
   (token) =>
     token
       .verb(
-        'create [node]',
-        'create a token, or those of a file; a value is printed once, alone on stdout',
+        'create <node>',
+        'create a token; its value is printed once, alone on stdout',
         'headgate node token create pool-1 --out pool-1.token',
-        'headgate node token create --from nodes.csv --out tokens.csv',
       )
-      .option('--from <file>', 'tokens of many nodes: CSV with the column node, named in its first line')
-      .option('--skip-lines <n>', 'lines of that file that are done', count)
       .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
       .action(createToken),
   write('node-token.revoke', {
@@ -188,25 +185,11 @@ export function registerNodes(program: Command, io: Io): void {
   for (const add of tokenVerbs) add(noun);
 }
 
-interface TokenOptions {
-  readonly out?: string;
-  readonly from?: string;
-  readonly skipLines?: number;
-}
-
 async function createToken(
   session: Session,
-  { out, from, skipLines: skip }: TokenOptions,
-  node?: string,
+  { out }: { readonly out?: string },
+  node: string,
 ): Promise<void> {
-  if (from !== undefined) {
-    if (node !== undefined) throw usageError('a node is not for --from, whose lines have it');
-    const { createFrom } = await import('./key-file.ts');
-    return createFrom(session, 'token.create', { from, skip, out });
-  }
-  if (skip !== undefined) throw usageError('--skip-lines is for --from');
-  if (node === undefined)
-    throw usageError("missing required argument 'node'", 'headgate help node token create');
   const api = await session.api();
   const secret = openSecretOutput(session, out);
   const token = await createSecret(secret, () => api.run('node-token.create', { id: node }));

@@ -32,8 +32,6 @@ beforeAll(async () => {
   const [stack] = await admin.stacks();
   const { publicKey } = generateKeyPairSync('ed25519');
   writeFileSync(join(work, 'signing.pub'), publicKey.export({ type: 'spki', format: 'pem' }));
-  writeFileSync(join(work, 'keys.csv'), 'organisation,name,expires\nacme,ci,30d\n');
-  writeFileSync(join(work, 'nodes.csv'), 'node\npool-1\n');
   const exported = await cli(['export']);
   writeFileSync(join(work, 'fleet.yaml'), exported.out);
   writeFileSync(join(dir, 'log.jsonl'), (await cli(['events', 'export'])).out);
