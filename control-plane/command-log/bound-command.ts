@@ -1,6 +1,6 @@
 /**
- * A command of the admin API with its context bound, as the writer carries it out: it is planned once an attempt. A large plan is made
- * ahead, between the turns of others, and counts as long as nobody changes the state; so does what is left of one of several commits.
+ * A command of the admin API with its context bound, as the writer runs it: it is planned once an attempt. A large plan is made
+ * ahead, between the turns of others, and is used if nobody has changed the state since.
  */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/commit.ts';
@@ -21,7 +21,7 @@ import {
 } from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findChange } from '../state/changes.ts';
-import { PlannedEvents } from './command-parts.ts';
+import { firstPart, type SizedPlan, sizedPlan } from './command-parts.ts';
 
 /** Of one command, in addition to its definition and input. */
 export interface CommandRequest {
@@ -42,7 +42,7 @@ export interface CommandRequest {
   /** Recently served requests; the guard against draining a model's last node reports them. */
   readonly served?: CommandContext['served'];
   readonly stage?: CommandContext['stage'];
-  /** Where it does not fit one commit and may be divided, it is several. */
+  /** A command that does not fit one commit writes its first part; absent, it is refused. */
   readonly inParts?: boolean | undefined;
 }
 
@@ -61,7 +61,7 @@ export interface CommandResult {
   readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
   /** What would be written, of a dry run. */
   readonly events?: readonly KnownEvent[];
-  /** Of a command in parts: how many events are not written yet. */
+  /** How many events are not written yet; absent if none. */
   readonly remaining?: number;
 }
 
@@ -71,11 +71,9 @@ export interface PlannedCommand {
   readonly events: readonly KnownEvent[];
   /** On the state with these events. */
   answer(): object;
-  /** With those that further commits take; absent: there are none. */
+  /** All events of the command; absent if they are those of this commit. */
   readonly whole?: readonly KnownEvent[];
   readonly remaining?: number;
-  /** Keeps what is left of the plan after the commit at this position. */
-  wrote?(seq: number): void;
 }
 
 /** A command of the admin API or of this replica, with its context bound. */
@@ -116,8 +114,8 @@ export function bindCommand(
   const { actor, force, dryRun, used, served, stage, id, why, via, inParts = false } = request;
   const hash = commandHash(definition.name, input.params, stage ? { body: input.body, stage } : input.body);
   const by = actorName(actor);
-  /** On the state at a position. */
-  let known: { readonly planned: () => PlannedEvents; readonly seq: number } | undefined;
+  /** The plan that was made ahead, and the position of its state. */
+  let known: { readonly planned: () => SizedPlan; readonly seq: number } | undefined;
   const contextAt = (nowMs: number): CommandContext => ({
     ...{ nowMs, actor, mint: randomBytes, signing: signing?.(), force, dryRun, used, served, stage },
   });
@@ -140,19 +138,15 @@ export function bindCommand(
         known?.seq === head.seq ? known.planned() : atOnce(planEvents(definition, db, input, context));
       const bare = { head, id, command: hash, at: new Date(nowMs).toISOString(), by, events: [] };
       const empty = composeCommit({ ...bare, ...(why !== undefined && { why }), ...(via && { via }) });
-      const part = planned.part(empty.length, inParts);
+      const part = firstPart(planned, empty.length, inParts);
       const { extra: whole, ...plan } = planned.plan;
       const ofAll = dryRun && part.commits > 1 ? { ...whole, commits: part.commits } : whole;
       const extra = dryRun ? ofAll : part.extra;
       return {
         events: part.events,
         answer: () => commandAnswer(definition, db, input, { ...plan, ...(extra && { extra }) }, context),
-        whole: planned.events,
+        whole: planned.plan.events,
         remaining: part.remaining,
-        wrote: (seq) => {
-          const rest = planned.after(part);
-          known = part.remaining > 0 ? { planned: () => rest, seq } : undefined;
-        },
       };
     },
     repeated: (subject) =>
@@ -160,8 +154,8 @@ export function bindCommand(
   };
 }
 
-function* planEvents(...of: Parameters<typeof planInPieces>): Generator<void, PlannedEvents> {
-  return yield* PlannedEvents.of(yield* planInPieces(...of));
+function* planEvents(...input: Parameters<typeof planInPieces>): Generator<void, SizedPlan> {
+  return yield* sizedPlan(yield* planInPieces(...input));
 }
 
 /** What it comes to, an error too. */
@@ -174,18 +168,4 @@ function* settled<Result>(work: Generator<void, Result>): Generator<void, () => 
       throw error;
     };
   }
-}
-
-/** The results of the parts of one command as one. */
-export function joined(results: readonly CommandResult[], last: CommandResult): CommandResult {
-  if (results.length === 1) return last;
-  const answers = results.map(({ answer }) => answer as Record<string, unknown>);
-  const lists = (name: string) => answers.flatMap((answer) => (answer[name] as unknown[] | undefined) ?? []);
-  const warnings = [...new Set(lists('warnings'))];
-  const answer = {
-    ...last.answer,
-    changes: lists('changes'),
-    ...(warnings.length > 0 && { warnings }),
-  };
-  return { ...last, answer, status: 'done' };
 }

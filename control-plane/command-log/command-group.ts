@@ -306,8 +306,7 @@ function settle(
     try {
       if ('record' in each && isInChain(waiter, each.record)) {
         const { answer, context, planned } = each.record;
-        const { remaining = 0, wrote } = planned;
-        wrote?.(context.seq);
+        const { remaining = 0 } = planned;
         const rest = remaining > 0 && { remaining };
         waiter.resolve({ answer, position: context.seq, status: 'done', ...rest });
       } else if ('record' in each || !isFirm) {

@@ -1,106 +1,90 @@
-/**
- * A command whose events do not fit one commit, as several: its plan, of which each commit takes as much as fits. What is left
- * of a plan counts as long as nobody else changed the state; then the rest is planned again, from the state that is there.
- */
+/** Divides a plan whose events do not fit one commit. Each call writes the first part; the next call plans the rest. */
 import { commitBytesMax } from '../../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import type { CommandPlan } from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
 
 /** What one commit takes of a plan. */
-export interface PlanPart {
+interface PlanPart {
   readonly events: readonly KnownEvent[];
   /** Fields of the answer. */
   readonly extra: object | undefined;
-  /** How many events are left for the next ones. */
+  /** How many events are left. */
   readonly remaining: number;
-  /** This one and those that the rest takes. */
+  /** Commits that the whole plan takes. */
   readonly commits: number;
 }
 
-/** The events of a plan from one number on. */
-export class PlannedEvents {
+/** A plan, with the bytes of each event and its comma in a record if the plan can be divided. */
+export interface SizedPlan {
   readonly plan: CommandPlan;
-  readonly #from: number;
-  /** Bytes of each event and its comma, in a record; none where the plan is one commit. */
-  readonly #sizes: readonly number[];
+  readonly sizes: readonly number[];
+}
 
-  private constructor(plan: CommandPlan, from: number, sizes: readonly number[]) {
-    this.plan = plan;
-    this.#from = from;
-    this.#sizes = sizes;
+/** Yields after each event, because measuring takes as long as there are events. */
+export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
+  const sizes: number[] = [];
+  for (const event of plan.divisible ? plan.events : []) {
+    sizes.push(Buffer.byteLength(JSON.stringify(toStored(event))) + 1);
+    yield;
   }
+  return { plan, sizes };
+}
 
-  /** Of pieces, because it takes as long as its events are many. */
-  static *of(plan: CommandPlan): Generator<void, PlannedEvents> {
-    const sizes: number[] = [];
-    if (plan.divisible) {
-      for (const event of plan.events) {
-        sizes.push(Buffer.byteLength(JSON.stringify(toStored(event))) + 1);
-        yield;
-      }
+/** `emptyBytes`: size of the record without events. Throws CommandError if the plan takes several commits and `inParts` is false. */
+export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {
+  const { events, extra, divisible } = plan;
+  const roomBytes = commitBytesMax - emptyBytes;
+  const ends = partEnds(sizes, roomBytes, (at) => divisible?.mayBegin(at) === true);
+  const [end = events.length] = ends;
+  if (!divisible || ends.length <= 1) return { events, extra, remaining: 0, commits: 1 };
+  const isAnyTooLarge = sizes.some((size) => size > roomBytes);
+  if (!inParts || isAnyTooLarge)
+    throw tooLarge(sum(sizes) + emptyBytes - 1, isAnyTooLarge ? undefined : ends.length);
+  return {
+    events: events.slice(0, end),
+    extra: divisible.extra(end),
+    remaining: events.length - end,
+    commits: ends.length,
+  };
+}
+
+/** Where each part ends: as late as its bytes allow, at a place where the next one may begin. */
+function partEnds(
+  sizes: readonly number[],
+  roomBytes: number,
+  mayBegin: (at: number) => boolean,
+): readonly number[] {
+  const ends: number[] = [];
+  let begin = 0;
+  let bytes = -1;
+  let mayEnd: number | undefined;
+  for (const [at, size] of sizes.entries()) {
+    if (at > begin && mayBegin(at)) mayEnd = at;
+    while (at > begin && bytes + size > roomBytes) {
+      begin = mayEnd ?? at;
+      ends.push(begin);
+      mayEnd = undefined;
+      // The events from the end of the part to this one go into the next part.
+      bytes = sum(sizes.slice(begin, at)) - 1;
     }
-    return new PlannedEvents(plan, 0, sizes);
+    bytes += size;
   }
+  return sizes.length === 0 ? ends : [...ends, sizes.length];
+}
 
-  get events(): readonly KnownEvent[] {
-    return this.#from === 0 ? this.plan.events : this.plan.events.slice(this.#from);
-  }
-
-  /** What a commit takes whose record has so many bytes without events. Throws CommandError where its parts may not be. */
-  part(emptyBytes: number, inParts: boolean): PlanPart {
-    const { events, extra, divisible } = this.plan;
-    const ends = this.#ends(commitBytesMax - emptyBytes);
-    const [end = events.length] = ends;
-    if (!divisible || (this.#from === 0 && ends.length <= 1))
-      return { events, extra, remaining: 0, commits: 1 };
-    const isAnyTooLarge = this.#sizes.some((size) => size > commitBytesMax - emptyBytes);
-    if (!inParts || isAnyTooLarge) throw this.#tooLarge(emptyBytes, ends.length, isAnyTooLarge);
-    return {
-      events: events.slice(this.#from, end),
-      extra: divisible.extra(this.#from, end),
-      remaining: events.length - end,
-      commits: ends.length,
-    };
-  }
-
-  /** The same plan after a part. */
-  after({ remaining }: PlanPart): PlannedEvents {
-    return new PlannedEvents(this.plan, this.plan.events.length - remaining, this.#sizes);
-  }
-
-  /** Where each part ends: as late as its bytes allow, and where the next one may begin. */
-  #ends(roomBytes: number): number[] {
-    const ends: number[] = [];
-    let begin = this.#from;
-    let bytes = -1;
-    let mayEnd: number | undefined;
-    for (let at = begin; at < this.#sizes.length; at++) {
-      const size = this.#sizes[at] ?? 0;
-      if (at > begin && this.plan.divisible?.mayBegin(at)) mayEnd = at;
-      while (at > begin && bytes + size > roomBytes) {
-        begin = mayEnd ?? at;
-        ends.push(begin);
-        mayEnd = undefined;
-        // What is before `at` goes into the next part.
-        bytes = sum(this.#sizes.slice(begin, at)) - 1;
-      }
-      bytes += size;
-    }
-    return begin < this.#sizes.length ? [...ends, this.#sizes.length] : ends;
-  }
-
-  #tooLarge(emptyBytes: number, commits: number, isAnyTooLarge: boolean): CommandError {
-    const bytes = sum(this.#sizes) + emptyBytes - 1;
-    const inParts = isAnyTooLarge
-      ? 'one of its changes alone has more'
-      : `in parts it takes ${commits} commits`;
-    return new CommandError(
-      'CommandTooLarge',
-      `the command's commit has ${bytes} bytes; at most ${commitBytesMax} are allowed; ${inParts}`,
-      { next: isAnyTooLarge ? 'split it into smaller commands' : 'apply it in parts, or split it yourself' },
-    );
-  }
+/** `commits`: how many the parts would take; undefined if one event alone is too large. */
+function tooLarge(bytes: number, commits: number | undefined): CommandError {
+  const inParts =
+    commits === undefined ? 'one of its changes alone has more' : `in parts it takes ${commits} commits`;
+  return new CommandError(
+    'CommandTooLarge',
+    `the command's commit has ${bytes} bytes; at most ${commitBytesMax} are allowed; ${inParts}`,
+    {
+      next:
+        commits === undefined ? 'split it into smaller commands' : 'apply it in parts, or split it yourself',
+    },
+  );
 }
 
 function sum(sizes: readonly number[]): number {

@@ -24,26 +24,15 @@ import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import type { QueueCaller } from '../state/caller-queue.ts';
 import { findBounds } from '../state/catalog.ts';
-import {
-  type BoundCommand,
-  bindCommand,
-  type CommandRequest,
-  type CommandResult,
-  joined,
-} from './bound-command.ts';
+import { type BoundCommand, bindCommand, type CommandRequest, type CommandResult } from './bound-command.ts';
 import { type CommandGroupOptions, CommandGroups, outcomeUnknown, timeoutMs } from './command-group.ts';
 import { CommandShares, commandCaller, sessionCaller, theReplica } from './command-shares.ts';
-
-/** Well below the time for which a client waits for an answer. */
-const partsMsDefault = 2000;
 
 export interface CommandWriterOptions extends CommandGroupOptions {
   /** Who must have created the log; only checked before this replica creates one. */
   readonly trusted?: TrustedSigners | undefined;
   /** For commands that change the signers. */
   readonly signing?: () => SigningView;
-  /** After which a command in parts is answered though some are left; 2 s unless it is given. */
-  readonly partsMs?: number;
 }
 
 export class CommandWriter {
@@ -77,31 +66,9 @@ export class CommandWriter {
       const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
       if (organisation !== undefined) this.#shares.countOrganisation(organisation, findBounds(db));
       const command = bindCommand(this.#options, { definition, input, request, authorise });
-      return this.#inParts(commandCaller(actor, organisation), command);
+      await command.planAhead?.();
+      return this.#inTurn(commandCaller(actor, organisation), command);
     });
-  }
-
-  /** One commit, or as many of several as are written in a bounded time: each in a turn of its own, so others have theirs. */
-  async #inParts(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
-    const until = performance.now() + (this.#options.partsMs ?? partsMsDefault);
-    const next = async (part: BoundCommand): Promise<CommandResult> => {
-      await part.planAhead?.();
-      return this.#inTurn(caller, part);
-    };
-    let last = await next(command);
-    const results = [last];
-    while (last.remaining !== undefined && performance.now() < until) {
-      // No client can send such an id.
-      const id = `${command.id}/${results.length + 1}`;
-      try {
-        last = await next({ ...command, id, ifAt: undefined });
-      } catch {
-        // What is written stays, and is answered: the call that continues with the rest is refused.
-        break;
-      }
-      results.push(last);
-    }
-    return joined(results, last);
   }
 
   /** Writes events of this replica itself, worked out from the state at the head. Rejects with CommandError. */

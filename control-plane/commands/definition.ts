@@ -86,12 +86,12 @@ export interface CommandPlan {
   readonly divisible?: Divisible;
 }
 
-/** Of events that may be several commits, each of them valid: in their order, whatever else was decided between two of them. */
+/** How a plan may be divided into several commits: each must be valid in this order, whatever others write in between. */
 export interface Divisible {
   /** Whether a part may begin with the event of this number. */
   mayBegin(at: number): boolean;
-  /** `extra` of the events from one number up to another. */
-  extra(from: number, to: number): object;
+  /** `extra` of the events before this number. */
+  extra(end: number): object;
 }
 
 /** How a command is decided, and what it answers with. */

@@ -25,7 +25,7 @@ export const fleetCommands = defineCommands({
         divisible: {
           // The members of an organisation stay together, so that it does not lack an owner for a while.
           mayBegin: (at) => steps[at]?.event.type !== 'member.set',
-          extra: (from, to) => ({ changes: steps.slice(from, to).map(({ change }) => change) }),
+          extra: (end) => ({ changes: steps.slice(0, end).map(({ change }) => change) }),
         },
       };
     },

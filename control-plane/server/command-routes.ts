@@ -10,6 +10,7 @@ import { nameSchema } from '../../schemas/names.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { atOnce, onOnePosition } from '../../shared/runtime/slices.ts';
 import { type CommandRequest, type CommandResult, EffectMoved } from '../command-log/bound-command.ts';
+import { commandHash } from '../commands/command-hash.ts';
 import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
@@ -105,16 +106,21 @@ async function runGuarded(
   raw: { readonly params: unknown; readonly body: unknown },
   request: CommandRequest,
 ): Promise<CommandResult> {
-  const { id, actor, used, dryRun, force, stage } = request;
+  const { id, actor, used, dryRun, force, stage, inParts } = request;
   const isRepeated = context.snapshot.journal.commandOf(id) !== undefined;
   const guard = effectGuard(context);
   if (dryRun || force || stage || isRepeated) return context.writer.run(definition, raw, request);
+  const hash = inParts ? commandHash(definition.name, raw.params, raw.body) : undefined;
   for (let tries = 1; ; tries++) {
-    const checked = await guard.check({ definition, raw, actor, used });
+    const checked = guard.isJudged(hash) ? undefined : await guard.check({ definition, raw, actor, used });
     try {
       const holds = (events: readonly KnownEvent[]): boolean =>
-        guard.holds(checked, events) || (tries === effectTriesMax && checked !== undefined);
-      return withWarning(await context.writer.run(definition, raw, { ...request, holds }), checked?.warning);
+        guard.holds(checked, events) ||
+        guard.isJudged(hash) ||
+        (tries === effectTriesMax && checked !== undefined);
+      const result = await context.writer.run(definition, raw, { ...request, holds });
+      if (hash !== undefined && result.remaining) guard.wrotePart(hash, result.position);
+      return withWarning(result, checked?.warning);
     } catch (error) {
       if (!(error instanceof EffectMoved) || tries === effectTriesMax) throw error;
     }

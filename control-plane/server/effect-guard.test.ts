@@ -182,3 +182,17 @@ test('revocations, suspensions and removals of an organisation are meant, and a 
   expect(mayRefuse(events)).toBe(false);
   expect(meantBy(events)).toEqual({ organisations: ['acme'], keys: ['key-1'] });
 });
+
+test('the rest of a divided command is not judged again, unless somebody wrote what can change the judgement', () => {
+  const { guard, commit } = guardOf(undefined);
+  const removal = known('node.removed', { id: 'n1' });
+  commit(removal);
+  guard.wrotePart('a hash', 2);
+  expect(guard.isJudged('a hash')).toBe(true);
+  expect(guard.isJudged('another')).toBe(false);
+  expect(guard.isJudged(undefined)).toBe(false);
+  commit(known('member.set', { organisation: 'acme', person: 'ana', role: 'owner' }));
+  expect(guard.isJudged('a hash')).toBe(true);
+  commit(removal);
+  expect(guard.isJudged('a hash')).toBe(false);
+});

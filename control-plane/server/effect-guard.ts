@@ -56,6 +56,8 @@ export class EffectGuard {
   readonly #context: AdminContext;
   /** Of the last commit that can change what an effect says. */
   #turnedAt: number;
+  /** The last command that was judged as a whole and wrote a part of it, and the position of that part. */
+  #divided: { readonly hash: string; readonly position: number } | undefined;
   #sample: { readonly untilMs: number; readonly found: Promise<RecordedSample> } | undefined;
 
   constructor(context: AdminContext) {
@@ -86,6 +88,16 @@ export class EffectGuard {
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
     return checked?.events === textOf(events) && checked.position >= this.#turnedAt;
+  }
+
+  /** Call it after a command wrote a part of its judged events, so that the rest is not judged again. */
+  wrotePart(hash: string, position: number): void {
+    this.#divided = { hash, position };
+  }
+
+  /** Whether the rest of a divided command was judged before, and nobody has since written what can change the judgement. */
+  isJudged(hash: string | undefined): boolean {
+    return hash !== undefined && this.#divided?.hash === hash && this.#turnedAt <= this.#divided.position;
   }
 
   #note(commits: readonly Commit[]): void {
