@@ -1,15 +1,15 @@
 // Goal: an agent detects its engine by polling it, and notices when it is down.
 // Method: simulated engines of each kind.
 import { expect, onTestFinished, test } from 'vitest';
-import { type SimNode, startSimNode } from '../dev/simulator/sim-node.ts';
+import { type FaultyNode, startFaultyNode } from '../test/simulator/faulty-node.ts';
 import { stall } from '../test/support/stall.ts';
 import { until } from '../test/support/until.ts';
 import { EngineWatch, type EngineWatchOptions } from './engine.ts';
 
 const empty = { up: false, models: [], windows: {}, imageModels: [], rerankModels: [] };
 
-async function simNode(options: Parameters<typeof startSimNode>[0]): Promise<SimNode> {
-  const node = await startSimNode(options);
+async function simNode(options: Parameters<typeof startFaultyNode>[0]): Promise<FaultyNode> {
+  const node = await startFaultyNode(options);
   onTestFinished(() => node.close());
   return node;
 }

@@ -1,8 +1,6 @@
 /** `headgate sim-node`: a deterministic inference server for demos, tests and load. */
-import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import type { Dialect } from '../../schemas/names.ts';
-import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import {
   addOptions,
   connectionLimitsOf,
@@ -13,7 +11,6 @@ import {
   parseCount,
   portOption,
   shared,
-  usingOption,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
 
@@ -34,7 +31,6 @@ const simOptions = {
   ...shared('maxConnections', 'maxConnectionsPerAddress'),
   models: option('--models <names>', 'models that it serves', { default: 'echo-small' }),
   tokensPerSecond: count('--tokens-per-second <n>', 'speed of a stream; 0 for no limit', 200),
-  behaviour: option('--behaviour <file>', 'JSON file with faults to inject'),
   dialect: option<Dialect>('--dialect <engine>', 'engine to simulate', {
     ...{ choices: ['vllm', 'sglang', 'llamacpp', 'ollama'] as const, default: 'vllm' as const },
   }),
@@ -58,13 +54,8 @@ export function simNodeCommand(program: Command): void {
 async function run(options: Options): Promise<void> {
   const { startSimNode } = await import('../../dev/simulator/sim-node.ts');
   const { startSimHealth } = await import('../../dev/simulator/health.ts');
-  const { parseBehaviour } = await import('../../dev/simulator/behaviour.ts');
   const { Registry } = await import('prom-client');
   const { Connections } = await import('../../shared/runtime/connections.ts');
-  const behaviourIn = (file: string | undefined) =>
-    file === undefined
-      ? parseBehaviour({})
-      : usingOption('--behaviour', () => parseBehaviour(textOfNamed(file), dirname(file)));
   await runProcess('sim-node', options, async ({ logger, certificate, closers }) => {
     const registry = new Registry();
     const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options, logger) });
@@ -80,7 +71,6 @@ async function run(options: Options): Promise<void> {
       reranks: isOn(rerank, options.rerank),
       certificate,
       connections,
-      behaviour: behaviourIn(options.behaviour),
     });
     closers.add(() => node.close());
     const health = await startSimHealth(node, {

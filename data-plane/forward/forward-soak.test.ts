@@ -1,9 +1,9 @@
 import { Agent } from 'node:http';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Fault } from '../../dev/simulator/behaviour.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import type { Fault } from '../../test/simulator/behaviour.ts';
+import { type FaultyNode, startFaultyNode } from '../../test/simulator/faulty-node.ts';
 import { runs } from '../../test/support/budget.ts';
 import {
   type Answer,
@@ -134,14 +134,16 @@ function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
 /** Of a round of clients that stay. */
 const stayingEnds = { completed: 195, refused: 51, 'ended-early': 18 };
 
-async function startNodes(): Promise<readonly SimNode[]> {
+async function startNodes(): Promise<readonly FaultyNode[]> {
   const rules = troubles.map(({ fault, stream }, at) => ({
     match: { model: modelOf(at), ...(stream !== undefined && { stream }) },
     fault,
   }));
   const models = ['m', ...troubles.map((_, at) => modelOf(at))];
   return Promise.all(
-    dialects.map((dialect) => startSimNode({ models, tokensPerSecond: 2000, dialect, behaviour: { rules } })),
+    dialects.map((dialect) =>
+      startFaultyNode({ models, tokensPerSecond: 2000, dialect, behaviour: { rules } }),
+    ),
   );
 }
 

@@ -2,9 +2,13 @@ import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTcpServer, type Server as TcpServer } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import type { Fault } from '../../dev/simulator/behaviour.ts';
-import { type SimNode, type SimNodeOptions, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import type { Fault } from '../../test/simulator/behaviour.ts';
+import {
+  type FaultyNode,
+  type FaultyNodeOptions,
+  startFaultyNode,
+} from '../../test/simulator/faulty-node.ts';
 import {
   type ForwardServer,
   type ForwardServerOptions,
@@ -21,9 +25,9 @@ afterEach(async () => {
   for (const one of open.splice(0).reverse()) await one.close();
 });
 
-async function sim(options: Partial<SimNodeOptions> = {}, ...faults: Fault[]): Promise<SimNode> {
+async function sim(options: Partial<FaultyNodeOptions> = {}, ...faults: Fault[]): Promise<FaultyNode> {
   const rules = faults.map((fault) => ({ match: {}, fault }));
-  const node = await startSimNode({ models: ['m'], tokensPerSecond: 0, behaviour: { rules }, ...options });
+  const node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, behaviour: { rules }, ...options });
   open.push(node);
   return node;
 }

@@ -1,8 +1,8 @@
 import { createServer } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
-import type { Fault } from '../../dev/simulator/behaviour.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import type { Fault } from '../../test/simulator/behaviour.ts';
+import { type FaultyNode, startFaultyNode } from '../../test/simulator/faulty-node.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { portOf } from '../../test/support/listen.ts';
 import { until, within } from '../../test/support/until.ts';
@@ -21,10 +21,10 @@ afterEach(async () => {
   for (const one of open.splice(0)) await one.close();
 });
 
-async function sim(dialect: Dialect, ...faults: Fault[]): Promise<SimNode> {
+async function sim(dialect: Dialect, ...faults: Fault[]): Promise<FaultyNode> {
   const paths = ['/tokenize', '/v1/chat/completions/input_tokens'];
   const rules = faults.flatMap((fault) => paths.map((path) => ({ match: { path }, fault })));
-  const node = await startSimNode({ models: ['m'], dialect, behaviour: { rules } });
+  const node = await startFaultyNode({ models: ['m'], dialect, behaviour: { rules } });
   open.push(node);
   return node;
 }

@@ -1,21 +1,10 @@
 /**
  * An answer on the wire: one JSON body, or the frames of an event stream, in the format of its engine.
- * A distortion makes the end or the usage wrong; without one the answer is what the API specifies.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Answer, Choice, Token } from './answer.ts';
 import type { SimChatRequest } from './chat-request.ts';
 import { doneFrame } from './plan.ts';
-
-/** What is wrong in an otherwise correct answer. */
-export interface Distortion {
-  /** In place of the true finish reason of every choice. */
-  readonly finishReason?: string;
-  /** In place of the true usage; an undefined value leaves it out. */
-  readonly usage?: { readonly value: unknown };
-  /** Sends every finish frame twice. */
-  readonly repeatFinish?: boolean;
-}
 
 export interface FrameFacts {
   readonly id: string;
@@ -24,7 +13,6 @@ export interface FrameFacts {
   /** The name of the model that the engine returns. */
   readonly model: string;
   readonly dialect: Dialect;
-  readonly distortion: Distortion;
 }
 
 const answerMarks: Readonly<Record<Dialect, Readonly<Record<string, unknown>>>> = {
@@ -57,10 +45,10 @@ export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFa
       index,
       message: messageOf(choice, facts),
       logprobs: logprobs(textTokens(choice), request.topLogprobs),
-      finish_reason: facts.distortion.finishReason ?? choice.finishReason,
+      finish_reason: choice.finishReason,
       ...stopMark(dialect, choice),
     })),
-    usage: usageOf(answer, facts),
+    usage: usageOf(answer),
     ...answerMarks[dialect],
   };
 }
@@ -76,8 +64,7 @@ export function* chatFrames(request: SimChatRequest, answer: Answer, facts: Fram
     const usage = request.continuousUsage ? `,"usage":${JSON.stringify(runningUsage(answer, tokens))}` : '';
     yield `${head}${JSON.stringify(choice.frame)}]${usage}}\n\n`;
   }
-  const usage = usageOf(answer, facts);
-  if (request.includeUsage && usage !== undefined) yield `${head}],"usage":${JSON.stringify(usage)}}\n\n`;
+  if (request.includeUsage) yield `${head}],"usage":${JSON.stringify(usageOf(answer))}}\n\n`;
   yield doneFrame;
 }
 
@@ -100,9 +87,7 @@ function* choiceFrames(
         yield { frame: tokenFrame(choice, at, index, request, facts), token: true };
   }
   for (const [index, choice] of choices) {
-    const frame = finishFrame(choice, index, facts);
-    yield { frame, token: false };
-    if (facts.distortion.repeatFinish) yield { frame, token: false };
+    yield { frame: finishFrame(choice, index, facts), token: false };
   }
 }
 
@@ -121,8 +106,10 @@ function tokenFrame(
 }
 
 function finishFrame(choice: Choice, index: number, facts: FrameFacts): unknown {
-  const reason = facts.distortion.finishReason ?? choice.finishReason;
-  return { index, delta: {}, logprobs: null, finish_reason: reason, ...stopMark(facts.dialect, choice) };
+  return {
+    ...{ index, delta: {}, logprobs: null, finish_reason: choice.finishReason },
+    ...stopMark(facts.dialect, choice),
+  };
 }
 
 function messageOf(choice: Choice, facts: FrameFacts): Record<string, unknown> {
@@ -193,8 +180,7 @@ function logprobs(tokens: readonly Token[], top: number | undefined): unknown {
   return { content };
 }
 
-function usageOf(answer: Answer, facts: FrameFacts): unknown {
-  if (facts.distortion.usage !== undefined) return facts.distortion.usage.value;
+function usageOf(answer: Answer): unknown {
   const { promptTokens, completionTokens, reasoningTokens, cachedTokens = 0 } = answer.usage;
   return {
     prompt_tokens: promptTokens,

@@ -4,40 +4,51 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { guarded, reset } from './guarded.ts';
+import { guarded } from './guarded.ts';
 import type { Plan } from './plan.ts';
 
 /** Text joined into one write where several parts are due at once, characters. */
 const writeCharactersMax = 16_384;
-/** A reset on the heels of the last bytes reads like a clean end on the other side. */
-const resetAfterMs = 20;
-const comment = ': still here\n\n';
 
-/** Starts the answer. `beforeEnd` runs when this side ends it, so that the end is not taken for the client's. */
-export function emit(plan: Plan, response: ServerResponse, beforeEnd: () => void = () => {}): void {
-  const { socket } = response;
-  if (socket === null || socket.destroyed) return;
-  if (!plan.raw && !plan.stream && plan.end === 'end') {
-    later(plan.firstPartMs, () => guarded(response, () => endWhole(plan, response, beforeEnd)));
-    return;
-  }
-  if (!plan.raw) {
-    response.writeHead(plan.status, plan.headers);
-    if (plan.firstPartMs > 0 || plan.end !== 'end') response.flushHeaders();
-  }
-  new Emission(plan, response, socket, beforeEnd).step();
+/** Takes what an emission writes. */
+export interface Outlet {
+  /** False if the client must read before the next write. */
+  write(text: string): boolean;
+  onDrained(step: () => void): void;
+  end(): void;
 }
 
-/** A step looks whether its connection is still there, so none is called off. */
+/** Starts the answer. */
+export function emit(plan: Plan, response: ServerResponse): void {
+  const { socket } = response;
+  if (socket === null || socket.destroyed) return;
+  if (!plan.stream) {
+    later(plan.firstPartMs, () => guarded(response, () => endWhole(plan, response)));
+    return;
+  }
+  response.writeHead(plan.status, plan.headers);
+  if (plan.firstPartMs > 0) response.flushHeaders();
+  emitParts(plan, response, socket, {
+    write: (text) => response.write(text),
+    onDrained: (step) => response.once('drain', step),
+    end: () => response.end(),
+  });
+}
+
+/** Writes the parts of a plan at their pace, then ends. */
+export function emitParts(plan: Plan, response: ServerResponse, socket: Socket, outlet: Outlet): void {
+  new Emission(plan, response, socket, outlet).step();
+}
+
+/** Checks its connection when it runs, so it needs no cancelling. */
 function later(waitMs: number, step: () => void): void {
   if (waitMs === 0) step();
   else setTimeout(step, waitMs).unref();
 }
 
-function endWhole(plan: Plan, response: ServerResponse, beforeEnd: () => void): void {
+function endWhole(plan: Plan, response: ServerResponse): void {
   if (response.destroyed) return;
   const body = [...plan.parts].join('');
-  beforeEnd();
   response.writeHead(plan.status, { ...plan.headers, 'content-length': Buffer.byteLength(body) });
   response.end(body);
 }
@@ -46,16 +57,16 @@ class Emission {
   readonly #plan: Plan;
   readonly #response: ServerResponse;
   readonly #socket: Socket;
-  readonly #beforeEnd: () => void;
+  readonly #outlet: Outlet;
   readonly #parts: Iterator<string>;
   #next: IteratorResult<string, unknown>;
   #dueMs: number;
 
-  constructor(plan: Plan, response: ServerResponse, socket: Socket, beforeEnd: () => void) {
+  constructor(plan: Plan, response: ServerResponse, socket: Socket, outlet: Outlet) {
     this.#plan = plan;
     this.#response = response;
     this.#socket = socket;
-    this.#beforeEnd = beforeEnd;
+    this.#outlet = outlet;
     this.#parts = plan.parts[Symbol.iterator]();
     this.#next = this.#parts.next();
     this.#dueMs = performance.now() + plan.firstPartMs;
@@ -67,13 +78,13 @@ class Emission {
   #step(): void {
     while (!this.#socket.destroyed) {
       const { text, next } = this.#gather();
-      const flows = text === '' || this.#write(text);
+      const flows = text === '' || this.#outlet.write(text);
       if (next === 'end') {
-        this.#end();
+        this.#outlet.end();
         return;
       }
       if (!flows) {
-        (this.#plan.raw ? this.#socket : this.#response).once('drain', this.step);
+        this.#outlet.onDrained(this.step);
         return;
       }
       if (next === 'wait') {
@@ -96,35 +107,5 @@ class Emission {
       this.#next = this.#parts.next();
     }
     return { text, next: 'more' };
-  }
-
-  #write(text: string): boolean {
-    return this.#plan.raw ? this.#socket.write(text, 'latin1') : this.#response.write(text);
-  }
-
-  #end(): void {
-    const { end, commentEveryMs } = this.#plan;
-    if (end === 'hold') {
-      if (commentEveryMs !== undefined) this.#comment(commentEveryMs);
-      return;
-    }
-    this.#beforeEnd();
-    if (end === 'reset') this.#reset();
-    else if (end === 'cut' || this.#plan.raw) this.#socket.destroySoon();
-    else this.#response.end();
-  }
-
-  #reset(): void {
-    const socket = this.#socket;
-    if (socket.bytesWritten === 0) reset(socket);
-    else socket.write('', () => later(resetAfterMs, () => reset(socket)));
-  }
-
-  #comment(everyMs: number): void {
-    later(everyMs, () => {
-      if (this.#socket.destroyed) return;
-      this.#response.write(comment);
-      this.#comment(everyMs);
-    });
   }
 }

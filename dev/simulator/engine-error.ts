@@ -1,5 +1,5 @@
 /**
- * The error response of an engine: one fault, shaped by the dialect, as a whole body or within a stream.
+ * The error response of an engine, shaped by the dialect.
  */
 import type { Dialect } from '../../schemas/names.ts';
 
@@ -28,16 +28,3 @@ export function errorBody(dialect: Dialect, error: SimError): unknown {
       return { error: { message, type: 'api_error', param: null, code: null } };
   }
 }
-
-/** The error as a frame within a stream that has begun. */
-export function errorFrame(dialect: Dialect, error: SimError): unknown {
-  const body = errorBody(dialect, error);
-  return dialect === 'sglang' ? { error: body } : body;
-}
-
-/** The error of an engine whose worker died during a stream. */
-export const engineDied: SimError = {
-  status: 500,
-  message: 'the engine encountered an issue',
-  type: 'InternalServerError',
-};

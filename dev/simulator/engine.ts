@@ -1,10 +1,10 @@
 /**
  * The routes of a simulated node: from a request that has been read to the plan of its answer.
- * Has the paths, the listing and the behaviour of each dialect; no socket, no clock, and no fault except distortions.
+ * Has the paths, the listing and the behaviour of each dialect, but no socket and no clock.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { answerTo } from './answer.ts';
-import { chatBody, chatFrames, type Distortion, type FrameFacts } from './chat-frames.ts';
+import { chatBody, chatFrames, type FrameFacts } from './chat-frames.ts';
 import { readChatRequest } from './chat-request.ts';
 import { embeddingsBody, embeddingTokens, readEmbeddingsRequest } from './embeddings.ts';
 import { errorBody, type SimError } from './engine-error.ts';
@@ -38,7 +38,6 @@ export interface Stamp {
   readonly serial: string;
   /** Unix time, seconds. */
   readonly created: number;
-  readonly distortion: Distortion;
 }
 
 const owners: Readonly<Record<Dialect, string>> = {
@@ -95,7 +94,6 @@ function chat(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
     created: stamp.created,
     model,
     dialect,
-    distortion: stamp.distortion,
   };
   const gapMs = engine.tokensPerSecond === 0 ? 0 : 1000 / engine.tokensPerSecond;
   const { promptTokens: read, completionTokens } = answer.usage;

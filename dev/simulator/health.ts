@@ -23,12 +23,8 @@ export function startSimHealth(node: SimNode, options: SimHealthOptions): Promis
     .labels({ version: version(), node: process.versions.node })
     .set(1);
   const metrics = new ObservedMetrics(registry);
-  metrics.counter(
-    'headgate_sim_requests_total',
-    'requests begun since the start',
-    () => node.stats().requests,
-  );
-  metrics.gauge('headgate_sim_in_flight', 'requests begun and not ended', () => node.stats().inFlight);
+  metrics.counter('headgate_sim_requests_total', 'requests begun since the start', () => node.requests);
+  metrics.gauge('headgate_sim_in_flight', 'requests begun and not ended', () => node.inFlight);
   return startHealthServer({
     ...{ host, port, certificate, connections, metrics: registry },
     checks: () => [{ name: 'listening', ok: node.listening }],

@@ -1,6 +1,6 @@
 /**
- * The plan of an answer: head, parts, pace and end, before anything is written. Faults change a plan;
- * emission.ts writes it. Parts are made one at a time, so a long stream is never in memory as a whole.
+ * The plan of an answer: head, parts and pace, before anything is written. emission.ts writes it.
+ * Parts are made one at a time, so a long stream is never in memory as a whole.
  */
 
 export interface Plan {
@@ -12,14 +12,8 @@ export interface Plan {
   readonly firstPartMs: number;
   /** Wait between two parts; 0 writes as fast as the client reads. */
   readonly gapMs: number;
-  /** `end`: clean end of the answer. `cut`: the connection ends after what was written, unfinished. `reset`: so, by RST. `hold`: it stays open. */
-  readonly end: 'end' | 'cut' | 'reset' | 'hold';
-  /** While held open, a comment is written this often. */
-  readonly commentEveryMs?: number;
   /** True for an event stream. */
   readonly stream: boolean;
-  /** The parts are bytes of the connection, one a character, the head among them; status and headers are not used. */
-  readonly raw?: boolean;
   /** The completion or embedding that the plan carries, and what it is worth; undefined for anything else. */
   readonly work?: { readonly id: string; readonly promptTokens: number; readonly completionTokens: number };
 }
@@ -49,7 +43,6 @@ export function bodyPlan(
     parts: [text],
     firstPartMs: 0,
     gapMs: 0,
-    end: 'end',
     stream: false,
   };
 }
@@ -62,28 +55,6 @@ export function streamPlan(parts: Iterable<string>, gapMs: number): Plan {
     parts,
     firstPartMs: gapMs,
     gapMs,
-    end: 'end',
     stream: true,
   };
-}
-
-/** The first `count` parts. */
-export function* take(parts: Iterable<string>, count: number): Generator<string> {
-  let taken = 0;
-  if (count === 0) return;
-  for (const part of parts) {
-    yield part;
-    taken += 1;
-    if (taken >= count) return;
-  }
-}
-
-/** Every part but the terminator. */
-export function* withoutDone(parts: Iterable<string>): Generator<string> {
-  for (const part of parts) if (part !== doneFrame) yield part;
-}
-
-/** All parts of all lists. */
-export function* joined(...lists: readonly Iterable<string>[]): Generator<string> {
-  for (const list of lists) yield* list;
 }

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { startSimNode } from '../../dev/simulator/sim-node.ts';
+import { startFaultyNode } from '../../test/simulator/faulty-node.ts';
 import { stall } from '../../test/support/stall.ts';
 import { AskedModels } from './asked-models.ts';
 import { probe } from './probe.ts';
 
 test('a node whose answer this process had no time to read is up, and one that does not answer is down', async () => {
-  const node = await startSimNode({ models: ['echo-small'] });
+  const node = await startFaultyNode({ models: ['echo-small'] });
   const target = { url: node.url, dialect: 'vllm' } as const;
   const probing = probe(target, new AskedModels(), 500);
   stall(1000);

@@ -2,8 +2,9 @@
  * The fleet that real clients are tried against: the fleet of the specification tests, organisations that meet each refusal,
  * a stack switched to the other surface, and a port of its own for the stacks. Everything is reached through counting wires.
  */
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+
 import type { RefusalType } from '../../schemas/refusals.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chat } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { type Held, hold } from '../support/held.ts';

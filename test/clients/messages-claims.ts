@@ -4,9 +4,9 @@
  * requests, and a stream that ends early raises. Registers the tests for one library.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { inferences, usageOf, usageReaches } from '../support/witness.ts';
 import { dot, toolResult } from './client.ts';

@@ -7,10 +7,10 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import type { AddressInfo } from 'node:net';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { sendRefusal } from '../../data-plane/http/answers.ts';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import { causeNames, causes } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { serveExchanges } from '../support/exchange-server.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';

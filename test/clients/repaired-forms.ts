@@ -1,5 +1,5 @@
 /** Answers of nodes in odd forms, which the gateway repairs: each library must read what it makes of them. */
-import { type Behaviour, parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { type Behaviour, parseBehaviour } from '../simulator/behaviour.ts';
 
 /** Has letters whose UTF-8 contains the byte 85, which ends a line for readers of Latin-1. */
 export const oddText = '进入 ✅ é';

@@ -5,8 +5,8 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { call, chat, chatBody } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';

@@ -183,7 +183,7 @@ export class ExplainedFleet extends ProcessFleet {
     const path = join(this.dir, `${name}.behaviour.json`);
     writeFileSync(path, JSON.stringify({ rules }));
     const flags = ['--models', models.join(','), '--tokens-per-second', '0', '--behaviour', path];
-    return (await this.simNode(name, ...flags)).ready.url;
+    return (await this.faultyNode(name, ...flags)).ready.url;
   }
 
   async #makeKeys(): Promise<void> {

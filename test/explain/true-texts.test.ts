@@ -4,9 +4,9 @@
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chatBody } from '../support/api.ts';
 import { runs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

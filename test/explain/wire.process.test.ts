@@ -9,9 +9,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type DemoNodeId, demoNodes } from '../../dev/demo-fleet.ts';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { call, chatBody } from '../support/api.ts';
 import { type GatewayProcess, operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { requestText } from '../support/raw-http.ts';
@@ -36,7 +36,7 @@ import {
 } from './ways.ts';
 
 const fleet = new ProcessFleet({ timeoutMs: 60_000 });
-const nodes = {} as Record<DemoNodeId, SimNode>;
+const nodes = {} as Record<DemoNodeId, FaultyNode>;
 let admin: DevAdmin;
 let plane: Plane;
 let port: number;
@@ -58,7 +58,7 @@ const faulty = new URL('../support/fault-on-file.mjs', import.meta.url).href;
 
 beforeAll(async () => {
   for (const { id, models } of demoNodes)
-    nodes[id] = await startSimNode({ models: [...models], tokensPerSecond: 0 });
+    nodes[id] = await startFaultyNode({ models: [...models], tokensPerSecond: 0 });
   plane = await fleet.serve<Plane['ready']>('control-plane', 'plane');
   admin = fleet.admin(plane);
   const urls = Object.fromEntries(Object.entries(nodes).map(([id, { url }]) => [id, url]));

@@ -46,7 +46,7 @@ const paths: Readonly<Record<ListenerKind, readonly string[]>> = {
   ],
   play: ['/', '/index.html', '/api/visitor', '/api/chat', '/api/key', `/api/stacks/${stacks.openai}/chat`],
   health: ['/livez', '/readyz', '/readyz?verbose', '/metrics'],
-  engine: ['/health', '/v1/models', '/v1/chat/completions', '/tokenize', '/sim/stats', '/metrics', '/load'],
+  engine: ['/health', '/v1/models', '/v1/chat/completions', '/tokenize', '/metrics', '/load'],
 };
 
 const oddTargets = [
@@ -55,7 +55,7 @@ const oddTargets = [
   ...['/v1/models/%', '/v1/models/%ff', '/\xff\xfe', '/ä', ':80', 'a:b', '127.0.0.1:1', '[::1]:1', '/;x=1'],
   ...['/__proto__', '/constructor', '/v1/models?__proto__[x]=1', '/livez/../metrics'],
   ...['/readyz?verbose&verbose=1&%', '/admin/v1/keys/%2e%2e%2f', '/admin/v1/nodes/../../'],
-  ...['/admin/v1/events?after=-1&limit=99999999999999999999', '/sim/behaviour'],
+  '/admin/v1/events?after=-1&limit=99999999999999999999',
 ];
 
 function target(draw: Draw, kind: ListenerKind): string {

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { SimStats } from '../../dev/simulator/ledger.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import type { SimStats } from '../simulator/ledger.ts';
 import { completion, type GatewayProcess, metric, model, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -43,7 +43,7 @@ export class LimitedFleet extends ProcessFleet {
   async begin(gateways: number): Promise<void> {
     const organisations = [...this.#unused, ...slotted];
     const plane = await this.startPlane();
-    const node = await this.simNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
+    const node = await this.faultyNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
     this.#node = node.ready.url;
     const admin = this.admin(plane);
     this.#admin = admin;

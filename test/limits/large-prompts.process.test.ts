@@ -92,7 +92,7 @@ beforeAll(async () => {
   const fault = { kind: 'latency', firstTokenMs: 4000 };
   writeFileSync(behaviour, JSON.stringify({ answerWords: 3, rules: [{ fault }] }));
   const window = ['--context-tokens', '100000000'];
-  const slow = await fleet.simNode('slow', '--models', 'slow', '--behaviour', behaviour, ...window);
+  const slow = await fleet.faultyNode('slow', '--models', 'slow', '--behaviour', behaviour, ...window);
   const quick = await fleet.simNode('quick', '--models', 'quick', ...window);
   const urls = [slow.ready.url, quick.ready.url, await gated.start()];
   plane = await fleet.serve('control-plane', 'plane');

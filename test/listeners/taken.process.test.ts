@@ -118,7 +118,6 @@ const bad: Readonly<Record<string, string>> = {
   '--credential': 'none',
   '--tls-cert': '/nowhere/cert.pem',
   '--tls-key': '/nowhere/key.pem',
-  '--behaviour': '/nowhere/behaviour.json',
   '--fleet': '/nowhere/fleet.json',
   '--data': '/dev/null/data',
   '--stack-port': 'stk',

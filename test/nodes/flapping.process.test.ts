@@ -45,7 +45,7 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
   const names = [`${model}-steady`, `${model}-flapping`];
   const urls = await Promise.all(
     names.map(async (name) => {
-      const { ready } = await fleet.simNode(name, '--models', model, '--tokens-per-second', '0');
+      const { ready } = await fleet.faultyNode(name, '--models', model, '--tokens-per-second', '0');
       return ready.url;
     }),
   );

@@ -2,7 +2,7 @@
 import { PassThrough } from 'node:stream';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { startFleet } from '../support/fleet.ts';
 import { hold } from '../support/held.ts';
 import { specFleet } from '../support/spec-fleet.ts';

@@ -1,6 +1,6 @@
 /** A node that takes requests and answers none of them, although it passes its health checks: who names it. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chatBody } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';

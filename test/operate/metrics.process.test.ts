@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import {
   completion,
   type GatewayProcess,
@@ -15,14 +15,14 @@ import {
 
 const fleet = new ProcessFleet();
 const root = resolve(import.meta.dirname, '../..');
-let node: SimNode;
+let node: FaultyNode;
 let controlPlane: Plane;
 let gateway: GatewayProcess;
 let admin: DevAdmin;
 let key: string;
 
 beforeAll(async () => {
-  node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  node = await startFaultyNode({ models: ['echo-small'], tokensPerSecond: 0 });
   controlPlane = await fleet.startPlane('cp-1');
   admin = fleet.admin(controlPlane);
   await admin.apply({

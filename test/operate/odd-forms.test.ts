@@ -1,6 +1,6 @@
 /** Goal: an engine whose answers have a form of its own is named by `doctor`, with the model and the form. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chat, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';

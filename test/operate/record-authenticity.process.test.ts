@@ -4,8 +4,6 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { statusTopic } from '../../schemas/status.ts';
@@ -13,6 +11,8 @@ import { usageTopic } from '../../schemas/usage.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { type Check, checksIn, isFault } from '../support/checks.ts';
 import {
   completion,
@@ -29,7 +29,7 @@ import { until } from '../support/until.ts';
 
 const fleet = new SignedFleet();
 const key = fleet.key('own');
-let node: SimNode;
+let node: FaultyNode;
 let plane: Plane;
 let gateway: GatewayProcess;
 let apiKey: string;
@@ -43,7 +43,7 @@ const forgedTokens = 500;
 const requests = 3;
 
 beforeAll(async () => {
-  node = await startSimNode({ models: [model], tokensPerSecond: 0 });
+  node = await startFaultyNode({ models: [model], tokensPerSecond: 0 });
   plane = await fleet.controlPlane('cp', key);
   const admin = fleet.admin(plane);
   const tiers = [{ id: 'Wide', models: '*' as const, monthlyTokens: tokensMax, concurrency: 1000 }];

@@ -1,6 +1,6 @@
 /** Goal: whatever a node reports as used, no request is billed, and no client reads, more than the request can use. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { call, chatBody } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';

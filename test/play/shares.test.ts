@@ -1,6 +1,6 @@
 /** What all visitors share as if they were one organisation, at the playground's own listener. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { openCall, post, wholeAnswer } from './page-calls.ts';

@@ -2,7 +2,7 @@
  * How the nodes of a soak fail: about every fifth request, each time in another way, and now and then a node that takes
  * no connections at all. None of these answers may ever reach a client as a whole one.
  */
-import type { Behaviour, Fault } from '../../dev/simulator/behaviour.ts';
+import type { Behaviour, Fault } from '../simulator/behaviour.ts';
 import type { SoakFleet } from './fleet.ts';
 
 const spoilt: readonly Fault[] = [

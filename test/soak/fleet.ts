@@ -5,13 +5,13 @@
 
 import { join } from 'node:path';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { Behaviour } from '../../dev/simulator/behaviour.ts';
-import type { EndedExchange, SimStats } from '../../dev/simulator/ledger.ts';
 import { type UsageRow, usageTopic } from '../../schemas/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import type { Behaviour } from '../simulator/behaviour.ts';
+import type { EndedExchange, SimStats } from '../simulator/ledger.ts';
 import { type GatewayProcess, gatewayToken, opened, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
@@ -143,7 +143,7 @@ export class SoakFleet extends ProcessFleet {
     const models = Array.from({ length: clientCount }, (_, index) => `m-${index}`);
     const pace = ['--tokens-per-second', String(tokensPerSecond), '--models', models.join()];
     for (let index = 0; index < nodeCount; index++) {
-      const { ready } = await this.simNode(`node-${index}`, ...pace);
+      const { ready } = await this.faultyNode(`node-${index}`, ...pace);
       this.nodes.push(new SoakNode(ready.url));
     }
     const admin = await this.controlPlane('control-plane');

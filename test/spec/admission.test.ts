@@ -3,8 +3,8 @@
  * and what a request may cause at nodes before its limits have let it pass.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
-import type { SimNode } from '../../dev/simulator/sim-node.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
+import type { FaultyNode } from '../simulator/faulty-node.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -77,7 +77,7 @@ async function keyOf(id: string): Promise<string> {
 const ask = (key: string, model: string, host = '127.0.0.1', more = {}): Promise<Answer> =>
   chat({ port, key, model, host, more });
 
-async function heldAt(key: string, node: SimNode = fleet.nodes['pool-1']): Promise<Held> {
+async function heldAt(key: string, node: FaultyNode = fleet.nodes['pool-1']): Promise<Held> {
   node.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
   const held = await hold({ port, key, model: 'echo-small', at: node });
   node.setBehaviour(healthy);

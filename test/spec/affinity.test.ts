@@ -1,6 +1,6 @@
 /** Which of several equal nodes gets a prompt, and whose prompts it may have cached: what callers see of it in `usage`. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { chat } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
@@ -10,17 +10,17 @@ type Message = { readonly role: string; readonly content: string };
 
 const shared = ['shared-1', 'shared-2', 'shared-3', 'shared-4'];
 const slow = ['slow-1', 'slow-2', 'slow-3', 'slow-4'];
-const sims = new Map<string, SimNode>();
+const sims = new Map<string, FaultyNode>();
 let fleet: TestFleet;
 const keys: Record<string, string> = {};
 
 beforeAll(async () => {
   const options = { tokensPerSecond: 0, cacheTokens: 1_000_000, recordBodies: true } as const;
-  for (const id of shared) sims.set(id, await startSimNode({ ...options, models: ['grouped', 'spread'] }));
+  for (const id of shared) sims.set(id, await startFaultyNode({ ...options, models: ['grouped', 'spread'] }));
   // An answer takes longer than the report of its placement to the other gateway.
   for (const id of slow)
-    sims.set(id, await startSimNode({ ...options, tokensPerSecond: 10, models: ['slow'] }));
-  sims.set('acme-own', await startSimNode({ ...options, models: ['private'] }));
+    sims.set(id, await startFaultyNode({ ...options, tokensPerSecond: 10, models: ['slow'] }));
+  sims.set('acme-own', await startFaultyNode({ ...options, models: ['private'] }));
   const node = (id: string) => ({ id, url: String(sims.get(id)?.url), dialect: 'vllm' as const });
   fleet = await startFleet({
     gateways: 2,

@@ -1,8 +1,8 @@
 /** Specification, "Errors": each condition, what its message holds, and which refusal comes first where several fit. */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

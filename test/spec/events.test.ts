@@ -2,7 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { call, chat, expectRefusal, framesOf } from '../support/api.ts';
 import { scaledMs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

@@ -4,8 +4,8 @@
  */
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { mintKey } from '../../shared/ids/api-key.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chatBody } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

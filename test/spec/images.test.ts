@@ -5,8 +5,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { call, chat, expectRefusal } from '../support/api.ts';
 import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
@@ -24,11 +24,11 @@ const content = [
 let fleet: TestFleet;
 let key: string;
 let agent: NodeAgent;
-const sims: Record<string, SimNode> = {};
+const sims: Record<string, FaultyNode> = {};
 
 async function sim(id: string, served: readonly string[], imageModels: readonly string[]): Promise<void> {
   const options = { dialect: 'ollama', tokensPerSecond: 0, recordBodies: true } as const;
-  sims[id] = await startSimNode({ ...options, models: served, imageModels });
+  sims[id] = await startFaultyNode({ ...options, models: served, imageModels });
 }
 
 const nodeOf = (id: string): { id: string; url: string; dialect: Dialect } => ({

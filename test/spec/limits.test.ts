@@ -3,9 +3,9 @@
 import { connect } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { type Behaviour, parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { mintKey } from '../../shared/ids/api-key.ts';
+import { type Behaviour, parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, chatBody, expectRefusal } from '../support/api.ts';
 import { runs } from '../support/budget.ts';
 import { roomInMinute, takeClock, untilReady } from '../support/clock.ts';

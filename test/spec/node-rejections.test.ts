@@ -3,8 +3,8 @@
  * is a property of the request on every host, and only what concerns the node is an outage. Texts of real engines.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';

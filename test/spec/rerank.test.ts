@@ -5,9 +5,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { post } from '../play/page-calls.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
 import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
@@ -17,7 +17,7 @@ import { usageReaches } from '../support/witness.ts';
 const served = { vllm: 'judge-pool', sglang: 'judge-stack', llamacpp: 'judge-own' } as const;
 const byAgent = 'judge-agent';
 const judges = [...Object.values(served), byAgent];
-const sims: Record<string, SimNode> = {};
+const sims: Record<string, FaultyNode> = {};
 
 let fleet: TestFleet;
 let key: string;
@@ -25,7 +25,7 @@ let agent: NodeAgent;
 
 async function sim(id: string, dialect: Dialect): Promise<void> {
   const options = { tokensPerSecond: 0, recordBodies: true, contextTokens: 500, reranks: true } as const;
-  sims[id] = await startSimNode({ ...options, dialect, models: [id] });
+  sims[id] = await startFaultyNode({ ...options, dialect, models: [id] });
 }
 
 const nodeOf = (id: string, dialect: Dialect) => ({ id: `${id}-1`, url: String(sims[id]?.url), dialect });

@@ -1,8 +1,8 @@
 /** Specification, on POST /v1/responses: who is answered, how a stream ends early, what is recorded, and what is refused. */
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
-import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
-import type { SimNode } from '../../dev/simulator/sim-node.ts';
+import { parseBehaviour } from '../simulator/behaviour.ts';
+import type { FaultyNode } from '../simulator/faulty-node.ts';
 import { type Answer, call, expectRefusal } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { readResponseEvents } from '../support/response-events.ts';
@@ -11,7 +11,7 @@ import { spoiltStreams } from '../support/spoilt-streams.ts';
 import { recordedIds, requestIdOf, usageOf } from '../support/witness.ts';
 
 let fleet: TestFleet;
-let node: SimNode;
+let node: FaultyNode;
 let birch: string;
 let acme: string;
 

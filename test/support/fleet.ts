@@ -12,9 +12,9 @@ import { type GatewaySettings, type RunningGateway, startGateway } from '../../d
 import type { SnapshotIntervals } from '../../data-plane/snapshot/intervals.ts';
 import { type DemoNodeId, demoFleet, demoNodes } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
+import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 
 /** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
@@ -67,7 +67,7 @@ export interface TestFleet {
   readonly admin: DevAdmin;
   readonly controlPlane: ControlPlane;
   readonly gateways: readonly RunningGateway[];
-  readonly nodes: Readonly<Record<DemoNodeId, SimNode>>;
+  readonly nodes: Readonly<Record<DemoNodeId, FaultyNode>>;
   readonly dir: string;
   readonly logUrl: string;
   /** With which gateway n was started. */
@@ -145,13 +145,14 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
 async function startNodes({
   tokensPerSecond = 0,
   recordBodies = false,
-}: TestFleetOptions): Promise<Record<DemoNodeId, SimNode>> {
+}: TestFleetOptions): Promise<Record<DemoNodeId, FaultyNode>> {
   const started = await Promise.all(
     demoNodes.map(
-      async ({ id, models }) => [id, await startSimNode({ models, tokensPerSecond, recordBodies })] as const,
+      async ({ id, models }) =>
+        [id, await startFaultyNode({ models, tokensPerSecond, recordBodies })] as const,
     ),
   );
-  return Object.fromEntries(started) as Record<DemoNodeId, SimNode>;
+  return Object.fromEntries(started) as Record<DemoNodeId, FaultyNode>;
 }
 
 interface GatewayPlan {

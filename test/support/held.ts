@@ -1,7 +1,7 @@
 /** Requests that stay in flight until the test releases them: a node that stalls answers none. */
 import { connect, type Socket } from 'node:net';
 import { vi } from 'vitest';
-import type { SimNode } from '../../dev/simulator/sim-node.ts';
+import type { FaultyNode } from '../simulator/faulty-node.ts';
 import { chatBody } from './api.ts';
 import { requestText } from './raw-http.ts';
 import { inferences } from './witness.ts';
@@ -22,7 +22,7 @@ export interface HeldRequest {
   readonly host?: string;
   readonly more?: Readonly<Record<string, unknown>>;
   /** The node at which it must have arrived before it counts as held. */
-  readonly at: SimNode;
+  readonly at: FaultyNode;
 }
 
 /** Sends a chat completion and resolves once its node works on it. */

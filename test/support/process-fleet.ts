@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { type CommandRun, runCommand } from './commands.ts';
-import { binary, type Started, startProcess } from './processes.ts';
+import { binary, faultyNodeBinary, type Started, startProcess } from './processes.ts';
 
 export const operatorToken = 'process-fleet-operator-token';
 export const gatewayToken = 'process-fleet-gateway-token';
@@ -138,6 +138,11 @@ export class ProcessFleet {
 
   simNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
     return this.start(name, ['sim-node', '--port', '0', ...more]);
+  }
+
+  /** A simulated node with `--behaviour` and the control API of `test/simulator`. */
+  faultyNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
+    return this.start(name, more, {}, faultyNodeBinary);
   }
 
   admin({ ready }: { readonly ready: { readonly admin: string } }): DevAdmin {

@@ -1,6 +1,6 @@
 /** What simulated nodes and the usage totals say of a test's requests: the witnesses against which a gateway is checked. */
 import { expect, vi } from 'vitest';
-import type { SimNode } from '../../dev/simulator/sim-node.ts';
+import type { FaultyNode } from '../simulator/faulty-node.ts';
 import type { Answer } from './api.ts';
 import { operatorToken, type TestFleet } from './fleet.ts';
 
@@ -8,18 +8,18 @@ import { operatorToken, type TestFleet } from './fleet.ts';
 const completionPaths = ['/v1/chat/completions', '/v1/embeddings'];
 const countPaths = ['/tokenize', '/v1/chat/completions/input_tokens'];
 
-function requestsOn(node: SimNode, paths: readonly string[]): number {
+function requestsOn(node: FaultyNode, paths: readonly string[]): number {
   const { requestsByPath } = node.stats();
   return paths.reduce((sum, path) => sum + (requestsByPath[path] ?? 0), 0);
 }
 
 /** Completions and embeddings that a node has been asked for. */
-export function inferences(node: SimNode): number {
+export function inferences(node: FaultyNode): number {
   return requestsOn(node, completionPaths);
 }
 
 /** How often a node has been sent the text of a request, for whatever purpose. */
-function textsSent(node: SimNode): number {
+function textsSent(node: FaultyNode): number {
   return requestsOn(node, [...completionPaths, ...countPaths]);
 }
 

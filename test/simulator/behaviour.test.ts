@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { folderOfTest } from '../../test/support/folders.ts';
+import { folderOfTest } from '../support/folders.ts';
 import { BehaviourInvalid, parseBehaviour, RuleBook } from './behaviour.ts';
 
 const chat = { method: 'POST', path: '/v1/chat/completions', model: 'a', stream: true };

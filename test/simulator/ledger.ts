@@ -3,7 +3,7 @@
  * Counters are exact; the lists keep the newest entries only.
  */
 import type { ServerResponse } from 'node:http';
-import type { Plan } from './plan.ts';
+import type { Plan } from '../../dev/simulator/plan.ts';
 
 /** Entries that a list keeps. */
 const exchangesMax = 1000;
@@ -66,8 +66,8 @@ export class Ledger {
   readonly #counts = { requests: 0, inFlight: 0, completed: 0, terminated: 0, abortedByClient: 0, faults: 0 };
   readonly #tokens = { promptTokens: 0, completionTokens: 0 };
 
-  /** Counts a request from here to the close of its response. `onClose` runs after it was counted as ended. */
-  begin(path: string, requestId: string, response: ServerResponse, onClose: () => void): LedgerEntry {
+  /** Counts a request from here to the close of its response. */
+  begin(path: string, requestId: string, response: ServerResponse): LedgerEntry {
     const exchange: LedgerEntry = {
       requestId,
       path,
@@ -88,8 +88,8 @@ export class Ledger {
       written = socket?.destroyed === false;
     });
     response.once('close', () => {
+      exchange.ended ||= response.writableEnded;
       this.#close(exchange, written);
-      onClose();
     });
     return exchange;
   }

@@ -1,34 +1,33 @@
 /**
- * Turns the plan of a correct answer into that of a fault. Pure functions; emission.ts writes the plan.
- * Faults within the answer itself are distortions, applied while its frames are made.
+ * Turns the plan of a correct answer into that of a fault. Pure functions; spoilt-plan.ts writes the plan.
  */
 import { STATUS_CODES } from 'node:http';
+import { errorBody, type SimError } from '../../dev/simulator/engine-error.ts';
+import { bodyPlan, doneFrame, jsonPlan, type Plan } from '../../dev/simulator/plan.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import type { Fault } from './behaviour.ts';
 import { readCapture } from './capture.ts';
-import type { Distortion } from './chat-frames.ts';
-import { engineDied, errorBody, errorFrame } from './engine-error.ts';
-import { bodyPlan, doneFrame, joined, jsonPlan, type Plan, take, withoutDone } from './plan.ts';
+import { distort } from './distortions.ts';
+import { joined, type SpoiltPlan, take, withoutDone } from './spoilt-plan.ts';
 
 const hugePart = 'a'.repeat(65_536);
 const lateFrame = 'data: {"choices":[{"index":0,"delta":{"content":"late"},"finish_reason":null}]}\n\n';
 
-/** The distortion that a fault applies to the frames. */
-export function distortionOf(fault: Fault | undefined): Distortion {
-  switch (fault?.kind) {
-    case 'finish-abort':
-      return { finishReason: fault.finishReason };
-    case 'wrong-usage':
-      return { usage: { value: fault.usage } };
-    case 'duplicate-finish':
-      return { repeatFinish: true };
-    default:
-      return {};
-  }
+/** The error as a frame within a stream that has begun. */
+function errorFrame(dialect: Dialect, error: SimError): unknown {
+  const body = errorBody(dialect, error);
+  return dialect === 'sglang' ? { error: body } : body;
 }
 
+/** The error of an engine whose worker died during a stream. */
+const engineDied: SimError = {
+  status: 500,
+  message: 'the engine encountered an issue',
+  type: 'InternalServerError',
+};
+
 /** The plan as the fault spoils it. */
-export function spoil(plan: Plan, fault: Fault, dialect: Dialect): Plan {
+export function spoil(plan: Plan, fault: Fault, dialect: Dialect): SpoiltPlan {
   switch (fault.kind) {
     case 'refuse':
       return raw(plan, [], 'reset');
@@ -40,7 +39,7 @@ export function spoil(plan: Plan, fault: Fault, dialect: Dialect): Plan {
       return slow(plan, fault.part, fault.everyMs);
     case 'replay': {
       const capture = readCapture(fault.text ?? '');
-      return raw(plan, [capture.bytes], capture.held ? 'hold' : 'end');
+      return raw(plan, [capture.bytes], capture.held ? 'hold' : undefined);
     }
     case 'status':
       return statusPlan(fault, dialect);
@@ -53,7 +52,7 @@ export function spoil(plan: Plan, fault: Fault, dialect: Dialect): Plan {
     case 'finish-abort':
     case 'wrong-usage':
     case 'duplicate-finish':
-      return plan;
+      return distort(plan, fault);
     default:
       return plan.stream ? spoilStream(plan, fault, dialect) : spoilBody(plan, fault, dialect);
   }
@@ -75,7 +74,7 @@ type EventFault = Extract<
   }
 >;
 
-function spoilStream(plan: Plan, fault: EventFault, dialect: Dialect): Plan {
+function spoilStream(plan: Plan, fault: EventFault, dialect: Dialect): SpoiltPlan {
   const { parts } = plan;
   switch (fault.kind) {
     case 'stall-after': {
@@ -106,7 +105,7 @@ function spoilStream(plan: Plan, fault: EventFault, dialect: Dialect): Plan {
   }
 }
 
-function spoilBody(plan: Plan, fault: EventFault, dialect: Dialect): Plan {
+function spoilBody(plan: Plan, fault: EventFault, dialect: Dialect): SpoiltPlan {
   const text = [...plan.parts].join('');
   const half = text.slice(0, Math.floor(text.length / 2));
   const headers = { ...plan.headers, 'content-length': String(Buffer.byteLength(text)) };
@@ -131,11 +130,12 @@ const emptyChunk =
   'data: {"id":"chatcmpl-0","object":"chat.completion.chunk","created":0,"model":"","system_fingerprint":"fp_ollama",' +
   '"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n';
 
-function raw(plan: Plan, parts: Iterable<string>, end: Plan['end']): Plan {
-  return { ...plan, raw: true, parts, end, firstPartMs: 0, gapMs: 0 };
+function raw(plan: Plan, parts: Iterable<string>, end?: 'reset' | 'hold'): SpoiltPlan {
+  const bytes: SpoiltPlan = { ...plan, isRaw: true, parts, firstPartMs: 0, gapMs: 0 };
+  return end === undefined ? bytes : { ...bytes, end };
 }
 
-function statusPlan(fault: Extract<Fault, { kind: 'status' }>, dialect: Dialect): Plan {
+function statusPlan(fault: Extract<Fault, { kind: 'status' }>, dialect: Dialect): SpoiltPlan {
   const { status } = fault;
   const message = STATUS_CODES[status] ?? 'error';
   const body = fault.body ?? errorBody(dialect, { status, message, type: message.replaceAll(' ', '') });
@@ -143,12 +143,12 @@ function statusPlan(fault: Extract<Fault, { kind: 'status' }>, dialect: Dialect)
 }
 
 /** The whole answer as bytes of the connection, one byte at a time in the part that is slow. */
-function slow(plan: Plan, part: 'head' | 'body', everyMs: number): Plan {
+function slow(plan: Plan, part: 'head' | 'body', everyMs: number): SpoiltPlan {
   const lines = Object.entries(plan.headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const head = `HTTP/1.1 ${plan.status} ${STATUS_CODES[plan.status]}\r\n${lines.join('')}connection: close\r\n\r\n`;
   const body = asBytes(plan.parts);
   const parts = part === 'head' ? joined(head, body) : joined([head], ...body);
-  return { ...raw(plan, parts, 'end'), gapMs: everyMs };
+  return { ...raw(plan, parts), gapMs: everyMs };
 }
 
 /** The parts with one character for each byte. */

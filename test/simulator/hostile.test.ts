@@ -3,11 +3,10 @@ import { request } from 'node:https';
 import { afterEach, expect, test } from 'vitest';
 import { Certificate } from '../../shared/runtime/tls.ts';
 import { parseBehaviour } from './behaviour.ts';
-import { type SimNode, startSimNode } from './sim-node.ts';
+import { type FaultyNode, startFaultyNode } from './faulty-node.ts';
 
-const fixture = (name: string): string =>
-  new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
-let node: SimNode | undefined;
+const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
+let node: FaultyNode | undefined;
 afterEach(() => node?.close());
 
 /** The status and length of an answer over TLS, or the code of the error that it ended with. */
@@ -35,7 +34,7 @@ const chat = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
 
 test.each(['reset', 'refused'])('over TLS, connections that are %s end with the behaviour', async (mode) => {
   const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
-  node = await startSimNode({ models: ['m'], tokensPerSecond: 0, certificate });
+  node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, certificate });
   const url = `${node.url}/v1/chat/completions`;
   expect(await ask(url, chat)).toBe('200 true');
   node.setBehaviour(parseBehaviour({ connections: { mode } }));
@@ -48,7 +47,7 @@ test.each([true, false])(
   'over TLS, an answer is reset before its head and within it (stream: %s)',
   async (stream) => {
     const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
-    node = await startSimNode({ models: ['m'], tokensPerSecond: 0, certificate });
+    node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, certificate });
     const url = `${node.url}/v1/chat/completions`;
     const within = { kind: 'cut', afterEvents: 1, reset: true };
     for (const fault of [{ kind: 'refuse' }, within]) {
@@ -62,7 +61,7 @@ test.each([true, false])(
 
 test('a schema that cannot be walked through costs its request, not the node', async () => {
   const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
-  node = await startSimNode({ models: ['m'], tokensPerSecond: 0, certificate });
+  node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, certificate });
   const url = `${node.url}/v1/chat/completions`;
   const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
   const format = `{"type":"json_schema","json_schema":{"name":"a","schema":{"const":${deep}}}}`;

@@ -5,7 +5,7 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 import { type Fault, parseBehaviour } from './behaviour.ts';
-import { type SimNode, type SimNodeOptions, startSimNode } from './sim-node.ts';
+import { type FaultyNode, type FaultyNodeOptions, startFaultyNode } from './faulty-node.ts';
 
 const open: { close(): unknown }[] = [];
 afterEach(async () => {
@@ -19,14 +19,14 @@ interface Seen {
   end: 'fin' | 'reset' | undefined;
 }
 
-async function spoilt(fault: unknown, options: Partial<SimNodeOptions> = {}): Promise<SimNode> {
+async function spoilt(fault: unknown, options: Partial<FaultyNodeOptions> = {}): Promise<FaultyNode> {
   const behaviour = parseBehaviour({ rules: [{ fault }] });
-  const node = await startSimNode({ models: ['m'], tokensPerSecond: 0, behaviour, ...options });
+  const node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, behaviour, ...options });
   open.push(node);
   return node;
 }
 
-function ask(node: SimNode, stream: boolean, more = {}): Seen {
+function ask(node: FaultyNode, stream: boolean, more = {}): Seen {
   const body = JSON.stringify({
     model: 'm',
     stream,
@@ -59,7 +59,7 @@ async function ended(seen: Seen): Promise<Seen> {
 }
 
 /** Waits for the text, then for one round trip more, in which anything that was to follow would have come. */
-async function held(node: SimNode, seen: Seen, text: string): Promise<void> {
+async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
   await vi.waitFor(() => expect(seen.text).toContain(text), { timeout: 5000, interval: 2 });
   await fetch(`${node.url}/sim/stats`);
   expect(seen.end).toBeUndefined();

@@ -1,0 +1,96 @@
+/**
+ * The plan of a spoilt answer, and its way to the client. It may end a connection by force, hold it open, or write bytes of its
+ * own in place of an HTTP answer.
+ */
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { emit, emitParts, type Outlet } from '../../dev/simulator/emission.ts';
+import { doneFrame, type Plan } from '../../dev/simulator/plan.ts';
+
+export interface SpoiltPlan extends Plan {
+  /**
+   * `cut`: the connection ends after the parts, with the answer unfinished. `reset`: it ends so by RST. `hold`: it stays open.
+   * Otherwise the answer ends cleanly.
+   */
+  readonly end?: 'cut' | 'reset' | 'hold';
+  /** Interval of the comments that are written while the connection is held open. */
+  readonly commentEveryMs?: number;
+  /** The parts are bytes of the connection, one per character, the head included. Status and headers are not used. */
+  readonly isRaw?: boolean;
+}
+
+/** A reset directly after the last bytes would look like a clean end on the other side. */
+const resetAfterMs = 20;
+const comment = ': still here\n\n';
+
+/** Starts the answer. `beforeEnd` runs when this side ends the connection, so that the end is not taken for the client's. */
+export function emitSpoilt(plan: SpoiltPlan, response: ServerResponse, beforeEnd: () => void): void {
+  const { socket } = response;
+  if (socket === null || socket.destroyed) return;
+  if (!plan.isRaw && plan.end === undefined) {
+    emit(plan, response);
+    return;
+  }
+  if (!plan.isRaw) {
+    response.writeHead(plan.status, plan.headers);
+    response.flushHeaders();
+  }
+  emitParts(plan, response, socket, outletOf(plan, response, socket, beforeEnd));
+}
+
+function outletOf(plan: SpoiltPlan, response: ServerResponse, socket: Socket, beforeEnd: () => void): Outlet {
+  return {
+    write: (text) => (plan.isRaw ? socket.write(text, 'latin1') : response.write(text)),
+    onDrained: (step) => (plan.isRaw ? socket : response).once('drain', step),
+    end: () => {
+      if (plan.end === 'hold') {
+        if (plan.commentEveryMs !== undefined) commentEvery(plan.commentEveryMs, response, socket);
+        return;
+      }
+      beforeEnd();
+      if (plan.end === 'reset') resetAfterLastBytes(socket);
+      else socket.destroySoon();
+    },
+  };
+}
+
+function resetAfterLastBytes(socket: Socket): void {
+  if (socket.bytesWritten === 0) reset(socket);
+  else socket.write('', () => setTimeout(() => reset(socket), resetAfterMs).unref());
+}
+
+/** Ends a connection with a reset. Node resets no TLS socket, which is cut instead: without a close_notify, it reads alike. */
+function reset(socket: Socket): void {
+  if (socket instanceof TLSSocket) socket.destroy();
+  else socket.resetAndDestroy();
+}
+
+function commentEvery(everyMs: number, response: ServerResponse, socket: Socket): void {
+  setTimeout(() => {
+    if (socket.destroyed) return;
+    response.write(comment);
+    commentEvery(everyMs, response, socket);
+  }, everyMs).unref();
+}
+
+/** The first `count` parts. */
+export function* take(parts: Iterable<string>, count: number): Generator<string> {
+  let taken = 0;
+  if (count === 0) return;
+  for (const part of parts) {
+    yield part;
+    taken += 1;
+    if (taken >= count) return;
+  }
+}
+
+/** Every part but the terminator. */
+export function* withoutDone(parts: Iterable<string>): Generator<string> {
+  for (const part of parts) if (part !== doneFrame) yield part;
+}
+
+/** All parts of all lists. */
+export function* joined(...lists: readonly Iterable<string>[]): Generator<string> {
+  for (const list of lists) yield* list;
+}
