@@ -51,7 +51,6 @@ export const adminCommands: readonly CommandModule[] = [
   { names: ['signer'], load: async () => nouns((await import('./commands/signers.ts')).signers) },
   { names: ['snapshot'], load: async () => (await import('./commands/snapshots.ts')).registerSnapshots },
   { names: ['backup'], load: async () => (await import('./commands/backups.ts')).registerBackups },
-  { names: ['log'], load: async () => (await import('./commands/log.ts')).registerLog },
   { names: ['usage'], load: async () => nouns((await import('./commands/usage.ts')).usage) },
   { names: ['limits'], load: async () => nouns((await import('./commands/limits.ts')).limits) },
   { names: ['replay'], load: async () => (await import('./commands/replay.ts')).registerReplay },

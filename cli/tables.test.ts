@@ -177,7 +177,6 @@ const others = Object.entries({
   signer: 'add remove',
   snapshot: 'save restore',
   backup: 'verify restore',
-  log: 'archive',
   usage: 'adjust export',
   replay: 'decide',
   decisions: 'export',

@@ -12,7 +12,7 @@ import {
   rmSync,
   statSync,
 } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
@@ -23,7 +23,7 @@ import { version } from '../../shared/runtime/version.ts';
 import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
-import { checkFile, completedRequests, copyDatabase, syncFolder, writeSegment } from './backup-files.ts';
+import { checkFile, completedRequests, copyDatabase, writeSegment } from './backup-files.ts';
 import { type Manifest, readManifest, writeManifest } from './backup-manifest.ts';
 import { requireLogUrl } from './recorded-log.ts';
 
@@ -60,32 +60,6 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     if (session.signal.aborted) throw interrupted();
     const manifest = writeNext(dir, { number, log, segments, data });
     await show(session, folder, manifest, former);
-  } finally {
-    lock.release();
-  }
-}
-
-/**
- * The commits alone, up to a position: the archive of a log that is cut there. Nothing where the folder has them already. Later
- * backups into it continue, because the log keeps the commit at that position.
- */
-export async function archiveTo(
-  session: Session,
-  { url, folder, to }: { readonly url: string; readonly folder: string; readonly to: number },
-): Promise<void> {
-  const dir = resolve(session.io.cwd, folder);
-  const lock = lockBackup(dir, folder);
-  try {
-    const former = readManifest(dir);
-    if ((former?.log.position ?? 0) < to) {
-      const number = (former?.number ?? 0) + 1;
-      const { log, segment } = await copyLog(session, url, dir, number, former, to);
-      const segments = [...(former?.segments ?? []), ...(segment ? [segment] : [])];
-      writeNext(dir, { number, log, segments, data: former?.data ?? [] });
-    }
-    // What is then removed from the log must not be lost with the machine.
-    await syncFolder(dir);
-    await syncFolder(dirname(dir));
   } finally {
     lock.release();
   }
@@ -183,11 +157,10 @@ async function copyLog(
   dir: string,
   number: number,
   former: Manifest | undefined,
-  to = Number.POSITIVE_INFINITY,
 ): Promise<CopiedLog> {
   const log = await openLog(url, { topic: controlTopic }, { mustExist: true });
   try {
-    const commits = new NewCommits(session, log, former, to);
+    const commits = new NewCommits(session, log, former);
     const file = `log-${numbered(number)}.jsonl.gz`;
     const written = await writeSegment(dir, file, commits.read());
     const { head, offset } = commits;
@@ -213,13 +186,10 @@ class NewCommits {
   readonly #session: Session;
   readonly #log: ControlLog;
   readonly #former: Manifest['log'] | undefined;
-  /** The last position wanted. */
-  readonly #to: number;
 
-  constructor(session: Session, log: ControlLog, former: Manifest | undefined, to: number) {
+  constructor(session: Session, log: ControlLog, former: Manifest | undefined) {
     this.#session = session;
     this.#log = log;
-    this.#to = to;
     this.#former = former?.log;
     if (this.#former === undefined) return;
     const { id, position, hash, signers, offset } = this.#former;
@@ -229,8 +199,6 @@ class NewCommits {
 
   async *read(): AsyncIterable<LogRecord> {
     const end = await this.#log.end();
-    const beginning = await this.#log.beginning?.();
-    if (beginning !== undefined && this.head.seq < beginning.seq) throw beginsLater(beginning.seq);
     let isJoined = this.#former === undefined;
     if (isJoined && end === 0) return;
     if (end <= this.offset) throw this.#otherLog();
@@ -238,7 +206,7 @@ class NewCommits {
       if (this.#session.signal.aborted) throw interrupted();
       yield* this.#accepted(isJoined ? records : this.#afterLast(records));
       isJoined ||= records.length > 0;
-      if (nextOffset >= end || this.head.seq >= this.#to) break;
+      if (nextOffset >= end) break;
     }
     if (!isJoined) throw this.#otherLog();
   }
@@ -247,7 +215,6 @@ class NewCommits {
     for (const [index, judgement] of judgeBatch(this.head, records).entries()) {
       const record = records[index];
       if (!record || !('accepted' in judgement)) continue;
-      if (judgement.head.seq > this.#to) return;
       this.head = judgement.head;
       this.offset = record.offset;
       yield record;
@@ -258,8 +225,8 @@ class NewCommits {
     try {
       yield* this.#log.tail({ from, recordsMax: 500 });
     } catch (error) {
-      if (error instanceof LogTruncated && this.#former) throw this.#otherLog();
-      throw error;
+      if (!(error instanceof LogTruncated)) throw error;
+      throw this.#former ? this.#otherLog() : lostBeginning(error);
     }
   }
 
@@ -279,12 +246,13 @@ class NewCommits {
   }
 }
 
-/** What this folder needs was archived. */
-function beginsLater(begin: number): CliError {
-  return new CliError(`the log begins at position ${begin}: earlier commits are in its archive`, {
+/** A backup that does not have the first commits cannot be begun. */
+function lostBeginning(error: LogTruncated): CliError {
+  return new CliError('the log has lost its first commits, so no new backup can be made of it', {
     type: 'Conflict',
-    why: 'a backup has all commits of a log; nothing was changed',
-    next: 'copy the folder of the archive, and back up into the copy',
+    why: error.message,
+    next: 'name the folder of its last backup, or the archive that headgate log archive of an earlier version wrote',
+    cause: error,
   });
 }
 

@@ -12,7 +12,12 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
-import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/core/control-log.ts';
+import {
+  type ControlLog,
+  type LogRecord,
+  LogReplaced,
+  LogTruncated,
+} from '../../shared/log/core/control-log.ts';
 import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
@@ -159,7 +164,9 @@ async function beganUnsigned(dir: string, manifest: Manifest): Promise<boolean> 
 async function writeLog(session: Session, url: string, dir: string, manifest: Manifest): Promise<void> {
   const log = await openLog(url, { topic: controlTopic });
   try {
-    const head = await headOf(log);
+    const head = await headOf(log).catch((error: unknown) => {
+      throw error instanceof LogTruncated ? notEmpty(error.message, error) : error;
+    });
     checkMayContinue(head, manifest);
     await appendAll(session, log, head, { dir, manifest });
     const { seq: position, hash } = await headOf(log);
@@ -196,7 +203,7 @@ async function* batchesAfter(head: Head, { dir, manifest }: Source): AsyncIterab
   let seq = 0;
   for await (const record of recordsOf(dir, manifest)) {
     seq++;
-    if (seq === head.seq && recordHash(record.value) !== head.hash) throw notEmpty(head);
+    if (seq === head.seq && recordHash(record.value) !== head.hash) throw hasOther(head);
     if (seq > head.seq) batch.push(record);
     if (batch.length < appendsAtOnce) continue;
     yield batch;
@@ -211,7 +218,7 @@ async function* recordsOf(dir: string, { segments }: Manifest): AsyncIterable<Lo
 
 /** The end of the chain of what the log holds now. */
 async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
-  let head: Head = (await log.beginning?.()) ?? emptyHead();
+  let head = emptyHead();
   const isEmpty = (await log.end()) === 0;
   for await (const records of batchesToEnd(log, { recordsMax: 500 })) {
     const last = judgeBatch(head, records).findLast((judgement) => 'accepted' in judgement);
@@ -223,13 +230,18 @@ async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boole
 /** An interrupted restore is continued; everything else that is in the log is refused. */
 function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: Manifest): void {
   if (head.isEmpty || (head.log === log.id && head.seq <= log.position)) return;
-  throw notEmpty(head);
+  throw hasOther(head);
 }
 
-function notEmpty({ log, seq }: Head): CliError {
+function hasOther({ log, seq }: Head): CliError {
+  return notEmpty(log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`);
+}
+
+function notEmpty(why: string, cause?: Error): CliError {
   return new CliError('the log at this address is not empty', {
     type: 'Conflict',
-    why: log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`,
+    why,
+    cause,
     next: 'move the file or delete the topic, or give another address with --log',
   });
 }

@@ -45,14 +45,8 @@ async function listEvents(session: Session, query: EventQuery): Promise<void> {
   const isNewest = limit !== undefined && from === undefined;
   const found = await allEvents(await session.api(), isNewest ? { ...query, order: 'desc' } : query);
   await session.out.list(found, eventView);
-  const { historyFrom, historyNext: next, archivedBefore } = found;
+  const { historyFrom, historyNext: next } = found;
   if (historyFrom === undefined) return;
-  if (archivedBefore !== undefined) {
-    session.note(
-      `archived: positions before ${cellText(archivedBefore)} are in the archive; ${cellText(next)}`,
-    );
-    return;
-  }
   const where = `searched from position ${cellText(historyFrom)} on; what was before is in the log alone`;
   session.note(next === undefined ? where : `${where}; to search it, ${cellText(next)}`);
 }

@@ -9,12 +9,13 @@ import { decideWith, questionOf, viewOf } from '../../shared/decision/question.t
 import { type Difference, differenceFrom, isDecided } from '../../shared/decision/recorded-difference.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { lines, linesOf, recordsIn } from './exported-log.ts';
-import { logUrlOf, openRecordedLog, recordsOfLog, startingState } from './recorded-log.ts';
+import { logUrlOf, openRecordedLog, recordsOfLog } from './recorded-log.ts';
 
 export interface ReplayDecideOptions {
   readonly requests?: string;
@@ -42,8 +43,7 @@ export async function replayDecide(
   const undecided = recorded.length - compared.length;
   const counts: Counts = { decided: 0, differ: 0, outside: 0, undecided };
   const log = logUrlOf(session) === undefined ? undefined : await openRecordedLog(session);
-  const state = await startingState(log);
-  const { snapshot } = state;
+  const snapshot = memorySnapshot();
   const lookup = createLookup(snapshot.db);
   try {
     // The log itself where its address is known, else as the control plane exports it.
@@ -58,7 +58,7 @@ export async function replayDecide(
       byPosition.delete(position);
     }
   } finally {
-    state.release();
+    snapshot.close();
     await log?.close();
   }
   if (at !== undefined && byPosition.has(at))

@@ -4,7 +4,7 @@
  */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
@@ -12,19 +12,11 @@ import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
 import { exportedRecords } from './exported-log.ts';
-import {
-  archivedBefore,
-  openRecordedLog,
-  recordsBehind,
-  recordsOfLog,
-  type StartingState,
-  startingState,
-} from './recorded-log.ts';
+import { openRecordedLog, recordsOfLog } from './recorded-log.ts';
 import type { ReplayDecideOptions } from './replay-decide.ts';
 
 interface Options {
   readonly fromLog?: boolean;
-  readonly archive?: string;
   readonly to?: number;
   readonly verify?: boolean;
 }
@@ -33,14 +25,9 @@ export function registerReplay(program: Command, io: Io): void {
   const replay = verb(program, io, 'replay [file]', 'replay a log in memory and print its digests', [
     'headgate replay log.jsonl --verify',
     'headgate replay --from-log --to 1000',
-    'headgate replay --from-log --archive /archive/headgate --verify',
   ]);
   replay
     .option('--from-log', 'read the control log itself: HEADGATE_LOG, or the log of the context file')
-    .option(
-      '--archive <folder>',
-      'before the log, or alone: the commits that headgate log archive took from it',
-    )
     .option('--to <position>', 'stop at this position', position)
     .option('--verify', 'verify the digests against the rows')
     .command.helpGroup(groups.past);
@@ -63,12 +50,11 @@ function registerDecide(replay: Command, io: Io): void {
 
 async function run(session: Session, options: Options, file: string | undefined): Promise<void> {
   const given = [file, options.fromLog].filter((source) => source !== undefined).length;
-  if (given > 1 || (given === 0 && options.archive === undefined))
-    throw usageError('give either a file or --from-log', 'headgate replay --help');
+  if (given !== 1) throw usageError('give either a file or --from-log', 'headgate replay --help');
   const log = options.fromLog ? await openRecordedLog(session) : undefined;
   try {
-    const records = log ? recordsOfLog(log) : file && exportedRecords(resolve(session.io.cwd, file));
-    await replay(session, options, log, records || undefined);
+    const records = log ? recordsOfLog(log) : exportedRecords(resolve(session.io.cwd, file ?? ''));
+    await replay(session, options, records);
   } finally {
     await log?.close();
   }
@@ -76,44 +62,32 @@ async function run(session: Session, options: Options, file: string | undefined)
 
 async function replay(
   session: Session,
-  { archive, to, verify: isVerified }: Options,
-  log: ControlLog | undefined,
-  given: AsyncIterable<readonly LogRecord[]> | undefined,
+  { to, verify: isVerified }: Options,
+  records: AsyncIterable<readonly LogRecord[]>,
 ): Promise<void> {
-  const state = await startingState(archive === undefined ? log : undefined);
-  const { snapshot, begin } = state;
+  const { memorySnapshot } = await import('../../shared/snapshot/open-snapshot.ts');
+  const snapshot = memorySnapshot();
   try {
-    if (to !== undefined && to < begin) throw archivedBefore(begin);
-    if (begin > 0)
-      session.note(
-        `proven from position ${begin} on, where the log begins; earlier commits are in its archive`,
-      );
-    const records = archive === undefined ? given : recordsBehind(resolve(session.io.cwd, archive), given);
-    const first = (await foldAll(session, snapshot, records ?? none(), to)) ?? 0;
-    if (snapshot.seq === 0) throw first > 1 ? archivedBefore(first) : noLog();
-    await show(session, state, isVerified === true);
+    const first = (await foldAll(session, snapshot, records, to)) ?? 0;
+    if (snapshot.seq === 0) throw first > 1 ? beginsLater(first) : noLog();
+    await show(session, snapshot, isVerified === true);
     if (to !== undefined && snapshot.seq < to)
       throw new CliError(`the log ends at position ${snapshot.seq}, before ${to}`, {
         type: 'NotFound',
       });
   } finally {
-    state.release();
+    snapshot.close();
   }
 }
 
 /** Throws an Exit where it is not as it must be. */
-async function show(
-  session: Session,
-  { snapshot, begin }: StartingState,
-  isVerified: boolean,
-): Promise<void> {
+async function show(session: Session, snapshot: Snapshot, isVerified: boolean): Promise<void> {
   const { verify } = await import('../../shared/snapshot/verify.ts');
   const { log, seq, skipped, halt, divergedAt } = snapshot;
   const differing = isVerified ? verify(snapshot.db).differing : [];
   const resource = {
     log,
     position: seq,
-    ...(begin > 0 && { provenFrom: begin }),
     digest: snapshot.digest(),
     digests: snapshot.digests(),
     skipped,
@@ -125,7 +99,13 @@ async function show(
   if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
 }
 
-async function* none(): AsyncIterable<never> {}
+/** An export that does not begin with the first commit cannot be folded. */
+function beginsLater(first: number): CliError {
+  return new CliError(`the input begins at position ${first}, and a replay needs all commits before it`, {
+    type: 'NotFound',
+    next: 'headgate events export --out log.jsonl',
+  });
+}
 
 function noLog(): CliError {
   return new CliError('the input contains no record of a control log', {

@@ -48,7 +48,6 @@ beforeAll(async () => {
     'req_…': `req_${'0'.repeat(32)}`,
     FINGERPRINT: '0'.repeat(64),
     '/backup/headgate': join(dir, 'backup'),
-    '/archive/headgate': join(dir, 'backup'),
     '/var/lib/headgate/gw-1': join(fleet.dir, 'gateway-1'),
     '/var/lib/headgate/cp-1': plane,
     '18000': '1',
@@ -111,9 +110,6 @@ function filesIn(folder: string): string[] {
 const refused: Readonly<Record<string, number>> = {
   // It names the command that shows what a backup is worth.
   'backup /backup/headgate --data /var/lib/headgate/cp-1': 2,
-  // Its log has no checkpoint.
-  'log archive --before 18000 --to /archive/headgate --dry-run': 6,
-  'log archive --before 18000 --to /archive/headgate --yes': 6,
   // This fleet has no state of ten minutes ago.
   'diff --from 18000 --to 10m': 3,
   // No change is released in it.

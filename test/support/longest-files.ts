@@ -26,7 +26,6 @@ export const longestFiles: readonly string[] = [
   'test/listeners/listeners.process.test.ts',
   'test/kafka/hostile-records.kafka.test.ts',
   'test/limits/bursts.kafka.test.ts',
-  'test/operate/log-archive.kafka.test.ts',
   'test/soak/soak.process.test.ts',
   'test/operate/doc-commands.process.test.ts',
   'test/engines/stopped.llamacpp.test.ts',
