@@ -83,8 +83,6 @@ export const historyRows = {
       historyFrom: position.optional(),
       /** What helps then. */
       historyNext: z.string().optional(),
-      /** Positions before it are not in the log any more, but in its archive. */
-      archivedBefore: position.optional(),
     }),
   }),
   'event.tail': operation('operator', 'Events as they are folded, one a message of a WebSocket', {
@@ -173,8 +171,6 @@ export const historyRows = {
       historyFrom: position.optional(),
       /** What helps then. */
       historyNext: z.string().optional(),
-      /** Positions before it are not in the log any more, but in its archive. */
-      archivedBefore: position.optional(),
       position,
     }),
   }),

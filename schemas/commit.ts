@@ -8,9 +8,6 @@ import type { StoredEvent } from './events.ts';
 /** The topic of the control log. */
 export const controlTopic = 'headgate.control';
 
-/** Where a control log on Kafka that was cut begins. */
-export const beginningTopic = 'headgate.beginning';
-
 /** The largest commit a writer may append, bytes of its record. */
 export const commitBytesMax = 900 * 1024;
 

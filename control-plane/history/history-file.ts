@@ -3,21 +3,16 @@
  * a checkpoint of the log, or is of another build or log is removed, and is made again from the log.
  */
 import { existsSync, rmSync, statSync } from 'node:fs';
-import { type Commit, parseCommit } from '../../schemas/commit.ts';
-import { recordAt } from '../../shared/log/core/batches-to-end.ts';
-import type { ControlLog, LogBeginning } from '../../shared/log/core/control-log.ts';
 import {
   type Database,
   mapSqliteError,
   openDatabase,
   refuseForeignSchema,
 } from '../../shared/runtime/sqlite.ts';
-import { copyBeginning } from '../../shared/snapshot/log-beginning.ts';
 import { createSchema, stateSql } from '../../shared/snapshot/open-snapshot.ts';
 import { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { hex128, type TableSpec, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
-import { HistoryRecorder, historyCommitOf, insertCommitSql } from './recorder.ts';
-import { historyFormat, historySql, openEnd } from './tables.ts';
+import { HistoryRecorder } from './recorder.ts';
+import { historyFormat, historySql } from './tables.ts';
 
 export interface HistoryFile {
   readonly snapshot: Snapshot;
@@ -63,58 +58,6 @@ function create(path: string): Snapshot {
   createSchema(db);
   db.exec(`BEGIN; ${historySql()} COMMIT`);
   return new Snapshot(db, path, new HistoryRecorder(db));
-}
-
-/**
- * Begins the history again at the place where the log begins, with the state that the log keeps there: states from there on are
- * whole. A process that ends meanwhile leaves an empty history, which is begun again.
- */
-export async function beginHistoryAt(
-  path: string,
-  log: ControlLog,
-  beginning: LogBeginning,
-): Promise<Snapshot> {
-  const state = `${path}.beginning`;
-  const record = await recordAt(log, beginning.offset);
-  const commit = record && parseCommit(record.value);
-  await copyBeginning(state, log, beginning);
-  removeHistory(path);
-  const empty = create(path);
-  try {
-    if (commit?.seq !== beginning.seq) throw new Error(`the log does not have its commit ${beginning.seq}`);
-    takeState(empty.db, state, commit, beginning.signers);
-  } finally {
-    empty.db.close();
-    removeHistory(state);
-  }
-  return openExistingHistory(path, beginning.log);
-}
-
-/** In one transaction. A row is of the commit that set it, where it has a mark that says which. */
-function takeState(db: Database, state: string, commit: Commit, signers: readonly string[]): void {
-  const { seq } = commit;
-  db.prepare('ATTACH ? AS beginning').run(state);
-  db.exec('BEGIN IMMEDIATE');
-  for (const table of ['position', 'digest', ...tableNames])
-    db.exec(`DELETE FROM main.${table}; INSERT INTO main.${table} SELECT * FROM beginning.${table}`);
-  for (const table of tableNames) {
-    const { columns, key, marks }: TableSpec = tableSpecs[table];
-    const names = Object.keys(columns).join(', ');
-    const setSeq = marks && Object.hasOwn(marks, 'set_at') ? `coalesce(set_at, ${seq})` : `${seq}`;
-    db.exec(`INSERT INTO past_${table} (${names}, set_seq, end_seq) SELECT ${names}, ${setSeq}, ${openEnd} FROM main.${table};
-      INSERT INTO key_${table} (${key.join(', ')}) SELECT ${key.join(', ')} FROM main.${table}`);
-  }
-  const digests = Object.fromEntries(
-    db
-      .prepare<[], { readonly name: string; readonly sum: string }>('SELECT name, sum FROM digest')
-      .all()
-      .map(({ name, sum }) => [name, sum]),
-  );
-  const all = Object.fromEntries(tableNames.map((name) => [name, digests[name] ?? hex128(0n)]));
-  db.exec('DELETE FROM span');
-  db.prepare('INSERT INTO span (seq, digests) VALUES (?, ?)').run(seq, JSON.stringify(all));
-  db.prepare(insertCommitSql).run(historyCommitOf(commit, 0, JSON.stringify(signers)));
-  db.exec('COMMIT; DETACH beginning');
 }
 
 function openExistingHistory(path: string, log: string | null): Snapshot {

@@ -7,14 +7,12 @@ import { type ControlLog, LogReplaced } from '../../shared/log/core/control-log.
 import { sleep } from '../../shared/runtime/retry.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';
 import { mapSqliteError } from '../../shared/runtime/sqlite.ts';
-import { isBehind } from '../../shared/snapshot/log-beginning.ts';
 import { readLogId, WrongPosition } from '../../shared/snapshot/log-identity.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
-import { archived } from '../state/commits.ts';
-import { beginHistoryAt, HistorySpoiled, historyBytes, openHistory, removeHistory } from './history-file.ts';
-import { BeforeHistory, type HistoryQueries, HistoryReader } from './queries.ts';
+import { HistorySpoiled, historyBytes, openHistory, removeHistory } from './history-file.ts';
+import { type HistoryQueries, HistoryReader } from './queries.ts';
 import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
@@ -45,7 +43,6 @@ const trimEveryMs = 1000;
 const pauseFactor = 4;
 
 interface Opened {
-  readonly log: ControlLog;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly reader: HistoryReader;
@@ -74,14 +71,13 @@ export class History implements HistoryAccess {
     args: Parameters<HistoryQueries[Name]>,
     client: AbortSignal,
   ): Promise<ReturnType<HistoryQueries[Name]>> {
-    const { reader, log, fail } = await this.#ready(Number(args[0]), client);
+    const { reader, fail } = await this.#ready(Number(args[0]), client);
     try {
       type Answer = ReturnType<HistoryQueries[Name]>;
       const query = reader[name] as (...args: readonly unknown[]) => Answer | Generator<void, Answer>;
       const found = query.apply(reader, args);
       return isStepped(found) ? await inSlices(found) : found;
     } catch (error) {
-      if (error instanceof BeforeHistory) throw await archivedOr(error, log);
       const known = mapSqliteError(error, this.#settings.path);
       if (!isSpoiled(known)) throw known;
       fail(known);
@@ -129,13 +125,6 @@ export class History implements HistoryAccess {
       snapshot = opened.snapshot;
       if (opened.rebuiltBecause !== undefined)
         note('history.db is made again from the log', opened.rebuiltBecause);
-      const beginning = await log.beginning?.();
-      if (beginning !== undefined && isBehind(snapshot, beginning)) {
-        if (snapshot.seq > 0)
-          note('history.db is made again from the log', `the log begins at position ${beginning.seq}`);
-        snapshot.close();
-        snapshot = await beginHistoryAt(path, log, beginning);
-      }
       await this.#fold(log, snapshot);
     } catch (error) {
       const known = mapSqliteError(error, path);
@@ -170,7 +159,7 @@ export class History implements HistoryAccess {
     });
     const reader = new HistoryReader(snapshot, () => this.#facts(snapshot));
     replicator.start();
-    this.#opened = { log, snapshot, replicator, reader, fail };
+    this.#opened = { snapshot, replicator, reader, fail };
     this.#trim(snapshot, ended.signal).catch(fail);
     try {
       await failed;
@@ -224,12 +213,6 @@ function isSpoiled(error: unknown): error is Error {
   return (
     error instanceof HistorySpoiled || error instanceof WrongPosition || error.name === 'DatabaseCorrupt'
   );
-}
-
-/** What this history does not have may have been archived. */
-async function archivedOr(error: BeforeHistory, log: ControlLog): Promise<CommandError> {
-  const beginning = await log.beginning?.();
-  return beginning !== undefined && error.begin <= beginning.seq ? archived(beginning.seq) : error;
 }
 
 function busy(message: string): CommandError {

@@ -249,7 +249,7 @@ export class HistoryReader {
     const isTime = 'timeMs' in from;
     const fromMs = isTime ? from.timeMs : this.past(Math.max(from.position, begin)).atMs;
     const isCut = begin > 1 && (isTime ? fromMs < this.past(begin).atMs : from.position < begin);
-    if (toMs < fromMs && isCut) throw new BeforeHistory(begin);
+    if (toMs < fromMs && isCut) throw beforeHistory(begin);
     if (toMs < fromMs) throw new CommandError('InvalidCommand', 'to is before from');
     const found = timeline(this.#snapshot.db, { fromMs, toMs, count: buckets, begin });
     return { fromMs, buckets: found, ...(isCut && { begin }) };
@@ -259,7 +259,7 @@ export class HistoryReader {
   #needKept(seq: number): void {
     const begin = this.#begin();
     if (seq >= begin || begin === 1) return;
-    throw new BeforeHistory(begin);
+    throw beforeHistory(begin);
   }
 
   #at<Result>(seq: number, read: (state: State) => Result, view: StateView = 'base'): Result {
@@ -296,13 +296,10 @@ export class HistoryReader {
 }
 
 /** The past that is asked for was cut. */
-export class BeforeHistory extends CommandError {
-  readonly begin: number;
-
-  constructor(begin: number) {
-    super('NotFound', `the history of this control plane begins at position ${begin}`, { next: keepMore });
-    this.begin = begin;
-  }
+function beforeHistory(begin: number): CommandError {
+  return new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
+    next: keepMore,
+  });
 }
 
 const effectTriesMax = 3;

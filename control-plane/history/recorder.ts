@@ -115,7 +115,7 @@ export class HistoryRecorder implements FoldObserver {
 }
 
 /** `clockMs`: the latest time of the commits before it. */
-export function historyCommitOf(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
+function historyCommitOf(commit: Commit, clockMs: number, signers: string | null): HistoryCommit {
   const { seq, at, by, why, via, id, events } = commit;
   return {
     seq,
@@ -131,7 +131,7 @@ export function historyCommitOf(commit: Commit, clockMs: number, signers: string
   };
 }
 
-export const insertCommitSql = `INSERT INTO history_commit
+const insertCommitSql = `INSERT INTO history_commit
   (seq, at, clock_ms, author, why, via, command, kind, events, signers)
   VALUES (@seq, @at, @clock_ms, @author, @why, @via, @command, @kind, @events, @signers)`;
 

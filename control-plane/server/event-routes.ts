@@ -8,7 +8,7 @@ import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import type { PastReader } from '../history/past.ts';
-import { type AcceptedRecord, archived, CommitReader, ReadMarks } from '../state/commits.ts';
+import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
 import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { historyCut } from './history-routes.ts';
 import { type OperationHandlers, routeOptions } from './operations.ts';
@@ -55,17 +55,14 @@ async function list(
   const max = Math.min(query.limit ?? eventsPerAnswerMax, eventsPerAnswerMax);
   const items: ListedEvent[] = [];
   let nextFrom: number | undefined;
-  const begin = (await log.beginning?.())?.seq ?? 1;
-  if (to < begin && query.from <= to) throw archived(begin);
-  const cut = query.from < begin ? await historyCut(context, begin) : {};
   const reader = new CommitReader(log, snapshot.log, { marks, from: query.from });
   for await (const batch of reader.upTo(to)) {
     nextFrom = collect(batch, query, max, items);
     if (nextFrom !== undefined) break;
     await new Promise((resolve) => setImmediate(resolve));
   }
-  if (query.limit !== undefined) return { items: items.slice(0, query.limit), position, ...cut };
-  return { items, position, ...(nextFrom !== undefined ? { nextFrom } : cut) };
+  if (query.limit !== undefined) return { items: items.slice(0, query.limit), position };
+  return { items, position, ...(nextFrom !== undefined && { nextFrom }) };
 }
 
 const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as const;
@@ -94,8 +91,7 @@ async function search(
     ],
     reader,
   );
-  const cut = next === undefined ? await historyCut(context, begin) : {};
-  if (next === undefined) return { items, position, ...cut };
+  if (next === undefined) return { items, position, ...historyCut(begin) };
   return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
 

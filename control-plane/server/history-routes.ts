@@ -7,7 +7,6 @@ import { namedMoment } from '../history/past.ts';
 import { keepMore } from '../history/trim.ts';
 import { checkUnchanged } from '../history/undo.ts';
 import { shownCommand, undoDefinition } from '../history/undo-command.ts';
-import { archivedNext } from '../state/commits.ts';
 import { commandIdOf, runCommand } from './command-routes.ts';
 import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { type AskedOf, addRoute, type OperationHandlers } from './operations.ts';
@@ -40,11 +39,8 @@ async function changes(
 }
 
 /** For answers that show a part of what was asked for. */
-export async function historyCut({ log }: AdminContext, begin: number | undefined) {
-  if (begin === undefined) return {};
-  const beginning = await log.beginning?.();
-  if (beginning === undefined || begin > beginning.seq) return { historyFrom: begin, historyNext: keepMore };
-  return { historyFrom: begin, historyNext: archivedNext, archivedBefore: beginning.seq };
+export function historyCut(begin: number | undefined) {
+  return begin === undefined ? {} : { historyFrom: begin, historyNext: keepMore };
 }
 
 async function timeline(
@@ -60,7 +56,7 @@ async function timeline(
     from: new Date(found.fromMs).toISOString(),
     to: new Date(toMs).toISOString(),
     buckets: found.buckets,
-    ...(await historyCut(context, found.begin)),
+    ...historyCut(found.begin),
     position: seq,
   };
 }

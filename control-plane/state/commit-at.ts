@@ -6,18 +6,16 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 const recordsPerRead = 50;
 
-/** undefined where it cannot be found, is not what was folded, or was archived. Throws what a tail throws. */
+/** undefined where it cannot be found, or is not what was folded. Throws what a tail throws. */
 export async function commitAt(
   log: ControlLog,
   snapshot: Snapshot,
   seq: number,
 ): Promise<Commit | undefined> {
   if (seq < 1 || seq > snapshot.seq) return undefined;
-  const beginning = await log.beginning?.();
-  if (beginning !== undefined && seq < beginning.seq) return undefined;
   // Between a commit and the head there is at least one record a commit.
   const last = snapshot.headOffset - (snapshot.seq - seq);
-  const first = Math.max(beginning?.offset ?? 0, Math.min(seq - 1, last));
+  const first = Math.min(seq - 1, last);
   const folded = snapshot.journal.commandAt(seq)?.record;
   for await (const { records, nextOffset } of log.tail({ from: first, recordsMax: recordsPerRead })) {
     for (const record of records) {

@@ -1,20 +1,9 @@
 /** Reads the accepted commits from the log, for lists of events and for past states. */
-import { type Commit, parseCommit } from '../../schemas/commit.ts';
-import { batchesToEnd, recordAt } from '../../shared/log/core/batches-to-end.ts';
+import type { Commit } from '../../schemas/commit.ts';
+import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
-import { CommandError } from '../core/command-error.ts';
-
-/** What is asked for is no longer in the log, which begins at this position. */
-export function archived(begin: number): CommandError {
-  return new CommandError('NotFound', `archived: positions before ${begin} are in the archive`, {
-    next: archivedNext,
-  });
-}
-
-/** What helps then. */
-export const archivedNext = 'headgate replay --archive FOLDER --to POSITION folds the archive of the log';
 
 export interface AcceptedRecord {
   readonly commit: Commit;
@@ -77,7 +66,6 @@ export class CommitReader {
    * LogTruncated where the log ends before `toSeq`: a silent early end would look complete.
    */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
-    await this.#passArchived();
     if (this.#head.seq >= toSeq) return;
     for await (const records of batchesToEnd(this.#log, { from: this.#offset, recordsMax: 500 })) {
       const accepted = this.#accept(records, toSeq);
@@ -85,24 +73,6 @@ export class CommitReader {
       if (this.#head.seq >= toSeq) return;
     }
     throw new LogTruncated(`the log ends before commit ${toSeq}, which was folded from it`);
-  }
-
-  /** What was archived is passed over: reading begins with the first commit that the log has. */
-  async #passArchived(): Promise<void> {
-    const beginning = await this.#log.beginning?.();
-    if (beginning === undefined || beginning.seq <= this.#head.seq + 1) return;
-    const first = await recordAt(this.#log, beginning.offset);
-    const commit = first && parseCommit(first.value);
-    if (commit?.seq !== beginning.seq)
-      throw new LogTruncated(`the log does not have its commit ${beginning.seq}`);
-    // A checkpoint changes no signers, so they are those of the commit before, too.
-    this.#head = {
-      log: beginning.log,
-      seq: beginning.seq - 1,
-      hash: commit.prev,
-      signers: beginning.signers,
-    };
-    this.#offset = beginning.offset;
   }
 
   #accept(records: readonly LogRecord[], toSeq: number): AcceptedRecord[] {

@@ -4,7 +4,6 @@
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
 import {
   checkIdentity,
   readGenesis,
@@ -12,7 +11,7 @@ import {
   WrongPosition,
   wholeFrom,
 } from '../../shared/snapshot/log-identity.ts';
-import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
+import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
@@ -28,11 +27,10 @@ const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 /** Rejects with the errors of the log, and with an Error that names the next step where this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<OpenedState> {
   const genesis = await readGenesis(log).catch(refuse);
-  const beginning = await log.beginning?.();
-  let opened = await openAtBeginning(path, log, beginning);
+  let opened = openOrRebuild(path);
   if (genesis && succeeds(genesis, opened.snapshot)) {
     opened.snapshot.close();
-    opened = await openAtBeginning(path, log, beginning, genesis.log);
+    opened = openOrRebuild(path, genesis.log);
   }
   const { snapshot, rebuiltBecause } = opened;
   if (rebuiltBecause !== undefined) logger.warn({ because: rebuiltBecause }, rebuiltMessage);
@@ -59,13 +57,8 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
 /** A log that lost commits needs an operator. */
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
-  const cut =
-    error instanceof LogTruncated
-      ? 'where headgate log archive cut it, run that again with the archive; '
-      : '';
   const next =
-    `restore the log from its last backup or create a new one from a snapshot, see docs/operate.md; ${cut}` +
-    'only if the log is complete and state.db is wrong, move state.db away';
+    'restore the log from its last backup or create a new one from a snapshot, see docs/operate.md; only if the log is complete and state.db is wrong, move state.db away';
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 

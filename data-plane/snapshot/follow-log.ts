@@ -21,9 +21,9 @@ import type { Check } from '../../shared/runtime/health-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
-import { openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
@@ -170,8 +170,7 @@ async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<
   const source = { path, controlPlanes, token, log, logId, logger, spreadMs };
   const fetched = !existsSync(path) && (await fetchSnapshot(source));
   if (fetched) logger.info('started from the snapshot of a control plane');
-  const beginning = await log.beginning?.().catch((error: unknown) => withoutLog(error, logger));
-  const { snapshot, rebuiltBecause } = await openAtBeginning(path, log, beginning);
+  const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined)
     logger.warn({ because: rebuiltBecause }, 'state.db was quarantined and is rebuilt');
   return snapshot;

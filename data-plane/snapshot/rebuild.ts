@@ -7,7 +7,6 @@ import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-l
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
-import { openAtBeginning } from '../../shared/snapshot/log-beginning.ts';
 import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
@@ -46,8 +45,7 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
   const genesis = await readGenesis(log).catch(nullIfUnavailable);
   const logId = genesis?.log ?? options.logId ?? undefined;
   const fetched = await fetchSnapshot({ ...options, path: next, logId });
-  const beginning = await log.beginning?.().catch(nullIfUnavailable);
-  const { snapshot, isFromBeginning } = await openAtBeginning(next, log, beginning ?? undefined, logId);
+  const { snapshot } = openOrRebuild(next, logId);
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
@@ -61,7 +59,7 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
       throw new Error(
         `the log was read to position ${snapshot.seq}, before ${servedSeq} that was in force here`,
       );
-    if (snapshot.divergedAt !== null) overrideCheckpoint(snapshot, fetched || isFromBeginning, logger);
+    if (snapshot.divergedAt !== null) overrideCheckpoint(snapshot, fetched, logger);
     return { snapshot, freshness: replicator.freshness };
   } catch (error) {
     await replicator.stop();

@@ -23,7 +23,6 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { DatabaseBusy, DatabaseUnwritable } from '../../shared/runtime/sqlite.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
-import { isBehind } from '../../shared/snapshot/log-beginning.ts';
 import { checkIdentity, readGenesis, succeeds, WrongPosition } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
@@ -245,9 +244,7 @@ export class SnapshotSupervisor {
     try {
       const genesis = await readGenesis(log);
       if (genesis) trusted?.checkBeginning([genesis.record]);
-      const isSuccessor = genesis !== null && succeeds(genesis, this.snapshot);
-      // What follows this state was archived while the gateway could not read the log.
-      isRebuilt = isSuccessor || isBehind(this.snapshot, await log.beginning?.());
+      isRebuilt = genesis !== null && succeeds(genesis, this.snapshot);
       if (isRebuilt) await this.#rebuild(log, controlPlanes);
       else await checkIdentity(log, this.snapshot);
     } catch (error) {

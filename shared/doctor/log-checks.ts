@@ -6,7 +6,7 @@ const freshWarnSeconds = 10;
 
 /** Advice for a missing topic on Kafka. */
 function missingTopicNext(topic: string): string {
-  if (topic === 'headgate.control' || topic === 'headgate.beginning')
+  if (topic === 'headgate.control')
     return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/operate.md';
   if (topic === 'headgate.usage')
     return 'the topic is missing: start a control plane again, which creates it; gateways still have the rows of the last day';

@@ -2,11 +2,9 @@
  * From the URL of a log to its adapter: the only parser of `HEADGATE_LOG`, which the composition roots read.
  * Error texts never contain the URL: it may include a password.
  */
-import { controlTopic } from '../../schemas/commit.ts';
 import { environment } from '../runtime/settings.ts';
-import type { LogCutter } from './core/beginning.ts';
 import type { TimedLog, TopicAddress } from './core/control-log.ts';
-import { type EmbeddedLogOptions, embeddedLogPath, openEmbeddedLog } from './embedded/embedded-log.ts';
+import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
 import type { KafkaFiles } from './kafka/files.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
 
@@ -78,22 +76,6 @@ export async function openLog(
     case 'kafka':
       return await openKafka(parsed.brokers, { topic, partition, ...trimming(options) });
   }
-}
-
-/**
- * To cut the control log. `near`: a path next to which states may be made, where the log has no folder of its own.
- * Throws LogUrlInvalid, and DatabaseBusy where another process cuts an embedded log.
- */
-export async function openCutter(url: string, near: string): Promise<LogCutter> {
-  const parsed = parseLogUrl(url);
-  if (parsed.kind === 'sqlite') {
-    const { EmbeddedLogCutter } = await import('./embedded/cut-log.ts');
-    return new EmbeddedLogCutter(embeddedLogPath(parsed.folder, { topic: controlTopic }));
-  }
-  const { KafkaLogCutter } = await import('./kafka/cut-log.ts');
-  const { kafkaClusterOf } = await import('./kafka/kafka-log.ts');
-  const files = await kafkaFiles();
-  return new KafkaLogCutter(kafkaClusterOf(parsed.brokers, files.current(), files), near);
 }
 
 /** kafkajs is loaded only where a Kafka log is opened. */

@@ -6,7 +6,13 @@ import { type Commit, parseCommit } from '../../schemas/commit.ts';
 import { type EventData, readEvent } from '../../schemas/events.ts';
 import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge, recordHash } from '../log/core/chain.ts';
-import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
+import {
+  type ControlLog,
+  cutLogNext,
+  type LogRecord,
+  LogReplaced,
+  LogTruncated,
+} from '../log/core/control-log.ts';
 import { verify } from '../log/core/signing.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 
@@ -26,13 +32,22 @@ export async function readLogId(log: ControlLog): Promise<string | null> {
   return (await readGenesis(log))?.log ?? null;
 }
 
-/** The first valid record, also where it was archived. null where the log has none yet. */
+/**
+ * The first valid record; null if the log has none yet. Rejects with a LogTruncated that names the next step if the log has
+ * lost its first records.
+ */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
-  const [archived] = (await log.beginning?.())?.trust ?? [];
-  if (archived !== undefined) {
-    const judgement = judge(emptyHead(), archived);
-    if ('accepted' in judgement) return genesisIn(judgement.accepted, archived);
+  try {
+    return await findGenesis(log);
+  } catch (error) {
+    if (!(error instanceof LogTruncated)) throw error;
+    throw new LogTruncated(`${error.message}: its first commits are missing; ${cutLogNext}`, {
+      cause: error,
+    });
   }
+}
+
+async function findGenesis(log: ControlLog): Promise<Genesis | null> {
   let seen = 0;
   for await (const records of batchesToEnd(log, { recordsMax: 100 })) {
     for (const record of records) {

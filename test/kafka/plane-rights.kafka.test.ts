@@ -106,7 +106,7 @@ afterAll(async () => {
 
 test('the page has a row for each topic', () => {
   expect(rows.map(({ topic }) => topic)).toEqual(
-    ['control', 'beginning', 'usage', 'status', 'gauges', 'counters'].map((name) => `headgate.${name}`),
+    ['control', 'usage', 'status', 'gauges', 'counters'].map((name) => `headgate.${name}`),
   );
 });
 

@@ -1,12 +1,11 @@
 /** Reads what a log has now, where a tail waits for more. */
 import type { ControlLog, LogRecord, TailOptions } from './control-log.ts';
 
-/** Batch by batch, from the first record that it has unless `from` says otherwise. Throws what `beginning`, `end` and a tail throw. */
+/** Batch by batch, from the first record unless `from` says otherwise. Throws what `end` and a tail throw. */
 export async function* batchesToEnd(
   log: ControlLog,
-  { from: asked, ...options }: Partial<TailOptions> = {},
+  { from = 0, ...options }: Partial<TailOptions> = {},
 ): AsyncGenerator<readonly LogRecord[]> {
-  const from = asked ?? (await log.beginning?.())?.offset ?? 0;
   const end = await log.end();
   if (end <= from) return;
   for await (const { records, nextOffset } of log.tail({ from, ...options })) {

@@ -145,29 +145,6 @@ function assumeSigned(rule: ChainRule): ChainRule {
   };
 }
 
-/**
- * Who signs at the end of a log, by the records that name signers alone, in order, the first of the log before all: each is
- * signed by the signers before it. Undefined where one is not, or is of another log.
- */
-export function followSigners(
-  records: readonly LogRecord[],
-): Pick<Head, 'log' | 'seq' | 'signers'> | undefined {
-  const [first, ...changes] = records;
-  const begun = first && judge(emptyHead(), first);
-  if (!begun || !('accepted' in begun)) return undefined;
-  let { seq, signers } = begun.head;
-  const { log } = begun.head;
-  for (const { value, signature } of changes) {
-    const commit = parseCommit(value);
-    const named = commit && signersSetBy(commit);
-    if (!named || commit.log !== log || commit.seq <= seq) return undefined;
-    if (!verify(signers.length > 0 ? signers : named, value, signature)) return undefined;
-    ({ seq } = commit);
-    signers = named;
-  }
-  return { log, seq, signers };
-}
-
 /** Separate from `schemas/events.ts`, so that a new version of an event can never change which records count. */
 const signersSchema = z.array(z.string().max(200)).max(16);
 const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });

@@ -71,23 +71,6 @@ export interface TopicReading {
   readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
 }
 
-/** Where a log begins whose first commits were archived: with one commit of its chain, and the state after it. */
-export interface LogBeginning {
-  /** The end of the chain there: log, number and hash of the commit, and who signs the next ones. */
-  readonly log: string;
-  readonly seq: number;
-  readonly hash: string;
-  readonly signers: readonly string[];
-  /** Of the record of that commit, the first that the log still has. */
-  readonly offset: number;
-  /** Of the fold that made the state. */
-  readonly foldVersion: number;
-  /** The first record of the log, and each later one that changed the signers. */
-  readonly trust: readonly LogRecord[];
-  /** Writes the state to a new file, a snapshot. Rejects where it is missing or not what was kept. */
-  copyTo(path: string): Promise<void>;
-}
-
 export interface ControlLog {
   /**
    * Whether several brokers hold the log, as of the last `end`. An end then proves little to a process that is cut off from
@@ -100,8 +83,6 @@ export interface ControlLog {
   tail(options: TailOptions): AsyncIterable<LogBatch>;
   /** The offset after the last record, requested now: every append acknowledged before this call is below it. Throws LogUnavailable or LogReplaced. */
   end(): Promise<number>;
-  /** Where the log was cut; undefined where it has all that was ever written to it. Throws LogUnavailable or LogReplaced. Absent: it always has. */
-  beginning?(): Promise<LogBeginning | undefined>;
   /** Asks the brokers now. Throws LogUnavailable. Absent: there are none. */
   inspect?(): Promise<LogInspection>;
   /** Of all topics at this address. Absent: there are no brokers. */
@@ -138,6 +119,12 @@ export class LogUnreadable extends LogUnavailable {}
 export class AppendUnknown extends Error {
   override readonly name = 'AppendUnknown';
 }
+
+/** Next step if the first records of the control log are missing. Commands of earlier versions removed them on purpose. */
+export const cutLogNext =
+  'if headgate log archive of an earlier version removed them, stop all processes, run headgate backup ARCHIVE --data DATA, ' +
+  'move the control log away, and write it again with headgate backup restore ARCHIVE --log LOG --data NEW_DATA ' +
+  '(docs/operate.md, "A log that was cut")';
 
 /** The records at the requested offset were removed: the log was truncated or trimmed past the reader. */
 export class LogTruncated extends Error {

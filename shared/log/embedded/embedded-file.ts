@@ -162,30 +162,6 @@ export class EmbeddedFile {
     });
   }
 
-  /** Removes some records before an offset, the oldest first, and returns how many: none once all are removed. */
-  removeBefore(offset: number): number {
-    return this.#try(() => this.#statements.trim.run(offset, trimmedAtOnceMax).changes);
-  }
-
-  /** Of the pages that are not free. */
-  usedBytes(): number {
-    const value = (name: string): number => Number(this.#db.pragma(name, { simple: true }));
-    return (value('page_count') - value('freelist_count')) * value('page_size');
-  }
-
-  /** Gives the pages of removed records back to the disk; takes as long as what is left is large. */
-  compact(): void {
-    this.#try(() => this.#db.exec('VACUUM'));
-    // The file gets shorter only once its journal is in it; who reads meanwhile is not waited for.
-    this.#try(() => this.#db.pragma('wal_checkpoint(PASSIVE)'));
-  }
-
-  /** Undefined where there is none. */
-  recordAt(offset: number): LogRecord | undefined {
-    const found = this.#try(() => this.#statements.read.get(offset, 1)) as LogRecord | undefined;
-    return found?.offset === offset ? found : undefined;
-  }
-
   /** The records from `from` on, as many as the limits allow, but one at least. Throws LogTruncated where they were removed. */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {

@@ -19,7 +19,6 @@ import { Waiters } from '../../runtime/waiters.ts';
 import {
   AppendUnknown,
   type LogBatch,
-  type LogBeginning,
   type LogRecord,
   LogReplaced,
   LogTruncated,
@@ -28,7 +27,6 @@ import {
   type TimedLog,
   type TopicAddress,
 } from '../core/control-log.ts';
-import { readBeginning } from './beginning-files.ts';
 import { CommitUnclear, EmbeddedFile, type NewRecord } from './embedded-file.ts';
 import { FileWatch } from './file-watch.ts';
 
@@ -175,10 +173,6 @@ class EmbeddedLog implements TimedLog {
     return this.#ask(() => this.#file.offsetAt(atMs));
   }
 
-  beginning(): Promise<LogBeginning | undefined> {
-    return this.#ask(() => readBeginning(this.#path, (offset) => this.#file.recordAt(offset)));
-  }
-
   get writeFault(): string | undefined {
     return writeFaults.get(this.#settings.folder);
   }
@@ -289,7 +283,7 @@ class EmbeddedLog implements TimedLog {
 }
 
 /** Retries while another process holds the lock of the file, up to a deadline. */
-export async function untilUnlocked<Result>(
+async function untilUnlocked<Result>(
   operation: () => Result,
   path: string,
   deadlineMs: number,

@@ -68,7 +68,6 @@ test('a broker has the fields and the methods that client.ts uses', () => {
     'fetch',
     'produce',
     'createTopics',
-    'deleteRecords',
     'describeConfigs',
   ];
   for (const method of methods) expect(broker).toHaveProperty(method, expect.any(Function));

@@ -85,7 +85,6 @@ interface Broker {
   listOffsets(request: object): Promise<{ responses: readonly Partitions<{ offset: string }>[] }>;
   produce(request: object): Promise<{ topics: readonly Partitions<{ baseOffset: string }>[] }>;
   createTopics(request: object): Promise<unknown>;
-  deleteRecords(request: object): Promise<unknown>;
   describeConfigs(
     request: object,
   ): Promise<{ resources: readonly { configEntries: readonly ConfigEntry[] }[] }>;
@@ -264,11 +263,6 @@ class KafkajsConnection implements KafkaConnection {
     const configEntries = Object.entries(settings).map(([name, value]) => ({ name, value }));
     const request = { topic, numPartitions: partitions, replicationFactor: replicas, configEntries };
     await this.#bounded(() => this.#broker.createTopics({ topics: [request], timeout: replicasTimeoutMs }));
-  }
-
-  async deleteRecords({ topic, partition }: TopicPartition, before: number): Promise<void> {
-    const topics = [{ topic, partitions: [{ partition, offset: String(before) }] }];
-    await this.#bounded(() => this.#broker.deleteRecords({ topics }));
   }
 
   async topicSettings(topic: string): Promise<ReadonlyMap<string, string>> {

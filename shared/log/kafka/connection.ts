@@ -74,8 +74,6 @@ export interface KafkaConnection {
   /** Resolves with the offset of the first message once all in-sync replicas have them. Never repeats the request. */
   produce(target: TopicPartition, messages: readonly NewMessage[]): Promise<number>;
   createTopic(topic: NewTopic): Promise<void>;
-  /** Removes the records before an offset; where they are removed already, nothing. */
-  deleteRecords(target: TopicPartition, before: number): Promise<void>;
   /** The effective settings of a topic, its own and the brokers'. */
   topicSettings(topic: string): Promise<ReadonlyMap<string, string>>;
   /** Closes the connection at once; pending requests on it are rejected. Idempotent. */

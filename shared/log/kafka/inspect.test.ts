@@ -1,7 +1,6 @@
 /** What `doctor` reports of a topic: all that is wrong with it, each with what to do, what loses records first. */
 import { expect, test } from 'vitest';
 import { controlTopic } from '../../../schemas/commit.ts';
-import { type LogBeginning, LogUnreadable } from '../core/control-log.ts';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 import { inspectBrokers } from './inspect.ts';
@@ -34,11 +33,8 @@ function clusterWith({ partitions = 1, start = 0, end = 0, settings = {} }): Kaf
     () => undefined,
   );
 }
-const faultsOf = async (
-  topic: Parameters<typeof clusterWith>[0],
-  beginning?: () => Promise<LogBeginning>,
-) => {
-  const { faults } = await inspectBrokers(clusterWith(topic), beginning ?? (async () => undefined));
+const faultsOf = async (topic: Parameters<typeof clusterWith>[0]) => {
+  const { faults } = await inspectBrokers(clusterWith(topic));
   return faults.map(({ text, next }) => `${text} → ${next}`);
 };
 
@@ -53,7 +49,9 @@ test('all that is wrong with a topic is listed, what loses records first', async
     'max.message.bytes': '104857600',
   };
   expect(await faultsOf({ partitions: 3, start: 7, end: 9, settings })).toEqual([
-    expect.stringMatching(/begins at offset 7, .*→ make a new log from the last state/),
+    expect.stringMatching(
+      /begins at offset 7, .*→ make a new log from the last state.*headgate backup ARCHIVE/,
+    ),
     expect.stringMatching(
       /is set to retention\.ms=3600000, compression\.type=zstd, max\.message\.bytes=104857600 → kafka-configs\.sh .* retention\.ms=-1,compression\.type=producer,max\.message\.bytes=1048588$/,
     ),
@@ -61,18 +59,6 @@ test('all that is wrong with a topic is listed, what loses records first', async
       /has 3 partitions and needs 1, and none can be removed → it has records, so do not delete it before headgate backup/,
     ),
   ]);
-});
-
-test('records that were archived are no fault, unless the beginning cannot be used', async () => {
-  const cut = { start: 62, end: 99 };
-  expect(await faultsOf(cut, async () => ({}) as LogBeginning)).toEqual([]);
-  const damaged = () => Promise.reject(new LogUnreadable('its state is missing'));
-  expect(await faultsOf(cut, damaged)).toEqual([
-    expect.stringMatching(
-      /begins at offset 62, .* \(its state is missing\) → .*run it again with the archive$/,
-    ),
-  ]);
-  await expect(faultsOf(cut, () => Promise.reject(new Error('lost')))).rejects.toThrow('lost');
 });
 
 test('an empty topic of too many partitions may be deleted', async () => {

@@ -1,14 +1,8 @@
 /** What `doctor` reports of the brokers and topics: settings that were changed while processes run, lone and old brokers. */
 import { controlTopic } from '../../../schemas/commit.ts';
-import {
-  type LogBeginning,
-  type LogInspection,
-  LogUnreadable,
-  type TopicFault,
-} from '../core/control-log.ts';
+import { cutLogNext, type LogInspection, type TopicFault } from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
-import { TopicMisconfigured } from './errors.ts';
 import { topicFaults, topicPlans } from './topics.ts';
 
 /** The largest version of a fetch that releases know, the newest first: brokers name no release. */
@@ -24,10 +18,7 @@ const releases: readonly (readonly [fetchVersion: number, release: number])[] = 
 ];
 
 /** Rejects with KafkaFault. Topics that are not made yet are left out. */
-export async function inspectBrokers(
-  cluster: KafkaCluster,
-  beginning: () => Promise<LogBeginning | undefined>,
-): Promise<LogInspection> {
+export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspection> {
   const connection = await cluster.anyBroker();
   const faults: TopicFault[] = [];
   const brokers = new Map<string, { readonly host: string; readonly port: number }>();
@@ -38,7 +29,7 @@ export async function inspectBrokers(
     if (metadata.errorCode !== 0 || metadata.partitions.length === 0) continue;
     for (const partition of metadata.partitions) replicas = Math.min(replicas, partition.replicas.length);
     const { topic } = plan;
-    if (topic === controlTopic) faults.push(...(await removalFault(cluster, topic, beginning)));
+    if (topic === controlTopic) faults.push(...(await removalFault(cluster, topic)));
     for (const { text, next } of await topicFaults(connection, plan, metadata))
       faults.push({ topic, text, next });
   }
@@ -51,27 +42,14 @@ export async function inspectBrokers(
   };
 }
 
-/** Records that were removed are missed by a process that starts, long after, unless they were archived. */
-async function removalFault(
-  cluster: KafkaCluster,
-  topic: string,
-  beginning: () => Promise<LogBeginning | undefined>,
-): Promise<TopicFault[]> {
+/** Removed records are missed only by a process that starts, which may be long after. */
+async function removalFault(cluster: KafkaCluster, topic: string): Promise<TopicFault[]> {
   const target = { topic, partition: 0 };
   const leader = await cluster.connectionTo(await cluster.leader(target));
   const start = await leader.offset(target, 'start');
   if (start === 0) return [];
-  let why = '';
-  try {
-    if ((await beginning()) !== undefined) return [];
-  } catch (error) {
-    if (!(error instanceof LogUnreadable || error instanceof TopicMisconfigured)) throw error;
-    why = ` (${error.message})`;
-  }
-  const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it${why}`;
-  const next =
-    'make a new log from the last state: see "The log is unreachable, lost or truncated" in docs/operate.md; ' +
-    'where headgate log archive removed them, run it again with the archive';
+  const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it`;
+  const next = `make a new log from the last state: see "The log is unreachable, lost or truncated" in docs/operate.md; ${cutLogNext}`;
   return [{ topic, text, next }];
 }
 

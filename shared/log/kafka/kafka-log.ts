@@ -3,27 +3,21 @@
  * at once when it is closed, also where no broker responds.
  */
 import { setMaxListeners } from 'node:events';
-import { beginningTopic, controlTopic } from '../../../schemas/commit.ts';
-import { recordAt } from '../core/batches-to-end.ts';
-import { beginningOf } from '../core/beginning.ts';
 import {
   type LogBatch,
-  type LogBeginning,
   type LogInspection,
   LogUnavailable,
-  LogUnreadable,
   type TailOptions,
   type TimedLog,
   type TopicReading,
 } from '../core/control-log.ts';
 import { KafkaAppender } from './appender.ts';
-import { BeginningTopic, unusableTopic } from './beginning-topic.ts';
 import { dialWith } from './client.ts';
 import { clusterOf, type KafkaCluster } from './cluster.ts';
 import { isForbidden } from './errors.ts';
 import type { KafkaFiles } from './files.ts';
 import { inspectBrokers } from './inspect.ts';
-import { KafkaPartition, mayOpenUnreached, type Range } from './partition.ts';
+import { KafkaPartition, mayOpenUnreached } from './partition.ts';
 import { closedError, retryUntilDeadline } from './retry.ts';
 import type { KafkaSettings } from './settings.ts';
 import { tailPartition } from './tail.ts';
@@ -94,9 +88,6 @@ export class KafkaLog implements TimedLog {
   readonly #closing = new AbortController();
   readonly #tails = new Set<AbortController>();
   #writeFault: string | undefined;
-  #beginnings: BeginningTopic | undefined;
-  /** The last answer of `beginning`, while the first record was at `start`. */
-  #beginning: { readonly start: number; readonly found: LogBeginning | undefined } | undefined;
 
   constructor(cluster: KafkaCluster, options: KafkaLogOptions) {
     const { topic, partition, keepSeconds, mustExist = false } = options;
@@ -167,60 +158,10 @@ export class KafkaLog implements TimedLog {
     return await this.#request(() => this.#partition.offsetAt(atMs), this.#settings.endTimeoutMs);
   }
 
-  /** Which records it has. Rejects as `end`. */
-  range(): Promise<Range> {
-    return this.#request(() => this.#partition.check(), this.#settings.endTimeoutMs);
-  }
-
-  /** Removes the records before an offset, on all replicas. Rejects as `end`. */
-  removeBefore(offset: number): Promise<void> {
-    return this.#request(() => this.#partition.removeBefore(offset), this.#settings.openTimeoutMs);
-  }
-
-  /**
-   * Undefined where it has its first record, and where nothing shows that those that are missing were archived: a reader from
-   * the first one then gets LogTruncated. The former answer where no broker can be reached: it changes by a command alone.
-   */
-  async beginning(): Promise<LogBeginning | undefined> {
-    if (this.#partition.target.topic !== controlTopic) return undefined;
-    try {
-      const { start } = await this.range();
-      const isKnown = this.#beginning?.start === start && this.#beginning.found !== undefined;
-      if (!isKnown)
-        this.#beginning = { start, found: start === 0 ? undefined : await this.#findBeginning(start) };
-    } catch (error) {
-      const isAway = error instanceof LogUnavailable && !(error instanceof LogUnreadable);
-      if (!isAway || this.#beginning === undefined) throw error;
-    }
-    return this.#beginning?.found;
-  }
-
-  async #findBeginning(start: number): Promise<LogBeginning | undefined> {
-    const metadata = () => this.#cluster.metadata(beginningTopic);
-    const { partitions } = await this.#request(metadata, this.#settings.endTimeoutMs);
-    if (partitions.length === 0) return undefined;
-    this.#beginnings ??= new BeginningTopic((partition) => this.#sibling(partition));
-    const topic = this.#beginnings;
-    const kept = await topic.last(start);
-    if (kept === undefined) return undefined;
-    const { facts, state } = kept;
-    const copyTo = (path: string): Promise<void> => topic.copyState(state, path);
-    const found = beginningOf(facts, await recordAt(this, facts.offset), copyTo);
-    if (found === undefined)
-      throw unusableTopic(
-        `offset ${facts.offset} of ${controlTopic} is not commit ${facts.seq} of log ${facts.log}`,
-      );
-    return found;
-  }
-
-  #sibling(partition: number): KafkaLog {
-    return new KafkaLog(this.#cluster, { topic: beginningTopic, partition, mustExist: true });
-  }
-
   async inspect(): Promise<LogInspection> {
     if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
     const { endTimeoutMs: timeoutMs } = this.#settings;
-    return await retryUntilDeadline(() => inspectBrokers(this.#cluster, () => this.beginning()), {
+    return await retryUntilDeadline(() => inspectBrokers(this.#cluster), {
       operation: 'a look at the topics on Kafka',
       timeoutMs,
       signal: this.#closing.signal,
@@ -252,7 +193,6 @@ export class KafkaLog implements TimedLog {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
     for (const tail of this.#tails) tail.abort();
-    await this.#beginnings?.close();
     this.#cluster.release();
   }
 }

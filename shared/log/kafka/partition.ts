@@ -156,12 +156,6 @@ export class KafkaPartition {
     return (await connection.offsetAt(this.target, atMs)) ?? end;
   }
 
-  /** Removes the records before an offset. Rejects with LogReplaced or KafkaFault. */
-  async removeBefore(offset: number): Promise<void> {
-    await this.check();
-    await (await this.#leaderConnection()).deleteRecords(this.target, offset);
-  }
-
   async #endAt(connection: KafkaConnection): Promise<number> {
     const end = await connection.offset(this.target, 'end');
     const known = this.#checkedOn === connection && (this.#first !== undefined || end === 0);

@@ -3,7 +3,7 @@
  * deletes or compacts records would lose commits without an error. An error contains the command that fixes it, with
  * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
  */
-import { beginningTopic, controlTopic } from '../../../schemas/commit.ts';
+import { controlTopic } from '../../../schemas/commit.ts';
 import { dayMs } from '../../../schemas/durations.ts';
 import {
   countersTopic,
@@ -32,8 +32,6 @@ export interface TopicPlan {
 /** Of all topics of the service. */
 export const topicPlans: readonly TopicPlan[] = [
   { topic: controlTopic, partitions: 1, retentionMs: -1, stampedByBroker: false },
-  // Facts, and the pieces of states: see beginning-topic.ts.
-  { topic: beginningTopic, partitions: 2, retentionMs: -1, stampedByBroker: false },
   {
     topic: usageTopic,
     partitions: usagePartitions,
