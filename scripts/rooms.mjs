@@ -167,6 +167,7 @@ const drivers = [
   [/^@?preact/, /^console\//],
   [/^@opentelemetry/, /^data-plane\/tracing\//],
   [/^altcha-lib/, /^console\/play\//],
+  [/^markdown-it/, /^console\/play\/markdown/],
   [/^openid-client/, /^control-plane\/console\//],
   [/^@?fastify/, /^control-plane\/(server|console)\//],
 ];

@@ -1,149 +1,88 @@
 /**
- * Markdown of an answer as elements of the page, never as HTML: what it says can neither run nor load anything. Links lead to the
- * web alone, and name the host that they lead to.
+ * Draws the Markdown of an answer as elements of the page, never as HTML, so an answer can neither run nor load anything. A link
+ * shows the host that it leads to.
  */
-import { Component, type ComponentChildren, type JSX } from 'preact';
-import { useRef } from 'preact/hooks';
+import type { Token } from 'markdown-it';
+import { type ComponentChildren, h, type JSX } from 'preact';
 import { CopyButton } from './copy-button.tsx';
-import { type Block, blockOf, type Split, splitBlocks, splitOn } from './markdown-blocks.ts';
-import { type Inline, inlineOf } from './markdown-inline.ts';
-
-/** Lists in lists, and quotes in quotes; what is deeper is shown as it came. */
-const depthMax = 6;
+import { linkAddress, parseMarkdown } from './markdown-parser.ts';
 
 export function Markdown({ text }: { readonly text: string }): JSX.Element {
-  const split = useRef<Split>({ text: '', blocks: [] });
-  split.current = splitOn(split.current, text);
-  return <Blocks sources={split.current.blocks} depth={0} />;
+  return <>{draw(parseMarkdown(text))}</>;
 }
 
-interface BlocksProps {
-  readonly sources: readonly string[];
-  readonly depth: number;
+/** An element whose children are not all read yet. */
+interface Open {
+  readonly token: Token | undefined;
+  readonly children: ComponentChildren[];
 }
 
-function Blocks({ sources, depth }: BlocksProps): JSX.Element {
+/** Elements of a flat list of tokens, in which an element is an opening token, its children and a closing token. */
+function draw(tokens: readonly Token[]): ComponentChildren[] {
+  const top: Open = { token: undefined, children: [] };
+  const open = [top];
+  for (const token of tokens) {
+    if (token.nesting === 1) open.push({ token, children: [] });
+    else {
+      const closed = token.nesting === -1 && open.length > 1 ? open.pop() : undefined;
+      open
+        .at(-1)
+        ?.children.push(closed?.token ? drawElement(closed.token, closed.children) : drawLeaf(token));
+    }
+  }
+  return top.children;
+}
+
+function drawLeaf(token: Token): ComponentChildren {
+  const { type, content, info } = token;
+  if (type === 'inline') return draw(token.children ?? []);
+  if (type === 'fence' || type === 'code_block') return <Code language={info} text={content} />;
+  if (type === 'code_inline') return <code>{content}</code>;
+  if (type === 'softbreak') return '\n';
+  if (type === 'hardbreak') return <br />;
+  return type === 'hr' ? <hr /> : content;
+}
+
+function drawElement(token: Token, children: ComponentChildren): JSX.Element {
+  const { type, tag, hidden } = token;
+  // A list without blank lines has paragraphs that are not meant to be seen.
+  if (hidden) return <>{children}</>;
+  if (type === 'link_open') return <Link address={linkAddress(token)}>{children}</Link>;
+  // An answer's headings are below the heading of the answer; their level is for eyes alone.
+  if (type === 'heading_open') return <h3 class={`level-${tag.slice(1)}`}>{children}</h3>;
+  if (type === 'th_open') return <th scope="col">{children}</th>;
+  if (type === 'ordered_list_open') return <ol start={Number(token.attrGet('start') ?? 1)}>{children}</ol>;
+  return h(tag, null, children);
+}
+
+interface LinkProps {
+  readonly address: URL | undefined;
+  readonly children: ComponentChildren;
+}
+
+function Link({ address, children }: LinkProps): JSX.Element {
+  if (address === undefined) return <>{children}</>;
+  const { href, host } = address;
+  const isShown = host === '' || String(children).includes(host);
   return (
-    <>
-      {sources.map((source, at) => (
-        <Drawn key={at} source={source} depth={depth} />
-      ))}
-    </>
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow" title={href}>
+      {children}
+      {isShown ? null : <span class="host"> ({host})</span>}
+    </a>
   );
 }
 
-/** Drawn again only where its source has changed: of a growing answer that is the end. */
-class Drawn extends Component<{ readonly source: string; readonly depth: number }> {
-  override shouldComponentUpdate({ source }: { readonly source: string }): boolean {
-    return source !== this.props.source;
-  }
-
-  override render(): JSX.Element {
-    const { source, depth } = this.props;
-    return drawn(blockOf(source), depth);
-  }
-}
-
-function drawn(block: Block, depth: number): JSX.Element {
-  if (block.kind === 'code') return <Code {...block} />;
-  if (block.kind === 'rule') return <hr />;
-  if (block.kind === 'table') return <Table rows={block.rows} />;
-  // Below the heading of the answer; how deep the answer has it is for eyes alone.
-  if (block.kind === 'heading') return <h3 class={`level-${block.level}`}>{inline(block.text)}</h3>;
-  if (block.kind === 'list') return <List {...block} depth={depth} />;
-  if (block.kind === 'quote' && depth < depthMax)
-    return (
-      <blockquote>
-        <Blocks sources={splitBlocks(block.text)} depth={depth + 1} />
-      </blockquote>
-    );
-  return <p>{inline(block.text)}</p>;
-}
-
-function List({
-  first,
-  items,
-  depth,
-}: Extract<Block, { kind: 'list' }> & { readonly depth: number }): JSX.Element {
-  const entries = items.map((text, at) => (
-    <li key={at}>
-      <Item text={text} depth={depth} />
-    </li>
-  ));
-  return first === undefined ? <ul>{entries}</ul> : <ol start={first}>{entries}</ol>;
-}
-
-/** A text alone is no paragraph, so that a list of lines is as dense as it was written. */
-function Item({ text, depth }: { readonly text: string; readonly depth: number }): JSX.Element {
-  if (depth >= depthMax) return <>{text}</>;
-  const [first = '', ...others] = splitBlocks(text);
-  const block = blockOf(first);
-  return (
-    <>
-      {block.kind === 'paragraph' ? inline(block.text) : drawn(block, depth + 1)}
-      <Blocks sources={others} depth={depth + 1} />
-    </>
-  );
-}
-
-function Code({ language, text }: Extract<Block, { kind: 'code' }>): JSX.Element {
+function Code({ language, text }: { readonly language: string; readonly text: string }): JSX.Element {
+  const code = text.replace(/\n$/, '');
   return (
     <div class="code-block">
       <div class="code-head">
-        <span>{language}</span>
-        <CopyButton text={text} what="code" />
+        <span>{language.trim().split(/\s/)[0]}</span>
+        <CopyButton text={code} what="code" />
       </div>
       <pre>
-        <code>{text}</code>
+        <code>{code}</code>
       </pre>
     </div>
-  );
-}
-
-function Table({
-  rows: [head = [], ...rows],
-}: {
-  readonly rows: readonly (readonly string[])[];
-}): JSX.Element {
-  return (
-    <table>
-      <thead>
-        <tr>
-          {head.map((cell, at) => (
-            <th key={at} scope="col">
-              {inline(cell)}
-            </th>
-          ))}
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((cells, row) => (
-          <tr key={row}>
-            {head.map((_, at) => (
-              <td key={at}>{inline(cells[at] ?? '')}</td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-function inline(text: string, depth = 0): ComponentChildren {
-  if (depth >= depthMax) return text;
-  return inlineOf(text).map((part, at) => <InlinePart key={at} part={part} depth={depth} />);
-}
-
-function InlinePart({ part, depth }: { readonly part: Inline; readonly depth: number }): JSX.Element {
-  if (part.kind === 'text') return <>{part.text}</>;
-  if (part.kind === 'code') return <code>{part.text}</code>;
-  if (part.kind === 'strong') return <strong>{inline(part.text, depth + 1)}</strong>;
-  if (part.kind === 'em') return <em>{inline(part.text, depth + 1)}</em>;
-  const { host } = new URL(part.url);
-  return (
-    <a href={part.url} target="_blank" rel="noopener noreferrer nofollow" title={part.url}>
-      {part.text}
-      {part.text.includes(host) ? null : <span class="host"> ({host})</span>}
-    </a>
   );
 }

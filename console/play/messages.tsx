@@ -1,9 +1,8 @@
 /** The conversation so far, which stays at its end while an answer grows, unless one has scrolled up to read. */
 import type { ComponentChildren, JSX } from 'preact';
-import { useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Progress } from './conversation.ts';
 import { CopyButton } from './copy-button.tsx';
-import { Markdown } from './markdown.tsx';
 import { ExplainLink } from './refusal.tsx';
 import type { Shown } from './use-conversation.ts';
 
@@ -86,7 +85,7 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
     return (
       <article class="turn answer">
         <h2 class="visually-hidden">Answer</h2>
-        {content === '' && isGrowing ? <p class="waiting">…</p> : <Markdown text={content} />}
+        {content === '' && isGrowing ? <p class="waiting">…</p> : <AnswerText text={content} />}
         {isGrowing ? null : (
           <div class="turn-foot">
             {content === '' ? null : <CopyButton text={content} what="answer" />}
@@ -101,6 +100,17 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
       </article>
     );
   }, [message, console, isGrowing, hasAgain]);
+}
+
+/** The parser is larger than the page, so it is loaded next to it. Until then, an answer is shown as it was written. */
+const loading = import('./markdown.tsx').catch(() => undefined);
+
+function AnswerText({ text }: { readonly text: string }): JSX.Element {
+  const [Markdown, setMarkdown] = useState<typeof import('./markdown.tsx').Markdown>();
+  useEffect(() => {
+    void loading.then((loaded) => setMarkdown(() => loaded?.Markdown));
+  }, []);
+  return Markdown ? <Markdown text={text} /> : <p>{text}</p>;
 }
 
 function Figures({

@@ -1,0 +1,26 @@
+/**
+ * Parses the Markdown of an answer with markdown-it. HTML stays text, images become links, and links lead only to the web or to a
+ * mail address.
+ */
+import MarkdownIt, { type Token } from 'markdown-it';
+
+const parser = new MarkdownIt({ html: false, linkify: true, maxNesting: 20 });
+parser.disable('image');
+parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+parser.validateLink = (target) => safeAddress(target) !== undefined;
+
+/** The address of a link that may be followed. A user name in it would hide the host. */
+function safeAddress(target: string): URL | undefined {
+  if (!/^(?:https?:\/\/|mailto:)/i.test(target) || !URL.canParse(target)) return undefined;
+  const url = new URL(target);
+  return url.username === '' && url.password === '' ? url : undefined;
+}
+
+/** Address of a link token; undefined if it has none, as in `[text]()`. */
+export function linkAddress(token: Token): URL | undefined {
+  return safeAddress(String(token.attrGet('href')));
+}
+
+export function parseMarkdown(text: string): Token[] {
+  return parser.parse(text, {});
+}
