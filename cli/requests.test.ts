@@ -55,18 +55,6 @@ test('the JSON of a list is the answer, and a row a line', async () => {
   expect(lines.map((line) => JSON.parse(line))).toEqual(answer.items);
 });
 
-test('stats asks for the group, and prints a row of each', async () => {
-  const sums = { requests: 3, served: 1, refused: 1, ended: 1, promptTokens: 4000, completionTokens: 5 };
-  const item = { by: 'acme', ...sums, firstTokenMsP50: 40.2, firstTokenMsP95: 1200 };
-  server.answer = () => ({ body: { items: [item, { by: null, ...sums }], silent: ['gw-3'], partial: true } });
-  const run = await cli('stats --by organisation');
-  expect(server.seen.map((each) => [each.path, each.query])).toEqual([
-    ['/requests/stats', { by: 'organisation', since: '1h' }],
-  ]);
-  expect(run.out).toMatch(/acme +3 +1 +1 +1 +4[ ,\u202f]?000 +5 +40ms +1\.2s/);
-  expect(run.err).toMatch(/without gw-3[\s\S]*not all are counted/);
-});
-
 const event = (items: readonly object[], silent: readonly string[] = []): string =>
   `event: requests\ndata: ${JSON.stringify({ items, silent })}\n\n`;
 

@@ -145,7 +145,6 @@ const printing = [
   'events show REVOKED',
   'events tail --until-end -o table',
   'requests list',
-  'requests stats --by key',
   'limits list',
   `limits show --org ${organisation}`,
   'limits show --visitors',

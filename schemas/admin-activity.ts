@@ -6,8 +6,6 @@ import { daySchema, idSchema, stackIdSchema } from './names.ts';
 import {
   requestListQuerySchema,
   requestListSchema,
-  requestStatsQuerySchema,
-  requestStatsSchema,
   requestsMessageSchema,
   requestTailQuerySchema,
 } from './requests.ts';
@@ -174,11 +172,6 @@ export const activityRows = {
     opens: 'question',
     query: requestListQuerySchema,
     answer: requestListSchema,
-  }),
-  'request.stats': operation(readingRoles, 'Requests of all gateways, summed up by group', {
-    opens: 'question',
-    query: requestStatsQuerySchema,
-    answer: requestStatsSchema,
   }),
   'request.tail': operation(readingRoles, 'The newest requests, then each that ends', {
     opens: 'follow',

@@ -104,7 +104,6 @@ export const adminRoutes = {
   'decision.export': 'GET /decisions',
 
   'request.list': 'GET /requests',
-  'request.stats': 'GET /requests/stats',
   'request.tail': 'GET /requests/stream',
 } as const;
 

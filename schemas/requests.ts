@@ -72,32 +72,6 @@ export const requestsMessageSchema = requestListSchema.extend({
 });
 export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
 
-export const statsKinds = ['model', 'organisation', 'key', 'node', 'outcome'] as const;
-export type StatsKind = (typeof statsKinds)[number];
-
-export const requestStatsSchema = z.object({
-  /** The most frequent first. */
-  items: z.array(
-    z.object({
-      /** A model, an id or a verdict; null: of requests without. */
-      by: z.string().nullable(),
-      requests: count,
-      served: count,
-      refused: count,
-      ended: count,
-      promptTokens: count,
-      completionTokens: count,
-      /** Of answers that began, by buckets of a histogram, so 10 % above at most; absent where none began. */
-      firstTokenMsP50: ms.optional(),
-      firstTokenMsP95: ms.optional(),
-    }),
-  ),
-  silent: z.array(z.string()),
-  /** Not all requests are counted: a gateway has too many, or keeps some of the completed ones alone. */
-  partial: z.literal(true).optional(),
-});
-export type RequestStats = z.infer<typeof requestStatsSchema>;
-
 const refusalTypes = Object.keys(refusalKinds) as [RefusalType, ...RefusalType[]];
 
 /** Which requests: each is one that all given filters name. */
@@ -136,10 +110,4 @@ export const requestTailQuerySchema = z.object({
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
   /** So many rows a second at most of those that end, for who cannot show more: a sample; the others are in `missed`. */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
-});
-export const requestStatsQuerySchema = z.object({
-  ...requestFilterShape,
-  by: z.enum(statsKinds).default('model'),
-  /** An hour where it is left out. */
-  since: momentInQuery.default('1h'),
 });

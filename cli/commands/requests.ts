@@ -1,21 +1,16 @@
-/** `headgate requests`: what happens to requests at all gateways, as a list, followed live, or summed up. */
+/** `headgate requests`: what happens to requests at all gateways, as a list, or followed live. */
 import type { Command } from 'commander';
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
 import type { InputOf } from '../../schemas/admin.ts';
-import { dayMs } from '../../schemas/durations.ts';
-import { parseMoment } from '../../schemas/moments.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import {
   type RequestList,
   type RequestRow,
   requestsPerPage,
   requestsPerPageMax,
-  type StatsKind,
-  statsKinds,
 } from '../../schemas/requests.ts';
 import { outcomeSchema } from '../../schemas/verdict.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, countIn, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';
@@ -80,45 +75,6 @@ async function pagesOf(api: AdminClient, filter: ListInput, limit: number): Prom
   return { items, ...(next !== undefined && { next }), silent: [...silent] };
 }
 
-const statsView = (by: StatsKind): View => ({
-  columns: [
-    { heading: by.toUpperCase(), cell: (row) => row['by'], isLong: true },
-    column('REQUESTS', 'requests'),
-    column('SERVED', 'served'),
-    column('REFUSED', 'refused'),
-    column('ENDED', 'ended'),
-    column('PROMPT', 'promptTokens'),
-    column('COMPLETION', 'completionTokens'),
-    { heading: 'FIRST-P50', cell: (row) => msText(row['firstTokenMsP50']) },
-    { heading: 'FIRST-P95', cell: (row) => msText(row['firstTokenMsP95']) },
-  ],
-  name: (row) => row['by'],
-});
-
-async function stats(session: Session, asked: InputOf<'request.stats'>) {
-  const { by = 'model', since = '1h' } = asked;
-  const api = await session.api();
-  const answer = await api.run('request.stats', { ...asked, by, since }, statsTimeoutMs);
-  await session.out.list(answer as unknown as Resource, statsView(by));
-  noteSilent(session, answer.silent);
-  noteKept(session, since);
-  if (answer.partial)
-    session.note(
-      'not all are counted: there are too many, or a gateway keeps only some of the completed ones',
-    );
-}
-
-const statsTimeoutMs = 60_000;
-
-/** Prints since when sums can be complete, because gateways keep requests for at most a day. */
-function noteKept(session: Session, since: string): void {
-  const nowMs = wallClockMs();
-  const moment = parseMoment(since, nowMs);
-  if (moment === undefined || !('timeMs' in moment) || moment.timeMs >= nowMs - dayMs) return;
-  const kept = new Date(nowMs - dayMs).toISOString().slice(0, 16).replace('T', ' ');
-  session.note(`complete since ${kept} UTC at the earliest: gateways keep requests for a day`);
-}
-
 const verbs = [
   own(
     'request.list',
@@ -159,18 +115,6 @@ const verbs = [
       const { tailRequests } = await import('./request-tail.ts');
       await tailRequests(session, asked);
     },
-  ),
-  own(
-    'request.stats',
-    {
-      verb: [
-        'stats',
-        'sum up requests, those of the last hour where no --since is given',
-        'headgate requests stats --by organisation --since 30m',
-      ],
-      options: { ...filters, by: choice('--by <what>', 'what a row is of (model)', statsKinds) },
-    },
-    stats,
   ),
 ];
 

@@ -1,26 +1,11 @@
 /**
- * Asks all gateways for requests, as ask-decisions.ts asks for decisions: pages that are merged by time, and sums.
+ * Asks all gateways for requests, as ask-decisions.ts asks for decisions: pages that are merged by time.
  * A gateway that does not answer is named, and does not hold up the answers of the others.
  */
 import { setImmediate } from 'node:timers/promises';
-import { z } from 'zod';
-import {
-  type GatewayRow,
-  type GatewayStat,
-  gatewayPageEndSchema,
-  gatewayRowSchema,
-  gatewayStatSchema,
-  gatewayStatsEndSchema,
-} from '../../schemas/gateway-requests.ts';
-import {
-  ask,
-  askAll,
-  type DecisionSources,
-  type Source,
-  sourcesOf,
-  type Way,
-  wayUntil,
-} from './ask-decisions.ts';
+import type { z } from 'zod';
+import { type GatewayRow, gatewayPageEndSchema, gatewayRowSchema } from '../../schemas/gateway-requests.ts';
+import { ask, type DecisionSources, type Source, sourcesOf, type Way, wayUntil } from './ask-decisions.ts';
 
 /** Fields of a query, as a gateway reads them. */
 export type GatewayFilter = Readonly<Record<string, string | number | undefined>>;
@@ -38,7 +23,6 @@ export interface GivenRow {
 }
 
 const answerTimeoutMs = 3_000;
-const statsTimeoutMs = 30_000;
 /** For a page: where few of many requests are meant, it is given with what was found until then. */
 const pageTimeoutMs = 4_000;
 
@@ -220,28 +204,4 @@ function newestOf(pages: readonly GatewayPages[]): GatewayPages | undefined {
     if (page.newest && (newest?.newest === undefined || page.newest.endedMs > newest.newest.endedMs))
       newest = page;
   return newest;
-}
-
-/** A gateway has a thousand groups. */
-const statsLinesMax = 1001;
-const statsLineSchema = z.union([gatewayStatSchema, gatewayStatsEndSchema]);
-
-export async function requestSums(
-  sources: DecisionSources,
-  asked: AskedRequests,
-  client: AbortSignal,
-): Promise<{ readonly stats: readonly GatewayStat[]; readonly silent: string[]; readonly partial: boolean }> {
-  const found = askedSources(sources, asked);
-  const way = wayUntil(sources, client, statsTimeoutMs);
-  let partial = false;
-  const { answers, silent } = await askAll(found, async (source) => {
-    const own: GatewayStat[] = [];
-    for await (const line of linesOf(ask(source, pathOf('/requests/stats', asked.filter), way))) {
-      const read = statsLineSchema.parse(line);
-      if ('partial' in read) partial ||= read.partial;
-      else if (own.push(read) > statsLinesMax) throw new Error('it has more groups than it may');
-    }
-    return own;
-  });
-  return { stats: answers.flat(), silent: [...silent, ...unknownIn(found, asked)], partial };
 }

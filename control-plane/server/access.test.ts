@@ -65,7 +65,6 @@ const queries: Record<string, string> = {
   '/explain/matrix': 'organisation=acme',
   '/traffic': 'organisation=acme',
   '/requests': 'organisation=acme',
-  '/requests/stats': 'organisation=acme',
   '/requests/stream': 'organisation=acme',
 };
 const bodies: Record<string, object> = {

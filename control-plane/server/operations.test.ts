@@ -305,7 +305,6 @@ async function callExplain(): Promise<void> {
   await call('GET', '/explain/matrix?organisation=acme');
   await call('GET', `/decisions/${request}`);
   await call('GET', '/requests?limit=3');
-  await call('GET', '/requests/stats?by=outcome');
 }
 
 test('what each route answers is what it declares, field by field', async () => {

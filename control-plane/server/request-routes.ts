@@ -1,5 +1,5 @@
 /**
- * Routes of requests: a list of all gateways, sums, and a stream of what ends. A member gets the rows of one organisation of theirs,
+ * Routes of requests: a list of all gateways, and a stream of what ends. A member gets the rows of one organisation of theirs,
  * without what operators alone may see (schemas/request-record.ts).
  */
 import { createHash } from 'node:crypto';
@@ -7,10 +7,9 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
-import type { AnswerOf, QueryOf } from '../../schemas/admin.ts';
+import type { QueryOf } from '../../schemas/admin.ts';
 import { readingRoles } from '../../schemas/admin-row.ts';
 import { slowerThanMs } from '../../schemas/durations.ts';
-import { addGatewayStat, firstTokenQuantile, type GatewayStat } from '../../schemas/gateway-requests.ts';
 import { parseMoment } from '../../schemas/moments.ts';
 import { requestFields } from '../../schemas/request-record.ts';
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/requests.ts';
@@ -18,7 +17,7 @@ import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type AskedRequests, type GivenRow, requestPage, requestSums } from '../gateways/ask-requests.ts';
+import { type AskedRequests, type GivenRow, requestPage } from '../gateways/ask-requests.ts';
 import type { FollowedRequests } from '../gateways/live-requests.ts';
 import { findStack } from '../state/capacity.ts';
 import { findKey } from '../state/tenants.ts';
@@ -28,26 +27,20 @@ import { beginEvents, writeEvent } from './server-events.ts';
 
 type Filters = Omit<QueryOf<'request.tail'>, 'limit' | 'rows-per-second'>;
 
-/** What of a query names members that operators alone may see. */
-function hiddenNames(query: Filters, by: string | undefined): string[] {
-  return (['node'] as const).filter((name) => query[name] !== undefined || by === name).filter(isHidden);
-}
-
 function isHidden(name: 'node' | 'cause'): boolean {
   return requestFields[name].seenBy === 'operator';
 }
 
 /** Throws CommandError where the actor may not ask this. Asked again while a stream lasts. */
-function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters, by?: string): void {
+function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters): void {
   authorise(snapshot.db, actor, readingRoles, () => query.organisation);
-  const [name] = actor.person === undefined ? [] : hiddenNames(query, by);
-  if (name !== undefined)
-    throw new CommandError('Forbidden', `only operators see which ${name} served a request`, {
-      next: `leave ${name} out`,
+  if (actor.person !== undefined && query.node !== undefined && isHidden('node'))
+    throw new CommandError('Forbidden', 'only operators see which node served a request', {
+      next: 'leave node out',
     });
 }
 
-function askedOf({ gauges }: AdminContext, query: Filters, by?: string): AskedRequests {
+function askedOf({ gauges }: AdminContext, query: Filters): AskedRequests {
   const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
   const { 'slower-than': slower } = query;
   const moment = since === undefined ? undefined : parseMoment(since, gauges.logNow());
@@ -56,7 +49,7 @@ function askedOf({ gauges }: AdminContext, query: Filters, by?: string): AskedRe
   return {
     gateway,
     filter: {
-      ...{ outcome, type, model, organisation, key, node, request, by },
+      ...{ outcome, type, model, organisation, key, node, request },
       sinceMs: moment && 'timeMs' in moment ? Math.max(0, Math.floor(moment.timeMs)) : undefined,
       slowerThanMs: slower === undefined ? undefined : slowerThanMs(slower),
     },
@@ -163,50 +156,13 @@ async function listed(
   return { items, next: sealer.seal([...page.next]), silent };
 }
 
-type Stats = AnswerOf<'request.stats'>;
-
-async function summed(
-  context: AdminContext,
-  actor: Actor,
-  { by, ...query }: QueryOf<'request.stats'>,
-  client: AbortSignal,
-): Promise<Stats> {
-  const shown = new Shown(context, actor, query);
-  const { stats, silent, partial } = await requestSums(context, askedOf(context, query, by), client);
-  const groups = new Map<string | null, GatewayStat>();
-  for (const stat of stats) {
-    const organisation = shown.keyOf(stat.ofKey)?.organisation;
-    if (stat.ofKey !== undefined && !shown.isWanted(organisation)) continue;
-    const name = by === 'organisation' ? (stat.by ?? organisation ?? null) : stat.by;
-    const sums = groups.get(name);
-    if (sums === undefined) groups.set(name, { ...stat, firstToken: { ...stat.firstToken } });
-    else addGatewayStat(sums, stat);
-  }
-  const items = [...groups].map(([name, { firstToken, by: _by, ofKey: _ofKey, ...counts }]) => {
-    const [p50, p95] = [firstTokenQuantile(firstToken, 0.5), firstTokenQuantile(firstToken, 0.95)];
-    return {
-      ...{ by: name, ...counts },
-      ...(p50 !== undefined && { firstTokenMsP50: p50 }),
-      ...(p95 !== undefined && { firstTokenMsP95: p95 }),
-    };
-  });
-  items.sort((one, other) => other.requests - one.requests);
-  return { items, silent, ...(partial && ({ partial } as const)) };
-}
-
-export function requestHandlers(context: AdminContext): OperationHandlers<'request.list' | 'request.stats'> {
+export function requestHandlers(context: AdminContext): OperationHandlers<'request.list'> {
   return {
     'request.list': ({ query, request, reply }) => {
       const actor = actorOf(request);
       authoriseQuery(context, actor, query);
       const client = clientSignal(reply);
       return context.requestTurns.run(actor, client, () => listed(context, actor, query, client));
-    },
-    'request.stats': ({ query, request, reply }) => {
-      const actor = actorOf(request);
-      authoriseQuery(context, actor, query, query.by);
-      const client = clientSignal(reply);
-      return context.requestTurns.run(actor, client, () => summed(context, actor, query, client));
     },
   };
 }

@@ -162,12 +162,6 @@ export class DecisionJournal {
     }
   }
 
-  /** The folder of its segments, once all so far is there: for a thread that reads it. Throws JournalSilent. */
-  writtenFolder(): Promise<string> {
-    const written = this.#send();
-    return this.#ask(() => written.then(() => this.#options.folder));
-  }
-
   /** The name in its records. */
   get gateway(): string {
     return this.#options.gateway;

@@ -91,26 +91,10 @@ export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
 }
 
 /** Of the key; undefined: of a key whose organisation is not recorded; null: of nobody. */
-export function ownerOf(request: WrittenRequest): string | null | undefined {
+function ownerOf(request: WrittenRequest): string | null | undefined {
   const organisation = textIn(request, 'organisation');
   if (organisation !== undefined) return organisation;
   return textIn(request, 'key') === undefined ? null : undefined;
-}
-
-/** What a group by `by` is called. */
-export function groupOf(request: WrittenRequest, by: GatewayQuery['by']): string | null {
-  return by === 'outcome' ? outcomeIn(request) : (textIn(request, by) ?? null);
-}
-
-/** Facts of a row that statistics add up. */
-export function countsOf(request: WrittenRequest) {
-  return {
-    verdict: outcomeIn(request),
-    promptTokens: numberIn(request, 'promptTokens') ?? 0,
-    completionTokens: numberIn(request, 'completionTokens') ?? 0,
-    firstTokenMs: msIn(request, 'begun'),
-    key: textIn(request, 'key'),
-  };
 }
 
 const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {

@@ -1,11 +1,10 @@
 /**
- * What the internal listener answers about requests: `/requests` a page of rows, newest first, `/requests/stats` sums by group,
- * `/requests/live` rows as they end, and `/requests/sample` whole decisions of some that completed. Lines of JSON, as schemas/gateway-requests.ts has them.
+ * What the internal listener answers about requests: `/requests` a page of rows, newest first, `/requests/live` rows as they end,
+ * and `/requests/sample` whole decisions of some that completed. Lines of JSON, as schemas/gateway-requests.ts has them.
  */
 import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { followedRequests, requestPages } from './read-requests.ts';
-import { requestStats } from './request-stats.ts';
 import { requestSample } from './sample-requests.ts';
 
 type Pages = AsyncIterable<readonly string[]>;
@@ -19,7 +18,6 @@ interface Route {
 
 const routes: Readonly<Record<string, Route>> = {
   '/requests': { answer: (journal, query) => requestPages(journal, query), openMax: 8 },
-  '/requests/stats': { answer: requestStats, openMax: 4 },
   '/requests/sample': { answer: (journal, query) => requestSample(journal, query), openMax: 2 },
   '/requests/live': { answer: followedRequests, openMax: 128 },
 };

@@ -104,7 +104,7 @@ export interface ThreadTask<Result> {
 }
 
 export function taskOnThread<Result>(
-  options: Pick<ThreadOptions<Result>, 'entry' | 'data' | 'isRef' | 'limits'> & {
+  options: Pick<ThreadOptions<Result>, 'entry' | 'data' | 'isRef'> & {
     readonly task: () => Result | Promise<Result>;
   },
 ): ThreadTask<Result> {

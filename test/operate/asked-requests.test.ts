@@ -1,6 +1,6 @@
 /**
  * Requests of several gateways, as a control plane asks for them: merged by time, page after page, filtered as a plain model
- * filters them, followed, summed up; and those that do not answer are named.
+ * filters them, and followed; and those that do not answer are named.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -8,12 +8,7 @@ import { join } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
-import {
-  type GatewayFilter,
-  type GivenRow,
-  requestPage,
-  requestSums,
-} from '../../control-plane/gateways/ask-requests.ts';
+import { type GatewayFilter, type GivenRow, requestPage } from '../../control-plane/gateways/ask-requests.ts';
 import { LiveRequests } from '../../control-plane/gateways/live-requests.ts';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
@@ -21,7 +16,7 @@ import { requestPages } from '../../data-plane/records/read-requests.ts';
 import { recordedOf } from '../../data-plane/records/recorded.ts';
 import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
 import type { RequestRecord } from '../../data-plane/request/gateway.ts';
-import { firstTokenQuantile, type GatewayRow, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
+import { type GatewayRow, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { questionScheme, SignedQuestions } from '../../shared/status/signed-question.ts';
@@ -229,52 +224,6 @@ test('a gateway that was killed, keeps nothing or is not known is named, and the
   // One that was silent in the first page is not mixed into a later one.
   await serve('gw-1');
   expect((await page(undefined, new Map([['gw-2', 10]]))).silent).toEqual(['gw-1', 'gw-off']);
-  expect((await requestSums(sources(), asked(), never)).silent).toEqual(['gw-off']);
-});
-
-test.each([
-  ['outcome', (row: GatewayRow) => row.verdict],
-  ['model', (row: GatewayRow) => row.model ?? null],
-  ['organisation', (row: GatewayRow) => row.organisation ?? null],
-  ['key', (row: GatewayRow) => row.key ?? null],
-  ['node', (row: GatewayRow) => row.node ?? null],
-] as const)('sums by %s are those of the rows', async (by, groupOf) => {
-  await serveAll();
-  const { stats, silent, partial } = await requestSums(sources(), asked({ by }), never);
-  expect([silent, partial]).toEqual([[], false]);
-  const sums = new Map<string | null, number[]>();
-  for (const { row } of allRows()) {
-    const sum = sums.get(groupOf(row)) ?? [0, 0, 0, 0];
-    sums.set(groupOf(row), sum);
-    for (const [at, more] of [1, Number(row.verdict === 'served'), row.promptTokens ?? 0].entries())
-      sum[at] = (sum[at] ?? 0) + more;
-  }
-  const found = new Map<string | null, number[]>();
-  for (const stat of stats) {
-    const sum = found.get(stat.by) ?? [0, 0, 0, 0];
-    found.set(stat.by, sum);
-    for (const [at, more] of [stat.requests, stat.served, stat.promptTokens].entries())
-      sum[at] = (sum[at] ?? 0) + more;
-  }
-  expect(found).toEqual(sums);
-});
-
-test('a quantile of buckets is at most a tenth above that of the numbers', () => {
-  const numbers = fc.array(fc.integer({ min: 1, max: 100_000 }), { minLength: 1, maxLength: 200 });
-  fc.assert(
-    fc.property(numbers, fc.constantFrom(0.5, 0.95), (ms, share) => {
-      const buckets: Record<string, number> = {};
-      for (const each of ms) {
-        const bucket = String(each <= 1 ? 0 : Math.ceil(Math.log(each) / Math.log(1.1) - 1e-9));
-        buckets[bucket] = (buckets[bucket] ?? 0) + 1;
-      }
-      const exact = ms.toSorted((a, b) => a - b)[Math.ceil(ms.length * share) - 1] ?? 0;
-      const found = firstTokenQuantile(buckets, share) ?? 0;
-      expect(found).toBeGreaterThanOrEqual(exact - 0.1);
-      expect(found).toBeLessThanOrEqual(exact * 1.1 + 0.1);
-    }),
-    { numRuns: runs({ fast: 100, full: 400 }) },
-  );
 });
 
 test('what ends is followed at all gateways, by the filter, and one that is killed and comes back is said', async () => {
@@ -399,7 +348,6 @@ async function serveLines(name: string, lines: () => Iterable<string>): Promise<
   await board.readToEnd(5000);
 }
 
-const stat = { by: 'x', requests: 1, served: 1, refused: 0, ended: 0, promptTokens: 0, completionTokens: 0 };
 function* endless(line: object): Generator<string> {
   for (;;) yield JSON.stringify(line);
 }
@@ -417,17 +365,12 @@ test('the row of the next tests is one without its faults', async () => {
 });
 
 test.each([
-  ['a row with a long text', () => [JSON.stringify({ ...row, node: 'n'.repeat(301) }), '{}'], undefined],
-  ['a row at no time', () => [JSON.stringify({ ...row, at: 'yesterday' }), '{}'], undefined],
-  ['ends without end', () => endless({}), undefined],
-  ['groups without end', () => endless({ ...stat, firstToken: {} }), 'sums'],
-  ['a bucket that is no number', () => [JSON.stringify({ ...stat, firstToken: { Infinity: 1 } })], 'sums'],
-])('a gateway that answers %s is silent, and the others are given', async (_what, lines, kind) => {
+  ['a row with a long text', () => [JSON.stringify({ ...row, node: 'n'.repeat(301) }), '{}']],
+  ['a row at no time', () => [JSON.stringify({ ...row, at: 'yesterday' }), '{}']],
+  ['ends without end', () => endless({})],
+])('a gateway that answers %s is silent, and the others are given', async (_what, lines) => {
   await serve('gw-1');
   await serveLines('gw-2', lines);
-  const answer =
-    kind === 'sums'
-      ? await requestSums(sources(), asked(), never)
-      : await requestPage(sources(), { ...asked(), limit: 5, from: undefined }, ({ row }) => row, never);
-  expect(answer.silent).toEqual(['gw-2']);
+  const all = { ...asked(), limit: 5, from: undefined };
+  expect((await requestPage(sources(), all, (given) => given.row, never)).silent).toEqual(['gw-2']);
 });

@@ -32,7 +32,6 @@ const threads = [
   'control-plane/history/history-thread.ts',
   'data-plane/usage/open-usage-worker.ts',
   'data-plane/body-worker/worker.ts',
-  'data-plane/records/sum-requests.ts',
 ];
 /** None of these is needed before a setting or a request asks for it. */
 const onUse = [
@@ -60,7 +59,6 @@ test.each([
   ['sim-node', ['cli/processes/sim-node.ts', 'dev/simulator/sim-node.ts'], ['fastify', 'better-sqlite3']],
   ['the thread of usage', ['data-plane/usage/worker-entry.ts'], ['prom-client', 'pino', own.gateway]],
   ['the thread of bodies', ['data-plane/body-worker/worker-entry.ts'], ['better-sqlite3', own.gateway]],
-  ['the thread of sums', ['data-plane/records/sum-thread.ts'], ['better-sqlite3', own.gateway]],
   ['the thread of the history', ['control-plane/history/worker-entry.ts'], ['fastify', own.controlPlane]],
   ['the thread of a copy of the state', ['control-plane/state/copy-thread.ts'], ['zod', own.controlPlane]],
 ])('%s starts without what it may never need', (name, files, unneeded) => {

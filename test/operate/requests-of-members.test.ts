@@ -1,9 +1,9 @@
 /**
- * What members see of requests: the rows of the own organisation alone, in lists, sums and streams, without names of others or of
+ * What members see of requests: the rows of the own organisation alone, in lists and streams, without names of others or of
  * nodes, by the admin API and by the console; and no answer has a key, a prompt or a completion.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { RequestList, RequestRow, RequestStats, RequestsMessage } from '../../schemas/requests.ts';
+import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/requests.ts';
 import { requestListSchema, requestsMessageSchema } from '../../schemas/requests.ts';
 import { call, chat } from '../support/api.ts';
 import { askAdmin } from '../support/ask-admin.ts';
@@ -116,16 +116,14 @@ test.each([
   expect(new Set(list.items.map(({ organisation }) => organisation))).toEqual(new Set([own]));
   expect(stream.items).toEqual(list.items);
   for (const name of ['node', 'cause']) expect(parts(list.items)).not.toContain(name);
-  const stats = await read<RequestStats>(`/requests/stats?organisation=${own}&by=key`, person, way);
-  expect(stats.items.reduce((sum, { requests }) => sum + requests, 0)).toBe(list.items.length);
   const traffic = await read(`/traffic?organisation=${own}`, person, way);
-  const text = JSON.stringify([list, stream, stats, traffic]);
+  const text = JSON.stringify([list, stream, traffic]);
   const ofOthers = [other, stacks.heron, stacks.otter, keys[other]?.id ?? '', 'pool-1'];
   for (const name of ofOthers) expect([name, text.includes(name)]).toEqual([name, false]);
   // A filter by what is of others finds nothing, and says nothing.
   const none = `/requests?organisation=${own}&key=${keys[other]?.id}`;
   expect((await read<RequestList>(none, person, way)).items).toEqual([]);
-  for (const path of ['/requests', '/requests/stats', '/requests/stream', '/traffic'])
+  for (const path of ['/requests', '/requests/stream', '/traffic'])
     for (const query of [
       '',
       `?organisation=${other}`,
@@ -135,8 +133,6 @@ test.each([
       const { status } = await request(path + query, person, way);
       expect([path, query, status]).toEqual([path, query, 403]);
     }
-  const byNode = await request(`/requests/stats?organisation=${own}&by=node`, person, way);
-  expect(byNode.status).toBe(403);
 });
 
 test.each(['admin API', 'console'] as const)(
@@ -144,7 +140,6 @@ test.each(['admin API', 'console'] as const)(
   async (way) => {
     const answers = await Promise.all([
       read('/requests?limit=1000', undefined, way),
-      read('/requests/stats?by=key', undefined, way),
       firstOf('/requests/stream?limit=1000', undefined, way),
       read('/traffic', undefined, way),
     ]);
