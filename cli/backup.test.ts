@@ -34,6 +34,7 @@ import { ChainWriter, known } from '../test/support/commits.ts';
 import { folderOfFile } from '../test/support/folders.ts';
 import { otherThanFiles } from '../test/support/other-than-files.ts';
 import { type CliRun, runCli } from '../test/support/run-cli.ts';
+import { usageMac } from '../test/support/usage-mac.ts';
 
 const root = folderOfFile('backup');
 
@@ -68,7 +69,7 @@ const incarnation = '0191b2c3-0000-4000-8000-000000000001';
 const replica = '0191b2c3-0000-4000-8000-000000000002';
 
 function addUsage(requests: number): void {
-  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { keepRows: true, acceptUnsigned: true });
+  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { keepRows: true, mac: usageMac });
   const from = store.highWater(incarnation);
   const rows = Array.from({ length: requests }, (_, index) => ({
     ...{ v: 1, incarnation, n: from + index + 1, at: `${period}T00:00:00.000Z`, replica, requestId: 'r' },
@@ -76,7 +77,8 @@ function addUsage(requests: number): void {
     ...{ promptTokens: 2, completionTokens: 5 },
   }));
   const offset = store.nextOffset(0);
-  store.apply(0, [{ offset, value: Buffer.from(JSON.stringify(rows)), signature: null }]);
+  const value = Buffer.from(JSON.stringify(rows));
+  store.apply(0, [{ offset, value, signature: usageMac.of(value) }]);
   store.close();
 }
 

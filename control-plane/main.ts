@@ -76,8 +76,6 @@ export interface ControlPlaneSettings {
   readonly signingKeyFile?: string | undefined;
   /** Start even if a key is given and the log is not signed. */
   readonly allowUnsigned?: boolean | undefined;
-  /** Usage rows of gateways that do not sign count. */
-  readonly acceptUnsignedUsage?: boolean | undefined;
   /** Fingerprints, public keys or PEM files: one of them must have created the log. None: any log is accepted. */
   readonly trustedSigners?: readonly string[] | undefined;
   /** Folder with one file for each node credential. */
@@ -307,7 +305,6 @@ async function listen(
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, logger, keepRows: true },
     usageKeepDays: settings.usageKeepDays,
     tokens: countedTokens(settings),
-    acceptUnsigned: settings.acceptUnsignedUsage ?? false,
     onApplied: (applied) => counters.onApplied(applied),
   });
   closers.add(() => usage.close());
@@ -338,7 +335,6 @@ async function listen(
     gatewayAgent: await gatewayAgent(settings.gatewayTlsName, closers),
     usageCounts: usage.counts,
     usageFile: () => usage.file.state,
-    acceptsUnsignedUsage: settings.acceptUnsignedUsage,
     listener: () => adminListener(settings),
     dataDir: settings.dataDir,
     operatorToken,

@@ -7,7 +7,6 @@ import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';
 import {
-  acceptUnsignedUsage,
   addOptions,
   allowUnsigned,
   connectionLimitsOf,
@@ -96,7 +95,6 @@ const controlPlaneOptions = {
     'nodeCredentials',
     'trustSigner',
     'allowUnsigned',
-    'acceptUnsignedUsage',
     'tlsCert',
     'tlsKey',
   ),
@@ -132,7 +130,6 @@ async function run(options: Options): Promise<void> {
       previousGatewayToken: previousGatewayToken(operatorToken),
       signingKeyFile: protectedSettingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
-      acceptUnsignedUsage: isOn(acceptUnsignedUsage, options.acceptUnsignedUsage),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
       usageKeepDays: options.usageKeep,

@@ -192,7 +192,6 @@ export function secondsOption(flags: string, description: string, seconds: numbe
 }
 
 export const allowUnsigned = '--allow-unsigned';
-export const acceptUnsignedUsage = '--accept-unsigned-usage';
 export const insecureSnapshots = '--insecure-snapshots';
 
 /** Those that several processes have. */
@@ -240,10 +239,6 @@ const common = {
     { parse: parseList, default: [] },
   ),
   allowUnsigned: flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
-  acceptUnsignedUsage: flag(
-    acceptUnsignedUsage,
-    'count usage without a MAC of the gateway token, of gateways that do not sign it',
-  ),
   insecureSnapshots: flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
   consoleHost: option(
     '--console-host <name>',

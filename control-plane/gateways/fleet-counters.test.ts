@@ -11,6 +11,7 @@ import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.
 import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
+import { usageMac } from '../../test/support/usage-mac.ts';
 import { FleetCounters } from './fleet-counters.ts';
 
 const hourMs = 3600_000;
@@ -30,7 +31,7 @@ let closing: (() => Promise<void>)[];
 beforeEach(() => {
   folder = folderOfTest('counters');
   memory = new MemoryTopic(() => nowMs);
-  usage = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
+  usage = openUsageStore(':memory:', { keepRows: true, mac: usageMac });
   nowMs = Date.now();
   closing = [];
   warnings.length = 0;
@@ -94,7 +95,7 @@ function row(n: number, tokens: number) {
 let offset = 0;
 function fold({ counters }: { readonly counters: FleetCounters }, ...rows: object[]): void {
   const value = Buffer.from(JSON.stringify(rows));
-  counters.onApplied(usage.apply(0, [{ offset: offset++, value, signature: null }]));
+  counters.onApplied(usage.apply(0, [{ offset: offset++, value, signature: usageMac.of(value) }]));
 }
 
 beforeEach(() => {

@@ -63,8 +63,6 @@ export interface AdminContext {
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
   /** Opens connections to gateways; absent: the one of all clients. */
   readonly gatewayAgent?: Dispatcher | undefined;
-  /** Usage without a MAC counts. */
-  readonly acceptsUnsignedUsage?: boolean | undefined;
   /** What is known of damage in usage.db; absent where nothing looks for it. */
   readonly usageFile?: (() => UsageFileState) | undefined;
   /** The listener of the admin API. */

@@ -303,7 +303,7 @@ function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
 }
 
 function limitFacts(context: AdminContext): DoctorFacts['limits'] {
-  const { snapshot, usageCounts, usageFile, acceptsUnsignedUsage, counters } = context;
+  const { snapshot, usageCounts, usageFile, counters } = context;
   const { db } = snapshot;
   const faults = usageFile?.().faults ?? [];
   const differing = faults.flatMap(({ object: organisation, differs }) =>
@@ -316,7 +316,7 @@ function limitFacts(context: AdminContext): DoctorFacts['limits'] {
     )
     .map(({ id }) => id);
   return {
-    ...{ differing, unlimitedTiers, acceptsUnsigned: acceptsUnsignedUsage === true },
+    ...{ differing, unlimitedTiers },
     unreadable: faults.filter(({ differs }) => differs === undefined),
     overweight: listOverweight(db).map((pair) => ({
       ...{ tier: pair.tier, model: pair.model },

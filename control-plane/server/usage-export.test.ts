@@ -6,13 +6,14 @@ import type { UsageRow } from '../../schemas/usage.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { RequestQuery } from '../../shared/usage/request-table.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import { usageMac } from '../../test/support/usage-mac.ts';
 import type { AdminContext } from './context.ts';
 import { compilersFactory } from './http-app.ts';
 import { addHandlers, refuseOthers } from './operations.ts';
 import { usageHandlers } from './usage-routes.ts';
 
 const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
-const store = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
+const store = openUsageStore(':memory:', { keepRows: true, mac: usageMac });
 let rowsRead = 0;
 const usage = {
   totals: store.totals.bind(store),
@@ -42,7 +43,10 @@ beforeAll(async () => {
   );
   store.apply(
     0,
-    rows.map((value, offset) => ({ offset, value: Buffer.from(JSON.stringify([value])), signature: null })),
+    rows.map((each, offset) => {
+      const value = Buffer.from(JSON.stringify([each]));
+      return { offset, value, signature: usageMac.of(value) };
+    }),
   );
   refuseOthers(app);
   addHandlers(app, usageHandlers({ snapshot: memorySnapshot(), usage } as unknown as AdminContext));

@@ -60,7 +60,7 @@ const well: Known = {
   },
   limits: {
     ...{ differing: [], unlimitedTiers: ['Team'], usageFaults: { lost: 0 } },
-    ...{ acceptsUnsigned: false, counterDifferences: [], overweight: [] },
+    ...{ counterDifferences: [], overweight: [] },
   },
   listeners: [{ name: 'admin', isLoopback: false, daysLeft: 60 }],
   changes: { open: { id: '17', openHours: 1, halted: [] }, withdrawn: [] },
@@ -180,7 +180,6 @@ const faults: readonly (readonly [DoctorFacts, string])[] = [
     'HG7002 warn Team',
   ],
   [limits({ usageFaults: { lost: 2 } }), 'HG7003 fail lost'],
-  [limits({ acceptsUnsigned: true }), 'HG7004 warn'],
   [
     limits({ counterDifferences: [{ organisation: 'acme', period: '2026-11-01', counters: 9, rows: 2 }] }),
     'HG7005 warn acme',

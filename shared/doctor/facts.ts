@@ -188,8 +188,6 @@ interface LimitFacts {
   readonly usageFaults: Readonly<Record<string, number>>;
   /** Damage in usage.db. */
   readonly unreadable?: readonly { readonly object: string; readonly text: string }[] | undefined;
-  /** Usage without a MAC is accepted. */
-  readonly acceptsUnsigned: boolean;
   /** Periods in which the counters of the gateways and the rows of usage differ at rest, in tokens. */
   readonly counterDifferences: readonly {
     readonly organisation: string;

@@ -1,5 +1,5 @@
 /** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
-import { check, type DoctorCheck, endingCertificate, inDays, only } from './check.ts';
+import { check, type DoctorCheck, endingCertificate, inDays } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
@@ -161,15 +161,6 @@ export const limitChecks: readonly DoctorCheck[] = [
     object: ([kind]) => kind,
     text: ([kind, count]) => `${count} rows of usage were ${kind}, and are not billed`,
     next: 'see the log of the control plane: usage rows',
-  }),
-  check({
-    code: 'HG7004',
-    well: 'usage without a MAC does not count',
-    of: ({ limits }) => only(limits),
-    level: 'warn',
-    wrong: ({ acceptsUnsigned }) => acceptsUnsigned,
-    text: 'usage without a MAC counts: everybody who can write to headgate.usage can bill, and use up allowances',
-    next: 'once all gateways are upgraded, start the control planes without --accept-unsigned-usage',
   }),
   check({
     code: 'HG7005',

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
+import { usageMac } from '../../test/support/usage-mac.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
 import { checkUsage } from './check-usage.ts';
 import { moveRows } from './move-rows.ts';
@@ -46,7 +47,7 @@ function row(n: number, more: object = {}): object {
 
 function openStore(): UsageStore {
   const onUnreadable = (table: string, key: string): void => void unreadable.push(`${table} ${key}`);
-  const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true, onUnreadable });
+  const store = openUsageStore(path, { keepRows: true, mac: usageMac, onUnreadable });
   open.push(store);
   return store;
 }
@@ -56,7 +57,8 @@ function close(store: UsageStore): void {
 }
 let offset = 0;
 function fold(store: UsageStore, ...rows: object[]): void {
-  store.apply(0, [{ offset: offset++, value: Buffer.from(JSON.stringify(rows)), signature: null }]);
+  const value = Buffer.from(JSON.stringify(rows));
+  store.apply(0, [{ offset: offset++, value, signature: usageMac.of(value) }]);
 }
 function upTo(count: number, from = 1): number[] {
   return Array.from({ length: count - from + 1 }, (_, at) => at + from);

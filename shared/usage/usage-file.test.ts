@@ -2,6 +2,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
+import { usageMac } from '../../test/support/usage-mac.ts';
 import { openDatabase, walBytesMax } from '../runtime/sqlite.ts';
 import { checkUsage } from './check-usage.ts';
 import { UsageFile } from './usage-file.ts';
@@ -30,12 +31,11 @@ function usageFile(): string {
   const rows = Array.from({ length: 60 }, (_, at) =>
     row(at + 1, at % 3 === 0 ? { organisation: 'other' } : at % 7 === 0 ? visitor : {}),
   );
-  const store = openUsageStore(path, { acceptUnsigned: true, keepRows: true });
-  const record = (offset: number, values: object[]) => ({
-    offset,
-    value: Buffer.from(JSON.stringify(values)),
-    signature: null,
-  });
+  const store = openUsageStore(path, { mac: usageMac, keepRows: true });
+  const record = (offset: number, values: object[]) => {
+    const value = Buffer.from(JSON.stringify(values));
+    return { offset, value, signature: usageMac.of(value) };
+  };
   store.begin(0);
   store.apply(0, [record(0, rows), record(1, [row(62)])]);
   store.close();
@@ -43,7 +43,7 @@ function usageFile(): string {
 }
 
 function read(path: string, options: UsageStoreOptions = {}) {
-  const store = openUsageStore(path, { acceptUnsigned: true, keepRows: true, ...options });
+  const store = openUsageStore(path, { mac: usageMac, keepRows: true, ...options });
   try {
     return store.requests({ limit: 1000 }).map(({ id }) => id);
   } finally {
@@ -79,7 +79,7 @@ test('fewer rows than asked for come only at the end, also where unreadable ones
   const db = openDatabase(path, { durability: 'normal' });
   db.exec(`UPDATE request SET body = 'x' WHERE id BETWEEN 11 AND 29`);
   db.close();
-  const store = openUsageStore(path, { acceptUnsigned: true, keepRows: true });
+  const store = openUsageStore(path, { mac: usageMac, keepRows: true });
   const ids: number[] = [];
   for (;;) {
     const page = store.requests({ afterId: ids.at(-1) ?? 0, limit: 10 });
@@ -97,9 +97,9 @@ test('a parked row that cannot be read holds up none behind it', () => {
   db.close();
   const named: string[] = [];
   const onUnreadable = (table: string, key: string) => named.push(`${table} ${key}`);
-  const store = openUsageStore(path, { acceptUnsigned: true, keepRows: true, onUnreadable });
+  const store = openUsageStore(path, { mac: usageMac, keepRows: true, onUnreadable });
   const value = Buffer.from(JSON.stringify([row(61), row(63)]));
-  store.apply(0, [{ offset: 2, value, signature: null }]);
+  store.apply(0, [{ offset: 2, value, signature: usageMac.of(value) }]);
   expect(store.counts).toMatchObject({ applied: 2, unread: 1 });
   expect(store.highWater(incarnation)).toBe(63);
   expect(new Set(named)).toEqual(new Set([`parked ${incarnation} 62`]));

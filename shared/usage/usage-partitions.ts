@@ -1,7 +1,7 @@
 /**
  * Where the fold is in each partition of the usage log, and which of its records count: those with a MAC of the gateway
- * token, and others where that is accepted. The position continues behind a record that was refused, and the file keeps
- * where the first one is: it is read again by the next process, which may have the token that was missing.
+ * token. The position continues behind a record that was refused, and the file keeps where the first one is: it is read
+ * again by the next process, which may have the token that was missing.
  */
 import type { LogRecord } from '../log/core/control-log.ts';
 import {
@@ -14,10 +14,8 @@ import {
 import type { UsageStatements } from './usage-tables.ts';
 
 export interface UsageAuthenticity {
-  /** Of the gateway token. Without it no record with a MAC counts. */
+  /** MAC of the gateway token. Without it no record counts. */
   readonly mac?: RecordMac;
-  /** Records without a MAC count too. */
-  readonly acceptUnsigned?: boolean;
 }
 
 export interface PartitionState {
@@ -74,9 +72,7 @@ export class UsagePartitions {
   }
 
   refusalOf(record: LogRecord): MacRefusal | undefined {
-    const { mac, acceptUnsigned } = this.#options;
-    const refusal = macRefusalOf(record, mac);
-    return refusal === 'unsigned' && acceptUnsigned ? undefined : refusal;
+    return macRefusalOf(record, this.#options.mac);
   }
 
   /** In the caller's transaction; `set` it once that has succeeded. */

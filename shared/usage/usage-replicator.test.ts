@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { usageMac } from '../../test/support/usage-mac.ts';
 import { LogUnavailable } from '../log/core/control-log.ts';
 import { UsageReplicator, type UsageReplicatorOptions } from './usage-replicator.ts';
 import { type AppliedUsage, openUsageStore, type UsageStore } from './usage-store.ts';
@@ -7,8 +8,9 @@ import { type AppliedUsage, openUsageStore, type UsageStore } from './usage-stor
 const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
 const period = '2026-11-01';
 
-function record(...numbers: number[]): Buffer {
-  return Buffer.from(
+/** Value and signature. */
+function record(...numbers: number[]): [Buffer, Buffer] {
+  const value = Buffer.from(
     JSON.stringify(
       numbers.map((n) => ({
         v: 1,
@@ -25,9 +27,10 @@ function record(...numbers: number[]): Buffer {
       })),
     ),
   );
+  return [value, usageMac.of(value)];
 }
 function newStore(): UsageStore {
-  const store = openUsageStore(':memory:', { acceptUnsigned: true });
+  const store = openUsageStore(':memory:', { mac: usageMac });
   onTestFinished(() => store.close());
   return store;
 }
@@ -40,8 +43,8 @@ function start(options: Partial<UsageReplicatorOptions> & Pick<UsageReplicatorOp
 
 test('a store follows every partition, from the beginning and live', async () => {
   const topics = [new MemoryTopic(), new MemoryTopic(), new MemoryTopic()];
-  topics[0]!.add(record(1));
-  topics[2]!.add(record(3));
+  topics[0]!.add(...record(1));
+  topics[2]!.add(...record(3));
   const store = newStore();
   const replicator = start({
     store,
@@ -50,7 +53,7 @@ test('a store follows every partition, from the beginning and live', async () =>
   });
   expect(await replicator.caughtUp(5_000)).toBe(true);
   expect([store.highWater(a), store.parkedRows]).toEqual([1, 1]);
-  topics[1]!.add(record(2));
+  topics[1]!.add(...record(2));
   expect(await replicator.caughtUp(5_000)).toBe(true);
   expect(store.poolTokens('acme', period)).toBe(6);
 });
@@ -64,7 +67,7 @@ test('applied rows are reported in the turn in which the store applied them', as
     open: async () => new MemoryLog(topic),
     onApplied: (applied) => reports.push([store.poolTokens('acme', period), applied]),
   });
-  topic.add(record(1, 3));
+  topic.add(...record(1, 3));
   await replicator.caughtUp(5_000);
   expect(reports).toHaveLength(1);
   expect(reports[0]![0]).toBe(1);
@@ -88,11 +91,11 @@ test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
     noticed = resolve;
   });
   const replicator = start({ store, open, onReachabilityChange: noticed });
-  for (const n of [1, 2, 3]) topic.add(record(n));
+  for (const n of [1, 2, 3]) topic.add(...record(n));
   await replicator.caughtUp(5_000);
   harm(topic);
   await notice;
-  for (const n of [2, 3, 4]) topic.add(record(n));
+  for (const n of [2, 3, 4]) topic.add(...record(n));
   while (store.poolTokens('acme', period) !== 10) await new Promise((resolve) => setImmediate(resolve));
   expect(store.counts).toMatchObject({ applied: 4, parked: 0 });
   for (const before of opened.slice(0, -1)) await expect(before.end()).rejects.toThrow('closed');
@@ -100,7 +103,7 @@ test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
 
 test('an unreachable log is reported once, retried, and reported when it answers', async () => {
   const topic = new MemoryTopic();
-  topic.add(record(1));
+  topic.add(...record(1));
   const store = newStore();
   const reports: boolean[] = [];
   let opens = 0;
@@ -119,7 +122,7 @@ test('an unreachable log is reported once, retried, and reported when it answers
 
 test('a partition that fails does not hold up the others', async () => {
   const topic = new MemoryTopic();
-  topic.add(record(1));
+  topic.add(...record(1));
   const store = newStore();
   start({
     store,

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { statusTopic } from '../../schemas/status.ts';
 import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
+import { usageMac } from '../../test/support/usage-mac.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
@@ -18,7 +19,7 @@ const period = '2026-11-01';
 const open: UsageStore[] = [];
 const folders: string[] = [];
 function store(options: UsageStoreOptions = {}, path = ':memory:'): UsageStore {
-  const opened = openUsageStore(path, { acceptUnsigned: true, ...options });
+  const opened = openUsageStore(path, { mac: usageMac, ...options });
   open.push(opened);
   return opened;
 }
@@ -56,11 +57,10 @@ const turn = { organisation: null, period: null, visitor: 'v1' };
 
 /** Records of these rows, from an offset on. */
 function records(from: number, ...values: unknown[]): LogRecord[] {
-  return values.map((value, index) => ({
-    offset: from + index,
-    value: Buffer.isBuffer(value) ? value : Buffer.from(JSON.stringify(value)),
-    signature: null,
-  }));
+  return values.map((each, index) => {
+    const value = Buffer.isBuffer(each) ? each : Buffer.from(JSON.stringify(each));
+    return { offset: from + index, value, signature: usageMac.of(value) };
+  });
 }
 
 test('Limits 4: totals sum pool, stacks and own nodes, the allowance only the pool', () => {
@@ -171,12 +171,12 @@ test('a repeat that differs is an alarm as long as the hash of its row is kept, 
 
 /** Signed as `mac` signs it; not at all without. */
 function signed(mac: RecordMac | undefined, record: LogRecord): LogRecord {
-  return mac === undefined ? record : { ...record, signature: mac.of(record.value) };
+  return { ...record, signature: mac?.of(record.value) ?? null };
 }
 const mac = new RecordMac(usageTopic, 'present-gateway-token');
 
 test.each<[claim: string, forge: (record: LogRecord) => LogRecord, outcome: 'unsigned' | 'wrong_mac']>([
-  ['no MAC', (record) => record, 'unsigned'],
+  ['no MAC', (record) => signed(undefined, record), 'unsigned'],
   ['an empty MAC', (record) => ({ ...record, signature: Buffer.alloc(0) }), 'unsigned'],
   ['a MAC of another token', (record) => signed(new RecordMac(usageTopic, 'another'), record), 'wrong_mac'],
   [
@@ -204,7 +204,7 @@ test.each<[claim: string, forge: (record: LogRecord) => LogRecord, outcome: 'uns
   ],
 ])('a record with %s does not count, and is noted with its offset', (_claim, forge, outcome) => {
   const [good, next] = records(0, [row(a, 1)], [row(a, 1, { promptTokens: 7 })]);
-  const usage = store({ acceptUnsigned: false, mac });
+  const usage = store({ mac });
   usage.apply(0, [forge(good!), signed(mac, next!)]);
   expect(usage.counts).toMatchObject({ applied: 1, [outcome]: 1, junk: 0, differing: 0 });
   expect(usage.poolTokens('acme', period)).toBe(8);
@@ -219,21 +219,23 @@ test('records of a former token count while it is known; without any token none 
     [mac, 0],
     [both, 1],
   ] as const) {
-    const usage = store({ acceptUnsigned: false, mac: known });
+    const usage = store({ mac: known });
     usage.apply(0, [signed(former, record!)]);
     expect(usage.counts.applied).toBe(applied);
   }
-  const none = store({ acceptUnsigned: false });
-  none.apply(0, [record!, { ...signed(former, record!), offset: 1 }]);
+  const none = openUsageStore(':memory:');
+  open.push(none);
+  none.apply(0, [signed(undefined, record!), { ...signed(former, record!), offset: 1 }]);
   expect(none.counts).toMatchObject({ applied: 0, unsigned: 1, wrong_mac: 1 });
 });
 
 test('what was refused is read again at the next start, and counts once its writer is accepted', () => {
   const path = join(folder(), 'usage.db');
   const rows = records(0, [row(a, 1)], [row(a, 2)], [row(a, 3)], [row(b, 1)]);
-  const log = rows.map((record, index) => signed(index === 1 || index === 3 ? undefined : mac, record));
+  const other = new RecordMac(usageTopic, 'another');
+  const log = rows.map((record, index) => signed(index === 1 || index === 3 ? other : mac, record));
   const read = (more: UsageStoreOptions) => {
-    const usage = store({ acceptUnsigned: false, mac, ...more }, path);
+    const usage = store({ mac, ...more }, path);
     usage.begin(0);
     const from = usage.nextOffset(0);
     if (from < log.length) usage.apply(0, log.slice(from));
@@ -242,7 +244,11 @@ test('what was refused is read again at the next start, and counts once its writ
   expect(read({})).toEqual([0, 2, 1]);
   // The second row is still refused, so that the third one waits.
   expect(read({})).toEqual([1, 2, 1]);
-  expect(read({ acceptUnsigned: true })).toEqual([1, 2 + 3 + 4 + 2, 0]);
+  expect(read({ mac: new RecordMac(usageTopic, 'present-gateway-token', 'another') })).toEqual([
+    1,
+    2 + 3 + 4 + 2,
+    0,
+  ]);
   expect(read({})).toEqual([4, 2 + 3 + 4 + 2, 0]);
 });
 
@@ -460,7 +466,7 @@ test('any interleaving of rows, repeats and partitions gives the same totals', (
 
 test('a copy of signed rows in another partition takes nothing from a reader that comes to it first', () => {
   const mac = new RecordMac(usageTopic, 'the gateway token');
-  const usage = store({ mac, acceptUnsigned: false, partitions: 12 });
+  const usage = store({ mac, partitions: 12 });
   const signed = (from: number, ...values: unknown[]): LogRecord[] =>
     records(from, ...values).map((record) => ({ ...record, signature: mac.of(record.value) }));
   const own = usagePartitionOf(a, 12);

@@ -14,6 +14,7 @@ import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import { ChainWriter, known } from '../support/commits.ts';
 import { binary } from '../support/processes.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
+import { usageMac } from '../support/usage-mac.ts';
 
 const hook = new URL('../support/kill-at-call.mjs', import.meta.url).href;
 const root = mkdtempSync(join(tmpdir(), 'headgate-killed-'));
@@ -46,7 +47,7 @@ async function addCommits(folder: string, count: number): Promise<void> {
 }
 
 function addUsage(folder: string, requests: number): void {
-  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { acceptUnsigned: true });
+  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { mac: usageMac });
   const incarnation = '0191b2c3-0000-4000-8000-000000000001';
   const from = store.highWater(incarnation);
   const rows = Array.from({ length: requests }, (_, index) => ({
@@ -54,7 +55,7 @@ function addUsage(folder: string, requests: number): void {
     ...{ organisation: 'acme', period, draw: 'pool', model: 'm1', promptTokens: 2, completionTokens: 5 },
   }));
   const value = Buffer.from(JSON.stringify(rows));
-  store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]);
+  store.apply(0, [{ offset: store.nextOffset(0), value, signature: usageMac.of(value) }]);
   store.close();
 }
 

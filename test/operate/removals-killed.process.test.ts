@@ -18,6 +18,7 @@ import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import { ChainWriter, known, sha256 } from '../support/commits.ts';
 import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
+import { usageMac } from '../support/usage-mac.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-removals-'));
 const fleet = new ProcessFleet();
@@ -45,7 +46,7 @@ fs.rmSync = (file, ...rest) => { if (fs.existsSync(file)) step(); rmSync(file, .
 syncBuiltinESMExports();
 const { openUsageStore } = await import(${built('shared/usage/usage-store.js')});
 const { RowMover } = await import(${built('shared/usage/row-mover.js')});
-const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
+const store = openUsageStore(path, { keepRows: true });
 for (const name of ['noteMoved', 'removeMoved', 'removeBefore']) {
   const real = store.rows[name].bind(store.rows);
   store.rows[name] = (...args) => { step(); return real(...args); };
@@ -67,7 +68,7 @@ async function endOf(path: string, step: number): Promise<string | number | null
 }
 
 function open(path: string) {
-  const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
+  const store = openUsageStore(path, { keepRows: true, mac: usageMac });
   const quiet = () => undefined;
   const logger = { info: quiet, warn: quiet, error: quiet, fatal: quiet };
   return { store, mover: (keep: number) => new RowMover({ rows: store.rows, path, keepDays: keep, logger }) };
@@ -88,7 +89,8 @@ async function filled(path: string): Promise<void> {
         };
       }),
     );
-    store.apply(0, [{ offset: half, value: Buffer.from(JSON.stringify(rows)), signature: null }]);
+    const value = Buffer.from(JSON.stringify(rows));
+    store.apply(0, [{ offset: half, value, signature: usageMac.of(value) }]);
     if (half === 0) await mover(100).move();
   }
   store.close();
