@@ -24,12 +24,8 @@ export class ReleaseFault extends Error {
   override readonly name = 'ReleaseFault';
 }
 
-/** `gateways`: those that there are, in the order of their names; `older`: those of builds without changes. Throws ReleaseFault. */
-export function releasePlan(
-  texts: ReleaseTexts,
-  gateways: readonly string[],
-  older: ReadonlySet<string> = new Set(),
-): ReleasePlan {
+/** `gateways`: those that there are, in the order of their names. Throws ReleaseFault. */
+export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): ReleasePlan {
   const { waves = releaseDefaults.waves, hold = releaseDefaults.hold, watch = {} } = texts;
   const { refusals, errors, least } = releaseDefaults.watch;
   const holdSeconds = Math.ceil(durationMs(hold, ['s', 'm', 'h', 'd']) / 1000);
@@ -39,7 +35,7 @@ export function releasePlan(
   let share = 0;
   for (const text of waves) {
     if (share === 1) throw new ReleaseFault(`the wave ${text} comes after all gateways`);
-    const wave = waveFrom(text, gateways, older);
+    const wave = waveFrom(text, gateways);
     if ('share' in wave) {
       if (wave.share <= share) throw new ReleaseFault(`the wave ${text} is no larger than one before it`);
       share = wave.share;
@@ -56,24 +52,18 @@ export function releasePlan(
   };
 }
 
-function waveFrom(text: string, gateways: readonly string[], older: ReadonlySet<string>): Wave {
+function waveFrom(text: string, gateways: readonly string[]): Wave {
   if (text === 'all') return { share: 1 };
   const percent = /^(\d{1,3}(?:\.\d{1,3})?)%$/.exec(text)?.[1];
   if (percent !== undefined) {
     if (Number(percent) > 0 && Number(percent) <= 100) return { share: Number(percent) / 100 };
     throw new ReleaseFault(`the wave ${text} must be above 0% and at most 100%`);
   }
-  const first = gateways.filter((name) => !older.has(name)).slice(0, 1);
-  const names = text === 'one' ? first : text.split('+');
+  const names = text === 'one' ? gateways.slice(0, 1) : text.split('+');
   if (names.length === 0) throw new ReleaseFault('no gateway reports, so there is none for the wave one');
   const unknown = names.find((name) => name === '' || !gateways.includes(name));
   if (unknown !== undefined)
     throw new ReleaseFault(`the wave ${text} names ${unknown}, which is no gateway that reports`);
-  const tooOld = names.find((name) => older.has(name));
-  if (tooOld !== undefined)
-    throw new ReleaseFault(
-      `the wave ${text} names ${tooOld}, whose build knows no changes: upgrade it first`,
-    );
   return { gateways: names };
 }
 

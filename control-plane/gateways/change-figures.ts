@@ -1,6 +1,5 @@
 /** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
 import type { Change, ChangeSide } from '../../schemas/changes.ts';
-import { eventDefinitions } from '../../schemas/event-definitions.ts';
 import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/traffic.ts';
 import { waveOf } from '../../shared/snapshot/waves.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
@@ -25,23 +24,14 @@ export interface ChangeFigures {
   readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
 }
 
-/** Of the builds that know changes. */
-const firstFoldVersion = eventDefinitions['change.staged'].foldVersion;
-
-/** Gateways of older builds: a change does not reach them before it is completed, whatever its waves say. */
-export function olderGateways(board: Pick<FleetSeen['board'], 'gateways'>): ReadonlySet<string> {
-  const older = board.gateways().filter(({ report }) => report.foldVersion < firstFoldVersion);
-  return new Set(older.map(({ report }) => report.name));
-}
-
 /** Whether the change has reached a gateway, by its name. */
-export function insideOf(
-  board: Pick<FleetSeen['board'], 'gateways'>,
-  { id, wave, waves }: Pick<Released, 'id' | 'wave' | 'waves'>,
-): (gateway: string) => boolean {
-  const older = olderGateways(board);
+export function insideOf({
+  id,
+  wave,
+  waves,
+}: Pick<Released, 'id' | 'wave' | 'waves'>): (gateway: string) => boolean {
   return (gateway) => {
-    const first = older.has(gateway) ? undefined : waveOf(id, waves, gateway);
+    const first = waveOf(id, waves, gateway);
     return first !== undefined && first <= wave;
   };
 }
@@ -78,7 +68,7 @@ function errorsOf({ refused: { InternalError } = {} }: TrafficSums): TrafficSums
 export function figuresOf({ board, traffic }: FleetSeen, released: Released, nowMs: number): ChangeFigures {
   const none = (): TrafficSums => ({ requests: 0 });
   const sums = { inside: none(), outside: none(), before: none() };
-  const isInside = insideOf(board, released);
+  const isInside = insideOf(released);
   for (const { gateway, atMs, report, row: all, isRest } of traffic.rows(nowMs)) {
     const row = all.organisation === undefined && !isRest ? errorsOf(all) : all;
     const isIn = isInside(gateway);

@@ -136,7 +136,7 @@ export class StagedWatch {
       sinceMs: open.wave_at,
     };
     const { board } = this.#options;
-    const isInside = insideOf(board, released);
+    const isInside = insideOf(released);
     const inside = board.gateways().filter(({ report }) => isInside(report.name));
     const faults = new Map<string, GatewayFault>();
     for (const seen of inside) {

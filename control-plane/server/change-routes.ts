@@ -6,7 +6,7 @@ import type { Change, ReleaseTexts } from '../../schemas/changes.ts';
 import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/release.ts';
 import type { Staging } from '../commands/staging.ts';
 import { CommandError } from '../core/command-error.ts';
-import { figuresOf, olderGateways, reportingGateways } from '../gateways/change-figures.ts';
+import { figuresOf, reportingGateways } from '../gateways/change-figures.ts';
 import { findChange, findOpenChange, listChanges } from '../state/changes.ts';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
@@ -35,7 +35,7 @@ function checkedStaging(board: AdminContext['board'], query: CommandQuery, file:
     });
   try {
     const gateways = reportingGateways(board);
-    const plan = releasePlan(releaseTexts(query, file), gateways, olderGateways(board));
+    const plan = releasePlan(releaseTexts(query, file), gateways);
     return { ...plan, advanceUnseen: query.advanceUnseen === 'true' };
   } catch (error) {
     throw refusalOf(error);

@@ -213,7 +213,7 @@ function changeFacts(context: AdminContext, nowMs: number): DoctorFacts['changes
     reason: reason ?? '',
   }));
   if (open === undefined || shown === undefined) return { withdrawn };
-  const isInside = insideOf(context.board, shown);
+  const isInside = insideOf(shown);
   const inside = context.board.gateways().filter(({ report }) => isInside(report.name));
   const halted = inside.flatMap(({ report: { name: gateway, halted: reason } }) =>
     reason === undefined ? [] : [{ gateway, reason }],
