@@ -151,7 +151,7 @@ async function memory({ organisations }: Traffic) {
     const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
     for (let peer = 0; peer < peers; peer++)
       for (let from = 0, n = 1; from < organisations; from += 500, n++) {
-        const ids = { process: `process-${peer}`, name: `edge-${peer}`, n, ended: [], silent: [] };
+        const ids = { process: `process-${peer}`, name: `edge-${peer}`, n, at: 0, ended: [], silent: [] };
         const entries = subjects
           .slice(from, from + 500)
           .map((subject) => ({ subject, window: inFlightWindow, limit: 100, used: 1, claim: 1 }));

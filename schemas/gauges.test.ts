@@ -80,13 +80,14 @@ test('a record that is cut, longer, of another form, or has a member out of boun
   for (let length = 0; length < value.length; length++)
     expect(decodeGauges(value.subarray(0, length))).toBeUndefined();
   expect(decodeGauges(Buffer.concat([value, Buffer.of(0)]))).toBeUndefined();
-  const head = { process: 'p', name: 'edge-1', n: 7 };
+  const head = { process: 'p', name: 'edge-1', n: 7, at: 1 };
   expect(decodeGauges(raw(head))).toBeDefined();
   const faults: readonly object[] = [
     { process: '' },
     { name: 'x'.repeat(201) },
     { n: -1 },
     { n: 1.5 },
+    { at: undefined },
     { alone: 'no' },
     { ended: {} },
     { ended: [['q']] },

@@ -49,8 +49,8 @@ interface GaugeHead {
   readonly name: string;
   /** Grows with each record of the process. */
   readonly n: number;
-  /** The writer's clock, ms since 1970. Processes of an older version write none, and then nobody has a standing share. */
-  readonly at?: number;
+  /** The writer's clock, ms since 1970. */
+  readonly at: number;
   /** How far the log's time is ahead of the time by which the writer counts periods, ms. Absent if they agree. */
   readonly leap?: number;
   /** Minutes that begin from here on, ms since 1970, count the process as a member. */
@@ -125,12 +125,18 @@ function readHead(text: string): GaugeHead | undefined {
     ended = [],
     silent = [],
   } = json as Record<string, unknown>;
-  if (!isId(process) || !isText(name) || !isCount(n)) return undefined;
-  if (!isOptionalCount(alone) || !isOptionalCount(at) || !isOptionalCount(from)) return undefined;
+  if (!isId(process) || !isText(name) || !isCount(n) || !isCount(at)) return undefined;
+  if (!isOptionalCount(alone) || !isOptionalCount(from)) return undefined;
   if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
   // To spread objects into it would cost more than the rest.
-  const head: { -readonly [Name in keyof GaugeHead]: GaugeHead[Name] } = { process, name, n, ended, silent };
-  if (at !== undefined) head.at = at;
+  const head: { -readonly [Name in keyof GaugeHead]: GaugeHead[Name] } = {
+    process,
+    name,
+    n,
+    at,
+    ended,
+    silent,
+  };
   if (Number.isSafeInteger(leap)) head.leap = leap as number;
   if (from !== undefined) head.from = from;
   if (alone !== undefined) head.alone = alone;

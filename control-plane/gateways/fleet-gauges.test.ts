@@ -13,7 +13,7 @@ const logger = { fatal: () => undefined };
 
 function record(process: string, n: number, rest: Partial<GaugeRecord>): Buffer {
   return encodeGauges({
-    ...{ process, name: `edge-${process[0]}`, n, ended: [], silent: [], entries: [] },
+    ...{ process, name: `edge-${process[0]}`, n, at: 0, ended: [], silent: [], entries: [] },
     ...rest,
   });
 }

@@ -162,7 +162,7 @@ test('records that are foreign or malformed are counted by cause, and entries of
   const writer = topic();
   onTestFinished(() => writer.close());
   const far = { subject: 'acme', window: Date.now() + 1e7, limit: 10, used: 10, claim: 10 };
-  const foreign = { process: 'p', name: 'p', n: 1, ended: [], silent: [] };
+  const foreign = { process: 'p', name: 'p', n: 1, at: 0, ended: [], silent: [] };
   await writer.append(Buffer.from('[]'));
   await writer.append(encodeGauges({ ...foreign, entries: [far] }));
   memory.add(encodeGauges({ ...foreign, entries: [{ ...far, window: inFlightWindow }] }));

@@ -25,7 +25,7 @@ class Log {
     this.#numbers.set(process, n);
     const entries =
       claim === undefined ? [] : [{ subject: 'acme', window: this.#window, limit: 10, used: 0, ...claim }];
-    const record = { process, name: process, n, ended: [], silent: [], entries, ...more };
+    const record = { process, name: process, n, at: 0, ended: [], silent: [], entries, ...more };
     this.fold.apply(readGauges(record), ++this.#offset, this.nowMs);
     return this.claimOf(process);
   }

@@ -19,8 +19,6 @@ interface ProcessState {
   /** When its last record was folded here, monotonic ms. */
   foldedMs: number;
   ended: boolean;
-  /** It says when its records are written, so it knows of standing shares. */
-  knowsShares: boolean;
   /** Minutes in which it is a member begin from here on, and until there, ms since 1970. */
   from: number;
   until: number;
@@ -55,8 +53,6 @@ export class ClaimsFold implements Members {
   /** The process that holds all room. */
   #alone: string | undefined;
 
-  /** Processes of an older version that are live: with them nobody has a standing share. */
-  #older = 0;
   #epoch = 0;
 
   readonly #rows = new ClaimsRows(this);
@@ -93,7 +89,6 @@ export class ClaimsFold implements Members {
    * then the others may use what their share was without the new one, and nobody else gets that.
    */
   count(window: number): number {
-    if (this.#older > 0) return 0;
     if (window === inFlightWindow) return this.#live - this.#joining.size;
     let count = 0;
     for (const state of this.#processes.values()) count += Number(isOfMinute(state, window));
@@ -106,7 +101,7 @@ export class ClaimsFold implements Members {
 
   has(process: string, window: number): boolean {
     const state = this.#processes.get(process);
-    if (state === undefined || this.#older > 0) return false;
+    if (state === undefined) return false;
     return window === inFlightWindow ? state.isKnown && !state.ended : isOfMinute(state, window);
   }
 
@@ -186,7 +181,7 @@ export class ClaimsFold implements Members {
     for (const [other, cell] of this.row(limit)?.cells ?? [])
       if (other !== process && (isMinute || nowMs - cell.atMs <= certainMs))
         kept += this.hasEnded(other) ? this.#keptBy(other, limit, cell) : cell.used;
-    if (!isMinute || this.#older > 0) return kept;
+    if (!isMinute) return kept;
     for (const [other, state] of this.#processes)
       if (state.ended && isOfMinute(state, limit.window) && !this.row(limit)?.cells.has(other))
         kept += this.#keptBy(other, limit);
@@ -224,20 +219,18 @@ export class ClaimsFold implements Members {
     { process, name, n, at, from: asked = Number.POSITIVE_INFINITY }: GaugeRecord,
     offset: number,
     foldedMs: number,
-    loggedMs: number = at ?? 0,
+    loggedMs: number = at,
   ): boolean {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
-    const knowsShares = at !== undefined;
-    const isTrue = at !== undefined && Math.abs(at - loggedMs) <= clockOffMs;
+    const isTrue = Math.abs(at - loggedMs) <= clockOffMs;
     // What was once believed of the same moment stays, as it does for those who read it then.
     const from = isTrue || known?.from === asked ? asked : Number.POSITIVE_INFINITY;
-    if (known?.knowsShares !== knowsShares || known.from !== from) this.#epoch++;
+    if (known?.from !== from) this.#epoch++;
     if (known === undefined) {
       this.#live++;
       this.#joining.set(process, loggedMs + knownMs);
     }
-    this.#older += Number(!knowsShares) - Number(known?.knowsShares === false);
     const until = Number.POSITIVE_INFINITY;
     const isKnown = known?.isKnown === true;
     this.#processes.set(process, {
@@ -245,7 +238,6 @@ export class ClaimsFold implements Members {
       n,
       offset,
       foldedMs,
-      knowsShares,
       from,
       until,
       isKnown,
@@ -272,7 +264,7 @@ export class ClaimsFold implements Members {
     return this.#rows.sweep(wallMs);
   }
 
-  #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number, loggedMs: number = by.at ?? 0): void {
+  #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number, loggedMs: number = by.at): void {
     const known = this.#processes.get(process);
     // A later record is in the log: it was not silent.
     if (known !== undefined && (known.ended || known.offset > seen)) return;
@@ -281,14 +273,13 @@ export class ClaimsFold implements Members {
     const wasSilent = seen < Number.MAX_SAFE_INTEGER;
     const until = isWhole ? Number.NEGATIVE_INFINITY : loggedMs + (wasSilent ? -cutOffBeforeMs : replacedMs);
     if (known === undefined) {
-      const never = { from: Number.POSITIVE_INFINITY, knowsShares: true, until, isKnown: false };
+      const never = { from: Number.POSITIVE_INFINITY, until, isKnown: false };
       this.#processes.set(process, { name: '', n: 0, offset: 0, foldedMs: nowMs, ended: true, ...never });
       return;
     }
     Object.assign(known, { ended: true, foldedMs: nowMs, until });
     this.#live--;
     this.#joining.delete(process);
-    this.#older -= Number(!known.knowsShares);
     this.#epoch++;
     if (this.#alone === process) this.#alone = undefined;
     this.#rows.end(process);

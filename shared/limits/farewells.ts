@@ -17,7 +17,7 @@ export class Farewells {
     used: readonly GaugeEntry[],
   ) {
     const ended: LastSeen[] = [[process, Number.MAX_SAFE_INTEGER]];
-    const head = { process, name, n, ended, silent: [], ...(at !== undefined && { at }) };
+    const head = { process, name, n, at, ended, silent: [] };
     this.#records.push({ ...head, entries: used.slice(0, gaugeEntriesMax) });
   }
 

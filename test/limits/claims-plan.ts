@@ -13,10 +13,10 @@ export interface Plan {
   /** The log takes up to a second, and stalls for longer; the gateways' loops are busy for up to a second; limits up to 100 000. */
   readonly slow?: boolean;
   /**
-   * `large`: 50 gateways. `older`: one of them is of a version without standing shares. `changing`: the limit changes once, and
+   * `large`: 50 gateways. `changing`: the limit changes once, and
    * gateways learn of it within a second. `clocks`: the clocks of gateways jump by minutes, hours and days, and back.
    */
-  readonly fleet?: 'large' | 'older' | 'changing' | 'clocks';
+  readonly fleet?: 'large' | 'changing' | 'clocks';
 }
 
 /** How far clocks jump, ms. */

@@ -147,9 +147,6 @@ export class Simulation {
 
   #planFleet(scene: Scene<Gateway>): void {
     const { fleet, kind } = this.#plan;
-    // What is admitted of standing shares and not in the log yet, nobody leaves alone any more.
-    const half = Math.floor(Math.max(this.#limit, this.#nextLimit) / 2);
-    if (fleet === 'older') this.#bound.excuse(half);
     if (fleet === 'clocks')
       planClocks(scene, (gateway, offMs) => {
         gateway.offMs = offMs;
@@ -158,7 +155,7 @@ export class Simulation {
     const changedMs = planChange(scene, (gateway) => {
       gateway.limit = this.#nextLimit;
     });
-    this.#bound.excuse(half);
+    this.#bound.excuse(Math.floor(Math.max(this.#limit, this.#nextLimit) / 2));
     // Minutes that begin later, and what is in flight once all from before is over, have the new limit alone.
     const settledMs = changedMs + (kind === 'rate' ? 1500 : 12_000);
     this.#bound.settle(this.#nextLimit, kind === 'rate' ? startsAtMs + settledMs : settledMs);
@@ -278,9 +275,7 @@ export class Simulation {
     if (this.#plan.slow && dice.chance(0.02)) delayMs += dice.between(300, 1500);
     if (areFaulty && dice.chance(0.03)) return;
     if (areFaulty && dice.chance(0.02)) delayMs += dice.between(100, 12_000);
-    const isOlder = this.#plan.fleet === 'older' && gateway.id === this.#gateways.length - 1;
-    const { at: _, from: __, ...unknowing } = record;
-    const read = readGauges(isOlder ? unknowing : record);
+    const read = readGauges(record);
     const append = (): void => {
       const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
       if (away > this.#nowMs) {

@@ -141,7 +141,15 @@ const forged: Readonly<Record<string, () => Buffer>> = {
   [gaugesTopic]: () => {
     const held = { subject: 'acme', window: inFlightWindow, limit: 1000, used: 100, claim: 100 };
     const process = randomUUID();
-    return encodeGauges({ process, name: 'gw-evil', n: 1, ended: [], silent: [], entries: [held] });
+    return encodeGauges({
+      process,
+      name: 'gw-evil',
+      n: 1,
+      at: Date.now(),
+      ended: [],
+      silent: [],
+      entries: [held],
+    });
   },
   [statusTopic]: () => json(reportOf({ name: 'gw-evil', log: null })),
 };
