@@ -17,7 +17,7 @@ const root = new URL('..', import.meta.url).pathname;
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
 const filesIn = (folder: string, form: RegExp): string[] =>
   readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => form.test(name))
+    .filter((name) => form.test(name) && !name.includes('node_modules'))
     .map((name) => join(folder, name));
 
 const pages = [
