@@ -15,8 +15,7 @@ const env = {
 };
 const lines = [
   ...['apply -f FILE --yes', 'diff -f FILE', 'replay FILE', 'replay decide --requests FILE'],
-  ...['snapshot inspect FILE', 'snapshot restore FILE --new-log --yes'],
-  ...['snapshot restore /nonexistent --new-log --signer FILE --yes', 'signer add FILE'],
+  ...['snapshot inspect FILE', 'signer add FILE'],
   ...['org list --token-file FILE', 'backup verify FILE'],
   'backup restore FILE --log sqlite:new --data new --yes',
 ];

@@ -90,7 +90,6 @@ beforeAll(async () => {
   );
   await until(async () => (await run('explain --request REQUEST')).code === 0, 20_000);
   names.head = await admin.position();
-  await run('snapshot save state.db');
   writeFileSync(join(fleet.dir, 'fleet.yaml'), (await run('export')).out);
   writeFileSync(join(fleet.dir, 'log.jsonl'), (await run('events export')).out);
 }, 120_000);
@@ -154,7 +153,7 @@ const printing = [
   `explain --org ${organisation} --list`,
   'diff --from 1 --to HEAD',
   'undo DRAINED',
-  'snapshot inspect state.db',
+  'snapshot inspect control-plane/state.db',
   'replay log.jsonl --verify',
 ];
 /** Commands that print a sentence, a value, a document or lines for other programs; what they do is tested elsewhere. */
@@ -174,7 +173,6 @@ const others = Object.entries({
   events: 'export',
   requests: 'tail',
   signer: 'add remove',
-  snapshot: 'save restore',
   backup: 'verify restore',
   usage: 'adjust export',
   replay: 'decide',

@@ -167,7 +167,7 @@ async function startState(
 ): Promise<State> {
   const { logger } = settings;
   const { signer, trusted, board, gauges } = parts;
-  const { snapshot, checkWhole } = await openState(join(settings.dataDir, 'state.db'), log, logger);
+  const snapshot = await openState(join(settings.dataDir, 'state.db'), log, logger);
   const listeners: State['listeners'] = new Set();
   const metrics = new FoldMetrics();
   const replicator: Replicator = new Replicator({
@@ -191,7 +191,6 @@ async function startState(
       replicaAuthor(settings.name),
     );
     await foldedToEnd(replicator, snapshot);
-    checkWhole();
     checkSigner(snapshot.head.signers, signer, settings.allowUnsigned);
     const readers = () => board.readers();
     const signing = () => signingView({ replica: settings.name, snapshot, signer, board });

@@ -17,7 +17,10 @@ export const logEvents = {
       log: id,
       /** Where present, every record must be signed by one. */
       signers: signers.optional(),
-      /** Where the log was begun from a snapshot of another: which one, up to where, and how many commits bring its state back. */
+      /**
+       * Set in logs that `snapshot restore` of builds up to 0.2.0 began from the state of another log: that log, the position of the
+       * state, and the number of commits that bring it back. Nothing reads it.
+       */
       continues: z.object({ log: id, seq: z.int().min(1), hash: sha256, commits: z.int().min(1) }).optional(),
     }),
     sentence: (of) => ['created the log', textOf(of, 'log')],

@@ -16,7 +16,8 @@ import {
 export const operatorName = 'operator';
 /** In records these wrote what no person commanded. */
 export const checkpointAuthor = 'checkpoint';
-export const restoreAuthor = 'restore';
+/** Author of rows in logs that `snapshot restore` of builds up to 0.2.0 wrote. */
+const restoreAuthor = 'restore';
 /** A replica as records name it: with a character that no person's id has. */
 export const replicaAuthor = (name: string): string => `control-plane:${name}`;
 const reservedNames: readonly string[] = [operatorName, checkpointAuthor, restoreAuthor];

@@ -22,6 +22,7 @@ import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
+import { Backoff } from '../../shared/runtime/retry.ts';
 import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import type { PoolTotal } from '../../shared/usage/usage-tables.ts';
@@ -33,7 +34,11 @@ import { copyToNew, partSuffix, publishFile, readSegment, syncFolder } from './b
 import type { Manifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
 import { type PeriodUse, readCounted } from './restore-counters.ts';
-import { append, appendsAtOnce } from './restore-writer.ts';
+
+/** Concurrent appends. */
+const appendsAtOnce = 100;
+/** How long an unreachable log is retried. */
+const retryForMs = 60_000;
 
 export interface BackupRestoreOptions extends BackupOptions {
   readonly trustSigner?: readonly string[];
@@ -101,7 +106,6 @@ function checkEmpty(dataDir: string, shown: string): void {
   if (found === undefined) return;
   throw new CliError(`${shown} is not empty: it has ${found}`, {
     type: 'Conflict',
-    why: 'a state that is still there may be newer than the backup; see "Create a new log from a snapshot" in docs/operate.md',
     next: 'choose an empty folder with --data',
   });
 }
@@ -194,6 +198,25 @@ async function appendAll(session: Session, log: ControlLog, head: Head, source: 
     await append(session, log, records);
     seq += records.length;
     report(`${seq} of ${source.manifest.log.position} commits`);
+  }
+}
+
+/** Appends in order and retries until all are acknowledged. A repeated record does no harm: readers skip it. */
+async function append(session: Session, log: ControlLog, records: readonly LogRecord[]): Promise<void> {
+  const untilMs = performance.now() + retryForMs;
+  const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
+  for (;;) {
+    if (session.signal.aborted) throw interrupted();
+    const done = await Promise.allSettled(
+      records.map(({ value, signature }) => log.append(value, signature)),
+    );
+    const failed = done.find((one) => one.status === 'rejected');
+    if (!failed) return;
+    const { name } = failed.reason as Error;
+    if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
+      throw failed.reason;
+    // Back off: the log may recover, and Ctrl-C must be handled even if appends fail at once.
+    await backoff.pause(session.signal);
   }
 }
 

@@ -50,7 +50,7 @@ export const signers: NounRow = {
 };
 
 /** A public key from a PEM file, in the form used in the log. Throws a CliError with exit 2. */
-export function readPublicKey(session: Session, file: string): string {
+function readPublicKey(session: Session, file: string): string {
   try {
     return publicKeyIn(textOfNamed(resolve(session.io.cwd, file)), file);
   } catch (error) {

@@ -1,7 +1,6 @@
 /** Opens a state file read-only, also while its process runs, and recomputes its digests from its rows. */
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
-import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { CliError } from '../terminal/errors.ts';
 
@@ -21,18 +20,13 @@ export interface StateFile {
   readonly divergedAt?: number;
 }
 
-/** In a read transaction, because its process may still write to the file. Not to be closed as a snapshot, but by its database. */
-export function openedState(path: string): Snapshot {
-  const snapshot = openExisting(path, { readOnly: true });
-  snapshot.db.exec('BEGIN');
-  return snapshot;
-}
-
 /** Throws a CliError with exit 2 if the file is missing, damaged, or of another fold version. */
 export function inspectState(path: string): StateFile {
   try {
-    const snapshot = openedState(path);
+    const snapshot = openExisting(path, { readOnly: true });
     try {
+      // One read transaction, because a process may still write to the file.
+      snapshot.db.exec('BEGIN');
       const { differing, rows } = verify(snapshot.db);
       const { log, seq, divergedAt } = snapshot;
       return {
@@ -47,15 +41,14 @@ export function inspectState(path: string): StateFile {
         ...(divergedAt !== null && { divergedAt }),
       };
     } finally {
+      // Not snapshot.close(), which would write the clean-shutdown mark into the file of another process.
       snapshot.db.close();
     }
   } catch (error) {
     throw new CliError(`${path} is not a readable state file`, {
       type: 'InvalidFile',
       why: error instanceof Error ? error.message : String(error),
-      next:
-        'use the data folder of a gateway, or a file made by headgate snapshot save; ' +
-        'a process rebuilds its damaged state.db when it starts',
+      next: 'use the data folder of a gateway; a process rebuilds its damaged state.db when it starts',
       cause: error,
     });
   }

@@ -25,7 +25,6 @@ const exitCodeOfType = {
   ConnectionLost: 7,
   DamagedBackup: 1,
   DamagedLog: 1,
-  DamagedSnapshot: 1,
   Failure: 1,
   Incomplete: 5,
   Interrupted: 130,

@@ -168,7 +168,6 @@ const presentOnly: ReadonlySet<string> = new Set([
   'validate',
   'gateway verify',
   'snapshot inspect',
-  'snapshot restore',
   'backup',
   'events tail',
   'requests',
@@ -186,7 +185,7 @@ function refusePast(command: Command, { at }: Globals): void {
 }
 
 /** Commands that write without a control plane: nobody could say what answers they change. */
-const writesHere: ReadonlySet<string> = new Set(['backup', 'snapshot', 'console']);
+const writesHere: ReadonlySet<string> = new Set(['backup', 'console']);
 
 function refuseEffect(command: Command, { effect }: Globals): void {
   const names = wordsOf(command);

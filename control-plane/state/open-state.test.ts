@@ -1,9 +1,8 @@
-/** Which log a control plane folds: its own, or a successor whose restored state is complete. */
+/** Which log a control plane folds: its own, and no other. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
-import { toStored } from '../../schemas/events.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
@@ -24,33 +23,20 @@ async function logOf(records: readonly LogRecord[]): Promise<MemoryLog> {
 }
 
 /** A state.db that has folded log `old` up to its second commit. */
-function folded(): { path: string; hash: string; records: LogRecord[] } {
+function folded(): { path: string; records: LogRecord[] } {
   const path = join(dir, String(folders++), 'state.db');
   const writer = new ChainWriter({ log: 'old' });
   const records = [writer.open(), writer.add([known('pool.model_installed', { model: 'a' })])];
   const { snapshot } = openOrRebuild(path);
   snapshot.apply(records);
-  const { hash } = snapshot.head;
   snapshot.close();
-  return { path, hash, records };
-}
-
-/** The first records of a log that continues `old` by two commits. */
-function successor(hash: string, log = 'old'): LogRecord[] {
-  const writer = new ChainWriter({ log: 'new' });
-  const data = { log: 'new', continues: { log, seq: 2, hash, commits: 2 } };
-  return [
-    writer.addStored([toStored({ type: 'log.created', data })]),
-    writer.add([known('pool.model_installed', { model: 'a' })]),
-    writer.add([known('no_op', {})]),
-  ];
+  return { path, records };
 }
 
 test('the fold of the same log continues', async () => {
   const { path, records } = folded();
-  const { snapshot, checkWhole } = await openState(path, await logOf(records), quiet);
+  const snapshot = await openState(path, await logOf(records), quiet);
   expect(snapshot.seq).toBe(2);
-  checkWhole();
   snapshot.close();
 });
 
@@ -60,7 +46,6 @@ test.each([
     () => [new ChainWriter({ log: 'other' }).open()],
     /this is log other, .*came from log old; restore the log .*docs\/operate\.md; .* move state\.db away/,
   ],
-  ['one that continues another log', () => successor('0'.repeat(64), 'third'), /this is log new/],
   ['an empty log', () => [], /this is log \(empty\)/],
 ] as const)('%s is refused, and the state is kept', async (_kind, records, error) => {
   const { path } = folded();
@@ -84,20 +69,8 @@ test.each([
 ])('a state whose position %s is quarantined and rebuilt from the log', async (_, harm, columns) => {
   const { path, records } = folded();
   harm(path, `UPDATE position SET ${columns}`);
-  const { snapshot } = await openState(path, await logOf(records), quiet);
+  const snapshot = await openState(path, await logOf(records), quiet);
   expect([snapshot.log, snapshot.seq]).toEqual([null, 0]);
   expect(existsSync(`${path}.aside`)).toBe(true);
-  snapshot.close();
-});
-
-test('a successor log is folded from its first record, and not used before its restored state is complete', async () => {
-  const { path, hash } = folded();
-  const records = successor(hash);
-  const { snapshot, checkWhole } = await openState(path, await logOf(records.slice(0, 2)), quiet);
-  expect(snapshot.seq).toBe(0);
-  snapshot.apply(records.slice(0, 2));
-  expect(checkWhole).toThrow(/restore of this log was not finished: it holds 2 of 3 commits/);
-  snapshot.apply(records);
-  checkWhole();
   snapshot.close();
 });

@@ -1,38 +1,22 @@
 /**
  * Opens the state that a control plane starts from: the snapshot on its disk, which must belong to the log. Another log in
- * its place is refused, unless it is the successor that was restored from it, and then only once that state is complete.
+ * its place is refused.
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import {
-  checkIdentity,
-  readGenesis,
-  succeeds,
-  WrongPosition,
-  wholeFrom,
-} from '../../shared/snapshot/log-identity.ts';
+import { checkIdentity, readLogId, WrongPosition } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-
-export interface OpenedState {
-  readonly snapshot: Snapshot;
-  /** Throws where the restore of the log is incomplete. Call it once the fold has reached the end of the log. */
-  checkWhole(): void;
-}
 
 const startTimeoutMs = 60_000;
 const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 
 /** Rejects with the errors of the log, and with an Error that names the next step where this log must not be folded. */
-export async function openState(path: string, log: ControlLog, logger: Logger): Promise<OpenedState> {
-  const genesis = await readGenesis(log).catch(refuse);
-  let opened = openOrRebuild(path);
-  if (genesis && succeeds(genesis, opened.snapshot)) {
-    opened.snapshot.close();
-    opened = openOrRebuild(path, genesis.log);
-  }
-  const { snapshot, rebuiltBecause } = opened;
+export async function openState(path: string, log: ControlLog, logger: Logger): Promise<Snapshot> {
+  // A log whose beginning is missing is refused even if nothing has been folded yet.
+  await readLogId(log).catch(refuse);
+  const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined) logger.warn({ because: rebuiltBecause }, rebuiltMessage);
   try {
     await checkIdentity(log, snapshot);
@@ -43,22 +27,14 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
     quarantineFile(path);
     return openState(path, log, logger);
   }
-  const checkWhole = () => {
-    const needed = wholeFrom(genesis);
-    if (snapshot.seq >= needed) return;
-    throw new Error(
-      `the restore of this log was not finished: it holds ${snapshot.seq} of ${needed} commits; ` +
-        'remove the log and restore it again, see docs/operate.md',
-    );
-  };
-  return { snapshot, checkWhole };
+  return snapshot;
 }
 
 /** A log that lost commits needs an operator. */
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
   const next =
-    'restore the log from its last backup or create a new one from a snapshot, see docs/operate.md; only if the log is complete and state.db is wrong, move state.db away';
+    'restore the log from its last backup, see docs/operate.md; only if the log is complete and state.db is wrong, move state.db away';
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 

@@ -7,7 +7,7 @@ import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-l
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
-import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
+import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -42,8 +42,8 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
   const { path, log, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
   for (const suffix of ['', '-wal', '-shm']) rmSync(next + suffix, { force: true });
-  const genesis = await readGenesis(log).catch(nullIfUnavailable);
-  const logId = genesis?.log ?? options.logId ?? undefined;
+  const found = await readLogId(log).catch(nullIfUnavailable);
+  const logId = found ?? options.logId ?? undefined;
   const fetched = await fetchSnapshot({ ...options, path: next, logId });
   const { snapshot } = openOrRebuild(next, logId);
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
@@ -53,8 +53,7 @@ export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSna
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
-    if (snapshot.seq < Math.max(wholeFrom(genesis), 1))
-      throw new Error(`the log does not hold a whole state yet (position ${snapshot.seq})`);
+    if (snapshot.seq === 0) throw new Error('the log does not hold a state yet');
     if (snapshot.log === options.logId && snapshot.seq < servedSeq)
       throw new Error(
         `the log was read to position ${snapshot.seq}, before ${servedSeq} that was in force here`,

@@ -6,8 +6,8 @@
  *          │            resumed             └──────┬───────┘
  *    ┌─────┴─────┐◄─────────────────────────────────┘
  *    │           │      log-refused         ┌──────────────┐
- *    │   live    │─────────────────────────►│ refusing-log │ reopens the log until it is back, or its successor is
- *    │           │◄─────────────────────────┴──────────────┘ there to rebuild from
+ *    │   live    │─────────────────────────►│ refusing-log │ reopens the log until it is back
+ *    │           │◄─────────────────────────┴──────────────┘
  *    │           │   resumed or rebuilt
  *    │           │      fold-halted         ┌──────────────┐
  *    │           │─────────────────────────►│    halted    │ waits for a newer build

@@ -4,7 +4,6 @@ import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { planRestore } from '../../cli/commands/restore-plan.ts';
 import type { GatewayStatus } from '../../schemas/admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
@@ -176,34 +175,6 @@ test('nothing is served from another log in the place of its own, also not after
       await again.close();
       await foreign.close();
     }
-  } finally {
-    await own.close();
-  }
-});
-
-test('a successor log is followed once its restored state is complete, and not before', async () => {
-  const own = await startFleet({
-    gateway: { whenStale: 'serve', controlPlanes: [], intervals: quickRecovery },
-  });
-  try {
-    const { value } = await own.key(await organisationOf(own));
-    await own.settle();
-    await own.controlPlane.close();
-    const path = controlFile(own);
-    const source = openExisting(join(own.dir, 'control-plane', 'state.db'), { readOnly: true });
-    const { records } = planRestore(source, undefined);
-    source.db.close();
-    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
-    const log = await openLog(own.logUrl, { topic: 'headgate.control' });
-    for (const record of records.slice(0, -1)) await log.append(record.value);
-    const text = async () => (await readiness(own)).text;
-    await expect.poll(text, { timeout: 20_000 }).toContain('does not hold a whole state yet');
-    expect(await statusOf(own, value)).toBe(200);
-    await log.append(records.at(-1)!.value);
-    await expect.poll(text, { timeout: 30_000 }).toContain('log reachable');
-    // The key is known there too; no control plane probes the nodes now.
-    expect(await statusOf(own, value)).toBe(503);
-    await log.close();
   } finally {
     await own.close();
   }

@@ -4,7 +4,7 @@
  *  - quarantined: a snapshot that differs from its digest or from a checkpoint, or whose position is wrong, accepts no key and
  *    is rebuilt;
  *  - refusing-log: a log that was replaced, truncated or is another one is not folded. The last good state stays and ages;
- *    the log is reopened until it is back, or until its place is taken by a log that was restored from this one's state;
+ *    the log is reopened until it is back;
  *  - unwritable: a file that cannot be written is retried; the state stays and ages;
  *  - halted: the next event must not be skipped and is unknown to this build; the state stays and ages.
  * The stale policy decides what an ageing state may answer; only quarantine forbids every answer.
@@ -23,7 +23,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { DatabaseBusy, DatabaseUnwritable } from '../../shared/runtime/sqlite.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
-import { checkIdentity, readGenesis, succeeds, WrongPosition } from '../../shared/snapshot/log-identity.ts';
+import { checkIdentity, readGenesis, WrongPosition } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -224,7 +224,7 @@ export class SnapshotSupervisor {
   async #attemptRecovery(): Promise<void> {
     const { controlPlanes } = this.#options;
     const recovery = recoveryOf[this.#state];
-    if (recovery === 'rebuild') await this.#rebuild(this.#log, this.#fault?.replayOnly ? [] : controlPlanes);
+    if (recovery === 'rebuild') await this.#rebuild(this.#fault?.replayOnly ? [] : controlPlanes);
     else if (recovery === 'reopen-log') await this.#reopenLog();
     else if (recovery === 'resume') await this.#resume();
   }
@@ -237,16 +237,13 @@ export class SnapshotSupervisor {
 
   /** A new connection each time: the one that is open may never be the right one again. */
   async #reopenLog(): Promise<void> {
-    const { logUrl, controlPlanes, trusted } = this.#options;
+    const { logUrl, trusted } = this.#options;
     const before = this.#log;
-    let isRebuilt = false;
     const log = await openLog(logUrl, { topic: 'headgate.control' }, { mustExist: true });
     try {
       const genesis = await readGenesis(log);
       if (genesis) trusted?.checkBeginning([genesis.record]);
-      isRebuilt = genesis !== null && succeeds(genesis, this.snapshot);
-      if (isRebuilt) await this.#rebuild(log, controlPlanes);
-      else await checkIdentity(log, this.snapshot);
+      await checkIdentity(log, this.snapshot);
     } catch (error) {
       await log.close();
       throw error;
@@ -254,25 +251,24 @@ export class SnapshotSupervisor {
     this.#log = log;
     try {
       // A snapshot that was found damaged meanwhile is not resumed, but rebuilt by the next attempt.
-      if (!isRebuilt) await this.#resume();
+      await this.#resume();
     } finally {
       await before.close();
     }
   }
 
-  async #rebuild(log: ControlLog, controlPlanes: readonly string[]): Promise<void> {
+  async #rebuild(controlPlanes: readonly string[]): Promise<void> {
     const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
     const { path, log: logId, seq } = this.snapshot;
     const servedSeq = this.#fault?.isPositionWrong ? 0 : seq;
     const spreadMs = this.#intervals.downloadSpreadMs;
-    const source = { log, logId, servedSeq, controlPlanes, token, spreadMs };
+    const source = { log: this.#log, logId, servedSeq, controlPlanes, token, spreadMs };
     const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve, logger });
     await this.#active.stop();
     // From here to the new snapshot in one turn of the event loop: no request may find the old one closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;
     rebuilt.snapshot.close();
     this.#active.close();
-    this.#log = log;
     this.#move('rebuilt');
     this.#active = this.#activate(swapIn(path, builtFor), rebuilt.freshness);
     this.#active.startVerification();

@@ -27,7 +27,7 @@ export interface NamedFileOptions {
 const openPipe = /^\/(?:dev|proc\/self)\/(?:fd\/\d+|stdin)$/;
 
 /** A descriptor, for its caller to close. Throws NoRegularFile, or the error of the system. */
-export function openNamed(path: string, options: NamedFileOptions = {}): number {
+function openNamed(path: string, options: NamedFileOptions = {}): number {
   const { refuseLinks = false, bytesMax = Number.POSITIVE_INFINITY } = options;
   const links = refuseLinks ? constants.O_NOFOLLOW : 0;
   const waits = openPipe.test(path) ? 0 : constants.O_NONBLOCK;

@@ -31,8 +31,6 @@ export interface EventEffect<Name extends EventTypeName> {
   fold(tables: TableViews, data: EventData<Name>, context: EventContext): EventSkipReason;
   /** A text: why there is none; null where nothing more can be said. */
   readonly inverse: Inverse<EventData<Name>> | string | null;
-  /** The rows of a snapshot that this event restores on a new log. */
-  readonly restore: RowSource<EventData<Name>> | 'leaves no row' | 'is reported again';
   /** The step of an explanation that depends on such a row names this event. */
   readonly explains: Explains | readonly [];
 }
@@ -62,51 +60,23 @@ export function undo<Name extends CommandName>(name: Name, input: InputOf<Name>)
   return { name, input };
 }
 
-/** Data of an event, with the time and the author of its row where the row has them. */
-export interface RestoredData<Data> {
-  readonly data: Data;
-  readonly atMs: number | undefined;
-  readonly by: string | undefined;
-}
-
 export interface RowSource<Data> {
-  /** In the order of their time and author, else of their key. */
-  all(db: Database): Iterable<RestoredData<Data>>;
-  /** Of the row with this key. */
+  /** Reads the row with this key. Undefined if there is no row, or if the event does not apply to it. */
   at(db: Database, ...key: SqlValue[]): Data | undefined;
 }
 
-interface Stamp<Table extends TableName> {
-  readonly at: keyof RowOf<Table> & string;
-  readonly by?: keyof RowOf<Table> & string;
-}
-
-/**
- * The event that makes a row what it is. `data`: undefined where a row needs no such event. `stamp`: the columns that are the
- * time and the author of its commit; a row without that time makes no event.
- */
-export function rowsOf<Table extends TableName, Data>(
+/** Converts rows of a table to data of the event that sets them. */
+export function rowSource<Table extends TableName, Data>(
   table: Table,
   data: (row: RowOf<Table>, db: Database) => Data | undefined,
-  stamp?: Stamp<Table>,
 ): RowSource<Data> {
-  // By name: marks say where in the old log a row was set.
-  const select = `SELECT ${Object.keys(tableSpecs[table].columns).join(', ')} FROM ${table}`;
-  const { key } = tableSpecs[table];
-  const order = stamp ? `ORDER BY ${[stamp.at, stamp.by ?? stamp.at, ...key].join(', ')}` : '';
+  // Columns by name, because the table also has marks.
+  const { columns, key } = tableSpecs[table];
+  const where = key.map((column) => `${column} = ?`).join(' AND ');
+  const select = `SELECT ${Object.keys(columns).join(', ')} FROM ${table} WHERE ${where}`;
   return {
-    *all(db) {
-      for (const row of db.prepare<[], RowOf<Table>>(`${select} ${order}`).iterate()) {
-        const found = data(row, db);
-        if (found === undefined) continue;
-        const { at, by } = stamp ?? {};
-        const atMs = at && (row[at] as number | null);
-        if (atMs !== null) yield { data: found, atMs, by: by && String(row[by]) };
-      }
-    },
     at: (db, ...values) => {
-      const where = key.map((column) => `${column} = ?`).join(' AND ');
-      const row = first<RowOf<Table>>(db, `${select} WHERE ${where}`, ...values);
+      const row = first<RowOf<Table>>(db, select, ...values);
       return row && data(row, db);
     },
   };

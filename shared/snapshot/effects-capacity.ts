@@ -9,7 +9,7 @@ import {
   type Inverse,
   inverse,
   removeAll,
-  rowsOf,
+  rowSource,
   undo,
 } from './effect.ts';
 import { refreshRoutes } from './routes.ts';
@@ -55,11 +55,9 @@ export function nodeIdsAt(db: Database, place: PlaceKey): string[] {
   return columnOf(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
 }
 
-const stacks = rowsOf('stack', ({ id, organisation, surface }) => ({ id, organisation, surface }), {
-  at: 'created_at',
-});
-const stackModels = rowsOf('stack_model', ({ stack, model }) => ({ stack, model }));
-const poolModels = rowsOf('pool_model', ({ model }) => ({ model }));
+const stacks = rowSource('stack', ({ id, organisation, surface }) => ({ id, organisation, surface }));
+const stackModels = rowSource('stack_model', ({ stack, model }) => ({ stack, model }));
+const poolModels = rowSource('pool_model', ({ model }) => ({ model }));
 /** A node as it was registered. */
 export function nodeOf({ id, place, url, dialect, credential, models, agent }: RowOf<'node'>) {
   return {
@@ -68,17 +66,15 @@ export function nodeOf({ id, place, url, dialect, credential, models, agent }: R
     agent: agent === 1,
   };
 }
-const nodes = rowsOf('node', nodeOf);
-const drains = rowsOf('node', ({ id, drained }) => (drained === 1 ? { id } : undefined));
-const createdTokens = rowsOf(
-  'node_token',
-  ({ id, node, hash }) => ({ id, node, hash: hash.toString('hex') }),
-  { at: 'created_at' },
-);
-const revokedTokens = rowsOf(
-  'node_token',
-  ({ id, revoked_at: revokedAt }) => (revokedAt === null ? undefined : { id }),
-  { at: 'revoked_at' },
+const nodes = rowSource('node', nodeOf);
+const drains = rowSource('node', ({ id, drained }) => (drained === 1 ? { id } : undefined));
+const createdTokens = rowSource('node_token', ({ id, node, hash }) => ({
+  id,
+  node,
+  hash: hash.toString('hex'),
+}));
+const revokedTokens = rowSource('node_token', ({ id, revoked_at: revokedAt }) =>
+  revokedAt === null ? undefined : { id },
 );
 
 const noReport = 'it is a report, which the next report replaces';
@@ -112,7 +108,6 @@ export const capacityEffects = {
       if (tables.stack.get(id)) return 'the stack is there already';
       return tables.stack.put({ id, organisation, surface, created_at: atMs });
     },
-    restore: stacks,
     inverse: inverse(
       (db, { id }) => {
         const stack = stacks.at(db, id);
@@ -128,7 +123,6 @@ export const capacityEffects = {
       if (!stack) return 'no such stack';
       return tables.stack.update(stack, { surface });
     },
-    restore: 'leaves no row',
     inverse: inverse(
       (db, { id }) => stacks.at(db, id)?.surface,
       (surface, { id }) => (surface ? undo('stack.set-surface', { id, surface }) : 'there was no such stack'),
@@ -141,31 +135,26 @@ export const capacityEffects = {
       if (!stack) return 'no such stack';
       return removeStack(tables, stack);
     },
-    restore: 'leaves no row',
     inverse: 'its nodes and models went with it; apply the fleet file of the position before',
     explains: ['stack'],
   },
   'stack.model_installed': {
     fold: (tables, { stack, model }) => tables.stack_model.put({ stack, model }),
-    restore: stackModels,
     inverse: installedOn('stack.uninstall'),
     explains: ['stack_model'],
   },
   'stack.model_uninstalled': {
     fold: (tables, { stack, model }) => tables.stack_model.remove({ stack, model }),
-    restore: 'leaves no row',
     inverse: installedOn('stack.install'),
     explains: ['stack_model'],
   },
   'pool.model_installed': {
     fold: (tables, { model }) => tables.pool_model.put({ model }),
-    restore: poolModels,
     inverse: installed('pool.uninstall'),
     explains: ['pool_model'],
   },
   'pool.model_uninstalled': {
     fold: (tables, { model }) => tables.pool_model.remove({ model }),
-    restore: 'leaves no row',
     inverse: installed('pool.install'),
     explains: ['pool_model'],
   },
@@ -195,7 +184,6 @@ export const capacityEffects = {
       tables.node.put(row);
       return refreshRoutes(tables, row);
     },
-    restore: nodes,
     inverse: inverse(
       (db, { id }) => nodes.at(db, id),
       (was, { id }) => (was ? undo('node.register', was) : undo('node.delete', { id })),
@@ -204,13 +192,11 @@ export const capacityEffects = {
   },
   'node.drained': {
     fold: (tables, { id }) => changeNode(tables, id, { drained: 1 }),
-    restore: drains,
     inverse: draining('node.undrain'),
     explains: ['node', 'drained_set_at'],
   },
   'node.undrained': {
     fold: (tables, { id }) => changeNode(tables, id, { drained: 0 }),
-    restore: 'leaves no row',
     inverse: draining('node.drain'),
     explains: ['node', 'drained_set_at'],
   },
@@ -220,7 +206,6 @@ export const capacityEffects = {
       if (!node) return 'no such node';
       return removeNode(tables, node);
     },
-    restore: 'leaves no row',
     inverse: inverse(
       (db, { id }) => nodes.at(db, id),
       (was) => {
@@ -242,7 +227,6 @@ export const capacityEffects = {
         revoked_at: null,
       });
     },
-    restore: createdTokens,
     inverse: inverse(
       (db, { id }) => createdTokens.at(db, id) && [revokedTokens.at(db, id)],
       (_was, { id }) => undo('node-token.revoke', { id }),
@@ -255,7 +239,6 @@ export const capacityEffects = {
       if (!token || token.revoked_at !== null) return 'no such token';
       return tables.node_token.update(token, { revoked_at: atMs });
     },
-    restore: revokedTokens,
     inverse: 'a revoked token stays revoked; create another',
     explains: ['node_token'],
   },
@@ -266,7 +249,6 @@ export const capacityEffects = {
       if (generation !== node.generation + 1) return 'another replica was first';
       return tables.node.update(node, { owner, generation });
     },
-    restore: 'is reported again',
     inverse: noReport,
     explains: ['node'],
   },
@@ -285,7 +267,6 @@ export const capacityEffects = {
         changed_at: atMs,
       });
     },
-    restore: 'is reported again',
     inverse: noReport,
     explains: ['node', 'up_set_at', 'loaded_set_at'],
   },

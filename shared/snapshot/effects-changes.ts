@@ -2,9 +2,8 @@
 
 import type { EventTypeName } from '../../schemas/event-definitions.ts';
 import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
-import { present } from '../runtime/statements.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
-import { type EventContext, type EventEffects, inverse, rowsOf, undo } from './effect.ts';
+import { type EventContext, type EventEffects, inverse, rowSource, undo } from './effect.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
@@ -73,21 +72,7 @@ function trimClosed(tables: TableViews): void {
 
 const notOpen = 'no such change is open';
 
-const staged = rowsOf(
-  'change',
-  ({ id, events, waves, hold_seconds: holdSeconds, watch, advance_unseen: unseen }) => ({
-    change: id,
-    events: [...parseColumn(events)],
-    waves: [...parseColumn(waves)],
-    holdSeconds,
-    watch: parseColumn(watch),
-    ...present({ advanceUnseen: unseen === 1 ? true : null }),
-  }),
-  { at: 'at', by: 'by' },
-);
-const advanced = rowsOf('change', ({ id, wave }) => (wave === 0 ? undefined : { change: id, wave }), {
-  at: 'wave_at',
-});
+const openId = rowSource('change', ({ id }) => id);
 
 export const changeEffects = {
   'change.staged': {
@@ -114,9 +99,8 @@ export const changeEffects = {
         passed_over_reason: null,
       });
     },
-    restore: staged,
     inverse: inverse(
-      (db) => staged.at(db, openSlot)?.change,
+      (db) => openId.at(db, openSlot),
       (_was, { change }) => undo('change.withdraw', { id: change }),
     ),
     explains: ['change', 'staged_at'],
@@ -128,7 +112,6 @@ export const changeEffects = {
       if (wave <= open.wave || wave > parseColumn(open.waves).length) return 'it is no later wave';
       return tables.change.update(open, { wave, wave_at: atMs });
     },
-    restore: advanced,
     inverse: 'a wave is not taken back alone; withdraw the change',
     explains: ['change', 'advanced_at'],
   },
@@ -139,7 +122,6 @@ export const changeEffects = {
       close(tables, open, context, { state: 'withdrawn', reason });
       return undefined;
     },
-    restore: 'leaves no row',
     inverse: 'a withdrawn change is staged again',
     explains: ['closed_change'],
   },
@@ -150,7 +132,6 @@ export const changeEffects = {
       close(tables, open, context, { state: 'completed', reason: null });
       return undefined;
     },
-    restore: 'leaves no row',
     // Its events follow it in the commit, and each has its own.
     inverse: inverse(
       () => null,

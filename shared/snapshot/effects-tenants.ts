@@ -8,7 +8,7 @@ import {
   inverse,
   momentOf,
   removeAll,
-  rowsOf,
+  rowSource,
   undo,
 } from './effect.ts';
 import { removeNode, removeStack } from './effects-capacity.ts';
@@ -54,12 +54,12 @@ export function tierOf(db: Database, row: TierRow) {
   return { id, rank, ...limitsOf(row), ...present({ monthlyTokens }), models: modelsOf(db, id) };
 }
 
-export const tiers = rowsOf('tier', (row, db) => {
+export const tiers = rowSource('tier', (row, db) => {
   const { id, rank } = row;
   return id === anonymousTier || rank === null ? undefined : tierOf(db, { ...row, rank });
 });
 
-export const visitors = rowsOf('tier', (row, db) => {
+export const visitors = rowSource('tier', (row, db) => {
   const { id, free_turns: freeTurns, network_factor: networkFactor } = row;
   if (id !== anonymousTier || freeTurns === null) return undefined;
   const total = present({
@@ -76,7 +76,7 @@ export const visitors = rowsOf('tier', (row, db) => {
   };
 });
 
-export const bounds = rowsOf('bounds', (row) =>
+export const bounds = rowSource('bounds', (row) =>
   present({
     activeKeysPerOrganisation: row.active_keys_per_organisation,
     keysPerOrganisation: row.keys_per_organisation,
@@ -88,15 +88,15 @@ export const bounds = rowsOf('bounds', (row) =>
 export function modelOf({ id, family, added, weight, affinity }: RowOf<'model'>) {
   return { id, family, added: moment(added) ?? '', weight, affinity };
 }
-export const models = rowsOf('model', modelOf);
+export const models = rowSource('model', modelOf);
 
-const organisations = rowsOf('organisation', ({ id, name, tier, anchor }) => ({ id, name, tier, anchor }));
-const suspensions = rowsOf('organisation', ({ id, suspended }) =>
+const organisations = rowSource('organisation', ({ id, name, tier, anchor }) => ({ id, name, tier, anchor }));
+const suspensions = rowSource('organisation', ({ id, suspended }) =>
   suspended === 1 ? { id, suspended: true } : undefined,
 );
-const members = rowsOf('member', ({ organisation, person, role }) => ({ organisation, person, role }));
+const members = rowSource('member', ({ organisation, person, role }) => ({ organisation, person, role }));
 
-const createdKeys = rowsOf(
+const createdKeys = rowSource(
   'api_key',
   ({ id, hash, organisation, name, expires, expires_at: expiresAtMs }) => {
     // A key that was revoked before it was created has none of these.
@@ -104,13 +104,10 @@ const createdKeys = rowsOf(
     const expiresAt = expiresAtMs === null ? null : momentOf(expiresAtMs);
     return { id, organisation, name, hash: hash.toString('hex'), expires, expiresAt };
   },
-  { at: 'created_at', by: 'created_by' },
 );
 
-const revokedKeys = rowsOf(
-  'api_key',
-  ({ id, revoked_at: revokedAt }) => (revokedAt === null ? undefined : { id }),
-  { at: 'revoked_at', by: 'revoked_by' },
+const revokedKeys = rowSource('api_key', ({ id, revoked_at: revokedAt }) =>
+  revokedAt === null ? undefined : { id },
 );
 
 const putTierBack: Inverse<{ readonly id: string }> = inverse(
@@ -150,7 +147,6 @@ export const tenantEffects = {
       });
       return setTierModels(tables, data.id, data.models);
     },
-    restore: tiers,
     inverse: putTierBack,
     explains: ['tier'],
   },
@@ -161,7 +157,6 @@ export const tenantEffects = {
       setTierModels(tables, id, []);
       return tables.tier.remove(tier);
     },
-    restore: 'leaves no row',
     inverse: putTierBack,
     explains: ['tier'],
   },
@@ -182,7 +177,6 @@ export const tenantEffects = {
       });
       return setTierModels(tables, anonymousTier, data.models);
     },
-    restore: visitors,
     inverse: putVisitorsBack,
     explains: ['tier'],
   },
@@ -193,7 +187,6 @@ export const tenantEffects = {
       setTierModels(tables, anonymousTier, []);
       return tables.tier.remove(tier);
     },
-    restore: 'leaves no row',
     inverse: putVisitorsBack,
     explains: ['tier'],
   },
@@ -206,7 +199,6 @@ export const tenantEffects = {
         commands_per_person_per_minute: data.commandsPerPersonPerMinute ?? null,
         commands_per_organisation_per_minute: data.commandsPerOrganisationPerMinute ?? null,
       }),
-    restore: bounds,
     inverse: inverse(
       (db) => bounds.at(db, 'fleet'),
       (was) => undo('bounds.set', { ...was }),
@@ -216,7 +208,6 @@ export const tenantEffects = {
   'model.set': {
     fold: (tables, { id, family, added, weight, affinity = 'prefix' }) =>
       tables.model.put({ id, family, added: Date.parse(added), weight, affinity }),
-    restore: models,
     inverse: putModelBack,
     explains: ['model'],
   },
@@ -226,7 +217,6 @@ export const tenantEffects = {
       if (!model) return 'no such model';
       return tables.model.remove(model);
     },
-    restore: 'leaves no row',
     inverse: putModelBack,
     explains: ['model'],
   },
@@ -235,7 +225,6 @@ export const tenantEffects = {
       const suspended = tables.organisation.get(id)?.suspended ?? 0;
       return tables.organisation.put({ id, name, tier, anchor, suspended });
     },
-    restore: organisations,
     inverse: inverse(
       (db, { id }) => organisations.at(db, id),
       (was, { id }) => (was ? undo('organisation.update', was) : undo('organisation.delete', { id })),
@@ -248,7 +237,6 @@ export const tenantEffects = {
       if (!organisation) return 'no such organisation';
       return tables.organisation.update(organisation, { suspended: suspended ? 1 : 0 });
     },
-    restore: suspensions,
     inverse: inverse(
       (db, { id }) => organisations.at(db, id) && [suspensions.at(db, id)],
       (was, { id }) => undo('organisation.update', { id, suspended: was?.[0] !== undefined }),
@@ -261,13 +249,11 @@ export const tenantEffects = {
       if (!organisation) return 'no such organisation';
       return removeOrganisation(tables, organisation);
     },
-    restore: 'leaves no row',
     inverse: 'its keys, stacks and nodes went with it',
     explains: ['organisation'],
   },
   'member.set': {
     fold: (tables, { organisation, person, role }) => tables.member.put({ organisation, person, role }),
-    restore: members,
     inverse: putMemberBack,
     explains: ['member'],
   },
@@ -277,7 +263,6 @@ export const tenantEffects = {
       if (!member) return 'no such member';
       return tables.member.remove(member);
     },
-    restore: 'leaves no row',
     inverse: putMemberBack,
     explains: ['member'],
   },
@@ -299,7 +284,6 @@ export const tenantEffects = {
         revoked_by: there?.revoked_by ?? null,
       });
     },
-    restore: createdKeys,
     inverse: inverse(
       (db, { id }) => createdKeys.at(db, id) && [revokedKeys.at(db, id)],
       (_was, { id }) => undo('key.revoke', { id }),
@@ -315,7 +299,6 @@ export const tenantEffects = {
       const row = key ?? { id, ...unknown, created_at: null, created_by: null };
       return tables.api_key.replace(key, { ...row, revoked_at: atMs, revoked_by: by });
     },
-    restore: revokedKeys,
     inverse: 'a revoked key stays revoked; create another',
     explains: ['api_key'],
   },
@@ -328,7 +311,6 @@ export const tenantEffects = {
         return 'the key has not ended';
       return tables.api_key.remove(key);
     },
-    restore: 'leaves no row',
     inverse: 'the key had ended before; create another',
     explains: ['api_key'],
   },
@@ -339,9 +321,6 @@ export const tenantEffects = {
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },
-    restore: rowsOf('usage_adjustment', ({ organisation, period, tokens }) => ({
-      ...{ organisation, period, tokens },
-    })),
     inverse: 'adjust the usage again, by the opposite number',
     explains: ['usage_adjustment'],
   },

@@ -9,7 +9,6 @@ import type { TableName } from './tables.ts';
 /** An event that is no row of the state. */
 const onlyInTheLog = {
   fold: () => undefined,
-  restore: 'leaves no row',
   inverse: null,
   explains: [],
 } as const;
@@ -24,7 +23,6 @@ export const eventEffects: EventEffects = {
   // Compared by the snapshot, which holds the digests.
   checkpoint: onlyInTheLog,
   no_op: onlyInTheLog,
-  // After all that its events are about, so that a restored log folds them on the same rows.
   ...changeEffects,
 };
 

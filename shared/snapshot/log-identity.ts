@@ -3,9 +3,8 @@
  * a topic that was re-created, truncated or restored answers reads without an error.
  */
 import { type Commit, parseCommit } from '../../schemas/commit.ts';
-import { type EventData, readEvent } from '../../schemas/events.ts';
 import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
-import { emptyHead, type Head, judge, recordHash } from '../log/core/chain.ts';
+import { emptyHead, judge, recordHash } from '../log/core/chain.ts';
 import {
   type ControlLog,
   cutLogNext,
@@ -13,7 +12,6 @@ import {
   LogReplaced,
   LogTruncated,
 } from '../log/core/control-log.ts';
-import { verify } from '../log/core/signing.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 
 /** Junk before the first valid record is skipped, but not without end. */
@@ -22,8 +20,6 @@ const recordsBeforeGenesisMax = 10_000;
 /** How a log begins. */
 export interface Genesis {
   readonly log: string;
-  /** The log whose state it continues, and by how many commits, where it was restored from a snapshot. */
-  readonly continues?: EventData<'log.created'>['continues'];
   readonly record: LogRecord;
 }
 
@@ -52,34 +48,12 @@ async function findGenesis(log: ControlLog): Promise<Genesis | null> {
   for await (const records of batchesToEnd(log, { recordsMax: 100 })) {
     for (const record of records) {
       const judgement = judge(emptyHead(), record);
-      if ('accepted' in judgement) return genesisIn(judgement.accepted, record);
+      if ('accepted' in judgement) return { log: judgement.accepted.log, record };
       seen++;
     }
     if (seen >= recordsBeforeGenesisMax) return null;
   }
   return null;
-}
-
-function genesisIn({ log, events }: Commit, record: LogRecord): Genesis {
-  const read = events[0] && readEvent(events[0]);
-  const created =
-    read?.outcome === 'known' && read.event.type === 'log.created' ? read.event.data : undefined;
-  return { log, record, ...(created?.continues && { continues: created.continues }) };
-}
-
-/** `seq` of the commit that completes a log's first state: more than 1 where it was restored from a snapshot. */
-export function wholeFrom(genesis: Genesis | null): number {
-  return 1 + (genesis?.continues?.commits ?? 0);
-}
-
-/**
- * Whether a log is the successor of the one that was folded: its first record names that log, and where that log was
- * signed, one of its signers has signed the record.
- */
-export function succeeds(genesis: Genesis, folded: { readonly head: Head }): boolean {
-  const { log, signers } = folded.head;
-  if (log === null || genesis.continues?.log !== log) return false;
-  return signers.length === 0 || verify(signers, genesis.record.value, genesis.record.signature);
 }
 
 export interface Folded {

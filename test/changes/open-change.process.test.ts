@@ -128,37 +128,30 @@ test('a change whose model was removed meanwhile does not continue, says so, and
   expect((await answered<Change>(`change withdraw ${id}`)).state).toBe('withdrawn');
 });
 
-test('an export has the state without the open change; a backup and a snapshot are restored with it open', async () => {
+test('an export has the state without the open change; a backup is restored with it open', async () => {
   const exported = (await headgate('export')).out;
   const { id } = await stage(`${take} ${firstWave}`);
   await are(403, 200);
   expect((await headgate('export')).out).toBe(exported);
   const digests = (await fleet.operator().call('GET', '/status')).digests as Record<string, string>;
   await answered(`backup ${join(fleet.dir, 'copy')} --log ${fleet.logUrl} --no-usage`);
-  await answered(`snapshot save ${join(fleet.dir, 'state.db')}`);
 
-  const restores = {
-    backup: `backup restore ${join(fleet.dir, 'copy')} --log sqlite:${join(fleet.dir, 'log-backup')} --data ${join(fleet.dir, 'cp-again')} --allow-unsigned --yes`,
-    snapshot: `snapshot restore ${join(fleet.dir, 'state.db')} --new-log --yes`,
-  };
-  for (const from of ['backup', 'snapshot'] as const) {
-    const logUrl = `sqlite:${join(fleet.dir, `log-${from}`)}`;
-    const run = await headgate(restores[from], { HEADGATE_LOG: logUrl });
-    expect([from, run.code, run.err]).toEqual([from, 0, expect.not.stringContaining('error')]);
-    const other = new ProcessFleet({ logUrl });
-    try {
-      const plane = await other.startPlane();
-      const admin = other.admin(plane);
-      expect(await admin.call('GET', `/staged-changes/${id}`)).toMatchObject({ state: 'open', wave: 1 });
-      const restored = (await admin.call('GET', '/status')).digests as Record<string, string>;
-      for (const table of ['tier', 'tier_model', 'change', 'overlay'])
-        expect([from, table, restored[table]]).toEqual([from, table, digests[table]]);
-      if (from === 'snapshot') continue;
-      const { ready } = await other.startGateway(nameOf(1));
-      await until(async () => (await statusOf(ready.api, fleet.key)) === 403);
-    } finally {
-      await other.close();
-    }
+  const logUrl = `sqlite:${join(fleet.dir, 'log-backup')}`;
+  const restore = `backup restore ${join(fleet.dir, 'copy')} --log ${logUrl} --data ${join(fleet.dir, 'cp-again')} --allow-unsigned --yes`;
+  const run = await headgate(restore, { HEADGATE_LOG: logUrl });
+  expect([run.code, run.err]).toEqual([0, expect.not.stringContaining('error')]);
+  const other = new ProcessFleet({ logUrl });
+  try {
+    const plane = await other.startPlane();
+    const admin = other.admin(plane);
+    expect(await admin.call('GET', `/staged-changes/${id}`)).toMatchObject({ state: 'open', wave: 1 });
+    const restored = (await admin.call('GET', '/status')).digests as Record<string, string>;
+    for (const table of ['tier', 'tier_model', 'change', 'overlay'])
+      expect([table, restored[table]]).toEqual([table, digests[table]]);
+    const { ready } = await other.startGateway(nameOf(1));
+    await until(async () => (await statusOf(ready.api, fleet.key)) === 403);
+  } finally {
+    await other.close();
   }
   await answered(`change withdraw ${id}`);
   await are(200, 200);

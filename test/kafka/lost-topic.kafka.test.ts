@@ -1,13 +1,11 @@
 /**
  * A control topic that is not what it was: compacted, made again, emptied, or with another log in it. Control plane and
  * gateway refuse each with an error that says what is wrong, nothing is served from it, the last good state continues
- * answering where the policy is `serve`; and the way back is a new log that both follow.
+ * answering where the policy is `serve`.
  */
-import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
@@ -19,8 +17,6 @@ import { ChainWriter } from '../support/commits.ts';
 import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
-const run = promisify(execFile);
-const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 const topic = 'headgate.control';
 const dir = mkdtempSync(join(tmpdir(), 'headgate-lost-topic-'));
 let kafka: Kafka;
@@ -123,7 +119,9 @@ test('a topic that was made again, with another log in it, is refused while they
   await expect(admin().createKey('acme', 'lost')).rejects.toThrow(/headgate\.control/);
   await controlPlane.close();
   await gateway.close();
-  await expect(controlPlaneOn()).rejects.toThrow(/this is log foreign, .*create a new one from a snapshot/);
+  await expect(controlPlaneOn()).rejects.toThrow(
+    /this is log foreign, .*restore the log from its last backup/,
+  );
   gateway = await gatewayOn('gateway-1');
   await expect.poll(checks, { timeout: 20_000 }).toContain('this is log foreign');
   expect(await statusOf(key)).toBe(404);
@@ -137,23 +135,3 @@ test('a topic whose records were deleted is refused', async () => {
   await expect(controlPlaneOn()).rejects.toThrow(/begins at offset 1|ends before commit|log \(empty\)/);
   expect(await statusOf(key)).toBe(404);
 }, 60_000);
-
-test('docs/operate: the way back is a new log from the last state; the gateway follows it by itself', async () => {
-  const restore = ['snapshot', 'restore', join(dir, 'control-plane', 'state.db'), '--new-log', '--yes'];
-  const env = { ...process.env, HEADGATE_LOG: kafka.url };
-  const command = () => run(process.execPath, [binary, ...restore], { env, cwd: dir });
-  await expect(command()).rejects.toMatchObject({ code: 6 });
-  await deleteTopic();
-  const { stdout } = await command();
-  expect(stdout).toMatch(/restored as log log-/);
-  controlPlane = await controlPlaneOn();
-  const later = await admin().createKey('acme', 'later');
-  await expect.poll(() => statusOf(later.value), { timeout: 60_000 }).toBe(404);
-  expect(await statusOf(key)).toBe(404);
-  const states = async () => {
-    const { items } = await admin().call('GET', '/gateways');
-    return items.map(({ state }) => state);
-  };
-  // The status of a gateway arrives some time after what it describes.
-  await expect.poll(states, { timeout: 60_000 }).toEqual(['SYNCED']);
-}, 120_000);

@@ -189,10 +189,11 @@ test.runIf(mounted)('a restore onto a log whose disk is full ends at an interrup
   const organisations = Array.from({ length: 1500 }, (_, n) => ({ id: `org-${n}`, name: 'n'.repeat(200) }));
   await fleet.admin(replica).apply({ version: 1, organisations });
   await replica.end();
+  const copy = join(dir, 'copy');
+  expect((await fleet.cli(['backup', copy, '--data', join(dir, 'cp')])).code).toBe(0);
   fill(150_000);
-  const restore = new CliProcess(['snapshot', 'restore', join(dir, 'cp', 'state.db'), '--new-log', '--yes'], {
-    HEADGATE_LOG: `sqlite:${join(disk, 'new-log')}`,
-  });
+  const to = ['--log', `sqlite:${join(disk, 'new-log')}`, '--data', join(dir, 'cp-again')];
+  const restore = new CliProcess(['backup', 'restore', copy, ...to, '--allow-unsigned', '--yes'], {});
   commands.push(restore);
   await vi.waitFor(() => expect(statfsSync(disk).bavail).toBeLessThan(20), { timeout: 20_000 });
   // Nothing happens: it must still run after a while, and have reported no error.

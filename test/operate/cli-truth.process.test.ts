@@ -73,11 +73,8 @@ test.each(['console/links', 'organisations/acme/members/ana/link', 'organisation
   },
 );
 
-test.each(['snapshot save state.db', 'backup to --data plane'])(
-  '%s --dry-run writes no file',
-  async (line) => {
-    const before = readdirSync(fleet.dir);
-    await fleet.cli([...line.split(' '), '--dry-run'], env);
-    expect(readdirSync(fleet.dir)).toEqual(before);
-  },
-);
+test('backup --dry-run writes no file', async () => {
+  const before = readdirSync(fleet.dir);
+  await fleet.cli(['backup', 'to', '--data', 'plane', '--dry-run'], env);
+  expect(readdirSync(fleet.dir)).toEqual(before);
+});

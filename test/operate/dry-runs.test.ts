@@ -35,7 +35,6 @@ beforeAll(async () => {
   const exported = await cli(['export']);
   writeFileSync(join(work, 'fleet.yaml'), exported.out);
   writeFileSync(join(dir, 'log.jsonl'), (await cli(['events', 'export'])).out);
-  await cli(['snapshot', 'save', 'backup.db']);
   const plane = join(fleet.dir, 'control-plane');
   expect(await cli(['backup', join(dir, 'backup'), '--data', plane])).toMatchObject({ code: 0 });
   writeFileSync(join(work, 'decisions.jsonl'), (await cli(['decisions', 'export'])).out);
@@ -49,6 +48,7 @@ beforeAll(async () => {
     FINGERPRINT: '0'.repeat(64),
     '/backup/headgate': join(dir, 'backup'),
     '/var/lib/headgate/gw-1': join(fleet.dir, 'gateway-1'),
+    'gw-1/state.db': join(fleet.dir, 'gateway-1', 'state.db'),
     '/var/lib/headgate/cp-1': plane,
     '18000': '1',
     '1000': String(await admin.position()),

@@ -77,8 +77,6 @@ function cli(...argv: string[]): void {
 test('nothing that a service and its command line write is open to others', () => {
   cli('key', 'create', '--org', 'acme', '--name', 'k', '--expires', 'never', '--out', 'key');
   cli('node', 'token', 'create', 'pool-1', '--out', 'token');
-  cli('snapshot', 'save', 'saved.db');
-  cli('snapshot', 'inspect', 'saved.db');
   cli('events', 'export', '--out', 'log.jsonl');
   cli('replay', 'log.jsonl');
   const made = everything(root);
@@ -92,7 +90,7 @@ test('nothing that a service and its command line write is open to others', () =
     'operator-token',
   ])
     expect(names).toContain(name);
-  for (const name of ['context.json', 'demo-keys.json', 'key', 'token', 'saved.db', 'log.jsonl'])
+  for (const name of ['context.json', 'demo-keys.json', 'key', 'token', 'log.jsonl'])
     expect(names).toContain(name);
   expect(open(made)).toEqual([]);
   // No copy of the state was left, in the common temporary folder least of all.

@@ -50,7 +50,7 @@ test('all that is wrong with a topic is listed, what loses records first', async
   };
   expect(await faultsOf({ partitions: 3, start: 7, end: 9, settings })).toEqual([
     expect.stringMatching(
-      /begins at offset 7, .*→ make a new log from the last state.*headgate backup ARCHIVE/,
+      /begins at offset 7, .*→ restore the log from its last backup.*headgate backup ARCHIVE/,
     ),
     expect.stringMatching(
       /is set to retention\.ms=3600000, compression\.type=zstd, max\.message\.bytes=104857600 → kafka-configs\.sh .* retention\.ms=-1,compression\.type=producer,max\.message\.bytes=1048588$/,

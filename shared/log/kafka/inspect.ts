@@ -49,7 +49,7 @@ async function removalFault(cluster: KafkaCluster, topic: string): Promise<Topic
   const start = await leader.offset(target, 'start');
   if (start === 0) return [];
   const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it`;
-  const next = `make a new log from the last state: see "The log is unreachable, lost or truncated" in docs/operate.md; ${cutLogNext}`;
+  const next = `restore the log from its last backup: see "Restore a lost log" in docs/operate.md; ${cutLogNext}`;
   return [{ topic, text, next }];
 }
 
