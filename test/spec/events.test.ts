@@ -1,154 +1,223 @@
-/** Specification, "Events": how a stream ends early, what stays delivered, and what of it is recorded. */
-
-import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+/** Specification, "Events", on every surface that streams: how an answer ends early, what stays delivered, and what is recorded. */
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
+import type { DemoNodeId } from '../../dev/demo-fleet.ts';
+import type { RefusalType } from '../../schemas/refusals.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
-import { call, chat, expectRefusal, framesOf } from '../support/api.ts';
+import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
 import { scaledMs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { hold } from '../support/held.ts';
-import { specFleet, stackHost } from '../support/spec-fleet.ts';
+import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { spoiltBeginnings, spoiltStreams } from '../support/spoilt-streams.ts';
-import { usageOf, usageReaches } from '../support/witness.ts';
+import { type AnswerSurface, answerSurfaces } from '../support/surface-answers.ts';
+import { recordedIds, requestIdOf, usageOf, usageReaches } from '../support/witness.ts';
 
 let fleet: TestFleet;
-let port: number;
+let key: string;
 beforeAll(async () => {
   fleet = await startFleet({
     fleet: specFleet,
     gateway: { forwarding: { ...defaultForwardSettings, firstEventMs: 3000, betweenEventsMs: 300 } },
   });
-  port = fleet.port();
+  key = (await fleet.key('birch')).value;
 });
 afterAll(() => fleet.close());
-const healthy = parseBehaviour({});
 afterEach(() => {
-  for (const node of Object.values(fleet.nodes)) node.setBehaviour(healthy);
+  for (const node of Object.values(fleet.nodes)) node.setBehaviour(parseBehaviour({}));
 });
 
-let organisations = 0;
-/** An organisation of its own, so that its usage is this test's alone. */
-async function newcomer(): Promise<{ id: string; key: string }> {
-  const id = `newcomer-${++organisations}`;
-  await fleet.admin.call('POST', '/organisations', { id, name: id, tier: 'Pro' });
-  const { value: key } = await fleet.key(id);
-  await fleet.settle();
-  return { id, key };
+interface Row {
+  readonly host: string;
+  readonly node: DemoNodeId;
+  readonly path: string;
+  /** The refusal of a request that its node fails. */
+  readonly refusal: RefusalType;
+  body(text: string): object;
+  /** Fields that make the model think, and fields that offer it a tool. */
+  readonly thinking: object;
+  readonly tools: object;
+  /** The frames that only a completed stream has. */
+  readonly terminal: RegExp;
+  /** Parts of an answer that a refusal must not contain. */
+  readonly answered: RegExp;
 }
 
-/** Rows ship in order, so once this request is in the totals, everything before it that was recorded is too. */
-async function usageWithout(id: string, key: string): Promise<{ requests: number; totalTokens: number }> {
-  const answer = await chat({ port, key, model: 'echo-small' });
-  expect(answer.status).toBe(200);
-  const { total_tokens: tokens } = JSON.parse(answer.content).usage;
-  await vi.waitUntil(async () => (await usageOf(fleet, id)).requests > 0, { timeout: 10_000, interval: 20 });
-  const { requests, totalTokens } = await usageOf(fleet, id);
-  return { requests: requests - 1, totalTokens: totalTokens - tokens };
-}
-const nothing = { requests: 0, totalTokens: 0 };
+const parameters = { type: 'object', required: ['city', 'country', 'day'] };
+const messages = (text: string) => [{ role: 'user', content: text }];
+const stack = { host: stackHost('heron'), node: 'birch-s1', refusal: 'TargetNotServingError' } as const;
 
-test.each(spoiltStreams)(
-  'Stream behaviour: a stream that its node ends early closes without a terminal frame ($kind)',
-  async (fault) => {
-    const { id, key } = await newcomer();
-    const full = framesOf(
-      await chat({ port, key: (await newcomer()).key, model: 'echo-small', more: { stream: true } }),
-    );
-    fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: [{ fault }] }));
-    const answer = await chat({ port, key, model: 'echo-small', more: { stream: true } });
-    fleet.nodes['pool-1'].setBehaviour(healthy);
-    expect(answer.status).toBe(200);
-    expect(answer.whole, 'a clean end of the body').toBe(false);
-    expect(answer.content).not.toContain('[DONE]');
-    expect(answer.content).not.toContain('error');
-    const words = (frames: string[]): string[] =>
-      frames.flatMap((frame) =>
-        frame === '[DONE]' ? [] : (JSON.parse(frame).choices[0]?.delta.content ?? []),
-      );
-    const delivered = words(framesOf(answer));
-    expect(delivered.length, 'data already delivered stays delivered').toBeGreaterThan(0);
-    expect(words(full).slice(0, delivered.length)).toEqual(delivered);
-    expect(await usageWithout(id, key)).toEqual(nothing);
+/** Birch asks the pool for chats, and its stack for messages and responses. */
+const rows: Readonly<Record<AnswerSurface['name'], Row>> = {
+  chat: {
+    ...{ host: '127.0.0.1', node: 'pool-1', path: '/v1/chat/completions' },
+    refusal: 'InferenceUnavailableError',
+    body: (text) => ({ messages: messages(text), stream_options: { include_usage: true } }),
+    thinking: { reasoning_effort: 'high' },
+    tools: { tools: [{ type: 'function', function: { name: 'weather', parameters } }] },
+    terminal: /\[DONE\]/,
+    answered: /"choices"|"usage"|chatcmpl-/,
   },
-);
+  messages: {
+    ...{ ...stack, path: '/v1/messages' },
+    body: (text) => ({ messages: messages(text), max_tokens: 50 }),
+    thinking: { output_config: { effort: 'high' } },
+    tools: { tools: [{ name: 'weather', input_schema: parameters }] },
+    terminal: /message_stop|message_delta/,
+    answered: /"content"|"usage"|msg_/,
+  },
+  responses: {
+    ...{ ...stack, path: '/v1/responses' },
+    body: (text) => ({ input: text }),
+    thinking: { reasoning: { effort: 'high' }, store: false },
+    tools: { tools: [{ type: 'function', name: 'weather', parameters }] },
+    terminal: /response\.(completed|incomplete|failed)/,
+    answered: /"output"|"usage"|resp_/,
+  },
+};
 
-test.each([
-  { where: 'the pool', organisation: 'birch', host: '127.0.0.1', node: 'pool-1', model: 'echo-large' },
-  {
-    where: 'a stack',
-    organisation: 'birch',
-    host: stackHost('heron'),
-    node: 'birch-s1',
-    model: 'echo-small',
-  },
-] as const)(
-  'Stream behaviour: a stream that its client cancels is stopped at the node of $where, and not recorded',
-  async ({ organisation, host, node: nodeId, model }) => {
-    const node = fleet.nodes[nodeId];
-    const { value: key } = await fleet.key(organisation);
+describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
+  const { host, node: nodeId, path, refusal, body, thinking, tools, terminal, answered } = rows[name];
+  beforeAll(async () => {
+    const surface = name === 'messages' ? 'anthropic' : 'openai';
+    await fleet.admin.call('PUT', `/stacks/${stacks.heron}/surface`, { surface });
     await fleet.settle();
-    const before = await usageOf(fleet, organisation);
-    for (const stream of [true, false]) {
-      node.setBehaviour(
-        parseBehaviour({
-          rules: [{ fault: { kind: stream ? 'stall-after' : 'stall', ...(stream && { afterEvents: 3 }) } }],
-        }),
-      );
-      const aborted = node.stats().abortedByClient;
-      const held = await hold({ port, key, model, host, more: { stream }, at: node });
+  });
+
+  const bodyOf = (text: string, more: object): object => {
+    const { stream_options, ...rest } = body(text) as { stream_options?: object };
+    const isStream = 'stream' in more && more.stream === true;
+    return { model: 'echo-small', ...rest, ...(isStream && stream_options && { stream_options }), ...more };
+  };
+  const ask = (text: string, more: object = {}): Promise<Answer> =>
+    call({ ...{ port: fleet.port(), host, key, method: 'POST', path }, body: bodyOf(text, more) });
+  const spoil = (fault: Parameters<typeof parseBehaviour>[0]): void =>
+    fleet.nodes[nodeId].setBehaviour(parseBehaviour({ rules: [{ fault }] }));
+  /** The ids of birch's requests on record, of those given. */
+  const recordedOf = async (answers: readonly Answer[]): Promise<string[]> => {
+    fleet.nodes[nodeId].setBehaviour(parseBehaviour({}));
+    const ids = await recordedIds(fleet, 'birch', await ask('hello there'));
+    return answers.map(requestIdOf).filter((id) => ids.includes(id));
+  };
+
+  const turns = [
+    { what: 'a text', text: 'hello there', more: {} },
+    { what: 'thoughts and a text', text: 'hello there', more: thinking },
+    { what: 'the call of a tool', text: 'call weather', more: tools },
+  ];
+
+  test.each(turns)(
+    'What the service does 1: $what is the same streamed as not streamed, and both are recorded',
+    async ({ text, more }) => {
+      const [whole, streamed] = [await ask(text, more), await ask(text, { ...more, stream: true })];
+      expect([whole.status, streamed.status, streamed.whole]).toEqual([200, 200, true]);
+      const { ids, ...read } = readStream(streamed.content);
+      expect(read).toEqual({ ...readWhole(JSON.parse(whole.content)), ids: undefined });
+      expect(await recordedOf([whole, streamed])).toEqual([whole, streamed].map(requestIdOf));
+    },
+  );
+
+  test.each(turns)(
+    'Stream behaviour: $what that its node ends early has no terminal frame, closes its connection, and is not recorded',
+    async ({ text, more }) => {
+      const uncut = await ask(text, { ...more, stream: true });
+      const full = readStream(uncut.content);
+      const cut: Answer[] = [];
+      for (const fault of spoiltStreams) {
+        spoil(fault);
+        const answer = await ask(text, { ...more, stream: true });
+        cut.push(answer);
+        const why = JSON.stringify(fault);
+        expect([answer.status, answer.whole], why).toEqual([200, false]);
+        expect(answer.content, why).not.toMatch(terminal);
+        expect(answer.content, why).not.toMatch(/error(?!":null)/);
+        // What was delivered stays delivered.
+        const read = readStream(answer.content.slice(0, answer.content.lastIndexOf('\n\n') + 2));
+        expect('tools' in more ? answer.content : read.text + read.thoughts, why).not.toBe('');
+        for (const part of ['text', 'thoughts'] as const)
+          expect(full[part].startsWith(read[part]), why).toBe(true);
+        for (const [at, [called, input]] of read.calls.entries())
+          expect([full.calls[at]?.[0], full.calls[at]?.[1].startsWith(input)], why).toEqual([called, true]);
+      }
+      expect(await recordedOf([uncut, ...cut])).toEqual([requestIdOf(uncut)]);
+    },
+  );
+
+  test.each(spoiltBeginnings)(
+    'Stream behaviour, Errors 3, Errors 6: a failure before the first event is a refusal, and not recorded ($kind)',
+    async (fault) => {
+      spoil(fault);
+      const answers = [await ask('hello there', { stream: true }), await ask('hello there')];
+      for (const answer of answers) {
+        expectRefusal(answer, refusal);
+        expect(answer.content).not.toMatch(answered);
+      }
+      expect(await recordedOf(answers)).toEqual([]);
+    },
+  );
+
+  test.each([{ kind: 'cut', afterEvents: 1, reset: true }, { kind: 'finish-abort' }])(
+    'Errors: an answer that is not streamed and that its node ends early is a refusal, and not recorded ($kind)',
+    async (fault) => {
+      for (const { text, more } of turns) {
+        spoil(fault);
+        const answer = await ask(text, more);
+        expectRefusal(answer, refusal);
+        expect(answer.content).not.toMatch(answered);
+        expect(await recordedOf([answer])).toEqual([]);
+      }
+    },
+  );
+
+  test.each([true, false])(
+    'Stream behaviour: a request that its client cancels is stopped at the node, and not recorded: streamed %s',
+    async (stream) => {
+      const node = fleet.nodes[nodeId];
+      const before = await usageOf(fleet, 'birch');
+      spoil({ kind: stream ? 'stall-after' : 'stall', ...(stream && { afterEvents: 3 }) });
+      const { abortedByClient } = node.stats();
+      const more = { messages: undefined, ...bodyOf('hello there', { stream }) };
+      const held = await hold({ port: fleet.port(), key, model: 'echo-small', host, path, more, at: node });
       if (stream)
-        await vi.waitUntil(() => held.received().includes('"content"'), { timeout: 5000, interval: 2 });
+        await vi.waitUntil(() => held.received().includes('data: '), { timeout: 5000, interval: 2 });
       held.leave();
       // Without the cancellation it would stall until its time-out.
       await vi.waitUntil(() => node.stats().inFlight === 0, { timeout: scaledMs(1000), interval: 2 });
-      expect(node.stats().abortedByClient).toBe(aborted + 1);
-    }
-    node.setBehaviour(healthy);
-    const answer = await chat({ port, key, model, host });
-    const { total_tokens: tokens } = JSON.parse(answer.content).usage;
-    const after = await usageReaches(fleet, organisation, before.requests + 1);
-    expect(after.totalTokens - before.totalTokens).toBe(tokens);
-  },
-);
+      expect(node.stats().abortedByClient).toBe(abortedByClient + 1);
+      node.setBehaviour(parseBehaviour({}));
+      const { promptTokens = 0, completionTokens = 0 } = readWhole(
+        JSON.parse((await ask('hello there')).content),
+      );
+      const after = await usageReaches(fleet, 'birch', before.requests + 1);
+      expect(after.totalTokens - before.totalTokens).toBe(promptTokens + completionTokens);
+    },
+  );
 
-test('Stream behaviour: a completed stream is recorded once, with the tokens that the client received', async () => {
-  const { id, key } = await newcomer();
-  const more = { stream: true, stream_options: { include_usage: true } };
-  const frames = framesOf(await chat({ port, key, model: 'echo-small', more }));
-  const usage = frames
-    .filter((frame) => frame !== '[DONE]')
-    .map((frame) => JSON.parse(frame).usage)
-    .findLast(Boolean);
-  expect(usage.total_tokens).toBeGreaterThan(0);
-  expect(await usageReaches(fleet, id, 1)).toEqual({ requests: 1, totalTokens: usage.total_tokens });
+  test('Stream behaviour: a completed stream is recorded once, with the tokens that its last event reported', async () => {
+    const before = await usageOf(fleet, 'birch');
+    const read = readStream((await ask('say 12 words', { stream: true })).content);
+    expect(read.completionTokens).toBe(12);
+    const after = await usageReaches(fleet, 'birch', before.requests + 1);
+    expect(after.totalTokens - before.totalTokens).toBe(Number(read.promptTokens) + 12);
+  });
 });
 
-test('Stream behaviour: a stream is recorded also where its client did not ask for usage', async () => {
-  const { id, key } = await newcomer();
-  const whole = JSON.parse((await chat({ port, key, model: 'echo-small' })).content).usage.total_tokens;
-  const answer = await chat({ port, key, model: 'echo-small', more: { stream: true } });
+test('Stream behaviour: a stream is recorded also if its client did not ask for usage', async () => {
+  const before = await usageOf(fleet, 'birch');
+  const ask = { port: fleet.port(), key, model: 'echo-small' };
+  const whole = JSON.parse((await chat(ask)).content).usage.total_tokens;
+  const answer = await chat({ ...ask, more: { stream: true } });
   expect(answer.content).not.toContain('total_tokens');
-  expect(await usageReaches(fleet, id, 2)).toEqual({ requests: 2, totalTokens: 2 * whole });
+  const after = await usageReaches(fleet, 'birch', before.requests + 2);
+  expect(after.totalTokens - before.totalTokens).toBe(2 * whole);
 });
 
 test.each(spoiltBeginnings)(
-  'Stream behaviour, Errors 3: a failure before the first event is a refusal, and not recorded ($kind)',
+  'Stream behaviour, Errors 3: embeddings that their node fails are a refusal ($kind)',
   async (fault) => {
-    const { id, key } = await newcomer();
     fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: [{ fault }] }));
-    const answers = [
-      await chat({ port, key, model: 'echo-small', more: { stream: true } }),
-      await chat({ port, key, model: 'echo-small' }),
-      await call({
-        port,
-        key,
-        method: 'POST',
-        path: '/v1/embeddings',
-        body: { model: 'echo-embed', input: 'a' },
-      }),
-    ];
-    fleet.nodes['pool-1'].setBehaviour(healthy);
-    for (const answer of answers) expectRefusal(answer, 'InferenceUnavailableError');
-    expect(await usageWithout(id, key)).toEqual(nothing);
+    const body = { model: 'echo-embed', input: 'a' };
+    const answer = await call({ port: fleet.port(), key, method: 'POST', path: '/v1/embeddings', body });
+    expectRefusal(answer, 'InferenceUnavailableError');
   },
 );

@@ -20,19 +20,22 @@ export interface HeldRequest {
   readonly key: string;
   readonly model: string;
   readonly host?: string;
+  /** A chat completion unless set. */
+  readonly path?: string;
   readonly more?: Readonly<Record<string, unknown>>;
   /** The node at which it must have arrived before it counts as held. */
   readonly at: FaultyNode;
 }
 
-/** Sends a chat completion and resolves once its node works on it. */
-export async function hold({ port, key, model, host, more, at }: HeldRequest): Promise<Held> {
+/** Sends a request and resolves once its node works on it. */
+export async function hold(request: HeldRequest): Promise<Held> {
+  const { port, key, model, host, path = '/v1/chat/completions', more, at } = request;
   const before = inferences(at);
   const { socket, received } = open(
     port,
     requestText({
       method: 'POST',
-      path: '/v1/chat/completions',
+      path,
       ...(host !== undefined && { host }),
       headers: { Authorization: `Bearer ${key}` },
       body: JSON.stringify(chatBody(model, more)),
