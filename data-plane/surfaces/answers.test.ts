@@ -111,6 +111,27 @@ const failingChunks: readonly [name: string, data: NodeEvent, kind: string][] = 
   ['a finish reason that is none', chunk({}, 'abort'), 'aborted'],
 ];
 
+const oneCall = { tool_calls: [{ index: 0, ...callOf('f', '{}') }] };
+const text = { content: 'a' };
+/** The finish reason of an engine, its message, and why the model stopped in the words of each surface. */
+const ends: readonly (readonly [
+  finish: string,
+  message: object,
+  chat: string,
+  messages: string,
+  responses: string,
+])[] = [
+  ['stop', text, 'stop', 'end_turn', 'completed'],
+  ['length', text, 'length', 'max_tokens', 'max_output_tokens'],
+  ['content_filter', text, 'content_filter', 'refusal', 'content_filter'],
+  ['stop', oneCall, 'tool_calls', 'tool_use', 'completed'],
+  ['tool_calls', oneCall, 'tool_calls', 'tool_use', 'completed'],
+  ['function_call', oneCall, 'tool_calls', 'tool_use', 'completed'],
+  ['length', oneCall, 'length', 'max_tokens', 'max_output_tokens'],
+  ['tool_calls', text, 'stop', 'end_turn', 'completed'],
+  ['tool_calls', { ...text, tool_calls: [] }, 'stop', 'end_turn', 'completed'],
+];
+
 describe.each(answerSurfaces)('$name', (surface) => {
   const run = (pieces: readonly Uint8Array[], wanted?: Wanted) => ranBy(surface, pieces, wanted);
   const runEvents = (events: readonly NodeEvent[], wanted?: Wanted) => run([bytesOf(events)], wanted);
@@ -163,13 +184,6 @@ describe.each(answerSurfaces)('$name', (surface) => {
       expect(read.isComplete).toBe(false);
       // Neither an error nor a reason to stop, nor usage.
       expect(wire).not.toMatch(/error(?!":null)|"(finish|stop)_reason":"|(?<!"max_output)_tokens":[1-9]/);
-    },
-  );
-
-  test.each(['stop', 'length', 'tool_calls', 'content_filter', 'function_call'])(
-    'the finish reason %s is legal',
-    (reason) => {
-      expect(runEvents([chunk({ content: 'a' }, reason), '[DONE]']).stream.state).toBe('completed');
     },
   );
 
@@ -309,11 +323,38 @@ describe.each(answerSurfaces)('$name', (surface) => {
     expect(runEvents([...deltas, chunk({}, 'tool_calls'), '[DONE]'], withTools).read.ids).toEqual(ids);
   });
 
-  test('a call that the limit of tokens cut leaves no markup in the text', () => {
-    for (const name of ['vllm/210-tools-truncated', 'llamacpp/209-tools-truncated'])
-      expect(rebuilt(capturedJson(name), withTools).text, name).not.toContain('tool_call>');
+  test('a call that the limit of tokens cut leaves no markup in the text; without tools it is what the model said', () => {
+    for (const name of ['vllm/210-tools-truncated', 'llamacpp/209-tools-truncated']) {
+      expect(rebuilt(capturedJson(name), withTools).text, name).toBe('');
+      expect(rebuilt(capturedJson(name)).text, name).toContain('<tool_call>');
+    }
     expect(run([captured('vllm/211-tools-truncated-stream')], withTools).read.text).toBe('');
+    const cut = answer({ content: 'Sure. <tool_call>\n{"na' }, 'length');
+    expect(rebuilt(cut, withTools).text).toBe('Sure. ');
+    const content = 'A call begins with <tool_call>.';
+    expect(rebuilt(answer({ content }), withTools).text).toBe(content);
   });
+
+  test.each(['', ' \n', null, undefined])(
+    'a call whose arguments are %j has an empty object of them, streamed or not',
+    (given) => {
+      const called = { tool_calls: [{ index: 0, id: 'x', function: { name: 'f', arguments: given } }] };
+      expect(rebuilt(answer(called, 'tool_calls'), withTools).calls).toEqual([['f', '{}']]);
+      const { calls } = runEvents([chunk(called), chunk({}, 'stop'), '[DONE]'], withTools).read;
+      expect(calls.map(([name, input]) => [name, input.trim()])).toEqual([['f', '{}']]);
+    },
+  );
+
+  test.each(ends)(
+    'the calls decide the reason for the end, not the engine, streamed or not: %s of %j',
+    (finish, message, ...reasons) => {
+      const expected = { finish: reasons[answerSurfaces.indexOf(surface)] };
+      expect(rebuilt(answer(message, finish), withTools)).toMatchObject(expected);
+      expect(runEvents([chunk(message), chunk({}, finish), '[DONE]'], withTools).read).toMatchObject(
+        expected,
+      );
+    },
+  );
 
   test('the same comes out however the bytes were cut', () => {
     const accents = bytesOf([

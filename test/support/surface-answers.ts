@@ -117,7 +117,7 @@ function readMessage(
   };
 }
 
-const chatSurface: AnswerSurface = {
+export const chatSurface: AnswerSurface = {
   name: 'chat',
   body: ({ tools = false, oneCall = false }) => ({
     ...question,

@@ -144,14 +144,6 @@ test('where the node counts the prompt at once, the start reports it; what the e
 const calls = [{ id: 'a', function: { name: 'f', arguments: '{}' } }];
 
 test.each([
-  ['stop', {}, {}, 'end_turn', null],
-  ['length', {}, {}, 'max_tokens', null],
-  ['content_filter', {}, {}, 'refusal', null],
-  ['tool_calls', { tool_calls: calls }, {}, 'tool_use', null],
-  ['function_call', { tool_calls: calls }, {}, 'tool_use', null],
-  ['stop', { tool_calls: calls }, {}, 'tool_use', null],
-  ['length', { tool_calls: calls }, {}, 'max_tokens', null],
-  ['tool_calls', {}, {}, 'end_turn', null],
   ['stop', {}, { stop_reason: 'a' }, 'stop_sequence', 'a'],
   ['stop', {}, { matched_stop: 'a' }, 'stop_sequence', 'a'],
   ['stop', {}, { stop_reason: null, matched_stop: null }, 'end_turn', null],
@@ -225,11 +217,8 @@ test('thoughts that are not to be displayed keep their block and lose their text
   expect(readMessageEvents(wire).content).toEqual(expected);
 });
 
-test('a refusal of the node is text, and an empty answer has no block', () => {
-  expect(rebuilt(answer({ content: null, refusal: 'no' })).content).toEqual([{ type: 'text', text: 'no' }]);
+test('an empty answer has no block', () => {
   expect(rebuilt(answer({ content: '' })).content).toEqual([]);
-  const refused = runEvents([chunk({ refusal: 'no' }, 'stop'), '[DONE]']);
-  expect(readMessageEvents(refused.wire).content).toEqual([{ type: 'text', text: 'no' }]);
   const empty = runEvents([chunk({ role: 'assistant', content: '' }), chunk({}, 'stop'), '[DONE]']);
   expect(readMessageEvents(empty.wire)).toMatchObject({ content: [], isComplete: true });
 });

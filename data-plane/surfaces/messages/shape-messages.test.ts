@@ -283,8 +283,6 @@ const within = (block: object) => ({ messages: [{ role: 'user', content: [text('
 const said = (...blocks: object[]) => ({ messages: [{ role: 'assistant', content: blocks }, user] });
 
 test.each<[string, object, string]>([
-  ['no model', { model: undefined }, 'model: is required'],
-  ['no max_tokens', { max_tokens: undefined }, 'max_tokens: is required'],
   ['warming a cache', { max_tokens: 0 }, 'max_tokens: must be at least 1'],
   ['no messages', { messages: [] }, 'messages: must not be empty'],
   [
