@@ -1,11 +1,10 @@
 /**
- * There and back: what a request asks reaches the node whole, and what a node answers reaches it again, unchanged, when
- * the client sends it back with the results of its tools. Streamed and whole, for every engine.
+ * There and back: what a node answers reaches it again, unchanged, when the client sends it back with the results of its tools.
+ * Streamed and whole, for every engine. same-request.test.ts has what a request becomes.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';
-import { Refusal } from '../../../shared/decision/refusal.ts';
 import { BodyBudget } from '../../../shared/runtime/byte-budget.ts';
 import { readMessageEvents } from '../../../test/support/message-events.ts';
 import { answerFacts } from '../../answer/chat-parts.ts';
@@ -13,7 +12,7 @@ import { SurfaceStream } from '../../answer/surface-stream.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
 import { MessagesWriter } from './messages-stream.ts';
 import { rebuildMessages } from './rebuild-messages.ts';
-import { shapeCountTokens, shapeMessages } from './shape-messages.ts';
+import { shapeMessages } from './shape-messages.ts';
 
 type Fields = Record<string, unknown>;
 
@@ -160,170 +159,3 @@ test.each(dialectNames)(
     );
   },
 );
-
-const unit = fc.double({ min: 0, max: 1, noNaN: true });
-const toolChoice = fc.oneof(
-  fc.record(
-    { type: fc.constantFrom('auto', 'any'), disable_parallel_tool_use: fc.boolean() },
-    { requiredKeys: ['type'] },
-  ),
-  fc.constant({ type: 'none' }),
-  fc.record(
-    { type: fc.constant('tool'), name: fc.constant('x'), disable_parallel_tool_use: fc.boolean() },
-    { requiredKeys: ['type', 'name'] },
-  ),
-);
-type Choice = typeof toolChoice extends fc.Arbitrary<infer T> ? T : never;
-
-/** Any legal settings of a request of the older generation, which has them all. */
-const settings = fc.record(
-  {
-    max_tokens: fc.integer({ min: 100, max: 100_000 }),
-    system: words.filter((text) => text.trim() !== ''),
-    stream: fc.boolean(),
-    stop_sequences: fc.array(words, { minLength: 1, maxLength: 5 }),
-    temperature: unit,
-    top_p: unit,
-    top_k: fc.integer({ min: 1, max: 500 }),
-    tools: fc.constant(tools),
-    tool_choice: toolChoice,
-    thinking: fc.oneof(
-      fc.constantFrom({ type: 'disabled' }, { type: 'adaptive' }),
-      fc.record({ type: fc.constant('enabled'), budget_tokens: fc.integer({ min: 1, max: 99 }) }),
-    ),
-    output_config: fc.record(
-      {
-        effort: fc.constantFrom('low', 'medium', 'high', 'xhigh', 'max'),
-        format: fc.record({
-          type: fc.constant('json_schema'),
-          schema: fc.constant({ type: 'object', title: 'T' }),
-        }),
-      },
-      { requiredKeys: [] },
-    ),
-  },
-  { requiredKeys: ['max_tokens'] },
-);
-type Settings = typeof settings extends fc.Arbitrary<infer T> ? T : never;
-
-const isLegal = ({ tools: offered, tool_choice: choice }: Settings): boolean =>
-  offered !== undefined || choice === undefined || choice.type === 'auto' || choice.type === 'none';
-
-/** The tables' own words: what vLLM, which takes all of it, must be sent. */
-function tabled(asked: Settings): Fields {
-  const { thinking, output_config: output, tools: offered } = asked;
-  const effort = thinking?.type === 'disabled' ? 'none' : output?.effort;
-  const schema = output?.format?.schema;
-  const choice = offered === undefined ? undefined : asked.tool_choice;
-  const budget = thinking !== undefined && 'budget_tokens' in thinking ? thinking.budget_tokens : undefined;
-  const all: Fields = {
-    model: 'served',
-    messages: [...(asked.system === undefined ? [] : [{ role: 'system', content: asked.system }]), question],
-    max_tokens: 1000,
-    max_completion_tokens: 1000,
-    stream: asked.stream === true,
-    stream_options: asked.stream === true ? { include_usage: true, continuous_usage_stats: true } : undefined,
-    stop: asked.stop_sequences,
-    temperature: asked.temperature,
-    top_p: asked.top_p,
-    top_k: asked.top_k,
-    tools: offered?.map(({ name, input_schema: parameters }) => ({
-      type: 'function',
-      function: { name, parameters },
-    })),
-    tool_choice: choice && choiceOf(choice),
-    parallel_tool_calls: choice !== undefined && oneCall(choice) ? false : undefined,
-    reasoning_effort: effort,
-    thinking_token_budget: budget,
-    response_format: schema && { type: 'json_schema', json_schema: { name: 'output', schema, strict: true } },
-  };
-  return JSON.parse(JSON.stringify(all)) as Fields;
-}
-
-const choiceOf = (choice: Choice): unknown => {
-  if ('name' in choice) return { type: 'function', function: { name: choice.name } };
-  return choice.type === 'any' ? 'required' : choice.type;
-};
-const oneCall = (choice: Choice): boolean =>
-  'disable_parallel_tool_use' in choice && choice.disable_parallel_tool_use === true;
-
-const bodyOf = (asked: Settings): Fields => ({ model: 'asked', messages: [question], ...asked });
-
-test('any legal settings reach the node, each by its name in the tables, and no others', () => {
-  fc.assert(
-    fc.property(settings.filter(isLegal), (asked) => {
-      expect(JSON.parse(JSON.stringify(sentTo('vllm', bodyOf(asked))))).toEqual(tabled(asked));
-    }),
-    { numRuns: 500 },
-  );
-});
-
-test.each(['sglang', 'llamacpp', 'ollama'] as const)(
-  'Errors 2: what %s cannot be sent is refused by a path of the request, and else nothing is lost',
-  (dialect) => {
-    const renamed: Record<string, string> = { thinking_token_budget: 'thinking_budget_tokens' };
-    // Heeded by the trimming of the answer, or by the choice of the tools sent.
-    const otherwise = [
-      'parallel_tool_calls',
-      'tool_choice',
-      'tools',
-      'stream_options',
-      'max_completion_tokens',
-    ];
-    let refused = 0;
-    fc.assert(
-      fc.property(settings.filter(isLegal), (asked) => {
-        const wanted = tabled(asked);
-        let sent: Fields;
-        try {
-          sent = JSON.parse(JSON.stringify(sentTo(dialect, bodyOf(asked))));
-        } catch (error) {
-          expect(error).toBeInstanceOf(Refusal);
-          const { type, message } = error as Refusal;
-          expect([type, message]).toEqual([
-            'UnsupportedShapeError',
-            expect.stringMatching(/ is not supported for this/),
-          ]);
-          expect(Object.keys(asked)).toContain(message.split(/[.:[]/)[0]);
-          refused += 1;
-          return;
-        }
-        for (const [name, value] of Object.entries(wanted))
-          if (!otherwise.includes(name))
-            expect(sent[renamed[name] ?? name] ?? sent[name], name).toEqual(value);
-        if (asked.tools !== undefined) expect(JSON.stringify(sent['tools'])).toContain('"x"');
-      }),
-      { numRuns: 300 },
-    );
-    if (dialect !== 'llamacpp') expect(refused).toBeGreaterThan(10);
-  },
-);
-
-test('a count is of the very prompt that a message sends', () => {
-  const prompt = ({
-    model,
-    messages,
-    system,
-    tools: offered,
-    tool_choice,
-    thinking,
-    output_config,
-  }: Fields) => ({
-    model,
-    messages,
-    ...JSON.parse(JSON.stringify({ system, tools: offered, tool_choice, thinking, output_config })),
-  });
-  const sampling = ['temperature', 'top_p', 'top_k', 'stop'];
-  fc.assert(
-    fc.property(settings.filter(isLegal), (asked) => {
-      const body = bodyOf(asked);
-      const counted = shapeCountTokens(prompt(body), headers);
-      const chat = shaped(body).asked;
-      expect(counted.promptBytes).toBe(chat.promptBytes);
-      expect(counted.body).toEqual(
-        Object.fromEntries(Object.entries(chat.body).filter(([name]) => !sampling.includes(name))),
-      );
-    }),
-    { numRuns: 300 },
-  );
-});

@@ -79,6 +79,7 @@ const functionTool = {
 
 test.each([
   ['unset sampling', { top_k: -1, top_p: -1, temperature: 1 }, { temperature: 1 }],
+  ['stop_sequences', { stop_sequences: ['a', 'b'] }, { stop: ['a', 'b'] }],
   ['no stop_sequences', { stop_sequences: [] }, {}],
   [
     'a strict tool of a named type',

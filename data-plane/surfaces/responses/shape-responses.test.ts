@@ -1,12 +1,10 @@
 /** What a request for a response becomes, and what is refused of it. */
 import { readFileSync } from 'node:fs';
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { responsesNoOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
 import { TenantSecrets } from '../../core/tenant-secrets.ts';
 import { toNodeBody } from '../../dialect/node-body.ts';
-import { shapeChat } from '../chat/shape-chat.ts';
 import { sealThoughts } from './sealed-thoughts.ts';
 import { shapeResponses } from './shape-responses.ts';
 
@@ -364,64 +362,3 @@ test.each([...bodiesIn('responses-bodies'), ...bodiesIn('responses-sessions')])(
       );
   },
 );
-
-test('a request says the same as a chat that says the same: one body for the node', () => {
-  const text = fc.string({ minLength: 1, maxLength: 5 });
-  const turn = fc.record({ user: text, thoughts: fc.option(text), answer: text, calls: fc.nat(2) });
-  const request = fc.record({
-    instructions: fc.option(text),
-    turns: fc.array(turn, { maxLength: 3 }),
-    last: text,
-    temperature: fc.option(fc.constantFrom(0, 0.5, 2)),
-    effort: fc.option(fc.constantFrom('low', 'high')),
-    maxTokens: fc.option(fc.integer({ min: 1, max: 9 })),
-    stream: fc.boolean(),
-    oneCall: fc.option(fc.boolean()),
-  });
-  fc.assert(
-    fc.property(request, ({ instructions, turns, last, temperature, effort, maxTokens, stream, oneCall }) => {
-      const ids = (at: number, calls: number) => Array.from({ length: calls }, (_, n) => `c${at}_${n}`);
-      const common = { model: 'm', temperature, stream, parallel_tool_calls: oneCall };
-      const chat = {
-        ...common,
-        messages: [
-          ...(instructions === null ? [] : [{ role: 'system', content: instructions }]),
-          ...turns.flatMap(({ user: asks, thoughts, answer, calls }, at) => [
-            user(asks),
-            {
-              ...{ role: 'assistant', content: answer, reasoning_content: thoughts },
-              tool_calls: ids(at, calls).map((id) => called(id)),
-            },
-            ...ids(at, calls).map((id) => ({ role: 'tool', tool_call_id: id, content: 'done' })),
-          ]),
-          user(last),
-        ],
-        max_tokens: maxTokens,
-        reasoning_effort: effort,
-        tools: [{ type: 'function', function: { name: 'f' } }],
-      };
-      const response = {
-        ...common,
-        instructions,
-        input: [
-          ...turns.flatMap(({ user: asks, thoughts, answer, calls }, at) => [
-            user(asks),
-            ...(thoughts === null ? [] : [thought({ summary: summary(thoughts) })]),
-            said(answer),
-            ...ids(at, calls).map((id) => call(id)),
-            ...ids(at, calls).map((id) => output(id)),
-          ]),
-          user(last),
-        ],
-        max_output_tokens: maxTokens,
-        reasoning: { effort },
-        tools: [{ type: 'function', name: 'f' }],
-      };
-      const ofChat = shapeChat(JSON.parse(JSON.stringify(chat))).asked;
-      const ofResponse = shapeResponses(JSON.parse(JSON.stringify(response)), headers).asked;
-      expect(toNodeBody(ofResponse, 'vllm', target)).toEqual(toNodeBody(ofChat, 'vllm', target));
-      const { paths: _, ...facts } = ofResponse;
-      expect(facts).toEqual(ofChat);
-    }),
-  );
-});
