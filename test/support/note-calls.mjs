@@ -1,6 +1,6 @@
-// Loaded into a process with --import, and so into each of its threads: notes each call of a function of a copy that
-// `recorded-build.ts` made, once $HEADGATE_TEST_CALLS has a file `begin`. Each thread writes lines of time and name there; the time
-// is in ns, of the one monotonic clock of the machine.
+// Loaded with --import into a process and each of its threads. Notes which file each call of a function is in, for a copy that
+// `recorded-build.ts` made, once $HEADGATE_TEST_CALLS has a file `begin`. Each thread writes lines of a time and a file name there.
+// The time is in ns, of the one monotonic clock of the machine.
 import { appendFileSync, existsSync } from 'node:fs';
 import { threadId } from 'node:worker_threads';
 

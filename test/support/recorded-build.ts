@@ -1,8 +1,4 @@
-/**
- * A copy of the built service whose functions say that they are called (`note-calls.mjs`): what runs on a road through its processes,
- * and in which order. A function is named by its file and its name, as in `data-plane/request/handle.ts#handle`; before the name of a
- * member stands that of its class or object.
- */
+/** A copy of the built service in which each function notes the file it is in when it is called (`note-calls.mjs`). */
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -28,11 +24,11 @@ export function recordedBuild(folder: string): string {
   return join(folder, 'dist/cli/headgate.js');
 }
 
-/** The source with a call at the begin of each of its functions. */
+/** The source with a call at the beginning of each of its functions. */
 function recorded(source: string, path: string): string {
+  const call = `__called(${JSON.stringify(path)})`;
   const insertions: { readonly at: number; readonly text: string }[] = [];
-  visit(parseAst(source), { name: '', owner: '' }, (body, name) => {
-    const call = `__called(${JSON.stringify(`${path}#${name}`)})`;
+  visit(parseAst(source), (body) => {
     if (body.type === 'BlockStatement') insertions.push({ at: body.start + 1, text: `${call};` });
     else insertions.push({ at: body.start, text: `(${call},` }, { at: body.end, text: ')' });
   });
@@ -47,41 +43,11 @@ interface Node {
   readonly start: number;
   readonly end: number;
 }
-type Members = Readonly<Record<string, unknown>>;
 
-interface Place {
-  /** What the node is assigned to, or its key; empty where it has neither. */
-  readonly name: string;
-  /** The class or object whose member it is. */
-  readonly owner: string;
-}
-
-function visit(value: unknown, { name, owner }: Place, onFunction: (body: Node, name: string) => void): void {
-  if (Array.isArray(value)) {
-    for (const each of value) visit(each, { name: '', owner }, onFunction);
-    return;
-  }
-  if (!isNode(value)) return;
-  const own = nameOf(value['id']) ?? nameOf(value['key']) ?? name;
-  const full = owner === '' || own === '' ? own : `${owner}.${own}`;
-  const isFunction = value.type.includes('Function');
-  if (isFunction && isNode(value['body'])) onFunction(value['body'], full);
-  const isOwner = /^(ObjectExpression|ClassDeclaration|ClassExpression)$/.test(value.type);
-  // What a function declares has no owner.
-  const inside = isFunction ? '' : isOwner ? full : owner;
-  const names = /^(VariableDeclarator|MethodDefinition|Property|PropertyDefinition)$/.test(value.type);
-  for (const [member, child] of Object.entries(value))
-    visit(child, { name: names && /^(init|value)$/.test(member) ? own : '', owner: inside }, onFunction);
-}
-
-function isNode(value: unknown): value is Node & Members {
-  return typeof value === 'object' && value !== null && typeof (value as Members)['type'] === 'string';
-}
-
-/** Of an identifier, or of a key in quotes. */
-function nameOf(node: unknown): string | undefined {
-  if (!isNode(node)) return undefined;
-  const text = node['name'] ?? node['value'];
-  if (typeof text !== 'string') return undefined;
-  return node.type === 'PrivateIdentifier' ? `#${text}` : text;
+/** Calls back with the body of each function below a value of the tree. */
+function visit(value: unknown, onFunction: (body: Node) => void): void {
+  if (typeof value !== 'object' || value === null) return;
+  const { type = '', body } = value as { readonly type?: unknown; readonly body?: Node };
+  if (String(type).includes('Function') && body) onFunction(body);
+  for (const child of Object.values(value)) visit(child, onFunction);
 }
