@@ -1,8 +1,8 @@
 /** What a hostile agent of a node sends: an upgrade, then frames right and wrong, by hand, because no library sends such. */
 import { agentMessageSchema } from '../../schemas/node-messages.ts';
-import type { Draw } from './draw.ts';
+import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
-import { anyJson, type Json, jsonText, mutateBytes, mutateJson } from './mutate.ts';
+import { jsonText, mutateBytes, mutateJson } from './mutate.ts';
 import { valueFor } from './schema-draw.ts';
 
 interface FrameOptions {
@@ -50,7 +50,7 @@ function message(draw: Draw, node: string): Json {
     [1, () => ({ ...(heartbeat as object), models: Array.from({ length: draw.skewed(20_000) }, () => 'm') })],
     [1, () => ({ ...(heartbeat as object), reason: draw.text() })],
     [1, () => ({ type: canary, v: 1 })],
-    [1, () => anyJson(draw)],
+    [1, () => draw.json()],
   ])();
 }
 

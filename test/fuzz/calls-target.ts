@@ -9,11 +9,11 @@ import { post } from '../play/page-calls.ts';
 import { consoleCookie, operatorToken } from '../support/process-fleet.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
-import type { Draw } from './draw.ts';
+import type { Draw, Json } from './draw.ts';
 import { canary, FuzzFleet, models, stacks } from './fleet.ts';
 import { FleetTarget } from './fleet-target.ts';
 import { bodyText } from './json-bodies.ts';
-import { type Json, jsonText, mutateJson } from './mutate.ts';
+import { jsonText, mutateJson } from './mutate.ts';
 import { answerFault, type ListenerKind } from './raw-answers.ts';
 import { type Opaque, valueFor } from './schema-draw.ts';
 

@@ -1,15 +1,11 @@
-/** That a run finds, keeps and reports what is wrong: a fuzzer that cannot fail proves nothing. */
-import { readFileSync } from 'node:fs';
+/** The parts that judge: a fuzzer that cannot fail proves nothing. */
 import { expect, test } from 'vitest';
-import { folderOfFile } from '../support/folders.ts';
-import { campaign, type RunningTarget, type Target } from './campaign.ts';
-import { Draw } from './draw.ts';
+import { campaign, type RunningTarget } from './campaign.ts';
 import { eventStreamType, faultOf } from './good-answers.ts';
 import { answerFault, readAnswers } from './raw-answers.ts';
 
-const saveTo = folderOfFile('fuzz-test');
-
-function targetOf(more: Partial<RunningTarget>): Target {
+async function run(more: Partial<RunningTarget>, onlyCase?: number) {
+  const lines: string[] = [];
   const running: RunningTarget = {
     workers: 2,
     tryCase: async () => [],
@@ -19,67 +15,55 @@ function targetOf(more: Partial<RunningTarget>): Target {
     close: async () => undefined,
     ...more,
   };
-  return { name: 'sample', start: async () => running };
+  const options = { seed: 7, seconds: 0.05, onlyCase, say: (line: string) => lines.push(line) };
+  const summary = await campaign({ name: 'sample', start: async () => running }, options);
+  return { ...summary, lines };
 }
 
-function run(more: Partial<RunningTarget>, onlyCase?: number) {
-  const lines: string[] = [];
-  const options = { seed: 7, seconds: 0.05, saveTo, onlyCase, say: (line: string) => lines.push(line) };
-  return campaign(targetOf(more), options).then((summary) => ({ summary, lines }));
-}
+const tooMany: RunningTarget['tryCase'] = async (draw, note) => {
+  const count = draw.below(1000);
+  note(`{"count":${count}}`);
+  return count > 100 ? [`found number ${count}`] : [];
+};
 
-test('a fault of a case is reported once with its seed, its number and its saved input', async () => {
-  const { summary, lines } = await run({
-    tryCase: async (draw, note) => {
-      note(Buffer.from('input'));
-      return [`found number ${draw.below(1000)}`];
-    },
-  });
-  expect(summary.findings).toHaveLength(1);
-  expect(summary.findings[0]?.count).toBe(summary.cases);
-  expect(lines[0]).toMatch(/^FOUND sample \(SEED=7, case \d+\): found number/);
-  expect(readFileSync(summary.findings[0]?.inputs[0] ?? '', 'utf8')).toBe(
-    Buffer.from('input').toString('hex'),
-  );
+test('a kind of fault is reported once, shrunk, and repeated with its seed and number', async () => {
+  const { faults, lines } = await run({ tryCase: tooMany });
+  expect(faults).toHaveLength(1);
+  expect(lines).toHaveLength(2);
+  const number = /^FOUND sample \(SEED=7, case (\d+)\): found number 101$/.exec(lines[0] ?? '')?.[1];
+  expect(lines[1]).toBe('      {"count":101}');
+  const repeated = await run({ tryCase: tooMany }, Number(number));
+  expect(repeated.lines[0]).toMatch(/^INPUT \{"count":\d+\}$/);
+  expect(repeated.lines.slice(-2)).toEqual(lines);
 });
 
-test('a process that ended stops the run, and the inputs that were tried are kept', async () => {
+test('a process that ended stops the run, and the cases that may have ended it are named', async () => {
   let tried = 0;
-  const { summary } = await run({
-    tryCase: async (_draw, note) => {
-      note(`{"tried":${tried++}}`);
+  const { cases, faults, lines } = await run({
+    tryCase: async () => {
+      tried++;
       return [];
     },
     faults: () => (tried > 0 ? ['gateway ended (exit 1): Error'] : []),
   });
-  expect(summary.findings.map(({ fault }) => fault)).toEqual(['gateway ended (exit 1): Error']);
-  expect(summary.findings[0]?.inputs.length).toBeGreaterThan(0);
-  expect(summary.cases).toBeLessThanOrEqual(2);
+  expect(faults).toEqual(['gateway ended (exit 1): Error']);
+  expect(lines[0]).toMatch(/^FOUND sample \(SEED=7, (one of the cases [01, ]+|case 0)\): gateway ended/);
+  expect(cases).toBeLessThanOrEqual(2);
 });
 
-test('what is seen only after the last case is a finding too, and so is a case that throws', async () => {
+test('a fault that shows only after the last case is reported, and so is a case that throws', async () => {
   let settled = false;
-  const { summary } = await run({
+  const { faults } = await run({
     tryCase: () => Promise.reject(new Error('broken')),
     settle: async () => {
       settled = true;
     },
     faults: () => (settled ? ['it holds more than before'] : []),
   });
-  expect(summary.findings.map(({ fault }) => fault.split('\n')[0])).toEqual([
+  expect(faults.map((fault) => fault.split('\n')[0])).toEqual([
     'the case threw: Error: broken',
     'it holds more than before',
   ]);
-});
-
-test('one case of a seed can be repeated alone, and draws the same', async () => {
-  const drawn: number[] = [];
-  const tryCase: RunningTarget['tryCase'] = async (draw) => {
-    drawn.push(draw.below(1_000_000));
-    return [];
-  };
-  await run({ tryCase }, 41);
-  expect(drawn).toEqual([new Draw(7, 41).below(1_000_000)]);
 });
 
 const envelope = (type: string, status: number): string =>

@@ -1,79 +1,63 @@
 /**
- * Runs cases of one target for a bounded time, saves each input that finds a fault, and sums up. A fault of the same
- * words, its numbers aside, is reported once.
+ * Runs cases of one target on fast-check for a bounded time. Each kind of fault is shrunk and reported once, with the seed
+ * and the number of its case, which repeat it. Faults are of one kind if their words are equal, numbers aside.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
+import fc from 'fast-check';
 import { Draw } from './draw.ts';
 
-/** Takes the input of a case before it is tried, so that it is known even where the case never ends. */
+/** Takes the input of a case before it is tried. */
 export type Note = (input: string | Uint8Array) => void;
 
 export interface RunningTarget {
-  /** Cases at once. */
+  /** Cases that run at the same time. */
   readonly workers: number;
-  /** Tries one case and gives its faults. */
+  /** Tries one case and returns its faults. */
   tryCase(draw: Draw, note: Note): Promise<readonly string[]>;
-  /** Faults that belong to no case: a process that ended, a secret in a log. */
+  /** Faults of no single case, such as a process that ended or a secret in a log. */
   faults(): readonly string[];
   /** Called once after the first cases: what is held now is the level to come back to. */
   warmedUp(): Promise<void>;
   /** Called once after the last case; then `faults` are final. */
   settle(): Promise<void>;
-  /** What the summary adds. */
+  /** Figures for the summary. */
   figures?(): Readonly<Record<string, number>>;
   close(): Promise<void>;
 }
 
 export interface Target {
   readonly name: string;
-  start(seed: number): Promise<RunningTarget>;
+  start(): Promise<RunningTarget>;
 }
 
 export interface CampaignOptions {
   readonly seed: number;
   readonly seconds: number;
-  readonly saveTo: string;
-  /** Only this one. */
+  /** The one case to run, whose input is printed. */
   readonly onlyCase?: number | undefined;
   readonly say: (line: string) => void;
 }
 
-export interface Finding {
-  readonly fault: string;
-  /** How often it was found. */
-  count: number;
-  /** Files of the inputs that were tried when it was found. */
-  readonly inputs: readonly string[];
-}
-
 export interface Summary {
-  readonly target: string;
-  readonly seed: number;
   readonly cases: number;
   readonly seconds: number;
-  readonly findings: readonly Finding[];
+  readonly faults: readonly string[];
   readonly figures: Readonly<Record<string, number>>;
 }
 
-interface Case {
-  readonly number: number;
-  input: string | Uint8Array;
-}
-
 const caseMsMax = 60_000;
-const findingsMax = 20;
-/** Ended cases that may still be the cause of what is seen now. */
+const shrinkMsMax = 20_000;
+/** Cases that ended lately, and may still be the cause of what is seen now. */
 const recentCases = 24;
-const shownLength = 400;
-const shownCasesMax = 3;
+const faultsMax = 20;
+const shownLength = 4000;
+
+// One for all cases, because it keeps the arbitraries that they draw from.
+const choices = fc.gen();
 
 export async function campaign(target: Target, options: CampaignOptions): Promise<Summary> {
-  const run = new Campaign(target.name, options);
-  const running = await target.start(options.seed);
+  const running = await target.start();
   try {
-    return await run.run(running);
+    return await new Campaign(target.name, running, options).run();
   } finally {
     await running.close();
   }
@@ -81,108 +65,98 @@ export async function campaign(target: Target, options: CampaignOptions): Promis
 
 class Campaign {
   readonly #name: string;
+  readonly #running: RunningTarget;
   readonly #options: CampaignOptions;
-  readonly #findings = new Map<string, Finding>();
-  readonly #current = new Set<Case>();
-  #recent: Case[] = [];
+  readonly #faults = new Map<string, string>();
+  #recent: number[] = [];
   #started = 0;
   #stopped = false;
 
-  constructor(name: string, options: CampaignOptions) {
+  constructor(name: string, running: RunningTarget, options: CampaignOptions) {
     this.#name = name;
+    this.#running = running;
     this.#options = options;
   }
 
-  async run(running: RunningTarget): Promise<Summary> {
-    const { seconds, onlyCase, seed } = this.#options;
+  async run(): Promise<Summary> {
+    const { seconds, onlyCase } = this.#options;
     const startMs = performance.now();
-    const untilMs = startMs + seconds * 1000;
-    if (onlyCase !== undefined) {
-      this.#started = 1;
-      await this.#try(running, onlyCase);
-    } else {
-      await this.#work(running, Math.min(untilMs, startMs + Math.max(1000, seconds * 100)));
-      await running.warmedUp();
-      await this.#work(running, untilMs);
+    if (onlyCase !== undefined) await this.#try(onlyCase);
+    else {
+      await this.#work(startMs + Math.max(1000, seconds * 100));
+      await this.#running.warmedUp();
+      await this.#work(startMs + seconds * 1000);
     }
     const elapsedMs = performance.now() - startMs;
-    await running.settle();
-    this.#collect(running);
+    await this.#running.settle();
+    this.#collect();
     return {
-      target: this.#name,
-      seed,
-      cases: this.#started,
+      cases: onlyCase === undefined ? this.#started : 1,
       seconds: Math.round(elapsedMs / 100) / 10,
-      findings: [...this.#findings.values()],
-      figures: running.figures?.() ?? {},
+      faults: [...this.#faults.values()],
+      figures: this.#running.figures?.() ?? {},
     };
   }
 
-  async #work(running: RunningTarget, untilMs: number): Promise<void> {
+  async #work(untilMs: number): Promise<void> {
     const worker = async (): Promise<void> => {
-      while (!this.#stopped && performance.now() < untilMs) await this.#try(running, this.#started++);
+      while (!this.#stopped && performance.now() < untilMs) await this.#try(this.#started++);
     };
-    await Promise.all(Array.from({ length: running.workers }, worker));
+    await Promise.all(Array.from({ length: this.#running.workers }, worker));
   }
 
-  async #try(running: RunningTarget, number: number): Promise<void> {
-    const one: Case = { number, input: '' };
-    this.#current.add(one);
-    const draw = new Draw(this.#options.seed, number);
-    const timer = new AbortController();
-    const late = pause(caseMsMax, [`a case did not end within ${caseMsMax} ms`], { signal: timer.signal });
-    late.catch(() => undefined);
-    const tried = running.tryCase(draw, (input) => {
-      one.input = input;
+  async #try(number: number): Promise<void> {
+    const { seed, onlyCase, say } = this.#options;
+    this.#recent = [number, ...this.#recent].slice(0, this.#running.workers + recentCases);
+    let kind: string | undefined;
+    let input: string | Uint8Array = '';
+    const property = fc.asyncProperty(choices, async (draw) => {
+      let noted: string | Uint8Array = '';
+      const note = (value: string | Uint8Array): void => {
+        noted = value;
+      };
+      const faults = await this.#running
+        .tryCase(new Draw(draw), note)
+        .catch((error: Error) => [`the case threw: ${error.stack}`]);
+      const found = faults.find((fault) =>
+        kind === undefined ? !this.#faults.has(kindOf(fault)) : kindOf(fault) === kind,
+      );
+      if (onlyCase !== undefined && kind === undefined) say(`INPUT ${shown(noted)}`);
+      if (found === undefined) return;
+      kind = kindOf(found);
+      this.#faults.set(kind, found);
+      input = noted;
+      throw new Error(found);
     });
-    const faults = await Promise.race([tried, late]).catch((error: Error) => [
-      `the case threw: ${error.stack}`,
-    ]);
-    timer.abort();
-    this.#current.delete(one);
-    this.#recent = [one, ...this.#recent].slice(0, recentCases);
-    for (const fault of faults) this.#find(fault, [one]);
-    this.#collect(running);
+    const { failed, errorInstance } = await fc.check(property, {
+      ...{ seed: Math.imul(seed, 0x9e3779b1) ^ Math.imul(number + 1, 0x85ebca6b), numRuns: 1 },
+      ...{ timeout: caseMsMax, interruptAfterTimeLimit: caseMsMax + shrinkMsMax },
+    });
+    if (failed && errorInstance instanceof Error) {
+      this.#report(errorInstance.message, [number]);
+      say(`      ${shown(input)}`);
+    }
+    this.#collect();
   }
 
-  #collect(running: RunningTarget): void {
-    const faults = running.faults();
-    for (const fault of faults) this.#find(fault, [...this.#current, ...this.#recent], true);
-    if (faults.some((fault) => / ended \(/.test(fault))) this.#stopped = true;
+  #collect(): void {
+    for (const fault of this.#running.faults()) {
+      if (/ ended \(/.test(fault)) this.#stopped = true;
+      if (!this.#faults.has(kindOf(fault))) this.#report(fault, this.#recent);
+    }
   }
 
-  #find(fault: string, cases: readonly Case[], isLasting = false): void {
-    const kind = fault.replaceAll(/[0-9a-f]{16,}|\d+/g, '#').slice(0, 120);
-    const known = this.#findings.get(kind);
-    if (known) {
-      if (!isLasting) known.count++;
-      return;
-    }
-    if (this.#findings.size >= findingsMax) {
-      this.#stopped = true;
-      return;
-    }
-    const inputs = cases.map((one) => this.#save(one));
-    this.#findings.set(kind, { fault, count: 1, inputs });
+  #report(fault: string, cases: readonly number[]): void {
+    this.#faults.set(kindOf(fault), fault);
+    if (this.#faults.size >= faultsMax) this.#stopped = true;
     const { say, seed } = this.#options;
-    const shownCases = cases.slice(0, shownCasesMax);
-    const more = cases.length > shownCasesMax ? ' or one before' : '';
-    const numbers = shownCases.map(({ number }) => number).join(' or ');
-    say(`FOUND ${this.#name} (SEED=${seed}, case ${numbers}${more}): ${fault.slice(0, 2 * shownLength)}`);
-    for (const [index, one] of shownCases.entries()) say(`      ${inputs[index]}: ${shown(one.input)}`);
+    const numbers = cases.length > 1 ? `one of the cases ${cases.join(', ')}` : `case ${cases[0]}`;
+    say(`FOUND ${this.#name} (SEED=${seed}, ${numbers}): ${fault.slice(0, 800)}`);
   }
+}
 
-  /** Text as it is, bytes in hex. */
-  #save({ number, input }: Case): string {
-    const { saveTo, seed } = this.#options;
-    mkdirSync(saveTo, { recursive: true });
-    const path = join(
-      saveTo,
-      `${this.#name}-${seed}-${number}.${typeof input === 'string' ? 'json' : 'hex'}`,
-    );
-    writeFileSync(path, typeof input === 'string' ? input : Buffer.from(input).toString('hex'));
-    return path;
-  }
+function kindOf(fault: string): string {
+  return fault.replaceAll(/[0-9a-f]{16,}|\d+/g, '#').slice(0, 120);
 }
 
 function shown(input: string | Uint8Array): string {

@@ -13,9 +13,9 @@ import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { fleetHistory, recordsOf } from '../support/commits.ts';
 import { runCli } from '../support/run-cli.ts';
 import type { Note, RunningTarget, Target } from './campaign.ts';
-import type { Draw } from './draw.ts';
+import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
-import { anyJson, type Json, jsonText, mutateBytes, mutateJson } from './mutate.ts';
+import { jsonText, mutateBytes, mutateJson } from './mutate.ts';
 import { valueFor } from './schema-draw.ts';
 import { spoiltState } from './spoilt-state.ts';
 
@@ -175,7 +175,7 @@ class CliTarget implements RunningTarget {
       gateways: [{ name: 'a', dataDir: this.#dir }],
     };
     const bytes = Buffer.from(
-      jsonText(draw, draw.chance(0.7) ? mutateJson(draw, context, 0.9) : anyJson(draw)),
+      jsonText(draw, draw.chance(0.7) ? mutateJson(draw, context, 0.9) : draw.json()),
     );
     return draw.chance(0.2) ? mutateBytes(draw, bytes) : bytes;
   }

@@ -1,16 +1,13 @@
-/**
- * Choices of a fuzz case. All of a case follows from the seed of the run and the number of the case, so that one case
- * can be repeated alone.
- */
-import { type Random, seededRandom } from '../support/random.ts';
+/** Choices of one fuzz case, drawn from fast-check, so that a failing case is shrunk and a seed repeats it. */
+import fc from 'fast-check';
 
-/** Numbers at which code changes its mind. */
+/** Numbers at boundaries of integer types and of doubles. */
 const edgeNumbers: readonly number[] = [
   ...[0, -0, 1, -1, 2, 0.5, -0.5, 1e-9, 127, 128, 255, 256, 65_535, 65_536, 2 ** 31 - 1, 2 ** 31, 2 ** 32],
   ...[2 ** 53 - 1, 2 ** 53, 1e21, 1e308, -1e308],
 ];
 
-/** Texts at which code changes its mind. */
+/** Texts that parsers, templates and objects often mishandle. */
 export const edgeTexts: readonly string[] = [
   ...['', ' ', '\0', '\n', '\r\n', '\t', '\u2028', '\u202e', '\ufeff', '\ud800', 'é', 'e\u0301', '株式会社'],
   ...['👩‍👩‍👧', '"', '\\', "'; DROP TABLE routes; --", '__proto__', 'constructor', 'toString', 'null'],
@@ -18,23 +15,50 @@ export const edgeTexts: readonly string[] = [
   ...['data: x\n\n', 'ᚠ'.repeat(100), 'a'.repeat(201), 'a'.repeat(5000)],
 ];
 
-export class Draw {
-  readonly #random: Random;
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
 
-  constructor(seed: number, number: number) {
-    this.#random = seededRandom(Math.imul(seed, 0x9e3779b1) ^ Math.imul(number + 1, 0x85ebca6b));
-    // Near seeds begin alike.
-    this.#random();
+const fraction = (): fc.Arbitrary<number> =>
+  fc.noBias(fc.integer({ min: 0, max: 2 ** 32 - 1 })).map((drawn) => drawn / 2 ** 32);
+const word = (): fc.Arbitrary<string> =>
+  fc.constantFrom('hello', 'there', 'small', 'grey', 'otter', 'of', 'the', 'river', '42', '…');
+const text = (): fc.Arbitrary<string> =>
+  fc.oneof(
+    { weight: 8, arbitrary: fc.array(word(), { maxLength: 30 }).map((words) => words.join(' ')) },
+    { weight: 2, arbitrary: fc.constantFrom(...edgeTexts) },
+    { weight: 1, arbitrary: fc.string({ unit: 'binary' }) },
+  );
+const number = (): fc.Arbitrary<number> =>
+  fc.oneof(
+    fc.integer({ min: -100, max: 1000 }),
+    fc.constantFrom(...edgeNumbers),
+    fc.double({ noNaN: true, noDefaultInfinity: true }),
+  );
+const json = (): fc.Arbitrary<Json> =>
+  fc.letrec<{ value: Json }>((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 3 },
+      ...[fc.constant(null), fc.boolean(), number(), text()],
+      fc.array(tie('value'), { maxLength: 3 }),
+      fc.dictionary(fc.oneof(word(), fc.constantFrom(...edgeTexts)), tie('value'), { maxKeys: 3 }),
+    ),
+  })).value;
+
+/** Shrinks to the first choice of a list, to `false`, and to the smallest number. */
+export class Draw {
+  readonly #draw: fc.GeneratorValue;
+
+  constructor(source: fc.GeneratorValue) {
+    this.#draw = source;
   }
 
-  /** Holds with this probability. */
+  /** True with this probability. */
   chance(probability: number): boolean {
-    return this.#random() < probability;
+    return this.#fraction() >= 1 - probability;
   }
 
   /** A whole number from 0 up to, not including, `end`. */
   below(end: number): number {
-    return Math.floor(this.#random() * end);
+    return Math.floor(this.#fraction() * end);
   }
 
   between(min: number, max: number): number {
@@ -43,7 +67,7 @@ export class Draw {
 
   /** Mostly small, seldom near `max`. */
   skewed(max: number): number {
-    return Math.floor(max ** this.#random());
+    return Math.floor(max ** this.#fraction());
   }
 
   pick<Value>(values: readonly Value[]): Value {
@@ -52,16 +76,12 @@ export class Draw {
 
   /** One of the choices, by its weight. */
   weighted<Value>(choices: readonly (readonly [weight: number, value: Value])[]): Value {
-    let left = this.#random() * choices.reduce((sum, [weight]) => sum + weight, 0);
-    for (const [weight, value] of choices) {
+    let left = this.#fraction() * choices.reduce((sum, [weight]) => sum + weight, 0);
+    const chosen = choices.find(([weight]) => {
       left -= weight;
-      if (left < 0) return value;
-    }
-    return (choices[choices.length - 1] as readonly [number, Value])[1];
-  }
-
-  some<Value>(values: readonly Value[], probability: number): Value[] {
-    return values.filter(() => this.chance(probability));
+      return left < 0;
+    });
+    return (chosen ?? (choices[0] as readonly [number, Value]))[1];
   }
 
   list<Value>(length: number, make: (index: number) => Value): Value[] {
@@ -73,20 +93,22 @@ export class Draw {
   }
 
   word(): string {
-    return this.pick(['hello', 'there', 'small', 'grey', 'otter', 'of', 'the', 'river', '42', '…', 'ok']);
+    return this.#draw(word);
   }
 
   text(): string {
-    if (this.chance(0.2)) return this.pick(edgeTexts);
-    return this.list(this.skewed(30), () => this.word()).join(' ');
+    return this.#draw(text);
   }
 
   number(): number {
-    if (this.chance(0.5)) return this.pick(edgeNumbers);
-    return this.chance(0.5) ? this.between(-100, 1000) : this.#random();
+    return this.#draw(number);
   }
 
-  /** The pieces of a whole, in order; each has at least one byte. */
+  json(): Json {
+    return this.#draw(json);
+  }
+
+  /** Splits the whole into at most `count` pieces, none of them empty. */
   pieces(whole: Buffer, count: number): Buffer[] {
     const cuts = new Set(this.list(count - 1, () => this.below(whole.length + 1)));
     const edges = [0, ...[...cuts].sort((a, b) => a - b), whole.length];
@@ -95,14 +117,18 @@ export class Draw {
       .map((edge, index) => whole.subarray(edges[index], edge))
       .filter((piece) => piece.length > 0);
   }
-}
 
-/** Draws what is usual: the first of weighted choices, and no odds below a half. For the layers that a case leaves right. */
-export class CalmDraw extends Draw {
-  constructor(source: Draw) {
-    super(source.below(2 ** 31), 0);
+  /** Draws from the same case what is usual: first choices, and what is likelier than not. */
+  calm(): Draw {
+    return new CalmDraw(this.#draw);
   }
 
+  #fraction(): number {
+    return this.#draw(fraction);
+  }
+}
+
+class CalmDraw extends Draw {
   override chance(probability: number): boolean {
     return probability >= 0.5;
   }

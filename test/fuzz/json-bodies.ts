@@ -7,9 +7,9 @@ import type { InferenceKind } from '../../schemas/operations.ts';
 import { rerankRequestSchema } from '../../schemas/rerank.ts';
 import { responsesRequestSchema } from '../../schemas/responses.ts';
 import { inputItemSchema } from '../../schemas/responses-items.ts';
-import type { Draw } from './draw.ts';
+import type { Draw, Json } from './draw.ts';
 import { canary, models, rerankModel } from './fleet.ts';
-import { type Json, jsonText, mutateJson } from './mutate.ts';
+import { jsonText, mutateJson } from './mutate.ts';
 import { type Opaque, type SchemaDraw, valueFor } from './schema-draw.ts';
 
 const schemas = {

@@ -4,9 +4,9 @@ import { type StoredEvent, toStored } from '../../schemas/events.ts';
 import { composeCommit, type Head, judge } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { randomEvent } from '../support/commits.ts';
-import type { Draw } from './draw.ts';
+import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
-import { anyJson, type Json, mutateBytes, mutateJson } from './mutate.ts';
+import { mutateBytes, mutateJson } from './mutate.ts';
 
 /** What begins or changes the chain itself is left to the chain's own tests. */
 const types = eventTypeNames.filter((type) => !type.startsWith('log.'));
@@ -17,7 +17,7 @@ function stored(draw: Draw, mayHalt: boolean): StoredEvent {
   const changed = draw.weighted<() => StoredEvent>([
     [6, () => event],
     [4, () => ({ ...event, data: mutateJson(draw, event.data as Json, 0.9) })],
-    [1, () => ({ ...event, data: anyJson(draw) })],
+    [1, () => ({ ...event, data: draw.json() })],
     [1, () => ({ ...event, v: draw.pick([2, 99, 2 ** 31]) })],
     [1, () => ({ ...event, type: draw.pick(['later.kind', '__proto__', 'toString', '', draw.text()]) })],
   ])();
@@ -51,7 +51,7 @@ function forged(draw: Draw, head: Head): Buffer {
       ],
       [1, () => JSON.stringify({ ...envelope, log: draw.pick(['another', '', '__proto__']) })],
       [1, () => JSON.stringify({ ...envelope, v: draw.pick([0, 2, '1', null]) })],
-      [1, () => JSON.stringify({ ...envelope, extra: anyJson(draw) })],
+      [1, () => JSON.stringify({ ...envelope, extra: draw.json() })],
       [1, () => JSON.stringify({ ...envelope, id: 'x'.repeat(draw.skewed(100_000)) })],
       [1, () => `${JSON.stringify(envelope)}${draw.pick([' ', '\0', 'x', '\n'])}`],
     ])(),

@@ -1,9 +1,8 @@
 /**
  * The long form of the fuzz targets (`npm run fuzz -- [TARGET] [--seconds N] [--seed S] [--case N]`). Without a target all
- * run in turn. Prints the seed first, one summary line a target, and exits 1 where a fault was found. `--case` repeats
- * one case of a seed.
+ * run in turn. Prints the seed first, each fault with its shrunk input, and one summary line per target. Exits with 1 if
+ * a fault was found. `--case` repeats one case of a seed and prints its input.
  */
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { campaign, type Summary } from './campaign.ts';
 import { targets } from './targets.ts';
@@ -35,10 +34,10 @@ function parsed() {
   }
 }
 
-function summaryLine({ target, cases, seconds, findings, figures }: Summary): string {
+function summaryLine(target: string, { cases, seconds, faults, figures }: Summary): string {
   const rate = Math.round(cases / Math.max(seconds, 0.1));
   const more = Object.entries(figures).map(([name, value]) => `, ${value} ${name}`);
-  return `${target}: ${cases} cases in ${seconds} s, ${rate}/s, ${findings.length} findings${more.join('')}`;
+  return `${target}: ${cases} cases in ${seconds} s, ${rate}/s, ${faults.length} faults${more.join('')}`;
 }
 
 const { values, positionals } = parsed();
@@ -50,13 +49,12 @@ if (onlyCase !== undefined && positionals.length !== 1) wrong('--case needs one 
 
 console.log(`SEED=${seed}`);
 const say = (line: string): void => console.log(line);
-const saveTo = join('.cache', 'fuzz');
 let found = 0;
 for (const target of targets) {
   if (positionals.length > 0 && !positionals.includes(target.name)) continue;
-  const summary = await campaign(target, { seed, seconds, saveTo, onlyCase, say });
-  say(summaryLine(summary));
-  found += summary.findings.length;
+  const summary = await campaign(target, { seed, seconds, onlyCase, say });
+  say(summaryLine(target.name, summary));
+  found += summary.faults.length;
 }
 if (found > 0) say(`SEED=${seed}`);
 process.exit(found > 0 ? 1 : 0);

@@ -4,9 +4,9 @@
  */
 
 import type { InferenceKind } from '../../schemas/operations.ts';
-import { CalmDraw, type Draw } from './draw.ts';
+import type { Draw, Json } from './draw.ts';
 import type { NodePlan } from './hostile-node.ts';
-import { anyJson, type Json, jsonText, mutateBytes, mutateJson } from './mutate.ts';
+import { jsonText, mutateBytes, mutateJson } from './mutate.ts';
 
 /** Stands in errors and headers of a node; no client and no log may see it. */
 export const nodeSecret = 'node-secret-51e0aa97';
@@ -35,7 +35,7 @@ function usage(draw: Draw): Json {
     [6, { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 }],
     [1, { prompt_tokens: draw.number(), completion_tokens: draw.number() }],
     [1, null],
-    [1, anyJson(draw)],
+    [1, draw.json()],
   ]);
 }
 
@@ -70,7 +70,7 @@ function choiceOf(draw: Draw, delta: Json, finish: Json): Json {
   return {
     index: draw.chance(0.97) ? 0 : draw.number(),
     delta,
-    logprobs: draw.chance(0.9) ? null : anyJson(draw),
+    logprobs: draw.chance(0.9) ? null : draw.json(),
     finish_reason: finish,
   };
 }
@@ -150,7 +150,7 @@ function whole(draw: Draw, { operation, model }: Wanted): string {
   });
   const scores = draw.list(draw.chance(0.9) ? 2 : draw.skewed(50), score);
   const rerank: Json = draw.chance(0.5) ? scores : { results: scores, usage: usage(draw) };
-  const count: Json = draw.chance(0.7) ? { count: draw.number(), tokens: [] } : anyJson(draw);
+  const count: Json = draw.chance(0.7) ? { count: draw.number(), tokens: [] } : draw.json();
   const error: Json = { error: { message: nodeSecret, type: 'x', code: draw.number() }, object: 'error' };
   const answer = { chat, messages: chat, responses: chat, embeddings, rerank, 'count-tokens': count }[
     operation
@@ -158,7 +158,7 @@ function whole(draw: Draw, { operation, model }: Wanted): string {
   const drawn = draw.weighted<Json>([
     [8, answer],
     [1, error],
-    [1, anyJson(draw)],
+    [1, draw.json()],
   ]);
   if (draw.chance(0.01)) return `[${'[],'.repeat(draw.skewed(400_000))}1]`;
   if (draw.chance(0.01)) return '['.repeat(draw.skewed(500_000));
@@ -274,7 +274,7 @@ function chunked(draw: Draw, body: Buffer): Buffer {
 
 /** Each layer is drawn wild or as usual, so that what is wrong in one is met behind layers that are right. */
 export function drawNodePlan(draw: Draw, wanted: Wanted): NodePlan {
-  const layer = (): Draw => (draw.chance(0.4) ? draw : new CalmDraw(draw));
+  const layer = (): Draw => (draw.chance(0.4) ? draw : draw.calm());
   const content = layer();
   const text = wanted.stream ? stream(content, layer(), wanted) : whole(content, wanted);
   const drawn = Buffer.from(text, 'utf8');

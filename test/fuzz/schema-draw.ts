@@ -3,8 +3,7 @@
  * word here. What a schema hides in a function (a list with a bound, a custom check) comes from `opaque`, by field name.
  */
 import type { z } from 'zod';
-import type { Draw } from './draw.ts';
-import { anyJson, type Json } from './mutate.ts';
+import type { Draw, Json } from './draw.ts';
 
 /** Makes what a schema does not show, by the name of its field; undefined where it knows no such field. */
 export type Opaque = (draw: Draw, field: string) => Json | undefined;
@@ -67,9 +66,9 @@ export function valueFor(from: SchemaDraw, schema: z.core.$ZodType, field = ''):
     case 'never':
       return null;
     case 'custom':
-      return from.opaque(draw, field) ?? (draw.chance(0.8) ? { a: anyJson(draw) } : anyJson(draw));
+      return from.opaque(draw, field) ?? (draw.chance(0.8) ? { a: draw.json() } : draw.json());
     default:
-      return from.opaque(draw, field) ?? anyJson(draw);
+      return from.opaque(draw, field) ?? draw.json();
   }
 }
 
