@@ -144,9 +144,9 @@ export class AttackFleet extends ProcessFleet {
         () => this.simNode(name, ...args) as never,
       );
     });
-    this.#plane = await this.#bounded<Plane['ready']>('plane', () =>
-      this.serve('control-plane', 'plane', ['--console-port', '0'], this.#metered('plane')),
-    );
+    const flags = ['--console-port', '0'];
+    this.#plane = await this.startPlane('plane', { flags, env: this.#metered('plane') });
+    this.processes.set('plane', this.#plane);
     const urls = (await Promise.all(nodes)).map(({ ready }) => ready.url ?? ready.metrics);
     const { operator } = this;
     await operator.apply(fleetOf(urls, this.#options));

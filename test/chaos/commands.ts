@@ -5,8 +5,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
+import { type AdminAnswer, answerOfAdmin } from '../support/ask-admin.ts';
 import { seededRandom } from '../support/random.ts';
-import { type Answer, call, organisation, type Plane } from './fleet.ts';
+import { organisation, type Plane } from './fleet.ts';
 
 /** `done`: carried out, now or before. `refused` and `dropped` commands changed nothing. */
 export type Fate = 'done' | 'unchanged' | 'refused' | 'dropped';
@@ -82,14 +83,16 @@ async function decide(
   { planes, undecidedMsMax = 120_000 }: StreamOptions,
   { path, body }: Wanted,
   { random, number, troubles }: Worker,
-): Promise<Sent & { readonly answer?: Answer }> {
+): Promise<Sent & { readonly answer?: AdminAnswer }> {
   const id = randomUUID();
   const startedMs = performance.now();
   let mayBeCarriedOut = false;
   for (let attempts = 1; ; attempts++) {
     const all = planes();
     const plane = all[(number + attempts - 1) % all.length]!;
-    const answer = await call(plane, 'POST', path, { id, body }).catch(() => undefined);
+    const answer = await answerOfAdmin(plane.ready.admin, path, { id, body: body ?? {} }).catch(
+      () => undefined,
+    );
     const tookMs = performance.now() - startedMs;
     const said = { id, attempts, tookMs, position: Number(answer?.body['position'] ?? 0) };
     if (answer?.status === 200) {

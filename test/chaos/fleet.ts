@@ -4,7 +4,6 @@
  * each process and a fresh replay of the log have folded can be held against each other.
  */
 
-import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { CommitReader } from '../../control-plane/state/commits.ts';
 import { openLog } from '../../shared/log/open-log.ts';
@@ -16,7 +15,6 @@ import {
   type GatewayProcess,
   metric,
   model,
-  operatorToken,
   organisation,
   type Plane,
   ProcessFleet,
@@ -26,11 +24,6 @@ import { until } from '../support/until.ts';
 
 export type { Plane };
 export type Gateway = GatewayProcess;
-
-export interface Answer {
-  readonly status: number;
-  readonly body: Readonly<Record<string, unknown>>;
-}
 
 export interface Key {
   readonly id: string;
@@ -63,13 +56,8 @@ export class ChaosFleet extends ProcessFleet {
   /** One organisation on a tier without limits, and the pool's one node with the one model. */
   async furnish(plane: Plane): Promise<Key> {
     const node = await this.simNode('node', '--models', model, '--tokens-per-second', '0');
-    const fleet = smallFleet(node.ready.url);
-    const applied = await call(plane, 'POST', '/fleet/apply', { body: { fleet } });
-    if (applied.status !== 200) throw new Error(JSON.stringify(applied.body));
-    await until(async () => {
-      const { body } = await call(plane, 'GET', '/nodes');
-      return (body['items'] as { up: boolean }[]).every(({ up }) => up);
-    });
+    await plane.admin.apply(smallFleet(node.ready.url));
+    await until(async () => (await plane.admin.nodes()).every(({ up }) => up));
     return await createKey(plane);
   }
 
@@ -94,46 +82,12 @@ export class ChaosFleet extends ProcessFleet {
   }
 }
 
-export interface CallOptions {
-  /** The Idempotency-Key. */
-  readonly id?: string;
-  readonly body?: unknown;
-  readonly timeoutMs?: number;
-}
-
-/** One call of the admin API, whatever is answered. Rejects where no answer comes in time. */
-export async function call(
-  { ready }: Plane,
-  method: string,
-  path: string,
-  { id = randomUUID(), body, timeoutMs = 30_000 }: CallOptions = {},
-): Promise<Answer> {
-  const headers = {
-    authorization: `Bearer ${operatorToken}`,
-    'content-type': 'application/json',
-    'idempotency-key': id,
-  };
-  const response = await fetch(`${ready.admin}/admin/v1${path}`, {
-    method,
-    headers,
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-    signal: AbortSignal.timeout(timeoutMs),
-  });
-  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
-}
-
-/** Rejects where it is refused. */
-export async function createKey(plane: Plane, name = 'chaos'): Promise<Key> {
-  const { status, body } = await call(plane, 'POST', '/keys', {
-    body: { organisation, name, expires: 'never' },
-  });
-  if (status !== 200) throw new Error(JSON.stringify(body));
-  return body as unknown as Key;
+export function createKey(plane: Plane, name = 'chaos'): Promise<Key> {
+  return plane.admin.createKey(organisation, name);
 }
 
 export async function revokeKey(plane: Plane, key: Key): Promise<void> {
-  const { status, body } = await call(plane, 'POST', `/keys/${key.id}/revoke`);
-  if (status !== 200) throw new Error(JSON.stringify(body));
+  await plane.admin.call('POST', `/keys/${key.id}/revoke`);
 }
 
 /** The status of one completion; 0 where no answer came. `onTrouble` receives what came instead of a 200. */
@@ -156,13 +110,13 @@ export async function complete(
 }
 
 /** What a control plane or a gateway has folded, by its metrics and its health. */
-async function foldedBy({ ready }: Plane | Gateway): Promise<Folded> {
-  const skipped = await metric({ ready }, 'headgate_fold_skipped_total');
-  if ('admin' in ready) {
-    const { body } = await call({ ready } as Plane, 'GET', '/status');
-    return { position: Number(body['position']), digest: String(body['digest']), skipped };
+async function foldedBy(process: Plane | Gateway): Promise<Folded> {
+  const skipped = await metric(process, 'headgate_fold_skipped_total');
+  if ('admin' in process) {
+    const { position, digest } = await process.admin.call('GET', '/status');
+    return { position, digest, skipped };
   }
-  const health = await (await fetch(`${ready.metrics}/readyz?verbose`)).text();
+  const health = await (await fetch(`${process.ready.metrics}/readyz?verbose`)).text();
   const [, position, digest = ''] = /fold at (\d+), digest (\S+)/.exec(health) ?? [];
   return { position: Number(position), digest, skipped };
 }

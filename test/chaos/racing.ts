@@ -11,11 +11,12 @@ import { composeCommit, recordHash } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { startKafka } from '../kafka/broker.ts';
 import type { Fate as AppendFate, Door } from '../kafka/door.ts';
+import { type AdminAsk, answerOfAdmin } from '../support/ask-admin.ts';
 import { headOf } from '../support/log-head.ts';
 import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
 import { audit, countsOf, type Sent, stream } from './commands.ts';
-import { ChaosFleet, call, disagreements, type Gateway, organisation, type Plane } from './fleet.ts';
+import { ChaosFleet, disagreements, type Gateway, organisation, type Plane } from './fleet.ts';
 
 export interface RacingOptions {
   /** How long a control plane is frozen in each round, ms. */
@@ -128,14 +129,15 @@ async function freezeInAppend(
   const id = randomUUID();
   const body = { organisation, name: 'frozen', expires: 'never' };
   const startedMs = performance.now();
-  const limits = { timeoutMs: frozenMs + 60_000 };
-  const answering = call(first, 'POST', '/keys', { id, body, ...limits }).catch(() => undefined);
+  const signal = AbortSignal.timeout(frozenMs + 60_000);
+  const keysOf = ({ ready }: Plane, asked: AdminAsk) => answerOfAdmin(ready.admin, '/keys', asked);
+  const answering = keysOf(first, { id, body, signal }).catch(() => undefined);
   await until(() => isHeld);
   first.child.kill('SIGSTOP');
   const sent: Sent[] = [];
   for (let n = 0; n < others; n++) {
     const other = randomUUID();
-    const answer = await call(second, 'POST', '/keys', { id: other, body });
+    const answer = await keysOf(second, { id: other, body });
     const position = Number(answer.body['position']);
     sent.push({ id: other, fate: 'done', position, attempts: 1, tookMs: 0 });
   }
@@ -152,9 +154,7 @@ async function freezeInAppend(
   let attempts = 1;
   for (; decided?.status !== 200 && attempts < 20; attempts++) {
     await pause(100);
-    decided = await call(attempts % 2 === 0 ? first : second, 'POST', '/keys', { id, body }).catch(
-      () => undefined,
-    );
+    decided = await keysOf(attempts % 2 === 0 ? first : second, { id, body }).catch(() => undefined);
   }
   if (attempts > 1) reported += decided?.body['repeated'] === true ? ', then found done' : ', then done';
   const position = Number(decided?.body['position'] ?? 0);
@@ -239,7 +239,7 @@ async function forge({ fleet, planes, options }: Scene): Promise<string[]> {
       });
       await log.append(forged);
       const body = { organisation, name: `behind forgery ${n}`, expires: 'never' };
-      const answer = await call(planes[n % 2]!, 'POST', '/keys', { body });
+      const answer = await answerOfAdmin(planes[n % 2]!.ready.admin, '/keys', { body });
       if (answer.status !== 200 || Number(answer.body['position']) <= head.seq)
         faults.push(`behind a forged record at ${head.seq + 1}: ${JSON.stringify(answer)}`);
     }

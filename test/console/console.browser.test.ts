@@ -151,12 +151,7 @@ describe('keys', () => {
 
 describe('signing in and out', () => {
   test('a link signs in once, and leaves nothing in the address', async () => {
-    const { url } = (await (
-      await fetch(`${dev.ready.admin}/admin/v1/console/links`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${dev.ready.operatorToken}` },
-      })
-    ).json()) as { url: string };
+    const { url } = await dev.admin<{ url: string }>('POST', '/console/links');
     await withPage({}, async (page) => {
       await page.goto(url);
       await heading(page, 'Fleet').waitFor();
@@ -174,11 +169,7 @@ describe('signing in and out', () => {
   });
 
   test('a link does not take the place of a session without a click', async () => {
-    const linkOf = async (): Promise<string> => {
-      const headers = { authorization: `Bearer ${dev.ready.operatorToken}` };
-      const answer = await fetch(`${dev.ready.admin}/admin/v1/console/links`, { method: 'POST', headers });
-      return ((await answer.json()) as { url: string }).url;
-    };
+    const linkOf = async () => (await dev.admin<{ url: string }>('POST', '/console/links')).url;
     await withPage({}, async (page, watched) => {
       await asMember(page, 'ben', await linkOf());
       await page.getByText('This browser is signed in as ben').waitFor();
@@ -254,12 +245,7 @@ test('the log appears as it grows, with who, what and by which way', async () =>
     await page.getByRole('link', { name: 'Events', exact: true }).click();
     const events = page.getByRole('list', { name: 'Events' });
     await events.waitFor();
-    const headers = {
-      authorization: `Bearer ${dev.ready.operatorToken}`,
-      'content-type': 'application/json',
-    };
-    const body = JSON.stringify({ organisation: 'cedar', name: 'seen live', expires: '30d' });
-    await fetch(`${dev.ready.admin}/admin/v1/keys`, { method: 'POST', headers, body });
+    await dev.admin('POST', '/keys', { organisation: 'cedar', name: 'seen live', expires: '30d' });
     const first = events.getByRole('listitem').first();
     await first.getByText('seen live').first().waitFor();
     expect(await first.textContent()).toMatch(/operator created the key seen live.*api/);
@@ -267,12 +253,7 @@ test('the log appears as it grows, with who, what and by which way', async () =>
       [true, 'suspended'],
       [false, 'resumed'],
     ]) {
-      const change = JSON.stringify({ suspended });
-      await fetch(`${dev.ready.admin}/admin/v1/organisations/birch`, {
-        method: 'PATCH',
-        headers,
-        body: change,
-      });
+      await dev.admin('PATCH', '/organisations/birch', { suspended });
       await events.getByText(`${verb} the organisation`).first().waitFor();
     }
     await page.goto('/events?type=node.health_changed');
@@ -349,12 +330,8 @@ test('the numbers of the page are those of the API, of the file that it saves an
   const { key = '' } = dev.ready.organisations.find(({ id }) => id === 'cedar') ?? {};
   const [gateway] = dev.ready.gateways;
   for (let index = 0; index < 3; index++) expect(await complete(gateway?.api ?? '', key)).toBe(200);
-  const headers = { authorization: `Bearer ${dev.ready.operatorToken}` };
-  const usage = async () =>
-    (await (await fetch(`${dev.ready.admin}/admin/v1/usage?organisation=cedar`, { headers })).json()) as {
-      requests: number;
-      totalTokens: number;
-    };
+  const usage = () =>
+    dev.admin<{ requests: number; totalTokens: number }>('GET', '/usage?organisation=cedar');
   await until(async () => (await usage()).requests === 3);
   const { totalTokens } = await usage();
   const keys = await dev.admin<{ items: { id: string }[] }>('GET', '/keys?organisation=cedar');
@@ -486,22 +463,13 @@ test('of more events than a page keeps that come at once, it reads the newest in
     await page.goto('/events');
     const events = page.getByRole('list', { name: 'Events' });
     await events.waitFor();
-    const headers = {
-      authorization: `Bearer ${dev.ready.operatorToken}`,
-      'content-type': 'application/json',
-    };
     let head = 0;
     for (let commit = 0; commit < 6; commit++) {
       const models = Array.from({ length: 100 }, (_, n) => ({
         ...{ id: `burst-${commit}-${n}`, family: 'burst', weight: 1 },
       }));
-      const body = JSON.stringify({ fleet: { version: 1, models } });
-      const applied = await fetch(`${dev.ready.admin}/admin/v1/fleet/apply`, {
-        method: 'POST',
-        headers,
-        body,
-      });
-      ({ position: head } = (await applied.json()) as { position: number });
+      const fleet = { version: 1, models };
+      ({ position: head } = await dev.admin<{ position: number }>('POST', '/fleet/apply', { fleet }));
     }
     await page.getByText(`log at ${head}`).waitFor();
     await page.evaluate('for (const work of waiting.splice(0)) work()');

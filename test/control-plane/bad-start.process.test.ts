@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { runCommand } from '../support/commands.ts';
@@ -75,13 +76,7 @@ test('an unwritable data folder is named', async () => {
 
 test('a log that lost what was folded from it is refused by control plane and gateway, and nothing is served', async () => {
   const first = await started(plane());
-  const call = (path: string, body: object): Promise<Response> =>
-    fetch(`${first.ready.admin}/admin/v1${path}`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-  expect((await call('/organisations', { id: 'acme', name: 'Acme' })).status).toBe(200);
+  await new DevAdmin(first.ready.admin, token).call('POST', '/organisations', { id: 'acme', name: 'Acme' });
   const serving = await startProcess<{ api: string }>({
     dir,
     name: 'gateway',
@@ -117,27 +112,19 @@ test('a log of junk and foreign records still gets its first commit, and skips t
   );
   await log.close();
   const first = await started(plane());
-  const status = (await (
-    await fetch(`${first.ready.admin}/admin/v1/status`, { headers: { authorization: `Bearer ${token}` } })
-  ).json()) as Record<string, unknown>;
+  const status = await new DevAdmin(first.ready.admin, token).call('GET', '/status');
   expect(status).toMatchObject({ position: 1, skipped: 2 });
   await first.end();
 });
 
 test('a damaged state.db is quarantined and rebuilt from the log', async () => {
   const first = await started(plane());
-  await fetch(`${first.ready.admin}/admin/v1/organisations`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ id: 'acme', name: 'Acme' }),
-  });
+  await new DevAdmin(first.ready.admin, token).call('POST', '/organisations', { id: 'acme', name: 'Acme' });
   await first.end();
   writeFileSync(join(dir, 'cp', 'state.db'), 'these are not pages');
   const again = await started(plane());
-  const organisation = await fetch(`${again.ready.admin}/admin/v1/organisations/acme`, {
-    headers: { authorization: `Bearer ${token}` },
-  });
-  expect(organisation.status).toBe(200);
+  const admin = new DevAdmin(again.ready.admin, token);
+  expect(await admin.call('GET', '/organisations/acme')).toMatchObject({ id: 'acme' });
   expect(again.stderr()).toContain('quarantined');
   await again.end();
 });

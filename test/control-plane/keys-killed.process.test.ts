@@ -2,7 +2,8 @@
 // Method: SIGKILL at another moment in each round, a start on the same folder, and the same command again.
 import { setTimeout as passed } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
-import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { askAdmin } from '../support/ask-admin.ts';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 
 const rounds = 7;
 const keysAtOnce = 1000;
@@ -18,13 +19,7 @@ async function createMany({ ready }: Plane, round: number): Promise<Made | undef
   const items = Array.from({ length: keysAtOnce }, (_, n) => ({
     ...{ organisation: 'acme', name: `key ${round}.${n}`, expires: '90d' },
   }));
-  const headers = {
-    authorization: `Bearer ${operatorToken}`,
-    'content-type': 'application/json',
-    'idempotency-key': `many-keys-${round}`,
-  };
-  const url = `${ready.admin}/admin/v1/keys`;
-  const sent = fetch(url, { method: 'POST', headers, body: JSON.stringify({ items }) });
+  const sent = askAdmin(ready.admin, '/keys', { id: `many-keys-${round}`, body: { items } });
   const answer = await sent.catch(() => undefined);
   if (answer === undefined) return undefined;
   const made = await answer.json().catch(() => undefined);

@@ -5,7 +5,8 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { CommitReader } from '../../control-plane/state/commits.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { type AdminAnswer, answerOfAdmin } from '../support/ask-admin.ts';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 
 const commandsWanted = 1000;
 const replicas = 3;
@@ -14,32 +15,11 @@ const replicasOf = new ProcessFleet();
 afterAll(() => replicasOf.close());
 const start = (index: number): Promise<Plane> => replicasOf.startPlane(`cp-${index}`);
 
-interface Answer {
-  readonly status: number;
-  readonly body: Record<string, unknown>;
-}
-
-async function call(base: string, method: string, path: string, id: string, body?: unknown): Promise<Answer> {
-  const response = await fetch(`${base}/admin/v1${path}`, {
-    method,
-    headers: {
-      authorization: `Bearer ${operatorToken}`,
-      'content-type': 'application/json',
-      'idempotency-key': id,
-    },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-    signal: AbortSignal.timeout(30_000),
-  });
-  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
-}
-
 test('an acknowledged command is in the chain exactly once, a refused one never, and all snapshots are equal', async () => {
   const fleet = await Promise.all([0, 1, 2].map(start));
   const alive = new Set([0, 1, 2]);
-  const base = (index: number): string => (fleet[index] as Plane).ready.admin;
-  expect(
-    (await call(base(0), 'POST', '/organisations', randomUUID(), { id: 'acme', name: 'Acme' })).status,
-  ).toBe(200);
+  const at = (index: number): Plane => fleet[index] as Plane;
+  await at(0).admin.call('POST', '/organisations', { id: 'acme', name: 'Acme' });
 
   const acknowledged = new Set<string>();
   const unchanged = new Set<string>();
@@ -47,13 +27,13 @@ test('an acknowledged command is in the chain exactly once, a refused one never,
   const keys: string[] = [];
 
   /** Sends until it is answered; a lost answer is repeated at another replica with the same id. */
-  const decided = async (first: number, method: string, path: string, body?: unknown): Promise<Answer> => {
+  const decided = async (first: number, path: string, body: unknown = {}): Promise<AdminAnswer> => {
     const id = randomUUID();
     for (let attempt = 0; ; attempt++) {
       const candidates = [...alive];
       const index =
         attempt === 0 && alive.has(first) ? first : (candidates[attempt % candidates.length] as number);
-      const answer = await call(base(index), method, path, id, body).catch(() => undefined);
+      const answer = await answerOfAdmin(at(index).ready.admin, path, { id, body }).catch(() => undefined);
       if (!answer || answer.status === 503) {
         if (attempt > 20) throw new Error('no replica answers');
         continue;
@@ -74,16 +54,16 @@ test('an acknowledged command is in the chain exactly once, a refused one never,
       }
       const first = worker % replicas;
       if (n % 4 === 0) {
-        const answer = await decided(first, 'POST', '/keys', {
+        const answer = await decided(first, '/keys', {
           organisation: 'acme',
           name: `key ${n}`,
           expires: '30d',
         });
         if (typeof answer.body['id'] === 'string') keys.push(answer.body['id']);
       } else if (n % 4 === 1 && keys.length > 0)
-        await decided(first, 'POST', `/keys/${keys[n % keys.length]}/revoke`);
+        await decided(first, `/keys/${keys[n % keys.length]}/revoke`);
       else
-        await decided(first, 'POST', '/stacks', {
+        await decided(first, '/stacks', {
           organisation: 'acme',
           id: `stk-race-for-${Math.floor(n / 6)}`,
         });
@@ -93,18 +73,10 @@ test('an acknowledged command is in the chain exactly once, a refused one never,
 
   const again = await start(2);
   const statuses = [];
-  const head = Math.max(
-    ...(await Promise.all(
-      [0, 1].map(async (index) =>
-        Number((await call(base(index), 'GET', '/status', randomUUID())).body['position']),
-      ),
-    )),
-  );
-  for (const address of [base(0), base(1), again.ready.admin])
-    statuses.push((await call(address, 'GET', `/status?min=${head}&at=${head}`, randomUUID())).body);
-  expect(
-    new Set(statuses.map((status) => JSON.stringify([status['position'], status['digests']]))).size,
-  ).toBe(1);
+  const head = Math.max(...(await Promise.all([0, 1].map((index) => at(index).admin.position()))));
+  for (const { admin } of [at(0), at(1), again])
+    statuses.push(await admin.call('GET', `/status?min=${head}&at=${head}`));
+  expect(new Set(statuses.map((status) => JSON.stringify([status.position, status.digests]))).size).toBe(1);
 
   const log = await openLog(replicasOf.logUrl, { topic: 'headgate.control' });
   const seen = new Map<string, number>();

@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { askAdmin } from '../support/ask-admin.ts';
 import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { health, type Replica, rawTail } from './clients.ts';
 
@@ -39,9 +40,7 @@ async function halfSent(
 }
 
 const status = (replica: Replica): Promise<number> =>
-  fetch(`${replica.admin}/admin/v1/status`, { headers: { authorization: `Bearer ${operatorToken}` } }).then(
-    (response) => response.status,
-  );
+  askAdmin(replica.admin, '/status').then((response) => response.status);
 
 test('it fails its readiness, serves on for the delay, then ends tails and finishes what is in flight', async () => {
   const replica = await start('2', '60');

@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { answerOfAdmin } from '../support/ask-admin.ts';
 import {
   completion,
   type GatewayProcess,
@@ -55,20 +56,12 @@ function fill(left: number): void {
   }
 }
 
-const post = (replica: Replica, path: string, body: object): Promise<Response> =>
-  fetch(`${replica.admin}/admin/v1${path}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-    signal: AbortSignal.timeout(30_000),
-  });
-
 /** Makes organisations until a command fails; gives its answer. */
 async function untilRefused(replica: Replica): Promise<{ status: number; error: Record<string, unknown> }> {
   for (let n = 0; n < 5000; n++) {
-    const response = await post(replica, '/organisations', { id: `org-${n}`, name: 'n'.repeat(200) });
-    const answer = (await response.json()) as Record<string, unknown>;
-    if (!response.ok) return { status: response.status, error: answer['error'] as Record<string, unknown> };
+    const made = { id: `org-${n}`, name: 'n'.repeat(200) };
+    const { status, body } = await answerOfAdmin(replica.admin, '/organisations', { body: made });
+    if (status !== 200) return { status, error: body['error'] as Record<string, unknown> };
   }
   throw new Error('the disk did not get full');
 }
@@ -92,7 +85,7 @@ test.runIf(mounted)(
     ]);
     rmSync(filler);
     await until(async () => (await health(replica.ready.metrics, '/readyz')).status === 200, 30_000);
-    expect((await post(replica.ready, '/organisations', { id: 'again', name: 'Again' })).status).toBe(200);
+    await replica.admin.call('POST', '/organisations', { id: 'again', name: 'Again' });
     await endsInOrder(replica);
   },
 );
@@ -111,7 +104,7 @@ test.runIf(mounted)(
       (await health(replica.ready.metrics, '/readyz?verbose')).text;
     expect(await verbose()).toMatch(/^\[\+\]HG2017 fail .*nothing can be written to the log: cannot write/m);
     rmSync(filler);
-    expect((await post(replica.ready, '/organisations', { id: 'again', name: 'Again' })).status).toBe(200);
+    await replica.admin.call('POST', '/organisations', { id: 'again', name: 'Again' });
     await vi.waitFor(() => expect(tail.frames.at(-1)).toContain('"again"'));
     expect(await verbose()).not.toContain('HG2017');
     await endsInOrder(replica);

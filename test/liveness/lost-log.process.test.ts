@@ -9,6 +9,7 @@ import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { answerOfAdmin } from '../support/ask-admin.ts';
 import { recordsOf } from '../support/commits.ts';
 import { headOf } from '../support/log-head.ts';
 import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
@@ -115,12 +116,9 @@ async function expectAnswers(keyId: string, position: number, reason: RegExp): P
   expect(revoke.code).toBe(7);
   expect(revoke.stderr).toMatch(/error\[LogUnavailable\]/);
   expect(revoke.stderr).toMatch(/ {2}next {2}\S/);
-  const waiting = await fetch(`${replica.ready.admin}/admin/v1/status?min=${position + 5}`, {
-    headers: { authorization: `Bearer ${operatorToken}` },
-    signal: AbortSignal.timeout(30_000),
-  });
-  const { error } = (await waiting.json()) as { error: { type: string; message: string; next: string } };
-  expect([waiting.status, error.type]).toEqual([503, 'LogUnavailable']);
+  const { status, body } = await answerOfAdmin(replica.ready.admin, `/status?min=${position + 5}`);
+  const { error } = body as { error: { type: string; message: string; next: string } };
+  expect([status, error.type]).toEqual([503, 'LogUnavailable']);
   expect(error.message).toMatch(reason);
   expect(error.next).not.toBe('');
 }

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { askAdmin } from '../support/ask-admin.ts';
 import { type Started, startDev } from '../support/processes.ts';
 
 interface Dev {
@@ -35,8 +36,7 @@ test('a gateway of dev has a token of its own, which opens snapshots and no more
   expect(environment.join('\n')).not.toMatch(/^HEADGATE_(OPERATOR_TOKEN|TOKEN|SIGNING_KEY)=/m);
 
   const ask = async (path: string, method = 'GET'): Promise<number> => {
-    const headers = { authorization: `Bearer ${gatewayToken}` };
-    const response = await fetch(`${dev.ready.admin}/admin/v1${path}`, { method, headers });
+    const response = await askAdmin(dev.ready.admin, path, { method, token: gatewayToken });
     await response.arrayBuffer();
     return response.status;
   };

@@ -13,6 +13,7 @@ import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
+import { askAdmin } from '../support/ask-admin.ts';
 import { type Check, checksIn, isFault } from '../support/checks.ts';
 import {
   completion,
@@ -108,10 +109,7 @@ async function answers() {
     position,
   };
 }
-const exported = () =>
-  fetch(`${plane.ready.admin}/admin/v1/usage/export?organisation=acme`, {
-    headers: { authorization: 'Bearer process-fleet-operator-token' },
-  });
+const exported = () => askAdmin(plane.ready.admin, '/usage/export?organisation=acme');
 
 const at = new Date().toISOString();
 /** Each of them counts with a MAC of the gateway token; the rows name no replica, as those of 0.1 gateways. */

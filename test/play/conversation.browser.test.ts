@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { launchBrowser, type View, WatchedPage } from '../support/browser.ts';
 import { type Started, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';
@@ -28,11 +29,12 @@ beforeAll(async () => {
   dev = await startDev<Dev>(join(dir, 'dev'), trusted);
   browser = await launchBrowser();
   node = await startWrittenNode(model);
-  await call('PUT', `/models/${model}`, { family: model });
-  await call('PUT', `/pool/models/${model}`);
-  await call('POST', '/nodes', { id: model, url: node.url, dialect: 'vllm', place: { kind: 'pool' } });
+  const admin = new DevAdmin(dev.ready.admin, dev.ready.operatorToken);
+  await admin.call('PUT', `/models/${model}`, { family: model });
+  await admin.call('PUT', `/pool/models/${model}`, {});
+  await admin.call('POST', '/nodes', { id: model, url: node.url, dialect: 'vllm', place: { kind: 'pool' } });
   await setVisitors({ freeTurns: 100, requestsPerMinute: 1000 });
-  await until(async () => (await call('GET', `/nodes/${model}`)).up === true);
+  await until(async () => (await admin.call('GET', `/nodes/${model}`)).up === true);
 });
 afterAll(async () => {
   await browser?.close();
@@ -41,27 +43,12 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-interface Answer {
-  readonly position: number;
-  readonly up?: boolean;
-  readonly items: readonly { readonly applied: number }[];
-}
-
-async function call(method: string, path: string, body?: object): Promise<Answer> {
-  const headers = { authorization: `Bearer ${dev.ready.operatorToken}`, 'content-type': 'application/json' };
-  const url = `${dev.ready.admin}/admin/v1${path}`;
-  const answer = await fetch(url, {
-    method,
-    headers,
-    ...(method !== 'GET' && { body: JSON.stringify(body ?? {}) }),
-  });
-  if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
-  return (await answer.json()) as Answer;
-}
-
 async function setVisitors(limits: object): Promise<void> {
-  const { position } = await call('PUT', '/anonymous', { models: ['echo-small', model], ...limits });
-  await until(async () => (await call('GET', '/gateways')).items.every(({ applied }) => applied >= position));
+  const admin = new DevAdmin(dev.ready.admin, dev.ready.operatorToken);
+  const { position } = await admin.call('PUT', '/anonymous', { models: ['echo-small', model], ...limits });
+  await until(async () =>
+    (await admin.call('GET', '/gateways')).items.every(({ applied }) => applied >= position),
+  );
 }
 
 let networks = 0;

@@ -7,6 +7,7 @@ import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { type Started, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';
@@ -56,24 +57,15 @@ afterAll(async () => {
 
 /** Sets the limits of visitors, and waits until both gateways have them. */
 async function setVisitors(total: object): Promise<void> {
-  const response = await fetch(`${dev.ready.admin}/admin/v1/anonymous`, {
-    method: 'PUT',
-    headers: { authorization: `Bearer ${dev.ready.operatorToken}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ freeTurns, networkFactor, models: ['echo-small'], total }),
-  });
-  expect(response.status).toBe(200);
-  const { position } = (await response.json()) as { position: number };
+  const body = { freeTurns, networkFactor, models: ['echo-small'], total };
+  const { position } = await admin().call('PUT', '/anonymous', body);
   await until(async () => {
-    const state = await (await admin('/gateways')).json();
-    const { items } = state as { items: { applied: number }[] };
+    const { items } = await admin().call('GET', '/gateways');
     return items.length === 2 && items.every(({ applied }) => applied >= position);
   });
 }
 
-const admin = (path: string): Promise<Response> =>
-  fetch(`${dev.ready.admin}/admin/v1${path}`, {
-    headers: { authorization: `Bearer ${dev.ready.operatorToken}` },
-  });
+const admin = (): DevAdmin => new DevAdmin(dev.ready.admin, dev.ready.operatorToken);
 
 interface Answered {
   readonly status: number;
@@ -372,7 +364,7 @@ test('Limits 1, Limits 4: all visitors together have limits of their own, over a
   const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
   const headers = { authorization: `Bearer ${key}` };
   expect((await chat({ address, headers })).status).toBe(200);
-  const use = (await (await admin('/limits/visitors')).json()) as { tokens: { limit: number } };
+  const use = await admin().call('GET', '/limits/visitors');
   expect(use.tokens.limit).toBe(1);
 });
 

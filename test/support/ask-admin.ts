@@ -1,25 +1,44 @@
-import { operatorToken } from './fleet.ts';
+/** Calls of the admin API whose refusals a test reads. Where a refusal only ends the test, use `DevAdmin`. */
+
+/** The operator's token of every fleet of the tests, except where a test says otherwise. */
+export const operatorToken = 'operator-token-of-the-tests-0001';
 
 export interface AdminAsk {
+  /** GET, or POST if there is a body. */
   readonly method?: string;
   readonly body?: unknown;
   /** The person in whose name the operator asks. */
   readonly as?: string | undefined;
+  readonly token?: string;
+  /** The Idempotency-Key. */
+  readonly id?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | null;
 }
 
-/** Asks the admin API at this address with the operator's token, and gives whatever it answers. */
+/** Asks the admin API at this address and returns the response, whatever it is. */
 export function askAdmin(admin: string, path: string, asked: AdminAsk = {}): Promise<Response> {
-  const { method = asked.body === undefined ? 'GET' : 'POST', body, as, headers, signal = null } = asked;
+  const { body, method = body === undefined ? 'GET' : 'POST', as, token = operatorToken, id } = asked;
   return fetch(`${admin}/admin/v1${path}`, {
-    ...{ method, signal },
+    ...{ method, signal: asked.signal ?? null },
     headers: {
-      authorization: `Bearer ${operatorToken}`,
+      authorization: `Bearer ${token}`,
       ...(body !== undefined && { 'content-type': 'application/json' }),
       ...(as !== undefined && { 'x-headgate-as': as }),
-      ...headers,
+      ...(id !== undefined && { 'idempotency-key': id }),
+      ...asked.headers,
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
+}
+
+export interface AdminAnswer {
+  readonly status: number;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** Like `askAdmin`, with the body parsed. Rejects if no answer comes within half a minute. */
+export async function answerOfAdmin(admin: string, path: string, asked: AdminAsk = {}): Promise<AdminAnswer> {
+  const response = await askAdmin(admin, path, { signal: AbortSignal.timeout(30_000), ...asked });
+  return { status: response.status, body: (await response.json()) as AdminAnswer['body'] };
 }

@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { expect } from 'vitest';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { AdminMethod } from '../../schemas/admin-routes.ts';
 import { launchBrowser, type View, WatchedPage } from './browser.ts';
 import { type Started, startDev } from './processes.ts';
 
@@ -92,16 +94,12 @@ export class ConsoleFleet {
   }
 
   /** One call of the admin API as the operator. */
-  async admin<T = unknown>(method: string, path: string, body?: object): Promise<T> {
-    const headers = {
-      authorization: `Bearer ${this.ready.operatorToken}`,
-      'content-type': 'application/json',
-    };
-    const answer = await fetch(`${this.ready.admin}/admin/v1${path}`, {
+  async admin<T = unknown>(method: AdminMethod, path: string, body?: object): Promise<T> {
+    const answer: unknown = await new DevAdmin(this.ready.admin, this.ready.operatorToken).call(
       method,
-      headers,
-      ...(body && { body: JSON.stringify(body) }),
-    });
-    return (await answer.json()) as T;
+      path,
+      body,
+    );
+    return answer as T;
   }
 }

@@ -15,10 +15,11 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
+import { operatorToken } from './ask-admin.ts';
 
 /** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
-export const operatorToken = 'test-operator-token-0001';
+export { operatorToken };
 
 /** For tests of the recovery of a snapshot: they prove what happens, and production only waits longer in between. */
 export const quickRecovery: Partial<SnapshotIntervals> = {

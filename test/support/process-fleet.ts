@@ -6,14 +6,19 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { Behaviour } from '../../dev/simulator/behaviour.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
+import { operatorToken } from './ask-admin.ts';
 import { type CommandRun, runCommand } from './commands.ts';
 import { binary, faultyNodeBinary, type Started, startProcess } from './processes.ts';
 
-export const operatorToken = 'process-fleet-operator-token';
+export { operatorToken };
 export const gatewayToken = 'process-fleet-gateway-token';
 
-export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }>;
+/** A control plane, and a client that calls its admin API as the operator. */
+export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }> & {
+  readonly admin: DevAdmin;
+};
 export type GatewayProcess = Started<{
   readonly api: string;
   readonly metrics: string;
@@ -45,11 +50,29 @@ export interface AgentOptions {
 }
 
 export interface StandOptions {
-  /** Made from the address of the node. */
-  readonly document?: (nodeUrl: string) => Fleet;
-  readonly node?: readonly string[];
+  /** Made from the addresses of the nodes; the small fleet if it is left out. */
+  readonly document?: (...nodeUrls: string[]) => Fleet;
+  /** Flags of each simulated node; one node that serves the model at once if it is left out. */
+  readonly nodes?: readonly (readonly string[])[];
+  readonly planes?: number;
+  readonly gateways?: number;
   readonly plane?: More;
-  readonly gateway?: More;
+  readonly gateway?: More | ((plane: Plane) => More);
+}
+
+/** A fleet that serves. Of each list, the first has a name of its own. */
+export interface Standing {
+  readonly plane: Plane;
+  readonly planes: readonly Plane[];
+  readonly admin: DevAdmin;
+  readonly node: Started<{ readonly url: string }>;
+  readonly nodes: readonly Started<{ readonly url: string }>[];
+  readonly gateway: GatewayProcess;
+  readonly gateways: readonly GatewayProcess[];
+  /** A key of the first organisation. */
+  readonly key: string;
+  /** A key by organisation. */
+  readonly keys: Readonly<Record<string, string>>;
 }
 
 export class ProcessFleet {
@@ -74,15 +97,22 @@ export class ProcessFleet {
   }
 
   /** A process with a data folder; the same name means the same folder. A flag that is given again replaces the first. */
-  serve<Ready>(
+  serve<Ready = Plane['ready']>(
+    ...args: readonly ['control-plane', string, (readonly string[])?, Env?]
+  ): Promise<Started<Ready> & Pick<Plane, 'admin'>>;
+  serve<Ready = GatewayProcess['ready']>(
+    ...args: readonly ['gateway', string, (readonly string[])?, Env?]
+  ): Promise<Started<Ready>>;
+  async serve(
     kind: 'control-plane' | 'gateway',
     name: string,
     more: readonly string[] = [],
     env: Env = {},
-  ): Promise<Started<Ready>> {
+  ): Promise<object> {
     const own = ['--data', join(this.dir, name), '--name', name, '--port', '0', '--metrics-port', '0'];
     const drain = kind === 'gateway' ? ['--drain-delay', '0', '--drain-timeout', '5'] : [];
-    return this.start(name, [kind, ...own, ...drain, ...more], env);
+    const started = await this.start<Plane['ready']>(name, [kind, ...own, ...drain, ...more], env);
+    return kind === 'gateway' ? started : { ...started, admin: this.admin(started) };
   }
 
   startPlane(name = 'plane', { flags, env }: More = {}): Promise<Plane> {
@@ -117,23 +147,46 @@ export class ProcessFleet {
   }
 
   /**
-   * One of each: a control plane, a simulated node, a gateway that follows the log, and a key of the organisation, which
-   * the gateway accepts once it has folded it. The document is the small fleet unless another is given.
+   * Starts control planes, simulated nodes and gateways, applies the document, and creates a key for each of its
+   * organisations. Gateways follow the log: they accept the keys once they have folded them.
    */
-  async stand({
-    document = smallFleet,
-    node: nodeFlags = [],
-    plane: ofPlane,
-    gateway: ofGateway,
-  }: StandOptions = {}) {
-    const [plane, node] = await Promise.all([
-      this.startPlane('plane', ofPlane),
-      this.simNode('node', '--models', model, '--tokens-per-second', '0', ...nodeFlags),
+  async stand(options: StandOptions = {}): Promise<Standing> {
+    const {
+      document = smallFleet,
+      nodes: flags = [[]],
+      planes: planeCount = 1,
+      gateways: count = 1,
+    } = options;
+    const usual = ['--models', model, '--tokens-per-second', '0'];
+    const [planes, nodes] = await Promise.all([
+      Promise.all(names('plane', planeCount).map((name) => this.startPlane(name, options.plane))),
+      Promise.all(
+        names('node', flags.length).map((name, at) => this.simNode(name, ...usual, ...(flags[at] ?? []))),
+      ),
     ]);
-    const admin = this.admin(plane);
-    await admin.apply(document(node.ready.url));
-    const { value: key } = await admin.createKey(organisation, 'k');
-    return { plane, node, admin, key, gateway: await this.startGateway('gateway-1', ofGateway) };
+    const [plane] = planes as [Plane];
+    const { admin } = plane;
+    const fleet = document(...nodes.map(({ ready }) => ready.url));
+    await admin.apply(fleet);
+    const keys: Record<string, string> = {};
+    for (const { id } of fleet.organisations ?? []) keys[id] = (await admin.createKey(id, 'k')).value;
+    const more = typeof options.gateway === 'function' ? options.gateway(plane) : options.gateway;
+    const gateways: GatewayProcess[] = [];
+    await this.grow(gateways, count, more);
+    const [node] = nodes as [Started<{ readonly url: string }>];
+    const [gateway] = gateways as [GatewayProcess];
+    return { plane, planes, admin, node, nodes, gateway, gateways, key: Object.values(keys)[0] ?? '', keys };
+  }
+
+  /** Adds gateways to the list, some at a time, until it has so many; they are called `gateway-1` and so on. */
+  async grow(gateways: GatewayProcess[], count: number, more?: More): Promise<void> {
+    while (gateways.length < count) {
+      const next = Array.from(
+        { length: Math.min(4, count - gateways.length) },
+        (_, at) => gateways.length + at + 1,
+      );
+      gateways.push(...(await Promise.all(next.map((at) => this.startGateway(`gateway-${at}`, more)))));
+    }
   }
 
   simNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
@@ -202,6 +255,14 @@ export async function metric(
   return Number(lines.find((line) => line.startsWith(`${series} `))?.slice(series.length + 1));
 }
 
+/** Makes a simulated node behave so from now on. */
+export async function behave(
+  node: Started<{ readonly url: string }>,
+  behaviour: Partial<Behaviour>,
+): Promise<void> {
+  await fetch(`${node.ready.url}/sim/behaviour`, { method: 'PUT', body: JSON.stringify(behaviour) });
+}
+
 /** The cookie of a session in a console, by a link that a call of the admin API makes. */
 export async function consoleCookie(
   admin: DevAdmin,
@@ -215,6 +276,11 @@ export async function consoleCookie(
   });
   await response.text();
   return response.headers.get('set-cookie')?.split(';')[0] ?? '';
+}
+
+/** `name`, `name-2` and so on. */
+function names(name: string, count: number): string[] {
+  return Array.from({ length: count }, (_, at) => (at === 0 ? name : `${name}-${at + 1}`));
 }
 
 export const organisation = 'acme';
@@ -243,6 +309,13 @@ export function completion(
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...init.headers },
     body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }], ...more }),
   });
+}
+
+/** Whether the gateway has folded the key: a question that counts against no limit. */
+export async function accepts({ ready }: GatewayProcess, key: string): Promise<boolean> {
+  const response = await fetch(`${ready.api}/models`, { headers: { authorization: `Bearer ${key}` } });
+  await response.text();
+  return response.status === 200;
 }
 
 /** Its status; without a node any other status than 401 means that the key was accepted. */

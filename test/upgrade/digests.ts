@@ -2,6 +2,7 @@
  * Looks at every process of a fleet of mixed versions for digests that differ: what control planes report of gateways, and, where
  * position and fold version are equal, the digests themselves.
  */
+import { askAdmin } from '../support/ask-admin.ts';
 import type { Started } from '../support/processes.ts';
 
 type Process = Started<{ readonly admin: string; readonly metrics: string }>;
@@ -102,8 +103,7 @@ export class Digests {
   }
 
   async #get<Answer>(admin: string, path: string): Promise<Answer> {
-    const headers = { authorization: `Bearer ${this.#token}` };
-    return (await (await fetch(`${admin}/admin/v1${path}`, { headers })).json()) as Answer;
+    return (await (await askAdmin(admin, path, { token: this.#token })).json()) as Answer;
   }
 }
 
