@@ -5,7 +5,6 @@ import { expect } from 'vitest';
 import {
   completion,
   type GatewayProcess,
-  model,
   organisation,
   type Plane,
   ProcessFleet,
@@ -28,13 +27,11 @@ export class AllowanceFleet extends ProcessFleet {
   adjusted = 0;
 
   static async startOn(logUrl?: string): Promise<AllowanceFleet> {
-    const fleet = new AllowanceFleet(logUrl === undefined ? {} : { logUrl });
-    const node = await fleet.simNode('node', '--models', model);
-    fleet.plane = await fleet.startPlane();
-    const admin = fleet.admin(fleet.plane);
+    const fleet = new AllowanceFleet({ logUrl });
     const tiers = [{ id: 'Wide', models: '*' as const, monthlyTokens: allowance }];
-    await admin.apply({ ...smallFleet(node.ready.url), tiers });
-    fleet.key = (await admin.createKey(organisation, 'k')).value;
+    const document = (url: string) => ({ ...smallFleet(url), tiers });
+    const { plane, key } = await fleet.stand({ document, gateways: 0 });
+    Object.assign(fleet, { plane, key });
     for (const name of ['gateway-1', 'gateway-2']) await fleet.gateway(name);
     return fleet;
   }

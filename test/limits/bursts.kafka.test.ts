@@ -36,7 +36,7 @@ function slowLog(): { stop(): void } {
 test.each(burstCases(slowLog, 1))(
   'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways on Kafka: $name',
   async ({ gateways, disturb }) => {
-    await fleet.grow(gateways);
+    await fleet.growTo(gateways);
     await nobodyRefused(fleet, disturb);
   },
 );

@@ -33,7 +33,7 @@ function slowLog(): { stop(): void } {
 test.each(burstCases(slowLog, 3))(
   'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways: $name',
   async ({ gateways, disturb }) => {
-    await fleet.grow(gateways);
+    await fleet.growTo(gateways);
     await nobodyRefused(fleet, disturb);
   },
 );

@@ -5,8 +5,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { expect } from 'vitest';
+import type { Fleet } from '../../schemas/fleet.ts';
 import { runs } from '../support/budget.ts';
-import { type GatewayProcess, model, ProcessFleet, statusWith } from '../support/process-fleet.ts';
+import {
+  accepts,
+  type GatewayProcess,
+  ProcessFleet,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
 /** Of each case, in bursts of organisations that no case has used. */
@@ -18,45 +25,28 @@ const largeBytes = 100_000;
 
 export class WideFleet extends ProcessFleet {
   readonly gateways: GatewayProcess[] = [];
-  readonly #keys = new Map<string, string>();
+  #keys: Readonly<Record<string, string>> = {};
   readonly #unused = [...organisations];
 
   async begin(): Promise<void> {
-    const plane = await this.startPlane();
-    const node = await this.simNode('node', '--models', model);
-    const admin = this.admin(plane);
-    await admin.apply({
-      version: 1,
-      models: [{ id: model, family: 'echo', weight: 1 }],
+    const document = (url: string): Fleet => ({
+      ...smallFleet(url),
       tiers: [{ id: 'Wide', models: '*', requestsPerMinute: 1_000_000, concurrency: 100_000 }],
-      pool: { models: [model], nodes: [{ id: 'pool-1', url: node.ready.url, dialect: 'vllm' }] },
       organisations: organisations.map((id) => ({ id, name: id, tier: 'Wide' })),
     });
-    for (const id of organisations) this.#keys.set(id, (await admin.createKey(id, 'k')).value);
+    this.#keys = (await this.stand({ document, gateways: 0 })).keys;
   }
 
-  async grow(count: number): Promise<void> {
-    while (this.gateways.length < count) {
-      const names = Array.from({ length: Math.min(4, count - this.gateways.length) }, (_, index) => index);
-      const from = this.gateways.length;
-      const started = names.map((index) => this.startGateway(`gateway-${from + index}`));
-      this.gateways.push(...(await Promise.all(started)));
-    }
-    const last = organisations.at(-1) ?? '';
-    for (const gateway of this.gateways) await until(async () => (await this.#models(gateway, last)) === 200);
-  }
-
-  async #models({ ready }: GatewayProcess, organisation: string): Promise<number> {
-    const headers = { authorization: `Bearer ${this.#keys.get(organisation)}` };
-    const response = await fetch(`${ready.api}/models`, { headers });
-    await response.text();
-    return response.status;
+  async growTo(count: number): Promise<void> {
+    await this.grow(this.gateways, count);
+    const last = this.#keys[organisations.at(-1) ?? ''] ?? '';
+    for (const gateway of this.gateways) await until(() => accepts(gateway, last));
   }
 
   /** Statuses of a cold burst of one organisation, all of it at one gateway or spread over all. */
   async burst(gateways: readonly GatewayProcess[], bytes: number): Promise<ReadonlyMap<number, number>> {
     const organisation = this.#unused.shift() ?? '';
-    const key = this.#keys.get(organisation) ?? '';
+    const key = this.#keys[organisation] ?? '';
     const statuses = new Map<number, number>();
     const one = async ({ ready }: GatewayProcess): Promise<void> => {
       const messages = [{ role: 'user', content: 'x '.repeat(bytes / 2) }];

@@ -24,7 +24,7 @@ const log = { leave: () => kafka.freeze(1), come: () => kafka.thaw(1) };
 test.each([2, 4].slice(-runs({ fast: 1, full: 1 })))(
   'Limits 1, Limits 2: %i gateways on Kafka carry a limit once: cold burst, sticky client, three times the limit, slow streams, weights, one killed and back, Kafka away and back',
   async (gateways) => {
-    await fleet.grow(gateways);
+    await fleet.growTo(gateways);
     await everyCase(fleet, log);
   },
 );

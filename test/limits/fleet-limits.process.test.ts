@@ -18,7 +18,7 @@ const log = { leave: () => fleet.moveGauges(true), come: () => fleet.moveGauges(
 test.each([2, 4].slice(0, runs({ fast: 1, full: 1 })))(
   'Limits 1, Limits 2: %i gateways carry a limit once: cold burst, sticky client, three times the limit, slow streams, weights, one killed and back, the log away and back',
   async (gateways) => {
-    await fleet.grow(gateways);
+    await fleet.growTo(gateways);
     await everyCase(fleet, log);
   },
 );

@@ -7,9 +7,17 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { SimStats } from '../simulator/ledger.ts';
-import { completion, type GatewayProcess, metric, model, ProcessFleet } from '../support/process-fleet.ts';
+import {
+  accepts,
+  completion,
+  type GatewayProcess,
+  metric,
+  model,
+  ProcessFleet,
+} from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
 const minuteLimit = 30;
@@ -33,21 +41,13 @@ interface Answers {
 
 export class LimitedFleet extends ProcessFleet {
   readonly gateways: GatewayProcess[] = [];
-  #node = '';
-  #admin: DevAdmin | undefined;
-  readonly #keys = new Map<string, string>();
+  #standing: { admin: DevAdmin; keys: Readonly<Record<string, string>>; node: string } | undefined;
   /** Organisations of the tier Minute whose minute no case has used. */
   readonly #unused = new Set(Array.from({ length: minutes }, (_, index) => `minute-${index}`));
   #disturbedMs = 0;
 
   async begin(gateways: number): Promise<void> {
-    const organisations = [...this.#unused, ...slotted];
-    const plane = await this.startPlane();
-    const node = await this.faultyNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
-    this.#node = node.ready.url;
-    const admin = this.admin(plane);
-    this.#admin = admin;
-    await admin.apply({
+    const document = (url: string): Fleet => ({
       version: 1,
       models: [
         { id: model, family: 'echo', weight: 1 },
@@ -59,23 +59,22 @@ export class LimitedFleet extends ProcessFleet {
       ],
       pool: {
         models: [model, 'heavy'],
-        nodes: [{ id: 'pool-1', url: node.ready.url, dialect: 'vllm' }],
+        nodes: [{ id: 'pool-1', url, dialect: 'vllm' }],
       },
-      organisations: organisations.map((id) => ({
+      organisations: [...this.#unused, ...slotted].map((id) => ({
         ...{ id, name: id },
         tier: slotted.includes(id) ? 'Slots' : 'Minute',
       })),
     });
-    for (const id of organisations) this.#keys.set(id, (await admin.createKey(id, 'k')).value);
-    await this.grow(gateways);
+    const nodes = [['--models', `${model},heavy`, '--tokens-per-second', '20']];
+    const { admin, keys, node } = await this.stand({ document, nodes, gateways: 0 });
+    this.#standing = { admin, keys, node: node.ready.url };
+    await this.growTo(gateways);
   }
 
-  /** Starts gateways until there are so many. */
-  async grow(gateways: number): Promise<void> {
-    const names = Array.from({ length: gateways }, (_, index) => `gateway-${index}`);
-    const more = names.slice(this.gateways.length).map((name) => this.gateway(name));
-    this.gateways.push(...(await Promise.all(more)));
-    // Every gateway has folded the keys.
+  /** Starts gateways until there are so many, and all of them have folded the keys. */
+  async growTo(gateways: number): Promise<void> {
+    await this.grow(this.gateways, gateways);
     await Promise.all(this.gateways.map((each) => until(() => this.knows(each, slotted.at(-1) ?? ''))));
   }
 
@@ -104,18 +103,14 @@ export class LimitedFleet extends ProcessFleet {
 
   /** What `headgate limits show` says. */
   async limits(organisation: string) {
-    if (this.#admin === undefined) throw new Error('the fleet has not begun');
-    return this.#admin.call('GET', `/organisations/${organisation}/limits`);
+    return this.#begun.admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
   /** The present period's usage, and when the key was last used. */
   async used(organisation: string) {
-    if (this.#admin === undefined) throw new Error('the fleet has not begun');
-    const { requests, period, periods } = await this.#admin.call(
-      'GET',
-      `/usage?organisation=${organisation}`,
-    );
-    const { items } = await this.#admin.call('GET', `/usage/keys?organisation=${organisation}`);
+    const { admin } = this.#begun;
+    const { requests, period, periods } = await admin.call('GET', `/usage?organisation=${organisation}`);
+    const { items } = await admin.call('GET', `/usage/keys?organisation=${organisation}`);
     return { requests, period, periods, lastMs: Date.parse(items[0]?.lastUsedAt ?? '') };
   }
 
@@ -128,16 +123,11 @@ export class LimitedFleet extends ProcessFleet {
   }
 
   async allowVisitors(): Promise<void> {
-    if (this.#admin === undefined) throw new Error('the fleet has not begun');
-    await this.#admin.call('PUT', '/anonymous', { freeTurns: 10, models: [model] });
+    await this.#begun.admin.call('PUT', '/anonymous', { freeTurns: 10, models: [model] });
   }
 
-  async knows({ ready }: GatewayProcess, organisation: string): Promise<boolean> {
-    const response = await fetch(`${ready.api}/models`, {
-      headers: { authorization: `Bearer ${this.#keys.get(organisation)}` },
-    });
-    await response.text();
-    return response.status === 200;
+  knows(gateway: GatewayProcess, organisation: string): Promise<boolean> {
+    return accepts(gateway, this.#begun.keys[organisation] ?? '');
   }
 
   ask(
@@ -148,7 +138,7 @@ export class LimitedFleet extends ProcessFleet {
     // The node says so many words, whatever else a request allows.
     const messages = [{ role: 'user', content: `say ${tokens} words` }];
     const body = { model: to, stream, max_tokens: tokens, messages };
-    return completion(ready.api, this.#keys.get(organisation) ?? '', body, signal && { signal });
+    return completion(ready.api, this.#begun.keys[organisation] ?? '', body, signal && { signal });
   }
 
   /** Sends so many requests at once, spread over the gateways given, and counts the answers. */
@@ -171,8 +161,13 @@ export class LimitedFleet extends ProcessFleet {
 
   /** Completions that the node has seen, and those that it is busy with. */
   async seen(): Promise<{ readonly requests: number; readonly inFlight: number }> {
-    const stats = (await (await fetch(`${this.#node}/sim/stats`)).json()) as SimStats;
+    const stats = (await (await fetch(`${this.#begun.node}/sim/stats`)).json()) as SimStats;
     return { requests: stats.requestsByPath['/v1/chat/completions'] ?? 0, inFlight: stats.inFlight };
+  }
+
+  get #begun() {
+    if (this.#standing === undefined) throw new Error('the fleet has not begun');
+    return this.#standing;
   }
 
   /** Moves the topic of gauges away, or back. */
@@ -424,7 +419,7 @@ async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise
     await untilOpen(streams, slots, () => streams.begin(0));
     await first.end('SIGKILL');
     await until(async () => (await fleet.seen()).inFlight === 0);
-    fleet.gateways[0] = await fleet.gateway('gateway-0');
+    fleet.gateways[0] = await fleet.gateway('gateway-1');
     await until(async () => (await streams.begin(1)) === 200);
   });
   fleet.disturbed();

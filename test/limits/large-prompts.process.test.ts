@@ -10,6 +10,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Fleet } from '../../schemas/fleet.ts';
 import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -81,9 +82,8 @@ class GatedNode {
 
 const fleet = new ProcessFleet();
 const gated = new GatedNode();
-let plane: Plane;
 let gateway: GatewayProcess;
-const keys: Record<string, string> = {};
+let keys: Readonly<Record<string, string>>;
 const models = ['slow', 'quick', 'gated'];
 const organisations = ['acme', 'birch'];
 
@@ -92,22 +92,20 @@ beforeAll(async () => {
   const fault = { kind: 'latency', firstTokenMs: 4000 };
   writeFileSync(behaviour, JSON.stringify({ answerWords: 3, rules: [{ fault }] }));
   const window = ['--context-tokens', '100000000'];
-  const slow = await fleet.faultyNode('slow', '--models', 'slow', '--behaviour', behaviour, ...window);
-  const quick = await fleet.simNode('quick', '--models', 'quick', ...window);
-  const urls = [slow.ready.url, quick.ready.url, await gated.start()];
-  plane = await fleet.serve('control-plane', 'plane');
-  const admin = fleet.admin(plane);
-  await admin.apply({
+  const gatedUrl = await gated.start();
+  const document = (...urls: string[]): Fleet => ({
     version: 1,
     models: models.map((id) => ({ id, family: 'test' })),
     tiers: [{ id: 'Wide', requestsPerMinute: 1_000_000, concurrency: 100_000, models: '*' }],
-    pool: { models, nodes: urls.map((url, at) => ({ id: `n${at}`, url, dialect: 'vllm' })) },
+    pool: { models, nodes: [...urls, gatedUrl].map((url, at) => ({ id: `n${at}`, url, dialect: 'vllm' })) },
     organisations: organisations.map((id) => ({ id, name: id, tier: 'Wide' })),
   });
-  for (const organisation of organisations)
-    keys[organisation] = (await admin.createKey(organisation, 'test')).value;
-  const flags = ['--control-plane', plane.ready.admin, '--drain-timeout', '60'];
-  gateway = await fleet.serve('gateway', 'gateway', flags);
+  const nodes = [
+    ['--models', 'slow', '--behaviour', behaviour, ...window],
+    ['--models', 'quick', ...window],
+  ];
+  const more = ({ ready }: Plane) => ({ flags: ['--control-plane', ready.admin, '--drain-timeout', '60'] });
+  ({ keys, gateway } = await fleet.stand({ document, nodes, gateway: more }));
   gated.answers = true;
   for (const model of models) await until(async () => (await ask('acme', model, 10)).status === 200);
 });

@@ -5,24 +5,27 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
-import { completion } from '../support/process-fleet.ts';
+import { completion, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
-import { AgentFleet, Cable, eventsFrom, listedNode, lists, nodeToken, type Replica } from './agent-fleet.ts';
+import { Cable, eventsFrom, listedNode, lists } from './node-states.ts';
 
-const fleet = new AgentFleet();
-let replica: Replica;
+const fleet = new ProcessFleet();
+let replica: Plane;
 let gateways: readonly Started<{ api: string; metrics: string }>[];
 
 beforeAll(async () => {
-  replica = await fleet.controlPlane('control-plane-1');
+  replica = await fleet.startPlane('control-plane-1');
   await replica.admin.apply({
     version: 1,
     tiers: [{ id: 'Platinum', models: '*' }],
     organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
   });
-  const { admin } = replica.process.ready;
-  gateways = await Promise.all([fleet.gateway('gateway-1', admin), fleet.gateway('gateway-2', admin)]);
+  const { admin } = replica.ready;
+  gateways = await Promise.all([
+    fleet.startGateway('gateway-1', { flags: ['--control-plane', admin] }),
+    fleet.startGateway('gateway-2', { flags: ['--control-plane', admin] }),
+  ]);
 });
 afterAll(() => fleet.close());
 
@@ -50,12 +53,17 @@ class Place {
         nodes: [{ id: place.node, url: place.engine.ready.url, dialect: 'vllm', agent: true }],
       },
     });
-    ({ value: place.token, id: place.tokenId } = await nodeToken(replica.admin, place.node));
+    ({ value: place.token, id: place.tokenId } = await replica.admin.createNodeToken(place.node));
     return place;
   }
 
-  agent(controlPlane = replica.process.ready.admin): Promise<Started<{ metrics: string }>> {
-    return fleet.agent(this.node, this.token, this.engine.ready.url, [controlPlane]);
+  agent(controlPlane = replica.ready.admin): Promise<Started<{ metrics: string }>> {
+    return fleet.startAgent({
+      node: this.node,
+      token: this.token,
+      engine: this.engine.ready.url,
+      planes: [controlPlane],
+    });
   }
 
   /** Again, at the same address. */
@@ -143,7 +151,7 @@ test.concurrent('a node that hangs with its agent is down after three missed hea
 
 test.concurrent('an agent whose connections are cut takes no node down, and a token revoked meanwhile does', async () => {
   const place = await Place.open('cut');
-  const cable = await Cable.open(replica.process.ready.admin);
+  const cable = await Cable.open(replica.ready.admin);
   await place.agent(cable.url);
   await place.everywhere(true);
   const position = await replica.admin.position();

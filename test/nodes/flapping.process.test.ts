@@ -6,28 +6,28 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
-import { statusWith } from '../support/process-fleet.ts';
+import { type Plane, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
-import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica } from './agent-fleet.ts';
+import { eventsFrom, listedNode } from './node-states.ts';
 
 const flapSeconds = Number(process.env['FLAP_SECONDS'] ?? 7);
 const commitsMax = Math.max(2, Math.floor((flapSeconds / 60) * 6));
-const fleet = new AgentFleet();
+const fleet = new ProcessFleet();
 const agents: NodeAgent[] = [];
-let replica: Replica;
+let replica: Plane;
 let gateway: Started<{ api: string; metrics: string }>;
 let key: string;
 
 beforeAll(async () => {
-  replica = await fleet.controlPlane('control-plane-1');
+  replica = await fleet.startPlane('control-plane-1');
   await replica.admin.apply({
     version: 1,
     tiers: [{ id: 'Platinum', models: '*' }],
     organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
   });
   ({ value: key } = await replica.admin.createKey('acme', 'test'));
-  gateway = await fleet.gateway('gateway-1', replica.process.ready.admin);
+  gateway = await fleet.startGateway('gateway-1', { flags: ['--control-plane', replica.ready.admin] });
 });
 afterAll(async () => {
   await Promise.all(agents.map((agent) => agent.stop()));
@@ -59,10 +59,10 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
   });
   const member = async (at: number): Promise<Member> => {
     const [node, url] = [names[at]!, urls[at]!];
-    const { value: token } = await nodeToken(replica.admin, node);
+    const { value: token } = await replica.admin.createNodeToken(node);
     const startAgent = async (): Promise<NodeAgent> => {
       const agent = new NodeAgent({
-        ...{ controlPlanes: [replica.process.ready.admin], node, token, loadsModels: false },
+        ...{ controlPlanes: [replica.ready.admin], node, token, loadsModels: false },
         engine: new EngineWatch({ url }),
         logger: pino({ level: 'silent' }),
       });

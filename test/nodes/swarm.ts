@@ -7,9 +7,9 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { metric } from '../support/process-fleet.ts';
+import { metric, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
-import { AgentFleet, eventsFrom, listedNodes, nodeToken, type Replica } from './agent-fleet.ts';
+import { eventsFrom } from './node-states.ts';
 
 const worker = new URL('../../dist/test/nodes/swarm-worker.js', import.meta.url).pathname.replace(
   '/dist/dist/',
@@ -54,7 +54,7 @@ export interface SwarmFigures {
 }
 
 export async function swarm(options: SwarmOptions): Promise<SwarmFigures> {
-  const fleet = new AgentFleet();
+  const fleet = new ProcessFleet();
   const workers: ChildProcess[] = [];
   try {
     return await run(fleet, workers, options);
@@ -64,13 +64,17 @@ export async function swarm(options: SwarmOptions): Promise<SwarmFigures> {
   }
 }
 
-async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOptions): Promise<SwarmFigures> {
-  const victim = await fleet.controlPlane('control-plane-1');
-  const survivor = await fleet.controlPlane('control-plane-2');
+async function run(
+  fleet: ProcessFleet,
+  workers: ChildProcess[],
+  options: SwarmOptions,
+): Promise<SwarmFigures> {
+  const victim = await fleet.startPlane('control-plane-1');
+  const survivor = await fleet.startPlane('control-plane-2');
   const nodes = Array.from({ length: options.agents }, (_, at) => `node-${at}`);
   const doomed = nodes.slice(0, options.doomed);
   const tokens = await register(survivor, nodes);
-  const both = [victim, survivor].map(({ process }) => process.ready.admin);
+  const both = [victim, survivor].map(({ ready }) => ready.admin);
   const begin = await position(survivor);
   const startedMs = performance.now();
   const plan = (names: readonly string[]): { node: string; token: string }[] =>
@@ -80,9 +84,9 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
   workers.push(
     ...(await Promise.all([startWorker(fleet, 'lasting', lasting), startWorker(fleet, 'dying', dying)])),
   );
-  await until(async () => (await listedNodes(survivor.admin)).every(({ up }) => up), 120_000);
+  await until(async () => (await survivor.admin.nodes()).every(({ up }) => up), 120_000);
   const attachedMs = Math.round(performance.now() - startedMs);
-  const before = await listedNodes(survivor.admin);
+  const before = await survivor.admin.nodes();
   const ownedBy = (name: string): number => before.filter(({ owner }) => owner === name).length;
   const quietFrom = await position(survivor);
   // Nothing happens: heartbeats alone write no commit.
@@ -90,12 +94,12 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
   const killedAt = await position(survivor);
 
   const killedMs = performance.now();
-  victim.process.child.kill('SIGKILL');
+  victim.child.kill('SIGKILL');
   workers[1]?.kill('SIGKILL');
   const since = (): number => Math.round(performance.now() - killedMs);
   let reattachedMs = Number.NaN;
   await until(async () => {
-    const now = await listedNodes(survivor.admin);
+    const now = await survivor.admin.nodes();
     const reporting = now.filter(
       ({ owner, beatSeconds }) => owner === 'control-plane-2' && beatSeconds !== undefined,
     );
@@ -121,7 +125,7 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
     quietCommits: killedAt - quietFrom,
     reattachedMs,
     downMs,
-    down: (await listedNodes(survivor.admin)).filter(({ up }) => !up).map(({ id }) => id),
+    down: (await survivor.admin.nodes()).filter(({ up }) => !up).map(({ id }) => id),
     doomed,
     reported: {
       joined: joined.length,
@@ -131,16 +135,15 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
     },
     joinedTwice: joined.length - new Set(joined).size,
     cpuShare: Math.round((used / options.quietSeconds) * 1000) / 1000,
-    rssBytes: await metric(survivor.process, 'process_resident_memory_bytes'),
+    rssBytes: await metric(survivor, 'process_resident_memory_bytes'),
   };
 }
 
-const position = ({ admin }: Replica): Promise<number> => admin.position();
-const cpuSeconds = (replica: Replica): Promise<number> =>
-  metric(replica.process, 'process_cpu_seconds_total');
+const position = ({ admin }: Plane): Promise<number> => admin.position();
+const cpuSeconds = (replica: Plane): Promise<number> => metric(replica, 'process_cpu_seconds_total');
 
 /** Registers the nodes, and gives a token for each. */
-async function register({ admin }: Replica, nodes: readonly string[]): Promise<Map<string, string>> {
+async function register({ admin }: Plane, nodes: readonly string[]): Promise<Map<string, string>> {
   await admin.apply({
     version: 1,
     models: [{ id: 'swarm-model', family: 'swarm', weight: 1 }],
@@ -150,11 +153,11 @@ async function register({ admin }: Replica, nodes: readonly string[]): Promise<M
     },
   });
   const tokens = new Map<string, string>();
-  for (const node of nodes) tokens.set(node, (await nodeToken(admin, node)).value);
+  for (const node of nodes) tokens.set(node, (await admin.createNodeToken(node)).value);
   return tokens;
 }
 
-async function startWorker(fleet: AgentFleet, name: string, plan: object): Promise<ChildProcess> {
+async function startWorker(fleet: ProcessFleet, name: string, plan: object): Promise<ChildProcess> {
   const path = join(fleet.dir, `${name}.json`);
   writeFileSync(path, JSON.stringify(plan), { mode: 0o600 });
   const child = spawn(process.execPath, [worker, path], {

@@ -2,26 +2,27 @@
 // Method: two replicas, a node that is probed and a node with an agent; the owner gets SIGTERM, or is killed.
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
-import { AgentFleet, eventsFrom, listedNode, listedNodes, nodeToken, type Replica } from './agent-fleet.ts';
+import { eventsFrom, listedNode } from './node-states.ts';
 
-const fleets: AgentFleet[] = [];
+const fleets: ProcessFleet[] = [];
 afterAll(async () => {
   await Promise.all(fleets.map((fleet) => fleet.close()));
 });
 
 interface Scene {
-  readonly owner: Replica;
-  readonly other: Replica;
+  readonly owner: Plane;
+  readonly other: Plane;
   readonly from: number;
   killEngine(): Promise<void>;
 }
 
 /** Both nodes are the first replica's, because the second was not there when they came. */
 async function scene(): Promise<Scene> {
-  const fleet = new AgentFleet();
+  const fleet = new ProcessFleet();
   fleets.push(fleet);
-  const owner = await fleet.controlPlane('control-plane-1');
+  const owner = await fleet.startPlane('control-plane-1');
   const engine = await fleet.simNode('engine', '--models', 'echo-small');
   const url = engine.ready.url;
   await owner.admin.apply({
@@ -33,28 +34,28 @@ async function scene(): Promise<Scene> {
       ],
     },
   });
-  const { value: token } = await nodeToken(owner.admin, 'with-agent');
-  const other = await fleet.controlPlane('control-plane-2');
-  const urls = [owner, other].map(({ process }) => process.ready.admin);
-  await fleet.agent('with-agent', token, url, urls.slice(0, 1));
-  await until(async () => (await listedNodes(owner.admin)).every(({ up }) => up));
-  await until(async () => (await listedNodes(other.admin)).every(({ up }) => up));
+  const { value: token } = await owner.admin.createNodeToken('with-agent');
+  const other = await fleet.startPlane('control-plane-2');
+  const urls = [owner, other].map(({ ready }) => ready.admin);
+  await fleet.startAgent({ node: 'with-agent', token, engine: url, planes: urls.slice(0, 1) });
+  await until(async () => (await owner.admin.nodes()).every(({ up }) => up));
+  await until(async () => (await other.admin.nodes()).every(({ up }) => up));
   return { owner, other, from: await owner.admin.position(), killEngine: () => engine.end('SIGKILL') };
 }
 
-const ownedBySecond = (replica: Replica, id: string) => async (): Promise<boolean> =>
+const ownedBySecond = (replica: Plane, id: string) => async (): Promise<boolean> =>
   (await listedNode(replica.admin, id))?.owner === 'control-plane-2';
 
 test.concurrent('a replica that is killed loses its probed node to the other, which notices when the node ends', async () => {
   const { owner, other, from, killEngine } = await scene();
-  await owner.process.end('SIGKILL');
+  await owner.end('SIGKILL');
   await until(ownedBySecond(other, 'probed'));
   expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true, generation: 2 });
   // Its agent knew of no other replica: the node answers, and is the other replica's to probe too.
   await until(ownedBySecond(other, 'with-agent'));
   expect(await listedNode(other.admin, 'with-agent')).toMatchObject({ up: true, generation: 2 });
   await killEngine();
-  await until(async () => (await listedNodes(other.admin)).every(({ up }) => up === false));
+  await until(async () => (await other.admin.nodes()).every(({ up }) => up === false));
   expect(await listedNode(other.admin, 'with-agent')).toMatchObject({
     reason: 'no agent attached; connection refused',
   });
@@ -69,7 +70,7 @@ test.concurrent('a replica that is killed loses its probed node to the other, wh
 
 test.concurrent('a replica that gets SIGTERM hands its probed node over at once, and takes nothing down', async () => {
   const { owner, other, from } = await scene();
-  await owner.process.end('SIGTERM');
+  await owner.end('SIGTERM');
   await until(ownedBySecond(other, 'probed'), 5000);
   const reported = (await eventsFrom(other.admin, from + 1)).filter(
     ({ type }) => type === 'node.health_changed',
@@ -78,9 +79,10 @@ test.concurrent('a replica that gets SIGTERM hands its probed node over at once,
 });
 
 test.concurrent('most nodes that fall silent with their agents at once stay as they are, and one of few does not', async () => {
-  const fleet = new AgentFleet();
+  const fleet = new ProcessFleet();
   fleets.push(fleet);
-  const { process, admin } = await fleet.controlPlane('control-plane-1');
+  const plane = await fleet.startPlane('control-plane-1');
+  const { admin } = plane;
   const ids = ['a', 'b', 'c', 'd'];
   const engines = await Promise.all(ids.map((id) => fleet.simNode(`engine-${id}`, '--models', 'echo-small')));
   const nodes = ids.map(
@@ -89,19 +91,19 @@ test.concurrent('most nodes that fall silent with their agents at once stay as t
   await admin.apply({ version: 1, pool: { nodes } });
   const agents = await Promise.all(
     nodes.map(async ({ id, url }) => {
-      const { value } = await nodeToken(admin, id);
-      return fleet.agent(id, value, url, [process.ready.admin]);
+      const { value } = await admin.createNodeToken(id);
+      return fleet.startAgent({ node: id, token: value, engine: url, planes: [plane.ready.admin] });
     }),
   );
   const down = async (): Promise<string[]> =>
-    (await listedNodes(admin)).filter(({ up }) => up !== true).map(({ id }) => id);
+    (await admin.nodes()).filter(({ up }) => up !== true).map(({ id }) => id);
   await until(async () => (await down()).length === 0);
   const from = await admin.position();
   const freeze = (signal: NodeJS.Signals, ...each: number[]): void => {
     for (const at of each) for (const { child } of [agents[at]!, engines[at]!]) child.kill(signal);
   };
   freeze('SIGSTOP', 0, 1, 2);
-  await until(() => process.stderr().includes('"nodes.most_silent"'));
+  await until(() => plane.stderr().includes('"nodes.most_silent"'));
   // Nothing happens: it must be observed for longer than a second probe.
   await pause(5000);
   expect((await eventsFrom(admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
@@ -112,11 +114,11 @@ test.concurrent('most nodes that fall silent with their agents at once stay as t
 });
 
 test.concurrent('nodes of which a replica knows nothing since its start are silent too, before they are probed', async () => {
-  const fleet = new AgentFleet();
+  const fleet = new ProcessFleet();
   fleets.push(fleet);
   const name = 'control-plane-1';
-  const before = await fleet.controlPlane(name);
-  const { admin: url } = before.process.ready;
+  const before = await fleet.startPlane(name);
+  const { admin: url } = before.ready;
   const ids = ['a', 'b', 'c'];
   const engines = await Promise.all(ids.map((id) => fleet.simNode(`engine-${id}`, '--models', 'echo-small')));
   const nodes = ids.map(
@@ -125,11 +127,16 @@ test.concurrent('nodes of which a replica knows nothing since its start are sile
   await before.admin.apply({ version: 1, pool: { nodes } });
   const agents = await Promise.all(
     nodes.map(async ({ id, url: engine }) =>
-      fleet.agent(id, (await nodeToken(before.admin, id)).value, engine, [url]),
+      fleet.startAgent({
+        node: id,
+        token: (await before.admin.createNodeToken(id)).value,
+        engine,
+        planes: [url],
+      }),
     ),
   );
-  await until(async () => (await listedNodes(before.admin)).every(({ up }) => up));
-  await before.process.end('SIGKILL');
+  await until(async () => (await before.admin.nodes()).every(({ up }) => up));
+  await before.end('SIGKILL');
   for (const { child } of [agents[0]!, agents[1]!, engines[0]!, engines[1]!]) child.kill('SIGSTOP');
   const after = await fleet.startPlane(name, { flags: ['--port', new URL(url).port] });
   const admin = fleet.admin(after);
@@ -143,23 +150,23 @@ test.concurrent('nodes of which a replica knows nothing since its start are sile
 });
 
 test.concurrent('a replica that was suspended for four seconds takes nothing down for what it missed', async () => {
-  const fleet = new AgentFleet();
+  const fleet = new ProcessFleet();
   fleets.push(fleet);
-  const only = await fleet.controlPlane('control-plane-1');
+  const only = await fleet.startPlane('control-plane-1');
   const engine = await fleet.simNode('engine', '--models', 'echo-small');
   const url = engine.ready.url;
   await only.admin.apply({
     version: 1,
     pool: { nodes: [{ id: 'with-agent', url, dialect: 'vllm', agent: true }] },
   });
-  const { value: token } = await nodeToken(only.admin, 'with-agent');
-  await fleet.agent('with-agent', token, url, [only.process.ready.admin]);
+  const { value: token } = await only.admin.createNodeToken('with-agent');
+  await fleet.startAgent({ node: 'with-agent', token, engine: url, planes: [only.ready.admin] });
   await until(async () => (await listedNode(only.admin, 'with-agent'))?.up === true);
   const from = await only.admin.position();
-  only.process.child.kill('SIGSTOP');
+  only.child.kill('SIGSTOP');
   // Longer than three heartbeats of its agent.
   await pause(4000);
-  only.process.child.kill('SIGCONT');
+  only.child.kill('SIGCONT');
   const reports = async (): Promise<boolean> =>
     ((await listedNode(only.admin, 'with-agent'))?.beatSeconds ?? 99) < 2;
   await until(reports);

@@ -3,15 +3,14 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import { type Plane, ProcessFleet, smallFleet, statusWith } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import { ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
 const waitMs = 60_000;
 const fleet = new ProcessFleet();
 afterAll(() => fleet.close());
 
-const path = join(fleet.dir, 'cp', 'usage.db');
+const path = join(fleet.dir, 'plane', 'usage.db');
 
 function keptRows(): number {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
@@ -31,22 +30,18 @@ function flip(bytes: Buffer, text: string, nth: number): void {
 }
 
 test('four bits: each row is named, and all else is answered', async () => {
-  let plane = await fleet.serve<Plane['ready']>('control-plane', 'cp');
-  const node: Started<{ readonly url: string }> = await fleet.simNode('node');
-  await fleet.admin(plane).apply(smallFleet(node.ready.url));
-  const gateway = await fleet.serve<{ readonly api: string }>('gateway', 'gw');
-  const { value } = await fleet.admin(plane).createKey('acme', 'used');
+  const { plane: damaged, gateway, key: value } = await fleet.stand();
   await until(async () => (await statusWith(gateway.ready.api, value)) === 200, waitMs);
   for (let count = 0; count < 7; count++) expect(await statusWith(gateway.ready.api, value)).toBe(200);
   await until(() => keptRows() === 8, waitMs);
-  await plane.end('SIGTERM');
+  await damaged.end('SIGTERM');
 
   const bytes = readFileSync(path);
   for (const [nth, text] of ['{"v":1', '"at":"', '"promptTokens"', '"organisation":"acme"'].entries())
     flip(bytes, text, nth);
   writeFileSync(path, bytes);
 
-  plane = await fleet.serve<Plane['ready']>('control-plane', 'cp');
+  const plane = await fleet.startPlane();
   const admin = fleet.admin(plane);
   const { items } = (await admin.call('GET', '/usage/keys?organisation=acme')) as {
     items: { requestsOfDay: number }[];

@@ -10,6 +10,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import type { Fleet } from '../../schemas/fleet.ts';
 import { type GatewayProcess, ProcessFleet } from '../support/process-fleet.ts';
 
 const roundsMax = 4;
@@ -27,15 +28,14 @@ const size = 32 * MiB - 1000;
 const figures: string[] = [];
 let gateway: GatewayProcess;
 let node: ChildProcess;
-const keys: Record<string, string> = {};
+let keys: Readonly<Record<string, string>>;
 
 beforeAll(async () => {
   node = spawn(process.execPath, [worstNode], { stdio: ['pipe', 'pipe', 'inherit'] });
   const [line] = (await once(node.stdout as Readable, 'data')) as [Buffer];
   const urls = JSON.parse(line.toString()) as Record<'plain' | 'worst', string>;
-  const admin = fleet.admin(await fleet.startPlane('cp-1'));
   const model = (id: string) => ({ id, family: 'echo', weight: 1 });
-  await admin.apply({
+  const document = (): Fleet => ({
     version: 1,
     models: [model('plain'), model('worst')],
     tiers: [
@@ -50,8 +50,7 @@ beforeAll(async () => {
       .map((id) => ({ id, name: id, tier: 'Pro' }))
       .concat({ id: 'small', name: 'small', tier: 'Small' }),
   });
-  for (const id of ['heavy', 'light', 'small']) keys[id] = (await admin.createKey(id, 'k')).value;
-  gateway = await fleet.startGateway('gw-1', { env: metered });
+  ({ keys, gateway } = await fleet.stand({ document, gateway: { env: metered } }));
   await vi.waitUntil(async () => (await ask('/chat/completions', chat('"hello"'), 'light')).status === 200, {
     timeout: 30_000,
     interval: 100,

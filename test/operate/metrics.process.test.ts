@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import {
+  behave,
   completion,
   type GatewayProcess,
   type Plane,
@@ -12,31 +12,22 @@ import {
   smallFleet,
   statusWith,
 } from '../support/process-fleet.ts';
+import type { Started } from '../support/processes.ts';
 
 const fleet = new ProcessFleet();
 const root = resolve(import.meta.dirname, '../..');
-let node: FaultyNode;
 let controlPlane: Plane;
 let gateway: GatewayProcess;
+let node: Started<{ readonly url: string }>;
 let admin: DevAdmin;
 let key: string;
 
 beforeAll(async () => {
-  node = await startFaultyNode({ models: ['echo-small'], tokensPerSecond: 0 });
-  controlPlane = await fleet.startPlane('cp-1');
-  admin = fleet.admin(controlPlane);
-  await admin.apply({
-    ...smallFleet(node.url),
-    tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
-    organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
-  });
-  key = (await admin.createKey('acme', 'k')).value;
-  gateway = await fleet.startGateway('gw-1');
+  const tiers = [{ id: 'Wide', models: '*' as const, contextTokens: 4096 }];
+  const document = (url: string) => ({ ...smallFleet(url), tiers });
+  ({ plane: controlPlane, node, admin, key, gateway } = await fleet.stand({ document }));
 });
-afterAll(async () => {
-  await fleet.close();
-  await node?.close();
-});
+afterAll(() => fleet.close());
 
 const ask = (more: Readonly<Record<string, unknown>>, bearer = key): Promise<number> =>
   statusWith(gateway.ready.api, bearer, more);
@@ -89,7 +80,7 @@ test('a gateway reports its requests: how many, how long, how many tokens, what 
   expect(more('headgate_refusals_total', { type: 'ContextWindowExceededError' })).toBe(1);
   expect(more('headgate_refusals_total', { type: 'Unauthorized' })).toBe(1);
   expect(
-    more('headgate_limiter_decisions_total', { tier: 'Pro', decision: 'admitted' }),
+    more('headgate_limiter_decisions_total', { tier: 'Wide', decision: 'admitted' }),
   ).toBeGreaterThanOrEqual(2);
   expect(more('headgate_limiter_decisions_total', { decision: 'ContextWindowExceededError' })).toBe(1);
   expect(more('gen_ai_server_request_duration_seconds_count', { gen_ai_request_model: 'echo-small' })).toBe(
@@ -109,7 +100,7 @@ test('a gateway reports its requests: how many, how long, how many tokens, what 
 });
 
 test('a stream shows as open while it lasts', async () => {
-  node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'stall-after', afterEvents: 2 } }] });
+  await behave(node, { rules: [{ match: {}, fault: { kind: 'stall-after', afterEvents: 2 } }] });
   const leave = new AbortController();
   const stream = await completion(gateway.ready.api, key, { stream: true }, { signal: leave.signal });
   expect(stream.status).toBe(200);
@@ -120,7 +111,7 @@ test('a stream shows as open while it lasts', async () => {
     expect(samples.get('headgate_streams_open')).toBe(0);
     expect(samples.get('headgate_stream_aborts_total{who="client"}')).toBe(1);
   });
-  node.setBehaviour({ rules: [] });
+  await behave(node, {});
 });
 
 test('both planes report their build and their fold, and how long a revocation took', async () => {
@@ -158,7 +149,7 @@ test('both planes report their build and their fold, and how long a revocation t
 
 test('a control plane reports each gateway: its state, its lag, how long it is silent, and whether it diverged', async () => {
   const gauge = (samples: ReadonlyMap<string, number>, name: string, labels = ''): number | undefined =>
-    samples.get(`headgate_${name}{gateway="gw-1"${labels}}`);
+    samples.get(`headgate_${name}{gateway="gateway-1"${labels}}`);
   await vi.waitFor(async () => {
     const samples = await scrape(controlPlane.ready);
     expect(gauge(samples, 'gateway_state', ',state="synced"')).toBe(1);

@@ -6,8 +6,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
-import type { Behaviour } from '../../dev/simulator/behaviour.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
+import type { Behaviour } from '../simulator/behaviour.ts';
 import { operatorToken } from './ask-admin.ts';
 import { type CommandRun, runCommand } from './commands.ts';
 import { binary, faultyNodeBinary, type Started, startProcess } from './processes.ts';
@@ -161,7 +161,7 @@ export class ProcessFleet {
     const [planes, nodes] = await Promise.all([
       Promise.all(names('plane', planeCount).map((name) => this.startPlane(name, options.plane))),
       Promise.all(
-        names('node', flags.length).map((name, at) => this.simNode(name, ...usual, ...(flags[at] ?? []))),
+        names('node', flags.length).map((name, at) => this.faultyNode(name, ...usual, ...(flags[at] ?? []))),
       ),
     ]);
     const [plane] = planes as [Plane];

@@ -1,51 +1,11 @@
-/**
- * Real processes around node agents: control planes over one embedded log, gateways, simulated engines, agents. Asked from
- * outside only: what gateways list, what the admin API says, what stands in the log.
- */
+/** What gateways list, what the admin API says of nodes, and what the log contains about them. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
-import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
-
-export interface Replica {
-  readonly process: Plane;
-  readonly admin: DevAdmin;
-}
-
-export class AgentFleet extends ProcessFleet {
-  async controlPlane(name: string): Promise<Replica> {
-    const process = await this.startPlane(name);
-    return { process, admin: this.admin(process) };
-  }
-
-  gateway(name: string, controlPlane: string): Promise<GatewayProcess> {
-    return this.startGateway(name, { flags: ['--control-plane', controlPlane] });
-  }
-
-  /** The agent of a node; its control planes are tried in this order of addresses. */
-  agent(
-    node: string,
-    token: string,
-    engine: string,
-    controlPlanes: readonly string[],
-    ...more: string[]
-  ): Promise<Started<{ metrics: string }>> {
-    return this.startAgent({ node, token, engine, planes: controlPlanes, flags: more });
-  }
-}
-
-export function nodeToken(admin: DevAdmin, node: string): Promise<{ id: string; value: string }> {
-  return admin.createNodeToken(node);
-}
-
-export async function listedNodes(admin: DevAdmin): Promise<readonly LiveNodeResource[]> {
-  return await admin.nodes();
-}
 
 export async function listedNode(admin: DevAdmin, id: string): Promise<LiveNodeResource | undefined> {
-  return (await listedNodes(admin)).find((node) => node.id === id);
+  return (await admin.nodes()).find((node) => node.id === id);
 }
 
 export interface ListedEvent {
