@@ -1,15 +1,15 @@
 /** The official Anthropic library for Python: bodies are made here, answers read here. */
 import { toolResult } from './client.ts';
 import { type Ask, bodyOf, type Message, type MessagesClient, saidBy } from './messages-client.ts';
-import { type PythonProcess, pythonProcess } from './python-driver.ts';
+import { pythonProcess } from './python-driver.ts';
 
-export interface AnthropicPython extends MessagesClient, Pick<PythonProcess, 'stop'> {
+export interface AnthropicPython extends MessagesClient {
   /** Its tool runner as it is where the caller says nothing of threads. */
   converseByThread(ask: Ask): Promise<unknown>;
 }
 
-export async function anthropicPython(python: string): Promise<AnthropicPython> {
-  const { order, failure, stop } = await pythonProcess('anthropic', python);
+export async function anthropicPython(environment: string): Promise<AnthropicPython> {
+  const { order, failure } = await pythonProcess('anthropic', environment);
   const parts = (ask: Ask) => ({ url: ask.url, key: ask.key, body: bodyOf(ask), toolResult });
   return {
     whole: async (ask) => saidBy(await order<Message>('whole', parts(ask))),
@@ -25,6 +25,5 @@ export async function anthropicPython(python: string): Promise<AnthropicPython> 
     countTokens: (ask) => order<number>('count_tokens', parts(ask)),
     models: (target) => order<string[]>('models', target),
     failure,
-    stop,
   };
 }

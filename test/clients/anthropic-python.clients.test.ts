@@ -3,8 +3,7 @@
  * defaults, against stacks that are switched to their API. They come from `node test/clients/install.mjs`.
  */
 import { afterAll } from 'vitest';
-import { type AnthropicPython, anthropicPython } from './anthropic-python-driver.ts';
-import { cached } from './cache.ts';
+import { anthropicPython } from './anthropic-python-driver.ts';
 import { langchainMessagesPython } from './langchain-messages-python-driver.ts';
 import {
   type Manners,
@@ -14,6 +13,7 @@ import {
   renewed,
   useMessagesFleet,
 } from './messages-claims.ts';
+import { stopPython } from './python-driver.ts';
 
 useMessagesFleet();
 
@@ -41,25 +41,11 @@ const langchain: Manners = {
   },
 };
 
-const opened: { stop(): Promise<void> }[] = [];
-const kept = <T extends { stop(): Promise<void> }>(client: T): T => {
-  opened.push(client);
-  return client;
-};
-const pythonOf = (environment: string): string => cached(`${environment}/bin/python`);
-const open = async (environment: string): Promise<AnthropicPython> =>
-  kept(await anthropicPython(pythonOf(environment)));
-afterAll(async () => {
-  await Promise.all(opened.map((client) => client.stop()));
-});
-
-proveMessagesClient('anthropic 0 (Python)', older, () => open('python-anthropic0'));
-proveMessagesClient('anthropic 2 (Python)', newer, () => open('python-anthropic2'));
-proveMessagesClient('LangChain (Python), anthropic', langchain, async () =>
-  kept(await langchainMessagesPython(pythonOf('python-anthropic2'))),
-);
-
+proveMessagesClient('anthropic 0 (Python)', older, () => anthropicPython('anthropic0'));
+proveMessagesClient('anthropic 2 (Python)', newer, () => anthropicPython('anthropic2'));
+proveMessagesClient('LangChain (Python), anthropic', langchain, () => langchainMessagesPython('anthropic2'));
 proveNoThread(
-  () => open('python-anthropic2'),
+  () => anthropicPython('anthropic2'),
   (client, ask) => client.converseByThread(ask),
 );
+afterAll(stopPython);

@@ -9,12 +9,10 @@ import {
   thinkingOf,
   weatherTool,
 } from './messages-client.ts';
-import { type PythonProcess, pythonProcess } from './python-driver.ts';
+import { pythonProcess } from './python-driver.ts';
 
-export async function langchainMessagesPython(
-  python: string,
-): Promise<MessagesClient & Pick<PythonProcess, 'stop'>> {
-  const { order, failure, stop } = await pythonProcess('langchain_anthropic', python);
+export async function langchainMessagesPython(environment: string): Promise<MessagesClient> {
+  const { order, failure } = await pythonProcess('langchain_anthropic', environment);
   const parts = ({ url, key, ...ask }: Ask) => ({
     url,
     key,
@@ -30,6 +28,5 @@ export async function langchainMessagesPython(
     converse: (ask) => order<ToolTurns>('converse', parts(ask)),
     countTokens: (ask) => order<number>('count_tokens', parts(ask)),
     failure,
-    stop,
   };
 }

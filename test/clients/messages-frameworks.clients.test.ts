@@ -22,18 +22,14 @@ const vercel: Manners = {
   backoffMs: 1950,
 };
 
-proveMessagesClient('AI SDK 5, anthropic', { ...vercel, omits: ['thinking disabled'] }, () =>
-  vercelMessages({
-    ai: cachedModule('ai5', 'dist/index.mjs'),
-    provider: cachedModule('ai5-anthropic', 'dist/index.mjs'),
-  }),
+const fromCache = (ai: string, provider: string, entry: string) => () =>
+  vercelMessages({ ai: cachedModule(ai, entry), provider: cachedModule(provider, entry) });
+proveMessagesClient(
+  'AI SDK 5, anthropic',
+  { ...vercel, omits: ['thinking disabled'] },
+  fromCache('ai5', 'ai5-anthropic', 'dist/index.mjs'),
 );
-proveMessagesClient('AI SDK 7, anthropic', vercel, () =>
-  vercelMessages({
-    ai: cachedModule('ai', 'dist/index.js'),
-    provider: cachedModule('@ai-sdk/anthropic', 'dist/index.js'),
-  }),
-);
+proveMessagesClient('AI SDK 7, anthropic', vercel, fromCache('ai', '@ai-sdk/anthropic', 'dist/index.js'));
 
 proveMessagesClient(
   'LangChain (JS), anthropic',

@@ -45,62 +45,37 @@ const vercel: Manners = {
   backoffMs: 1950,
 };
 
-const packages: Record<string, VercelPackages> = {
-  'AI SDK 5, openai-compatible': {
-    ai: cachedModule('ai5', 'dist/index.mjs'),
-    provider: cachedModule('ai5-openai-compatible', 'dist/index.mjs'),
-    kind: 'openai-compatible',
-  },
-  'AI SDK 5, openai.chat': {
-    ai: cachedModule('ai5', 'dist/index.mjs'),
-    provider: cachedModule('ai5-openai', 'dist/index.mjs'),
-    kind: 'openai.chat',
-  },
-  'AI SDK 7, openai-compatible': {
-    ai: cachedModule('ai', 'dist/index.js'),
-    provider: cachedModule('@ai-sdk/openai-compatible', 'dist/index.js'),
-    kind: 'openai-compatible',
-  },
-  'AI SDK 7, openai.chat': {
-    ai: cachedModule('ai', 'dist/index.js'),
-    provider: cachedModule('@ai-sdk/openai', 'dist/index.js'),
-    kind: 'openai.chat',
-  },
-  'AI SDK 7, openai': {
-    ai: cachedModule('ai', 'dist/index.js'),
-    provider: cachedModule('@ai-sdk/openai', 'dist/index.js'),
-    kind: 'openai',
-  },
-  'AI SDK 7, open-responses': {
-    ai: cachedModule('ai', 'dist/index.js'),
-    provider: cachedModule('@ai-sdk/open-responses', 'dist/index.js'),
-    kind: 'open-responses',
-  },
-};
-for (const [name, parts] of Object.entries(packages)) {
-  const isFixed = parts.kind !== 'openai-compatible';
+const vercelPackages: readonly (readonly [
+  name: string,
+  ai: string,
+  provider: string,
+  VercelPackages['kind'],
+])[] = [
+  ['AI SDK 5, openai-compatible', 'ai5', 'ai5-openai-compatible', 'openai-compatible'],
+  ['AI SDK 5, openai.chat', 'ai5', 'ai5-openai', 'openai.chat'],
+  ['AI SDK 7, openai-compatible', 'ai', '@ai-sdk/openai-compatible', 'openai-compatible'],
+  ['AI SDK 7, openai.chat', 'ai', '@ai-sdk/openai', 'openai.chat'],
+  ['AI SDK 7, openai', 'ai', '@ai-sdk/openai', 'openai'],
+  ['AI SDK 7, open-responses', 'ai', '@ai-sdk/open-responses', 'open-responses'],
+];
+for (const [name, ai, provider, kind] of vercelPackages) {
+  const asksForResponses = kind === 'openai' || kind === 'open-responses';
   const manners: Manners = {
     ...vercel,
-    ...(isFixed && { fixedFields: true }),
-    ...((parts.kind === 'openai' || parts.kind === 'open-responses') && { path: '/v1/responses' }),
+    ...(kind !== 'openai-compatible' && { fixedFields: true }),
+    ...(asksForResponses && { path: '/v1/responses' }),
   };
-  proveClient(name, manners, () => vercelClient(name, parts));
+  const entry = ai === 'ai5' ? 'dist/index.mjs' : 'dist/index.js';
+  proveClient(name, manners, () =>
+    vercelClient(name, { ai: cachedModule(ai, entry), provider: cachedModule(provider, entry), kind }),
+  );
 }
 
 /** Waits by a way of its own, whatever Retry-After says. */
-proveClient(
-  'LangChain (JS)',
-  { errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true },
-  () => langchainClient('LangChain (JS)'),
-);
-
-proveClient(
-  'LangChain (JS), responses',
-  {
-    ...{ errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true },
-    path: '/v1/responses',
-  },
-  () => langchainClient('LangChain (JS), responses', { useResponsesApi: true }),
+const langchain: Manners = { errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true };
+proveClient('LangChain (JS)', langchain, () => langchainClient('LangChain (JS)'));
+proveClient('LangChain (JS), responses', { ...langchain, path: '/v1/responses' }, () =>
+  langchainClient('LangChain (JS), responses', { useResponsesApi: true }),
 );
 
 /** It reads the events of a stream one by one, so it has the error of the connection. */

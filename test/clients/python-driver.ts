@@ -1,11 +1,12 @@
 /**
  * A Python library as a client of the tests: one process of `python/drive.py` a library, asked by a line of JSON and
- * answering by one. `stop` ends the process.
+ * answering by one.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { cached } from './cache.ts';
 import { type Client, type Failure, type ToolTurn, toolResult, weather } from './client.ts';
 
 const script = fileURLToPath(new URL('./python/drive.py', import.meta.url));
@@ -24,14 +25,12 @@ class PythonFailure extends Error {
 export interface PythonLibrary {
   /** Names the module `with_<module>.py`. */
   readonly module: string;
-  /** The interpreter of the environment that has the library. */
-  readonly python: string;
+  /** Names the environment `python-<environment>`, which has the library. */
+  readonly environment: string;
   /** What the library has in addition to chats. */
-  readonly has: readonly ('embed' | 'models')[];
-}
-
-export interface PythonClient extends Client {
-  stop(): Promise<void>;
+  readonly has?: readonly ('embed' | 'models')[];
+  /** Sent with every order. */
+  readonly more?: object;
 }
 
 type Reply = { readonly value: unknown } | { readonly failure: Failure & { readonly message: string } };
@@ -41,11 +40,18 @@ export interface PythonProcess {
   /** Calls the function `what` of the module; rejects with what the library threw. */
   order<T>(what: string, parts: object): Promise<T>;
   failure(error: unknown): Failure;
-  stop(): Promise<void>;
 }
 
-export async function pythonClient({ module, python, has }: PythonLibrary): Promise<PythonClient> {
-  const { order, failure, stop } = await pythonProcess(module, python);
+const running: (() => Promise<void>)[] = [];
+
+/** Ends all processes of the test file. */
+export async function stopPython(): Promise<void> {
+  await Promise.all(running.splice(0).map((stop) => stop()));
+}
+
+export async function pythonClient({ module, environment, has = [], more }: PythonLibrary): Promise<Client> {
+  const { order: bare, failure } = await pythonProcess(module, environment);
+  const order = <T>(what: string, parts: object) => bare<T>(what, { ...parts, ...more });
   return {
     name: module,
     chat: (ask) => order<string>('chat', ask),
@@ -54,13 +60,14 @@ export async function pythonClient({ module, python, has }: PythonLibrary): Prom
     ...(has.includes('embed') && { embed: (ask, texts) => order<number[][]>('embed', { ...ask, texts }) }),
     ...(has.includes('models') && { models: (target) => order<string[]>('models', target) }),
     failure,
-    stop,
   };
 }
 
 /** Rejects where the process ends before it is ready: a package is missing. */
-export async function pythonProcess(module: string, python: string): Promise<PythonProcess> {
-  const child = spawn(python, ['-B', script, module], { stdio: ['pipe', 'pipe', 'inherit'] });
+export async function pythonProcess(module: string, environment: string): Promise<PythonProcess> {
+  const child = spawn(cached(`python-${environment}/bin/python`), ['-B', script, module], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
   const ended = once(child, 'close');
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const read = async (): Promise<Reply> => {
@@ -68,6 +75,10 @@ export async function pythonProcess(module: string, python: string): Promise<Pyt
     if (done) throw new Error(`the Python driver of ${module} ended`);
     return JSON.parse(value) as Reply;
   };
+  running.push(async () => {
+    child.stdin.end();
+    await ended;
+  });
   await read();
   return {
     order: async <T>(what: string, parts: object): Promise<T> => {
@@ -80,10 +91,6 @@ export async function pythonProcess(module: string, python: string): Promise<Pyt
       if (!(error instanceof PythonFailure)) throw error;
       const { name, status, type } = error.failure;
       return { name, status: status ?? undefined, type: type ?? undefined };
-    },
-    stop: async () => {
-      child.stdin.end();
-      await ended;
     },
   };
 }

@@ -3,9 +3,8 @@
  * `node test/clients/install.mjs` makes; without those the suite fails and says so.
  */
 import { afterAll } from 'vitest';
-import { cached } from './cache.ts';
 import { type Manners, openaiErrors, proveClient, useClientFleet } from './claims.ts';
-import { type PythonClient, type PythonLibrary, pythonClient } from './python-driver.ts';
+import { type PythonLibrary, pythonClient, stopPython } from './python-driver.ts';
 
 /** The official library as it is now. */
 const official: Manners = {
@@ -56,62 +55,34 @@ const pydanticAi: Manners = {
   },
 };
 
-const libraries: readonly { name: string; library: PythonLibrary; manners: Manners }[] = [
-  {
-    name: 'openai 1 (Python)',
-    library: { module: 'openai', python: cached('python-openai1/bin/python'), has: ['embed', 'models'] },
-    manners: { ...official, errors: older },
-  },
-  {
-    name: 'openai 3 (Python)',
-    library: { module: 'openai', python: cached('python-openai3/bin/python'), has: ['embed', 'models'] },
-    manners: official,
-  },
-  {
-    name: 'LangChain (Python)',
-    library: { module: 'langchain', python: cached('python-frameworks/bin/python'), has: ['embed'] },
-    manners: langchain,
-  },
-  {
-    name: 'LlamaIndex openai-like (Python)',
-    library: { module: 'llama_index', python: cached('python-frameworks/bin/python'), has: ['embed'] },
-    manners: llamaIndex,
-  },
-  {
-    name: 'openai 3 (Python), responses',
-    library: { module: 'openai_responses', python: cached('python-openai3/bin/python'), has: [] },
-    manners: responses,
-  },
-  {
-    name: 'LangChain (Python), responses',
-    library: { module: 'langchain_responses', python: cached('python-frameworks/bin/python'), has: [] },
-    manners: { ...langchain, path: '/v1/responses' },
-  },
-  {
-    name: 'LlamaIndex OpenAIResponses (Python)',
-    library: { module: 'llama_index_responses', python: cached('python-frameworks/bin/python'), has: [] },
-    manners: { ...llamaIndex, path: '/v1/responses' },
-  },
-  {
-    name: 'pydantic-ai',
-    library: { module: 'pydantic_ai', python: cached('python-responses/bin/python'), has: [] },
-    manners: pydanticAi,
-  },
-  {
-    name: 'Agents SDK (Python)',
-    library: { module: 'agents', python: cached('python-responses/bin/python'), has: [] },
-    manners: responses,
-  },
+const libraries: readonly (readonly [name: string, PythonLibrary, Manners])[] = [
+  [
+    'openai 1 (Python)',
+    { module: 'openai', environment: 'openai1', has: ['embed', 'models'] },
+    { ...official, errors: older },
+  ],
+  ['openai 3 (Python)', { module: 'openai', environment: 'openai3', has: ['embed', 'models'] }, official],
+  ['LangChain (Python)', { module: 'langchain', environment: 'frameworks', has: ['embed'] }, langchain],
+  [
+    'LlamaIndex openai-like (Python)',
+    { module: 'llama_index', environment: 'frameworks', has: ['embed'] },
+    llamaIndex,
+  ],
+  ['openai 3 (Python), responses', { module: 'openai_responses', environment: 'openai3' }, responses],
+  [
+    'LangChain (Python), responses',
+    { module: 'langchain', environment: 'frameworks', more: { responses: true } },
+    { ...langchain, path: '/v1/responses' },
+  ],
+  [
+    'LlamaIndex OpenAIResponses (Python)',
+    { module: 'llama_index', environment: 'frameworks', more: { responses: true } },
+    { ...llamaIndex, path: '/v1/responses' },
+  ],
+  ['pydantic-ai', { module: 'pydantic_ai', environment: 'responses' }, pydanticAi],
+  ['Agents SDK (Python)', { module: 'agents', environment: 'responses' }, responses],
 ];
 
 useClientFleet();
-const opened: PythonClient[] = [];
-afterAll(async () => {
-  await Promise.all(opened.map((client) => client.stop()));
-});
-for (const { name, library, manners: own } of libraries)
-  proveClient(name, own, async () => {
-    const client = await pythonClient(library);
-    opened.push(client);
-    return client;
-  });
+for (const [name, library, own] of libraries) proveClient(name, own, () => pythonClient(library));
+afterAll(stopPython);

@@ -1,4 +1,4 @@
-"""LangChain with its OpenAI package. It lists no models."""
+"""LangChain with its OpenAI package, which asks for responses where the order says so. It lists no models."""
 
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
@@ -9,17 +9,25 @@ def _open(order):
         base_url=order["url"],
         api_key=order["key"],
         model=order["model"],
+        use_responses_api=order.get("responses"),
         extra_body=order.get("extra"),
         default_headers=order.get("headers"),
     )
 
 
+def _input(order):
+    if "image" not in order:
+        return order["text"]
+    picture = {"type": "image_url", "image_url": {"url": order["image"]}}
+    return [HumanMessage([{"type": "text", "text": order["text"]}, picture])]
+
+
 def chat(order):
-    return _open(order).invoke(order["text"]).content
+    return _open(order).invoke(_input(order)).text
 
 
 def stream(order):
-    return "".join(chunk.content for chunk in _open(order).stream(order["text"]))
+    return "".join(chunk.text for chunk in _open(order).stream(_input(order)))
 
 
 def tools(order):
@@ -28,7 +36,7 @@ def tools(order):
     answer = bound.invoke([asked])
     call = answer.tool_calls[0]
     result = ToolMessage(order["toolResult"], tool_call_id=call["id"])
-    return {"input": call["args"], "text": bound.invoke([asked, answer, result]).content}
+    return {"input": call["args"], "text": bound.invoke([asked, answer, result]).text}
 
 
 def embed(order):

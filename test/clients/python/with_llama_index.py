@@ -1,25 +1,33 @@
-"""LlamaIndex by its openai-like packages, told only what they cannot know: that the model chats and calls tools."""
+"""
+LlamaIndex by its openai-like packages, told only what they cannot know: that the model chats and calls tools. Where the
+order says so, by its package for OpenAI, with the class that asks for responses.
+"""
 
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.tools import FunctionTool
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+from llama_index.llms.openai import OpenAIResponses
 from llama_index.llms.openai_like import OpenAILike
 
 
 def _open(order):
-    return OpenAILike(
-        api_base=order["url"],
-        api_key=order["key"],
-        model=order["model"],
-        is_chat_model=True,
-        is_function_calling_model=True,
-        default_headers=order.get("headers"),
-        additional_kwargs={"extra_body": order["extra"]} if order.get("extra") else {},
-    )
+    common = {
+        "api_base": order["url"],
+        "api_key": order["key"],
+        "model": order["model"],
+        "default_headers": order.get("headers"),
+        "additional_kwargs": {"extra_body": order["extra"]} if order.get("extra") else {},
+    }
+    if order.get("responses"):
+        return OpenAIResponses(context_window=4096, **common)
+    return OpenAILike(is_chat_model=True, is_function_calling_model=True, **common)
 
 
 def _messages(order):
-    return [ChatMessage(role="user", content=order["text"])]
+    if "image" not in order:
+        return [ChatMessage(role="user", content=order["text"])]
+    blocks = [TextBlock(text=order["text"]), ImageBlock(url=order["image"])]
+    return [ChatMessage(role="user", blocks=blocks)]
 
 
 def chat(order):
@@ -41,10 +49,8 @@ def tools(order):
     answer = llm.chat_with_tools([tool], chat_history=messages)
     call = llm.get_tool_calls_from_response(answer)[0]
     result = tool(**call.tool_kwargs)
-    messages += [
-        answer.message,
-        ChatMessage(role="tool", content=str(result), additional_kwargs={"tool_call_id": call.tool_id}),
-    ]
+    called = {"call_id" if order.get("responses") else "tool_call_id": call.tool_id}
+    messages += [answer.message, ChatMessage(role="tool", content=str(result), additional_kwargs=called)]
     again = llm.chat_with_tools([tool], chat_history=messages)
     return {"input": call.tool_kwargs, "text": again.message.content}
 
