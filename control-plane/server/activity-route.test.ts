@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { completion } from '../../test/support/process-fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { startControlPlane } from '../main.ts';
 
@@ -18,11 +19,7 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 
 async function ask(api: string, key: string, model = 'no-such-model'): Promise<string> {
-  const answer = await fetch(`${api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
+  const answer = await completion(api, key, { model });
   await answer.text();
   return answer.headers.get('x-request-id') ?? '';
 }

@@ -4,21 +4,14 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AnswerOf } from '../../schemas/admin.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';
 import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { statusWith } from '../../test/support/process-fleet.ts';
 import { until } from '../../test/support/until.ts';
 
 const stack = 'stk-amber-otter-9k2f';
 const stackOfOthers = 'stk-quiet-heron-4m7q';
 let fleet: TestFleet;
 
-async function ask(api: string, key: string, model: string): Promise<number> {
-  const answer = await fetch(`${api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await answer.text();
-  return answer.status;
-}
+const ask = (api: string, key: string, model: string): Promise<number> => statusWith(api, key, { model });
 
 beforeAll(async () => {
   const gateway = { stackPorts: [{ stack, port: 0 }] };

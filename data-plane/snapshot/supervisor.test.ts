@@ -12,6 +12,7 @@ import { scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { quickRecovery, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { forgePositionIn } from '../../test/support/forged-position.ts';
+import { statusWith } from '../../test/support/process-fleet.ts';
 import { startGateway } from '../main.ts';
 
 /** What a quarantined gateway answers is requested before it is rebuilt. */
@@ -36,14 +37,8 @@ function statusOf(of: TestFleet, key: string, gateway = 0): Promise<number> {
   return statusAt(of.port(gateway), key);
 }
 
-async function statusAt(port: number, key: string): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.status;
+function statusAt(port: number, key: string): Promise<number> {
+  return statusWith(`http://127.0.0.1:${port}/v1`, key);
 }
 
 async function organisationOf(of: TestFleet): Promise<string> {

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { roleSchema } from '../../schemas/names.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
-import { consoleCookie } from '../support/process-fleet.ts';
+import { completion, consoleCookie } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { type Belongings, type CrawlRequest, requestsTo } from './crawl.ts';
 import { type Route, watchRoutes } from './registered-routes.ts';
@@ -64,11 +64,7 @@ beforeAll(async () => {
   nodeToken = token.value;
   await admin.createKey(home, 'own');
   await fleet.settle();
-  const answer = await fetch(`${fleet.gateways[0]?.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
+  const answer = await completion(fleet.gateways[0]?.api ?? '', value, { model });
   await answer.text();
   await until(
     async () => (await admin.call('GET', `/usage?organisation=${foreign.organisation}`)).requests === 1,

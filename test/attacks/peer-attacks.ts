@@ -7,6 +7,7 @@ import WebSocket from 'ws';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Attack, Stage } from './attack.ts';
 import {
@@ -25,14 +26,9 @@ async function tokensOf({ operator }: AttackFleet, organisation: string): Promis
   return (await operator.call('GET', `/usage?organisation=${organisation}`)).totalTokens;
 }
 
-async function complete(fleet: AttackFleet, model: string, content: unknown): Promise<number> {
-  const response = await fetch(`${fleet.gateway.ready.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${fleet.key(attacked)}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, max_tokens: 5, messages: [{ role: 'user', content }] }),
-  });
-  await response.text();
-  return response.status;
+function complete(fleet: AttackFleet, model: string, content: unknown): Promise<number> {
+  const more = { model, max_tokens: 5, messages: [{ role: 'user', content }] };
+  return statusWith(fleet.gateway.ready.api, fleet.key(attacked), more);
 }
 
 const lyingNode: Attack = {

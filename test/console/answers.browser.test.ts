@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LimitUse, UsageTotals } from '../../schemas/admin.ts';
 import { button, ConsoleFleet, follow, heading, visit } from '../support/console-fleet.ts';
+import { completion } from '../support/process-fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
 
@@ -14,11 +15,7 @@ afterAll(() => fleet?.close());
 /** The tokens of one answer, by its client. */
 async function complete(base: string, model: string): Promise<number> {
   const key = fleet.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
-  const answer = await fetch(`${base}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }], max_tokens: 7 }),
-  });
+  const answer = await completion(base, key, { model, max_tokens: 7 });
   const { usage } = (await answer.json()) as { usage: { total_tokens: number } };
   return usage.total_tokens;
 }
@@ -95,13 +92,7 @@ interface Refused {
 }
 
 async function ask(organisation: string, model: string): Promise<Refused> {
-  const { gateways, organisations } = fleet.ready;
-  const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
-  const answer = await fetch(`${gateways[0]?.api ?? ''}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
+  const answer = await fleet.ask(organisation, model);
   const { error } = (await answer.json()) as { error?: { message: string } };
   const request = answer.headers.get('x-request-id') ?? '';
   return { status: answer.status, request, message: error?.message ?? '' };

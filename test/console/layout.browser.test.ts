@@ -14,13 +14,7 @@ const longName = 'nightly reconciliation of invoices, second attempt, Frankfurt 
 let fleet: ConsoleFleet;
 
 async function ask(organisation: string, model: string): Promise<number> {
-  const { gateways, organisations } = fleet.ready;
-  const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
-  const answer = await fetch(`${gateways[0]?.api ?? ''}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
+  const answer = await fleet.ask(organisation, model);
   await answer.text();
   return answer.status;
 }

@@ -12,13 +12,7 @@ let fleet: ConsoleFleet;
 let refused: string;
 
 async function ask(organisation: string, model: string): Promise<{ status: number; request: string }> {
-  const { gateways, organisations } = fleet.ready;
-  const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
-  const answer = await fetch(`${gateways[0]?.api ?? ''}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-  });
+  const answer = await fleet.ask(organisation, model);
   await answer.text();
   return { status: answer.status, request: answer.headers.get('x-request-id') ?? '' };
 }

@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
-import { call, chat, chatBody } from '../support/api.ts';
+import { call, chat } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
+import { completion } from '../support/process-fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
@@ -122,12 +123,8 @@ describe('a request that was not made finds what is in use now:', () => {
     const sim = fleet.nodes['pool-1'];
     sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
     const client = new AbortController();
-    const inFlight = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${keyOf('birch')}`, 'content-type': 'application/json' },
-      body: JSON.stringify(chatBody('echo-small')),
-      signal: client.signal,
-    }).catch(() => undefined);
+    const api = `http://127.0.0.1:${port}/v1`;
+    const inFlight = completion(api, keyOf('birch'), {}, { signal: client.signal }).catch(() => undefined);
     await until(async () => (await asked()).verdict.type === 'InferenceConcurrencyLimitedError', 60_000);
     const { items } = JSON.parse((await cli('explain', '--org', 'birch', '--list', '-o', 'json')).out) as {
       items: { model: string; host: string; status: number }[];

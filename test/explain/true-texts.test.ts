@@ -10,6 +10,7 @@ import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chatBody } from '../support/api.ts';
 import { runs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { completion } from '../support/process-fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -147,12 +148,9 @@ test('a decision has the time and the state at which it was made, however long i
   const position = await fleet.admin.position();
   const fromMs = Date.now();
   const client = new AbortController();
-  const stream = await fetch(`http://127.0.0.1:${fleet.port()}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${keys.get('cedar')}`, 'content-type': 'application/json' },
-    body: JSON.stringify(chatBody('echo-small', { stream: true })),
-    signal: client.signal,
-  });
+  const api = fleet.gateways[0]?.api ?? '';
+  const key = keys.get('cedar') ?? '';
+  const stream = await completion(api, key, { stream: true }, { signal: client.signal });
   expect(stream.status).toBe(200);
   const toMs = Date.now();
   await fleet.admin.call('POST', '/organisations', { id: 'later', name: 'Later' });

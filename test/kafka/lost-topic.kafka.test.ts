@@ -15,6 +15,7 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { ChainWriter } from '../support/commits.ts';
 import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
+import { statusWith } from '../support/process-fleet.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
 const topic = 'headgate.control';
@@ -45,15 +46,8 @@ afterAll(async () => {
 }, 60_000);
 
 /** 404 where the key is accepted: the model is none. */
-async function statusOf(value: string): Promise<number> {
-  const response = await fetch(`${gateway.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'unknown-model', messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.status;
-}
+const statusOf = (value: string): Promise<number> =>
+  statusWith(gateway.api, value, { model: 'unknown-model' });
 
 async function checks(): Promise<string> {
   return await (await fetch(`${gateway.metrics}/readyz?verbose`)).text();

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { statusWith } from '../support/process-fleet.ts';
 import { type Started, startDev } from '../support/processes.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
@@ -46,16 +47,6 @@ async function cli(...words: readonly string[]): Promise<Record<string, unknown>
   return JSON.parse(stdout) as Record<string, unknown>;
 }
 
-async function ask(api: string, key: string): Promise<number> {
-  const response = await fetch(`${api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.status;
-}
-
 async function createKey(): Promise<{ id: string; value: string }> {
   const organisation = dev.ready.organisations.find(({ key }) => key)!;
   const created = await cli(
@@ -75,18 +66,18 @@ test('a key that is created is accepted by every gateway, and refused once it is
   const { id, value } = await createKey();
   const apis = dev.ready.gateways.map(({ api }) => api);
   expect(apis.length).toBeGreaterThan(1);
-  for (const api of apis) await expect.poll(() => ask(api, value), { timeout: 10_000 }).toBe(200);
+  for (const api of apis) await expect.poll(() => statusWith(api, value), { timeout: 10_000 }).toBe(200);
   const revoked = await cli('key', 'revoke', id, '--yes', '--wait=30s');
   const confirmed = (revoked['gateways'] as { confirmed: boolean }[]).map((gateway) => gateway.confirmed);
   expect(confirmed).toEqual(apis.map(() => true));
-  for (const api of apis) expect(await ask(api, value)).toBe(401);
+  for (const api of apis) expect(await statusWith(api, value)).toBe(401);
 });
 
 test('usage of completed requests reaches the totals through its twelve partitions', async () => {
   const organisation = dev.ready.organisations.find(({ key }) => key)!;
   const total = async () => Number((await cli('usage', 'show', '--org', organisation.id))['totalTokens']);
   const before = await total();
-  for (const { api } of dev.ready.gateways) expect(await ask(api, organisation.key!)).toBe(200);
+  for (const { api } of dev.ready.gateways) expect(await statusWith(api, organisation.key!)).toBe(200);
   await expect.poll(total, { timeout: 10_000 }).toBeGreaterThan(before);
 });
 
@@ -98,10 +89,10 @@ test('the log on Kafka is replayed to the same end', async () => {
 test('requests are answered while the broker is dead, and commands again once it is back', async () => {
   const { value } = await createKey();
   const { api } = dev.ready.gateways[0]!;
-  await expect.poll(() => ask(api, value), { timeout: 10_000 }).toBe(200);
+  await expect.poll(() => statusWith(api, value), { timeout: 10_000 }).toBe(200);
   await kafka.kill(1);
-  for (let n = 0; n < 5; n++) expect(await ask(api, value)).toBe(200);
+  for (let n = 0; n < 5; n++) expect(await statusWith(api, value)).toBe(200);
   await kafka.restart(1);
   await expect.poll(async () => (await createKey()).value, { timeout: 30_000 }).toMatch(/^hg_/);
-  expect(await ask(api, value)).toBe(200);
+  expect(await statusWith(api, value)).toBe(200);
 });

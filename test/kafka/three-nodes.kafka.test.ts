@@ -14,6 +14,7 @@ import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { controlLogContract, readRecords } from '../contract/control-log.ts';
 import { gatewayAlone, nobodyThere, operatorToken, planeSettings } from '../support/fleet.ts';
+import { statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Kafka } from './broker.ts';
 import { type SplitKafka, startSplitKafka } from './split.ts';
@@ -134,15 +135,7 @@ describe('a leader that is cut off', () => {
     return demoFleet(nobodyThere).organisations![0]!.id;
   }
 
-  async function statusOf(key: string): Promise<number> {
-    const response = await fetch(`${gateway.api}/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'unknown-model', messages: [{ role: 'user', content: 'hello' }] }),
-    });
-    await response.text();
-    return response.status;
-  }
+  const statusOf = (key: string): Promise<number> => statusWith(gateway.api, key, { model: 'unknown-model' });
 
   /** Waits for the fence: a minute. HEADGATE_LONG=1 runs it. */
   test.runIf(process.env['HEADGATE_LONG'])(

@@ -52,7 +52,7 @@ async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] 
 /** An agent of a node of the pool, over these addresses. */
 async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ metrics: string }>> {
   engine = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
-  await fleet.admin(plane).apply({
+  await plane.admin.apply({
     version: 1,
     models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
     tiers: [{ id: 'Pro', models: '*' }],
@@ -60,8 +60,8 @@ async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ met
       models: ['echo-small'],
       nodes: [{ id: 'kept', url: engine.url, dialect: 'vllm', agent: true }],
     },
-  } as unknown as Parameters<ReturnType<RevokingFleet['admin']>['apply']>[0]);
-  const { value } = await fleet.admin(plane).createNodeToken('kept');
+  });
+  const { value } = await plane.admin.createNodeToken('kept');
   const agent = await fleet.startAgent({ node: 'kept', token: value, engine: engine.url, planes: urls });
   return agent;
 }
@@ -70,7 +70,7 @@ const eventually = (claim: () => Promise<void> | void): Promise<void> =>
   vi.waitFor(claim, { timeout: 40_000, interval: 50 });
 
 async function ownerOf(plane: Plane): Promise<string | undefined> {
-  const { items } = await fleet.admin(plane).call('GET', '/nodes');
+  const { items } = await plane.admin.call('GET', '/nodes');
   return items[0]?.up ? items[0].owner : undefined;
 }
 
@@ -82,7 +82,7 @@ function spoil(folder: string): void {
 }
 
 test('the agent of a replica whose log was moved away is sent away, comes back with growing pauses, and ends at SIGTERM', async () => {
-  const plane = await fleet.plane('cp-1');
+  const plane = await fleet.startPlane('cp-1');
   const way = await counting(plane);
   const agent = await agentOver(plane, way.url);
   await eventually(async () => expect(await ownerOf(plane)).toBe('cp-1'));
@@ -101,14 +101,14 @@ test('the agent of a replica whose log was moved away is sent away, comes back w
 });
 
 test('the agent of a replica whose fold stopped goes to another, which takes its node', async () => {
-  const first = await fleet.plane('cp-1');
-  const second = await fleet.plane('cp-2');
+  const first = await fleet.startPlane('cp-1');
+  const second = await fleet.startPlane('cp-2');
   const agent = await agentOver(first, first.ready.admin, second.ready.admin);
   await eventually(async () => expect(await ownerOf(second)).toMatch(/^cp-/));
   const owner = await ownerOf(second);
   const [halted, other] = owner === 'cp-1' ? [first, second] : [second, first];
   spoil(owner as string);
-  await fleet.admin(other).call('POST', '/organisations', { id: 'bolt', name: 'Bolt' });
+  await other.admin.call('POST', '/organisations', { id: 'bolt', name: 'Bolt' });
   await isFaulted(halted.ready, /not kept/);
   await eventually(async () => expect(await ownerOf(other)).toBe(owner === 'cp-1' ? 'cp-2' : 'cp-1'));
   await endsInOrder(agent);
@@ -117,7 +117,7 @@ test('the agent of a replica whose fold stopped goes to another, which takes its
 test.each(['breaks off', 'answers that it cannot follow its log'])(
   'a gateway whose control plane %s in a download asks a bounded number of times and starts from the log',
   async (how) => {
-    const plane = await fleet.plane('cp-1');
+    const plane = await fleet.startPlane('cp-1');
     await fleet.fill(plane);
     let asked = 0;
     let askedForCounters = 0;
@@ -135,7 +135,7 @@ test.each(['breaks off', 'answers that it cannot follow its log'])(
     await once(server, 'listening');
     servers.push(server);
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const gateway = await fleet.gateway('edge-1', '--control-plane', url);
+    const gateway = await fleet.startGateway('edge-1', { flags: ['--control-plane', url] });
     expect(asked).toBe(2);
     expect(askedForCounters).toBeLessThanOrEqual(2);
     // The second one says the same, so it is in a line of the next minute.

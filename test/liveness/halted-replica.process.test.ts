@@ -8,14 +8,13 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import type { Plane } from '../support/process-fleet.ts';
-import { RevokingFleet } from '../support/revoking-fleet.ts';
+import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { endsInOrder, isFaulted } from './clients.ts';
 
-let fleet: RevokingFleet;
+let fleet: ProcessFleet;
 const nodes: SimNode[] = [];
 beforeEach(() => {
-  fleet = new RevokingFleet();
+  fleet = new ProcessFleet();
 });
 afterEach(async () => {
   await fleet.close();
@@ -23,7 +22,7 @@ afterEach(async () => {
 });
 
 async function nodeOf(plane: Plane, id: string): Promise<LiveNodeResource | undefined> {
-  const { items } = await fleet.admin(plane).call('GET', '/nodes');
+  const { items } = await plane.admin.call('GET', '/nodes');
   return items.find((node) => node.id === id);
 }
 
@@ -37,15 +36,15 @@ function spoil(folder: string): void {
 }
 
 test('the nodes of a replica whose fold stopped are claimed by another, which reports on them', async () => {
-  const first = await fleet.plane('cp-1');
+  const first = await fleet.startPlane('cp-1');
   const node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
   nodes.push(node);
-  await fleet.admin(first).apply({
+  await first.admin.apply({
     version: 1,
     models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
     tiers: [{ id: 'Pro', models: '*' }],
     pool: { models: ['echo-small'], nodes: [{ id: 'bare', url: node.url, dialect: 'vllm' }] },
-  } as unknown as Parameters<ReturnType<RevokingFleet['admin']>['apply']>[0]);
+  });
   await vi.waitFor(
     async () => expect(await nodeOf(first, 'bare')).toMatchObject({ owner: 'cp-1', up: true }),
     {
@@ -53,9 +52,9 @@ test('the nodes of a replica whose fold stopped are claimed by another, which re
       interval: 100,
     },
   );
-  const second = await fleet.plane('cp-2');
+  const second = await fleet.startPlane('cp-2');
   spoil('cp-1');
-  await fleet.admin(second).call('POST', '/organisations', { id: 'bolt', name: 'Bolt' });
+  await second.admin.call('POST', '/organisations', { id: 'bolt', name: 'Bolt' });
   await isFaulted(first.ready, /this row cannot be kept/);
   expect(await nodeOf(second, 'bare')).toMatchObject({ owner: 'cp-1' });
 

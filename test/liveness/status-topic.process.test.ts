@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { RevokingFleet } from '../support/revoking-fleet.ts';
+import { RevokingFleet, serving } from '../support/revoking-fleet.ts';
 import { health } from './clients.ts';
 
 let fleet: RevokingFleet;
@@ -12,9 +12,9 @@ beforeEach(() => {
 afterEach(() => fleet.close());
 
 test('key revoke --wait exits 5 and names the topic that is gone; a topic that is there again confirms for all', async () => {
-  const plane = await fleet.plane('cp-1');
+  const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
-  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  const gateway = await fleet.startGateway('edge-1', serving);
   expect((await fleet.revoke(plane, await fleet.key(plane), 30)).code).toBe(0);
   const key = await fleet.key(plane);
 
@@ -28,7 +28,7 @@ test('key revoke --wait exits 5 and names the topic that is gone; a topic that i
   for (const { ready } of [plane, gateway]) expect((await health(ready.metrics, '/livez')).status).toBe(200);
 
   // Whatever starts next makes the topic again.
-  await fleet.gateway('edge-2', '--when-stale', 'serve');
+  await fleet.startGateway('edge-2', serving);
   const after = await fleet.revoke(plane, await fleet.key(plane), 60);
   expect(after.code, after.stderr).toBe(0);
   expect(after.stdout).toMatch(/edge-1 {2}confirmed/);

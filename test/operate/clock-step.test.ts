@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { statusWith } from '../support/process-fleet.ts';
 
 let clock: TestClock;
 let fleet: TestFleet;
@@ -15,15 +16,7 @@ afterEach(async () => {
   clock.restore();
 });
 
-async function ask(key: string): Promise<number> {
-  const response = await fetch(`${fleet.gateways[0]?.api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.status;
-}
+const ask = (key: string): Promise<number> => statusWith(fleet.gateways[0]?.api ?? '', key);
 
 test('requests are served after each step, and a key that was revoked before it is refused', async () => {
   const kept = await fleet.key('acme');

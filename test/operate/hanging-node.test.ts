@@ -1,8 +1,8 @@
 /** A node that takes requests and answers none of them, although it passes its health checks: who names it. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
-import { chatBody } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { completion } from '../support/process-fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -22,12 +22,7 @@ test('a node that hangs is named by doctor and in the list of nodes until it ans
   const { value: key } = await fleet.key('asker');
   await fleet.settle();
   const ask = (signal?: AbortSignal): Promise<{ status: number }> =>
-    fetch(`http://127.0.0.1:${fleet.port()}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify(chatBody('echo-small')),
-      ...(signal && { signal }),
-    });
+    completion(fleet.gateways[0]?.api ?? '', key, {}, signal && { signal });
   const named = async (): Promise<readonly [boolean, string | undefined]> => {
     const { checks } = (await fleet.admin.call('GET', '/doctor')) as unknown as Named;
     const { reason } = (await fleet.admin.call('GET', '/nodes/pool-1')) as unknown as { reason?: string };

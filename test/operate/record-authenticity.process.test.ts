@@ -50,7 +50,7 @@ beforeAll(async () => {
   const tiers = [{ id: 'Wide', models: '*' as const, monthlyTokens: tokensMax, concurrency: 1000 }];
   await admin.apply({ ...smallFleet(node.url), tiers });
   apiKey = (await admin.createKey('acme', 'k')).value;
-  gateway = await fleet.gateway('gw');
+  gateway = await fleet.startGateway('gw');
   await until(async () => (await statusWith(gateway.ready.api, apiKey)) === 200, 60_000);
   answered = 1;
   while (answered < requests) await expectAnswer();

@@ -10,7 +10,7 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import type { Plane } from '../support/process-fleet.ts';
-import { askWith, RevokingFleet } from '../support/revoking-fleet.ts';
+import { askWith, RevokingFleet, serving } from '../support/revoking-fleet.ts';
 
 let fleet: RevokingFleet;
 beforeEach(() => {
@@ -30,7 +30,7 @@ async function beginAgain(plane: Plane): Promise<Plane> {
   mkdirSync(lost);
   for (const file of readdirSync(fleet.logFolder))
     if (file.startsWith('headgate.control.db')) renameSync(join(fleet.logFolder, file), join(lost, file));
-  return fleet.plane('cp-2');
+  return fleet.startPlane('cp-2');
 }
 
 /** What a day of retention does: every report so far is gone. */
@@ -44,20 +44,18 @@ function forgetReports(): void {
 }
 
 test('design 4: a gateway at a higher position of an older log confirms nothing of the log that took its place', async () => {
-  let plane = await fleet.plane('cp-1');
+  let plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   for (let n = 0; n < 40; n++)
-    await fleet
-      .admin(plane)
-      .call('PUT', '/organisations/acme/members/max', { role: n % 2 ? 'viewer' : 'member' });
+    await plane.admin.call('PUT', '/organisations/acme/members/max', { role: n % 2 ? 'viewer' : 'member' });
   const key = await fleet.key(plane);
-  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  const gateway = await fleet.startGateway('edge-1', serving);
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
   await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
 
   plane = await beginAgain(plane);
   await fleet.fill(plane);
-  const { position } = await fleet.admin(plane).call('GET', '/status');
+  const { position } = await plane.admin.call('GET', '/status');
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'LAGGING' });
   const held = (await fleet.listed(plane)).find(({ name }) => name === 'edge-1');
   expect(held?.applied).toBeGreaterThan(position + 1);
@@ -68,14 +66,14 @@ test('design 4: a gateway at a higher position of an older log confirms nothing 
 });
 
 test('design 4: of two gateways of one name both must confirm, and both are shown as a conflict', async () => {
-  const plane = await fleet.plane('cp-1');
+  const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const key = await fleet.key(plane);
-  const first = await fleet.gateway('one', '--name', 'edge-1', '--when-stale', 'serve');
-  await fleet.gateway('two', '--name', 'edge-1', '--when-stale', 'serve');
+  const first = await fleet.startGateway('one', { flags: ['--name', 'edge-1', ...serving.flags] });
+  await fleet.startGateway('two', { flags: ['--name', 'edge-1', ...serving.flags] });
   await expect.poll(() => askWith(first, key), { timeout: 30_000 }).toBe(200);
 
-  fleet.suspend(first);
+  first.child.kill('SIGSTOP');
   const run = await fleet.revoke(plane, key, 4);
   expect(run.code, run.stdout + run.stderr).toBe(5);
   expect(run.stderr).toContain('edge-1');
@@ -87,19 +85,19 @@ test('design 4: of two gateways of one name both must confirm, and both are show
   const ready = await (await fetch(`${plane.ready.metrics}/readyz?verbose`)).text();
   expect(ready).toMatch(/edge-1.*2 processes|2 processes.*edge-1/);
 
-  fleet.resume(first);
-  const position = await fleet.admin(plane).position();
-  expect(await fleet.admin(plane).confirmed(position, 30)).toMatchObject({ complete: true });
+  first.child.kill('SIGCONT');
+  const position = await plane.admin.position();
+  expect(await plane.admin.confirmed(position, 30)).toMatchObject({ complete: true });
   expect(await askWith(first, key)).toBe(401);
 });
 
 test('design 4: nothing is confirmed before the reports that were there at the start are read', async () => {
-  const before = await fleet.plane('cp-1');
+  const before = await fleet.startPlane('cp-1');
   await fleet.fill(before);
   const key = await fleet.key(before);
-  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  const gateway = await fleet.startGateway('edge-1', serving);
   await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
-  fleet.suspend(gateway);
+  gateway.child.kill('SIGSTOP');
   await before.end();
   // Seconds of reading stand before the gateway's reports.
   const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), { durability: 'normal' });
@@ -115,60 +113,60 @@ test('design 4: nothing is confirmed before the reports that were there at the s
   db.close();
 
   // A replica that remembers nothing of its own.
-  const plane = await fleet.plane('cp-2');
+  const plane = await fleet.startPlane('cp-2');
   const run = await fleet.revoke(plane, key, 4);
   expect(run.code, run.stdout + run.stderr).toBe(5);
   await listedAs(plane, 'edge-1').toBeDefined();
-  const position = await fleet.admin(plane).position();
-  expect(await fleet.admin(plane).confirmed(position, 1)).toMatchObject({
+  const position = await plane.admin.position();
+  expect(await plane.admin.confirmed(position, 1)).toMatchObject({
     complete: false,
     gateways: [{ name: 'edge-1', confirmed: false }],
   });
 });
 
 test('design 4: a gateway with `serve` that is silent for longer than reports are kept is named and never confirmed', async () => {
-  let plane = await fleet.plane('cp-1');
+  let plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const key = await fleet.key(plane);
-  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  const gateway = await fleet.startGateway('edge-1', serving);
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
   await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
-  fleet.suspend(gateway);
+  gateway.child.kill('SIGSTOP');
   await plane.end();
   forgetReports();
 
-  plane = await fleet.plane('cp-1');
+  plane = await fleet.startPlane('cp-1');
   const run = await fleet.revoke(plane, key, 3);
   expect(run.code, run.stdout + run.stderr).toBe(5);
   expect(run.stderr).toContain('edge-1');
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'STALE' });
 
   // A replica with an empty folder learns of it from the others.
-  const second = await fleet.plane('cp-2');
+  const second = await fleet.startPlane('cp-2');
   await listedAs(second, 'edge-1').toMatchObject({ state: 'STALE' });
   expect((await fleet.run(second, 'gateway', 'list')).stdout).toContain('edge-1');
 
   // Back, it catches up and confirms.
-  fleet.resume(gateway);
-  const position = await fleet.admin(plane).position();
+  gateway.child.kill('SIGCONT');
+  const position = await plane.admin.position();
   await expect
-    .poll(async () => (await fleet.admin(plane).confirmed(position, 5)).complete, { timeout: 60_000 })
+    .poll(async () => (await plane.admin.confirmed(position, 5)).complete, { timeout: 60_000 })
     .toBe(true);
   expect(await askWith(gateway, key)).toBe(401);
 });
 
 test('a gateway that was killed is waited for, across restarts of the control plane, until an operator forgets it', async () => {
-  let plane = await fleet.plane('cp-1');
+  let plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
-  const lives = await fleet.gateway('lives', '--when-stale', 'serve');
-  const killed = await fleet.gateway('killed', '--when-stale', 'serve');
+  const lives = await fleet.startGateway('lives', serving);
+  const killed = await fleet.startGateway('killed', serving);
   await listedAs(plane, 'killed').toMatchObject({ state: 'SYNCED' });
   await killed.end('SIGKILL');
   const waited = await fleet.revoke(plane, await fleet.key(plane), 2);
   expect([waited.code, waited.stderr]).toEqual([5, expect.stringContaining('killed')]);
 
   await plane.end('SIGKILL');
-  plane = await fleet.plane('cp-1');
+  plane = await fleet.startPlane('cp-1');
   expect((await fleet.revoke(plane, await fleet.key(plane), 2)).code).toBe(5);
   expect(await fleet.run(plane, 'gateway', 'forget', 'killed')).toMatchObject({ code: 2 });
   expect(await fleet.run(plane, 'gateway', 'forget', 'killed', '--dry-run')).toMatchObject({ code: 0 });
@@ -186,16 +184,16 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({
     ...{ code: 0, stderr: expect.stringContaining('lives reported in the last ten seconds') },
   });
-  fleet.suspend(lives);
+  lives.child.kill('SIGSTOP');
   const forgotten = await fleet.revoke(plane, await fleet.key(plane), 2);
   expect([forgotten.code, forgotten.stderr]).toEqual([5, expect.stringContaining('lives')]);
 });
 
 test('a person, whatever the role, forgets no gateway', async () => {
-  const plane = await fleet.plane('cp-1');
+  const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
-  await fleet.admin(plane).call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
-  await fleet.gateway('edge-1');
+  await plane.admin.call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
+  await fleet.startGateway('edge-1');
   await listedAs(plane, 'edge-1').toBeDefined();
   const run = await fleet.run(plane, '--as', 'ana', 'gateway', 'forget', 'edge-1', '--yes');
   expect(run).toMatchObject({ code: 4 });
@@ -203,14 +201,14 @@ test('a person, whatever the role, forgets no gateway', async () => {
 });
 
 test('a gateway that was killed and runs again from its folder is one; one that was stopped is not waited for', async () => {
-  const plane = await fleet.plane('cp-1');
+  const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
-  const stopped = await fleet.gateway('stopped', '--when-stale', 'serve');
-  const first = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  const stopped = await fleet.startGateway('stopped', serving);
+  const first = await fleet.startGateway('edge-1', serving);
   await listedAs(plane, 'edge-1').toBeDefined();
   await first.end('SIGKILL');
   await stopped.end();
-  await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await fleet.startGateway('edge-1', serving);
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
   expect(await fleet.listed(plane)).toEqual([expect.not.objectContaining({ conflict: expect.anything() })]);
   const run = await fleet.revoke(plane, await fleet.key(plane), 30);
@@ -218,11 +216,11 @@ test('a gateway that was killed and runs again from its folder is one; one that 
 });
 
 test('the right to write to the status topic confirms nothing for a gateway and removes none', async () => {
-  const plane = await fleet.plane('cp-1');
+  const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
-  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  const gateway = await fleet.startGateway('edge-1', serving);
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
-  fleet.suspend(gateway);
+  gateway.child.kill('SIGSTOP');
   const status = await openStatusLog(`sqlite:${fleet.logFolder}`);
   const stop = new AbortController();
   const end = await status.end();

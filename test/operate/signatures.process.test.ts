@@ -79,8 +79,8 @@ test('a log is signed from the first signer on: what outsiders write after it is
   const other = fleet.key('other');
   await (await fleet.controlPlane('cp-1', undefined)).end();
   let plane = await fleet.controlPlane('cp-1', key, ['--allow-unsigned']);
-  const gateway = await fleet.gateway('gw-1');
-  await plane.client.apply(acme);
+  const gateway = await fleet.startGateway('gw-1');
+  await plane.admin.apply(acme);
   // The log is not signed: anybody with write access makes keys.
   const before = await fleet.forgeKey('acme');
   await expect.poll(() => statusWith(gateway.ready.api, before), { timeout: 20_000 }).not.toBe(refusedKey);
@@ -95,7 +95,7 @@ test('a log is signed from the first signer on: what outsiders write after it is
     stderr: expect.stringContaining('private key'),
   });
   expect(await signerCli(admin, 'add', key.publicFile)).toMatchObject({ code: 0 });
-  const status = await statusOf(plane.client);
+  const status = await statusOf(plane.admin);
   expect(status.signers).toEqual(fingerprints(key));
 
   const forged = [
@@ -103,26 +103,26 @@ test('a log is signed from the first signer on: what outsiders write after it is
     await fleet.forgeKey('acme', other.signer),
     await fleet.append(known('log.signers_set', { signers: [other.signer.publicKey] }), other.signer),
   ].filter((value) => typeof value === 'string');
-  const { value } = await plane.client.createKey('acme', 'genuine');
-  await caughtUp(plane.client);
+  const { value } = await plane.admin.createKey('acme', 'genuine');
+  await caughtUp(plane.admin);
   expect(await statusWith(gateway.ready.api, value)).not.toBe(refusedKey);
   for (const each of forged) expect(await statusWith(gateway.ready.api, each)).toBe(refusedKey);
-  expect((await statusOf(plane.client)).skipped - status.skipped).toBe(3);
+  expect((await statusOf(plane.admin)).skipped - status.skipped).toBe(3);
 
   await plane.end();
   const without = fleet.controlPlane('cp-1', undefined);
   await expect(without).rejects.toThrow(/this log is signed/);
   plane = await fleet.controlPlane('cp-1', key);
-  expect((await statusOf(plane.client)).signers).toEqual(fingerprints(key));
+  expect((await statusOf(plane.admin)).signers).toEqual(fingerprints(key));
 });
 
 test('signers are exchanged on two replicas while a gateway follows; the old key then signs nothing', async () => {
   const [old, one, two] = [fleet.key('old'), fleet.key('one'), fleet.key('two')] as const;
   let first = await fleet.controlPlane('cp-1', old);
   let second = await fleet.controlPlane('cp-2', old);
-  const gateway = await fleet.gateway('gw-1', ['--trust-signer', old.fingerprint]);
-  await first.client.apply(acme);
-  const keys = [(await first.client.createKey('acme', 'before')).value];
+  const gateway = await fleet.startGateway('gw-1', { flags: ['--trust-signer', old.fingerprint] });
+  await first.admin.apply(acme);
+  const keys = [(await first.admin.createKey('acme', 'before')).value];
 
   const { admin } = second.ready;
   expect(await signerCli(admin, 'remove', old.fingerprint, '--yes')).toMatchObject({
@@ -138,7 +138,7 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
 
   await first.end();
   first = await fleet.controlPlane('cp-1', one);
-  keys.push((await first.client.createKey('acme', 'during')).value);
+  keys.push((await first.admin.createKey('acme', 'during')).value);
   await second.end();
   second = await fleet.controlPlane('cp-2', two);
   await expect
@@ -146,9 +146,9 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
     .toMatchObject({ code: 0 });
 
   const late = await fleet.forgeKey('acme', old.signer);
-  keys.push((await first.client.createKey('acme', 'by one')).value);
-  keys.push((await second.client.createKey('acme', 'by two')).value);
-  await caughtUp(second.client);
+  keys.push((await first.admin.createKey('acme', 'by one')).value);
+  keys.push((await second.admin.createKey('acme', 'by two')).value);
+  await caughtUp(second.admin);
   for (const key of keys) expect(await statusWith(gateway.ready.api, key)).not.toBe(refusedKey);
   expect(await statusWith(gateway.ready.api, late)).toBe(refusedKey);
   const listed = await signerCli(second.ready.admin, 'list', '-o', 'json');
@@ -160,7 +160,7 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
   await expect(fleet.controlPlane('cp-2', old)).rejects.toThrow(/names no key of one of its signers/);
 
   // Another gateway reads all of it at once, from the first record on.
-  const fresh = await fleet.gateway('gw-2', ['--trust-signer', old.publicFile]);
+  const fresh = await fleet.startGateway('gw-2', { flags: ['--trust-signer', old.publicFile] });
   expect(await statusWith(fresh.ready.api, late)).toBe(refusedKey);
   for (const key of keys) expect(await statusWith(fresh.ready.api, key)).not.toBe(refusedKey);
 });
@@ -173,10 +173,10 @@ test('a replica whose signer was removed refuses commands at once, with the next
   const removed = await signerCli(second.ready.admin, 'remove', one.fingerprint, '--yes', '--force');
   expect(removed).toMatchObject({ code: 0 });
   await expect
-    .poll(() => statusOf(first.client), { timeout: 20_000 })
+    .poll(() => statusOf(first.admin), { timeout: 20_000 })
     .toMatchObject({ signers: fingerprints(two) });
-  await expect(first.client.apply(acme)).rejects.toThrow(/not among the signers/);
-  await second.client.apply(acme);
+  await expect(first.admin.apply(acme)).rejects.toThrow(/not among the signers/);
+  await second.admin.apply(acme);
 });
 
 test('a gateway with a pin refuses by name a log that an outsider began, and follows the right one once it is there', async () => {
@@ -186,10 +186,10 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   await fleet.append(known('log.created', { log: 'log-of-an-outsider' }));
   await fleet.append(known('organisation.set', { id: 'acme', name: 'A', tier: null, anchor: '2026-11-01' }));
   const forged = await fleet.forgeKey('acme');
-  const trusting = await fleet.gateway('gw-trusting', ['--when-stale', 'serve']);
+  const trusting = await fleet.startGateway('gw-trusting', { flags: ['--when-stale', 'serve'] });
   expect(await statusWith(trusting.ready.api, forged)).not.toBe(refusedKey);
 
-  const gateway = await fleet.gateway('gw-1', pin);
+  const gateway = await fleet.startGateway('gw-1', { flags: pin });
   expect(await verbose(gateway.ready.metrics)).toMatch(/log-of-an-outsider is refused/);
   expect((await fetch(`${gateway.ready.metrics}/readyz`)).status).toBe(503);
   expect(await statusWith(gateway.ready.api, forged)).toBe(refusedKey);
@@ -208,8 +208,8 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   renameSync(fleet.logFolder, join(fleet.dir, 'signed-log'));
   await expect(fleet.controlPlane('cp-0', undefined, pin.slice(0, 2))).rejects.toThrow(/may create it/);
   const plane = await fleet.controlPlane('cp-2', key, pin.slice(0, 2));
-  await plane.client.apply(acme);
-  const { value } = await plane.client.createKey('acme', 'genuine');
+  await plane.admin.apply(acme);
+  const { value } = await plane.admin.createKey('acme', 'genuine');
   await expect.poll(() => statusWith(gateway.ready.api, value), { timeout: 30_000 }).not.toBe(refusedKey);
   expect(await statusWith(gateway.ready.api, forged)).toBe(refusedKey);
 });

@@ -1,6 +1,7 @@
 /** A flood of connections on the playground's listener: honest visitors of other networks and callers with a key are served. */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { completion } from '../support/process-fleet.ts';
 import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
@@ -65,11 +66,7 @@ test('while two networks open connections without end, a visitor of another one 
     const as = { ...from, cookie: begun.cookie };
     expect((await post(flooded('/api/chat'), turn, as)).status).toBe(200);
     expect(turnsOf(await post(flooded('/api/visitor'), {}, as))).toEqual({ left: 1, limit: 2 });
-    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-    const paid = await fetch(`${fleet.gateways[1]?.api}/chat/completions`, {
-      ...{ method: 'POST', headers },
-      body: JSON.stringify({ model: 'echo-small', messages: turn.messages }),
-    });
+    const paid = await completion(fleet.gateways[1]?.api ?? '', key, { messages: turn.messages });
     expect([paid.status, await paid.text()]).toEqual([200, expect.stringContaining('choices')]);
   } finally {
     isOver = true;

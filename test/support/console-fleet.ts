@@ -7,6 +7,7 @@ import { expect } from 'vitest';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { AdminMethod } from '../../schemas/admin-routes.ts';
 import { launchBrowser, type View, WatchedPage } from './browser.ts';
+import { completion } from './process-fleet.ts';
 import { type Started, startDev } from './processes.ts';
 
 interface Dev {
@@ -91,6 +92,13 @@ export class ConsoleFleet {
     const answer = await page.request.post('/api/session', { headers, data });
     expect([answer.status(), await answer.text()]).toEqual([200, expect.any(String)]);
     await page.goto(path);
+  }
+
+  /** One completion with an organisation's key, at the first gateway. */
+  ask(organisation: string, model: string, more: object = {}): Promise<Response> {
+    const { gateways, organisations } = this.ready;
+    const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
+    return completion(gateways[0]?.api ?? '', key, { model, ...more });
   }
 
   /** One call of the admin API as the operator. */

@@ -6,7 +6,6 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
@@ -17,7 +16,7 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { known } from './commits.ts';
-import { type GatewayProcess, type Plane, ProcessFleet } from './process-fleet.ts';
+import { type Plane, ProcessFleet } from './process-fleet.ts';
 
 export interface KeyFile {
   readonly file: string;
@@ -41,18 +40,8 @@ export class SignedFleet extends ProcessFleet {
     return { file, publicFile, signer, fingerprint: fingerprintOf(signer.publicKey) };
   }
 
-  async controlPlane(
-    name: string,
-    key: KeyFile | undefined,
-    more: readonly string[] = [],
-  ): Promise<Plane & { readonly client: DevAdmin }> {
-    const env = key && { HEADGATE_SIGNING_KEY: key.file };
-    const started = await this.serve<Plane['ready']>('control-plane', name, more, env);
-    return { ...started, client: this.admin(started) };
-  }
-
-  gateway(name: string, more: readonly string[] = []): Promise<GatewayProcess> {
-    return this.serve('gateway', name, more);
+  controlPlane(name: string, key: KeyFile | undefined, flags: readonly string[] = []): Promise<Plane> {
+    return this.startPlane(name, { flags, ...(key && { env: { HEADGATE_SIGNING_KEY: key.file } }) });
   }
 
   async withLog<Result>(work: (log: ControlLog, folded: Snapshot) => Promise<Result>): Promise<Result> {

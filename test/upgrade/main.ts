@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { statusWith } from '../support/process-fleet.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { Digests } from './digests.ts';
@@ -167,14 +168,9 @@ async function fleetOf(node: SimNode): Promise<void> {
 /** What each gateway answers who asks for the model that the change takes from the plan. */
 async function answersAre(when: string, wanted: Readonly<Record<string, number>>): Promise<void> {
   const ask = async (name: string): Promise<number> => {
-    const response = await fetch(`${running.get(name)?.ready.api}/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${load.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model: models[1], messages: [{ role: 'user', content: 'hi' }] }),
-    });
-    await response.text();
-    if (response.status === 200) load.completed++;
-    return response.status;
+    const status = await statusWith(running.get(name)?.ready.api ?? '', load.key, { model: models[1] });
+    if (status === 200) load.completed++;
+    return status;
   };
   const found = async () =>
     Object.fromEntries(await Promise.all(Object.keys(wanted).map(async (name) => [name, await ask(name)])));
