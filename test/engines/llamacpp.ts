@@ -1,7 +1,7 @@
 /** llama.cpp: one server that chats with two slots, one that embeds; both with the tiny model on one processor core. */
 import { join } from 'node:path';
 import type { Engine } from './engine.ts';
-import { freePort, installed, ServerProcess } from './server-process.ts';
+import { type ServerProcess, serverOf } from './server-process.ts';
 import { writeGguf } from './tiny-gguf.ts';
 import { tinyModel } from './tiny-model.ts';
 import { pairOf } from './two-servers.ts';
@@ -19,21 +19,10 @@ export const llamacpp: Engine = {
   finishesOnSigterm: false,
   skips: {},
   start: async (dir) => {
-    const chat = await llamaServer(dir, 'tiny-chat', [
-      '-c',
-      String(windowTokens * slots),
-      '-np',
-      String(slots),
-    ]);
-    const embed = await llamaServer(dir, 'tiny-embed', [
-      '-c',
-      '2048',
-      '-np',
-      '1',
-      '--embeddings',
-      '--pooling',
-      'mean',
-    ]);
+    const window = String(windowTokens * slots);
+    const chat = await llamaServer(dir, 'tiny-chat', ['-c', window, '-np', String(slots)]);
+    const embedding = ['-c', '2048', '-np', '1', '--embeddings', '--pooling', 'mean'];
+    const embed = await llamaServer(dir, 'tiny-embed', embedding);
     return pairOf(chat, embed, async () => {
       const answer = await fetch(`${chat.url}/slots`);
       const all = (await answer.json()) as readonly { readonly is_processing: boolean }[];
@@ -43,22 +32,9 @@ export const llamacpp: Engine = {
 };
 
 /** A server of the tiny model, not started yet. */
-export async function llamaServer(
-  dir: string,
-  alias: string,
-  args: readonly string[],
-): Promise<ServerProcess> {
+export function llamaServer(dir: string, alias: string, args: readonly string[]): Promise<ServerProcess> {
   const model = join(dir, `${alias}.gguf`);
   writeGguf(model, tinyModel(), windowTokens);
-  const port = await freePort();
-  const common = ['--host', '127.0.0.1', '--port', String(port), '--threads', '1', '--no-ui', '--metrics'];
-  return new ServerProcess({
-    ...installed('llamacpp'),
-    args: ['-m', model, '--alias', alias, ...common, ...args],
-    dir,
-    name: alias,
-    port,
-    readyPath: '/health',
-    startTimeoutMs: 60_000,
-  });
+  const common = ['-m', model, '--alias', alias, '--threads', '1', '--no-ui', '--metrics'];
+  return serverOf('llamacpp', { dir, name: alias, args: [...common, ...args] });
 }

@@ -36,6 +36,17 @@ export function installed(name: string): Installed {
   return JSON.parse(readFileSync(note, 'utf8')) as Installed;
 }
 
+/** A server of an installed engine on a free port of loopback, not started yet. */
+export async function serverOf(
+  engine: string,
+  plan: Pick<ServerPlan, 'dir' | 'name' | 'args'> & Partial<Pick<ServerPlan, 'startTimeoutMs'>>,
+): Promise<ServerProcess> {
+  const port = await freePort();
+  const args = [...plan.args, '--host', '127.0.0.1', '--port', String(port)];
+  const usual = { readyPath: '/health', startTimeoutMs: 60_000 };
+  return new ServerProcess({ ...installed(engine), ...usual, ...plan, args, port });
+}
+
 export class ServerProcess {
   readonly #plan: ServerPlan;
   #child: ChildProcess | undefined;
