@@ -1,6 +1,6 @@
 /**
- * Explanations of requests made on the wire: by the `x-request-id` of an answer, `headgate explain` gives the same status,
- * type and message, names the event of the log that made it so, and its first command turns the answer when it is run.
+ * `headgate explain` and `replay decide` on a running fleet: requests that were made and requests that were not, their present
+ * and past, and who may ask. golden.test.ts explains every cause of a refusal.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,18 +13,7 @@ import { completion } from '../support/process-fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
-import {
-  ask,
-  askOf,
-  becauseOf,
-  explained,
-  limit,
-  positionOf,
-  proveWays,
-  refused,
-  runFirst,
-  ways,
-} from './ways.ts';
+import { ask, becauseOf, explained, limit, positionOf, refused, runFirst, useScene, ways } from './ways.ts';
 
 let fleet: TestFleet;
 let port: number;
@@ -37,7 +26,7 @@ beforeAll(async () => {
     keys[organisation] = (await fleet.key(organisation)).value;
   await admin.call('PUT', `/stacks/${stacks.heron}/surface`, { surface: 'anthropic' });
   await settle();
-  askOf({ admin, port, keys, cli, settle });
+  useScene({ admin, port, keys, cli, settle });
 });
 afterAll(() => fleet.close());
 
@@ -75,8 +64,6 @@ test('UnsupportedShapeError, the style that a stack was made with, and its first
   await explained(again);
   await positionOf(fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: 'openai' }));
 });
-
-proveWays('all');
 
 test('a change of the models of a tier alone is the event of its step', async () => {
   const { tier, key } = await newcomer({});

@@ -1,6 +1,6 @@
 /**
- * Every type of refusal and every kind of served request is explained on running processes too: one of each of the table that
- * explain.test.ts asks whole, and what only a process can show: what fails in it, streams that end early, and visitors.
+ * Explanations on running processes: one refusal of each type, and what only a process can show: its own failures, streams that
+ * end early, visitors, and who may read decisions. golden.test.ts explains every cause of a refusal.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -13,16 +13,20 @@ import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { call, chatBody } from '../support/api.ts';
-import { type GatewayProcess, operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import {
+  type GatewayProcess,
+  gatewayToken,
+  operatorToken,
+  type Plane,
+  ProcessFleet,
+} from '../support/process-fleet.ts';
 import { requestText } from '../support/raw-http.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
 import {
   ask,
-  askOf,
   becauseOf,
-  chat,
   explained,
   positionOf,
   proveWays,
@@ -30,8 +34,9 @@ import {
   refusedStep,
   runFirst,
   seen,
-  served,
+  useScene,
   type Way,
+  wayNames,
   ways,
 } from './ways.ts';
 
@@ -41,7 +46,9 @@ let admin: DevAdmin;
 let plane: Plane;
 let port: number;
 let playPort: number;
+let metrics: string;
 const keys: Record<string, string> = {};
+const chat = ways['chat at the shared host'];
 const fault = (kind = ''): string => join(fleet.dir, `fault${kind}`);
 /** While something fails in the gateway: test/support/fault-on-file.mjs. */
 async function during<Result>(kind: '.clock' | '.usage', work: () => Promise<Result>): Promise<Result> {
@@ -71,11 +78,12 @@ beforeAll(async () => {
     { NODE_OPTIONS: `--import=${faulty}`, HEADGATE_TEST_FAULT: fault() },
   );
   port = Number(new URL(gateway.ready.api).port);
+  metrics = gateway.ready.metrics;
   playPort = Number(new URL(gateway.ready.play).port);
   for (const id of ['acme', 'birch', 'cedar']) keys[id] = (await admin.createKey(id, 'test')).value;
   await until(async () => (await admin.nodes()).every(({ up }) => up), 60_000);
   await settle();
-  askOf({ admin, port, keys, cli, settle });
+  useScene({ admin, port, keys, cli, settle });
 }, 180_000);
 afterAll(async () => {
   await fleet.close();
@@ -115,12 +123,12 @@ async function leftStream(way: Way): Promise<string> {
   return /^x-request-id: *(\S+)/im.exec(received)?.[1] ?? '';
 }
 
-proveWays('one of each');
+proveWays();
 
 describe('what fails while it is answered is explained by its last step:', () => {
-  test.each(served)('a node that fails, %s', async (wayName) => {
+  test.each(wayNames)('a node that fails, %s', async (wayName) => {
     const way: Way = ways[wayName];
-    const sim = nodes[way.sim];
+    const sim = nodes[way.node];
     const down = { match: { path: way.path }, fault: { kind: 'refuse' } };
     sim.setBehaviour(parseBehaviour({ rules: [down, { fault: { kind: 'refuse' } }] }));
     try {
@@ -134,7 +142,7 @@ describe('what fails while it is answered is explained by its last step:', () =>
     await until(async () => (await ask(way)).status === 200, 60_000);
   });
 
-  test.each(served)('InternalError, a fault of the gateway, %s', async (wayName) => {
+  test.each(wayNames)('InternalError, a fault of the gateway, %s', async (wayName) => {
     writeFileSync(fault(), '');
     const answer = await ask(ways[wayName]).finally(() => rmSync(fault()));
     refused(answer, 'InternalError');
@@ -153,7 +161,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
   test('a state that is too old, at each host', async () => {
     const answers = await during('.clock', () =>
       Promise.all(
-        served.flatMap((way) => [
+        wayNames.flatMap((way) => [
           ask(ways[way]).then((answer) => [answer, 'InferenceUnavailableError'] as const),
           ask(ways[way], { key: null }).then((answer) => [answer, 'Unauthorized'] as const),
         ]),
@@ -164,23 +172,23 @@ describe('what the gateway cannot do is explained by its step:', () => {
       const found = await explained(answer);
       expect([refusedStep(found), found.would]).toEqual(['fresh', []]);
     }
-    for (const way of served) await isServed(ways[way]);
+    for (const way of wayNames) await isServed(ways[way]);
   });
 
   test('usage that cannot be kept, at each host', async () => {
-    for (const way of served) await isServed(ways[way]);
+    for (const way of wayNames) await isServed(ways[way]);
     const answers = await during('.usage', async () => {
       // Its row waits for the thread, and after some time the next requests are refused.
-      expect((await ask(ways[chat])).status).toBe(200);
-      await until(async () => (await ask(ways[chat])).status !== 200, 60_000);
-      return Promise.all(served.map((way) => ask(ways[way])));
+      expect((await ask(chat)).status).toBe(200);
+      await until(async () => (await ask(chat)).status !== 200, 60_000);
+      return Promise.all(wayNames.map((way) => ask(ways[way])));
     });
     for (const answer of answers) {
       refused(answer, 'InferenceUnavailableError');
       const found = await explained(answer);
       expect([refusedStep(found), found.would]).toEqual(['usage', []]);
     }
-    for (const way of served) await isServed(ways[way]);
+    for (const way of wayNames) await isServed(ways[way]);
   });
 
   test('usage that is not known', async () => {
@@ -188,12 +196,11 @@ describe('what the gateway cannot do is explained by its step:', () => {
     await admin.call('POST', '/organisations', { id: organisation, name: organisation, tier: 'Starter' });
     const { value: key } = await admin.createKey(organisation, 'test');
     await settle();
-    const way = ways[chat];
-    const answer = await during('.usage', () => ask(way, { key }));
+    const answer = await during('.usage', () => ask(chat, { key }));
     refused(answer, 'InferenceUnavailableError');
     const found = await explained(answer);
     expect([refusedStep(found), found.would]).toEqual(['usage', []]);
-    await until(async () => (await ask(way, { key })).status === 200, 60_000);
+    await until(async () => (await ask(chat, { key })).status === 200, 60_000);
   });
 });
 
@@ -207,17 +214,17 @@ describe('the record of a stream that ends early says who ended it, and not that
   const streaming = async <Result>(way: Way, fault: object, work: () => Promise<Result>): Promise<Result> => {
     const paths = ['/v1/chat/completions', '/v1/messages'];
     const rules = paths.map((path) => ({ match: { path }, fault: { ...fault, afterEvents: 3 } }));
-    nodes[way.sim].setBehaviour(parseBehaviour({ rules }));
-    return work().finally(() => nodes[way.sim].setBehaviour(parseBehaviour({})));
+    nodes[way.node].setBehaviour(parseBehaviour({ rules }));
+    return work().finally(() => nodes[way.node].setBehaviour(parseBehaviour({})));
   };
 
-  test.each(served)('the client, %s', async (wayName) => {
+  test.each(wayNames)('the client, %s', async (wayName) => {
     const way: Way = ways[wayName];
     const id = await streaming(way, { kind: 'stall-after' }, () => leftStream(way));
     await ended(id, 'ended by client');
   });
 
-  test.each(served)('the node, %s', async (wayName) => {
+  test.each(wayNames)('the node, %s', async (wayName) => {
     const way: Way = ways[wayName];
     const answer = await streaming(way, { kind: 'cut' }, () => ask(way, { more: { stream: true } }));
     expect(answer.status, answer.content).toBe(200);
@@ -364,6 +371,18 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     await explained(again);
     await limited({});
   });
+});
+
+test('the decisions of a gateway are read with the gateway token; with the operator token, at a control plane', async () => {
+  const status = async (url: string, token: string): Promise<number> => {
+    const answer = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+    await answer.text();
+    return answer.status;
+  };
+  const since = `/decisions?since=${Date.now() - 1000}`;
+  const [own, plain] = [new URL(since, metrics).href, `${plane.ready.admin}/admin/v1${since}`];
+  expect([await status(own, gatewayToken), await status(own, operatorToken)]).toEqual([200, 401]);
+  expect([await status(plain, operatorToken), await status(plain, gatewayToken)]).toEqual([200, 401]);
 });
 
 test('every type of refusal was made', () => {

@@ -36,7 +36,6 @@ export const longestFiles: readonly string[] = [
   'test/deploy/chart.process.test.ts',
   'test/nodes/agents.process.test.ts',
   'test/operate/signatures.process.test.ts',
-  'test/explain/true-processes.process.test.ts',
   'test/play/play.browser.test.ts',
   'test/explain/wire.process.test.ts',
   'test/console/choosers.browser.test.ts',

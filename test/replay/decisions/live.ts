@@ -96,8 +96,18 @@ function bodyOf({ path, model }: ReplayFacts): string {
 export async function serveLive(
   lookup: Lookup,
   facts: ReplayFacts,
-  { knowsUsage = true, body: asked = bodyOf(facts) }: LiveOptions = {},
+  options: LiveOptions = {},
 ): Promise<ReplayedDecision> {
+  const { record, body } = await recordLive(lookup, facts, options);
+  return decisionOf(record, body);
+}
+
+/** What live serving writes down of a request with these facts, and the body of its answer. */
+export async function recordLive(
+  lookup: Lookup,
+  facts: ReplayFacts,
+  { knowsUsage = true, body: asked = bodyOf(facts) }: LiveOptions = {},
+): Promise<{ readonly record: RequestRecord; readonly body: string }> {
   let observed: RequestRecord | undefined;
   const observe = (record: RequestRecord): void => {
     observed = record;
@@ -116,7 +126,7 @@ export async function serveLive(
   const text = requestText({ method, path, host: host ?? '', headers, ...(body !== undefined && { body }) });
   const answer = await rawRequest(port, text);
   destroy();
-  return decisionOf(observed as RequestRecord, answer.body);
+  return { record: observed as RequestRecord, body: answer.body };
 }
 
 function decisionOf({ decision, refusal }: RequestRecord, body: string): ReplayedDecision {
