@@ -29,7 +29,7 @@ const ofVisitors: readonly Cause[] = [
 
 test('each cause of the rules has a command that turns it, or is known to have none', async () => {
   const records = recordsOfCorpus();
-  const turned = new Set<Cause>();
+  const turned = new Map<Cause, readonly string[]>();
   for (const { atSeq, gateway, ...golden } of goldenCases) {
     if (golden.decision.kind !== 'refused' || gateway !== undefined) continue;
     const { counters, fenced = false, outboxFull = false, nowMs, ...facts } = factsOf({ ...golden, atSeq });
@@ -38,17 +38,17 @@ test('each cause of the rules has a command that turns it, or is known to have n
     const question: Question = { facts: withTarget(facts), counters, fenced, outboxFull, nowMs };
     const decided = decideOn(snapshot.db, question);
     const cause = decided.verdict.kind === 'refused' ? decided.verdict.refusal.cause : undefined;
-    if (
-      cause !== undefined &&
-      !turned.has(cause) &&
-      (await wouldTurn(snapshot, question, decided)).length > 0
-    )
-      turned.add(cause);
+    const would =
+      cause === undefined || turned.has(cause) ? [] : await wouldTurn(snapshot, question, decided);
+    if (cause !== undefined && would.length > 0) turned.set(cause, would);
     snapshot.db.close();
   }
   const ruled = causeNames.filter((name) => causes[name].stage === 'admission');
   const without = ruled.filter((name) => !turned.has(name) && !ofVisitors.includes(name));
   expect(without).toEqual(withoutCommand);
+  // Other plans come first, then the tier without its limit.
+  for (const cause of ['context', 'allowance', 'requests', 'concurrency'] as const)
+    expect(turned.get(cause)?.at(-1), cause).toMatch(/^headgate tier set \S+ --[a-z-]+ none\b/);
 });
 
 /** A question has a target, and no names of hosts. */
