@@ -4,7 +4,6 @@ import './styles/controls.css';
 import './styles/parts.css';
 import './styles/frame.css';
 import './styles/pages.css';
-import './styles/time.css';
 import './styles/explain.css';
 import './styles/plots.css';
 import './styles/requests.css';

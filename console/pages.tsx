@@ -1,4 +1,5 @@
 /** The pages: path, name, and who sees them in the navigation. What a page shows is decided by the control plane. */
+
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { location } from './lib/router.ts';
@@ -15,7 +16,8 @@ import { OrganisationsPage } from './pages/organisations.tsx';
 import { StackPage } from './pages/stack.tsx';
 import { StacksPage } from './pages/stacks.tsx';
 import type { NavigationEntry } from './ui/frame.tsx';
-import { Empty, Loading, PageHeader } from './ui/parts.tsx';
+import { PageHeader } from './ui/page.tsx';
+import { Empty, Loading } from './ui/parts.tsx';
 
 /** A page whose code is loaded when it is first shown. */
 function lazyPage<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
@@ -40,7 +42,7 @@ const RequestsPage = lazyPage(async () => (await import('./pages/requests.tsx'))
 const UsagePage = lazyPage(async () => (await import('./pages/usage.tsx')).UsagePage);
 const ExplainPage = lazyPage(async () => (await import('./pages/explain.tsx')).ExplainPage);
 const LimitsPage = lazyPage(async () => (await import('./pages/limits.tsx')).LimitsPage);
-const ModelsPage = lazyPage(async () => (await import('./pages/catalog.tsx')).ModelsPage);
+const ModelsPage = lazyPage(async () => (await import('./pages/models.tsx')).ModelsPage);
 const ModelPage = lazyPage(async () => (await import('./pages/catalog.tsx')).ModelPage);
 const TiersPage = lazyPage(async () => (await import('./pages/catalog.tsx')).TiersPage);
 const TierPage = lazyPage(async () => (await import('./pages/catalog.tsx')).TierPage);
@@ -55,29 +57,30 @@ interface Page extends NavigationEntry {
 }
 
 const pages: readonly Page[] = [
-  { path: '/fleet', hasPast: true, name: 'Fleet', icon: 'fleet', component: FleetPage },
+  { path: '/fleet', name: 'Fleet', icon: 'fleet', component: FleetPage },
   { path: '/gateways', name: 'Gateways', icon: 'gateways', component: GatewaysPage, detail: GatewayPage },
-  { path: '/nodes', hasPast: true, name: 'Nodes', icon: 'nodes', component: NodesPage, detail: NodePage },
+  { path: '/nodes', name: 'Nodes', icon: 'nodes', component: NodesPage, detail: NodePage },
   {
-    ...{ path: '/stacks', hasPast: true, name: 'Stacks', icon: 'stacks', isForMembers: true },
+    ...{ path: '/stacks', name: 'Stacks', icon: 'stacks', isForMembers: true },
     ...{ component: StacksPage, detail: StackPage },
   },
   {
-    ...{ path: '/orgs', hasPast: true, name: 'Organisations', icon: 'organisations', isForMembers: true },
+    ...{ path: '/orgs', name: 'Organisations', icon: 'organisations', isForMembers: true },
     ...{ component: OrganisationsPage, detail: OrganisationPage },
   },
   {
     path: '/models',
-    hasPast: true,
+    isForMembers: true,
+
     name: 'Models',
     icon: 'models',
     component: ModelsPage,
     detail: ModelPage,
   },
-  { path: '/tiers', hasPast: true, name: 'Plans', icon: 'plans', component: TiersPage, detail: TierPage },
+  { path: '/tiers', name: 'Plans', icon: 'plans', component: TiersPage, detail: TierPage },
   ...inSection('Inference', [
     { path: '/requests', name: 'Requests', icon: 'requests', component: RequestsPage, isForMembers: true },
-    { path: '/keys', hasPast: true, name: 'API keys', icon: 'keys', component: KeysPage, isForMembers: true },
+    { path: '/keys', name: 'API keys', icon: 'keys', component: KeysPage, isForMembers: true },
     { path: '/usage', name: 'Usage', icon: 'usage', component: UsagePage, isForMembers: true },
     { path: '/limits', name: 'Limits', icon: 'limits', component: LimitsPage, isForMembers: true },
   ]),
@@ -85,7 +88,7 @@ const pages: readonly Page[] = [
     { path: '/events', name: 'Events', icon: 'events', component: EventsPage },
     { path: '/changes', name: 'Changes', icon: 'changes', component: ChangesPage },
     {
-      ...{ path: '/explain', hasPast: true, name: 'Explain', icon: 'explain', isForMembers: true },
+      ...{ path: '/explain', name: 'Explain', icon: 'explain', isForMembers: true },
       component: ExplainPage,
     },
     { path: '/doctor', name: 'Doctor', icon: 'doctor', component: DoctorPage },

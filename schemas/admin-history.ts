@@ -146,34 +146,6 @@ export const historyRows = {
       position,
     }),
   }),
-  'timeline.get': operation('operator', 'Commits over time, by kind', {
-    opens: 'question',
-    query: z.object({
-      from: momentInQuery.optional(),
-      to: momentInQuery.optional(),
-      buckets: numberInQuery.int().min(1).max(500).default(60),
-    }),
-    answer: z.object({
-      from: moment,
-      to: moment,
-      buckets: z.array(
-        z.object({
-          from: moment,
-          to: moment,
-          /** Positions of the first and the last commit in it. */
-          first: position.optional(),
-          last: position.optional(),
-          /** By the first part of the type of the first event, such as `key`. */
-          commits: z.record(z.string(), count),
-        }),
-      ),
-      /** From here on they are counted, where the history was cut and more of it was asked for. */
-      historyFrom: position.optional(),
-      /** What helps then. */
-      historyNext: z.string().optional(),
-      position,
-    }),
-  }),
   'doctor.get': operation('operator', 'What the checks of doctor find', {
     query: z.object({ only: groupsSchema, skip: groupsSchema }),
     answer: z.object({

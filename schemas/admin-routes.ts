@@ -84,7 +84,6 @@ export const adminRoutes = {
   'commit.inverse': 'GET /events/:position/undo',
   'commit.undo': 'POST /events/:position/undo',
   'changes.get': 'GET /changes',
-  'timeline.get': 'GET /timeline',
   'doctor.get': 'GET /doctor',
 
   'limits.list': 'GET /limits',

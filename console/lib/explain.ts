@@ -5,7 +5,7 @@ import { shellWord } from './format.ts';
 
 export type { Explanation };
 
-/** Names of fields of the form, of parameters of the address, and of options of `headgate explain`. */
+/** Names of parameters of the address, and of options of `headgate explain`. */
 export interface Asked {
   readonly request?: string | undefined;
   readonly key?: string | undefined;
@@ -44,7 +44,7 @@ export function explainLink(asked: Asked): string {
   return withQuery('/explain', { ...asked });
 }
 
-/** Whether it asks for one decision; an organisation without a model asks for all of its models. */
+/** Whether it asks for one decision. */
 export function isComplete({ request, key, org, visitor, model, path }: Asked): boolean {
   if (request !== undefined) return true;
   const hasSubject = key !== undefined || org !== undefined || visitor !== undefined;
@@ -74,12 +74,8 @@ export function commandOf(asked: Asked): string {
   const moments = `${option('at', at)}${option('diff', diff)}`;
   if (request !== undefined) return `headgate explain --request ${shellWord(request)}${moments}`;
   const subject =
-    key !== undefined
-      ? option('key', key)
-      : visitor !== undefined
-        ? ' --visitor'
-        : option('org', org ?? 'ORG');
-  if (!isComplete(asked)) return `headgate explain${subject} --list${option('at', at)}`;
+    key !== undefined ? option('key', key) : visitor !== undefined ? ' --visitor' : option('org', org);
+  if (!isComplete(asked)) return 'headgate explain --request REQUEST';
   const sizes = `${option('prompt-tokens', prompt)}${option('max-tokens', max)}`;
   const details = `${option('model', model)}${option('host', host)}${option('path', path)}${sizes}`;
   return `headgate explain${subject}${details}${moments}`;

@@ -1,18 +1,8 @@
-/** What a chooser offers: the first ones that a list of the admin API finds for a text, however many there are. */
+/** What a chooser offers: the first organisations that the admin API finds for a text, however many there are. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { InputOf } from '../../schemas/admin.ts';
-import { type NamedOrganisation, useKnown } from './organisations.ts';
-import { type ReadOf, useRead } from './read.ts';
+import { useKnown } from './organisations.ts';
+import { useRead } from './read.ts';
 import { isOperator, may, me } from './session.ts';
-
-const lists = {
-  organisation: 'organisation.list',
-  key: 'key.list',
-  model: 'model.list',
-  stack: 'stack.list',
-} as const;
-
-export type OfferedKind = keyof typeof lists;
 
 export interface Offer {
   readonly id: string;
@@ -30,10 +20,7 @@ export interface Offers {
 }
 
 export interface OfferQuery {
-  readonly of: OfferedKind;
   readonly text: string;
-  /** Only what this organisation has. */
-  readonly organisation?: string | undefined;
   /** Only organisations in which the person may give this command. */
   readonly command?: string | undefined;
 }
@@ -42,33 +29,18 @@ export const offeredMax = 20;
 /** A hand that types causes one search. */
 const settleMs = 150;
 
-interface Page {
-  readonly items: readonly Offer[];
-  readonly next?: string | undefined;
-  readonly total?: number | undefined;
-}
-
-/** Reads nothing until it is open. */
-export function useOffers(query: OfferQuery, isOpen: boolean): Offers {
-  const { of, organisation, command } = query;
-  const text = useSettled(query.text);
-  const list = lists[of];
-  const asked = { text, organisation, limit: offeredMax, ...(of === 'key' && { sort: '-createdAt' }) };
-  const isSearched = isOperator() || of === 'key' || of === 'stack';
-  const read = useRead(
-    isOpen && isSearched ? list : undefined,
-    asked as InputOf<typeof list>,
-    // What there was in the past can be asked about; who may be asked about is of now.
-    { isOfNow: of === 'organisation' },
-  ) as ReadOf<Page>;
-  const found = of === 'organisation' ? read.data?.items : undefined;
-  useKnown(found as readonly NamedOrganisation[] | undefined);
-  const last = useRef<Page>({ items: [] });
-  if (read.data) last.current = read.data;
-  if (of === 'organisation' && !isOperator()) return ownOffers(query.text, command);
-  const { items, next, total } = last.current;
-  const isOld = isSearched && (read.data === undefined || text !== query.text);
-  return { items, isMore: next !== undefined, total, isOld };
+/** Reads nothing until it is open. A person's own organisations are known without. */
+export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
+  const settled = useSettled(text);
+  const name = isOpen && isOperator() ? 'organisation.list' : undefined;
+  // Who may be asked about is of now, also on a page of the past.
+  const { data } = useRead(name, { text: settled, limit: offeredMax }, { isOfNow: true });
+  useKnown(data?.items);
+  const last = useRef(data);
+  if (data) last.current = data;
+  if (!isOperator()) return ownOffers(text, command);
+  const { items = [], next, total } = last.current ?? {};
+  return { items, isMore: next !== undefined, total, isOld: data === undefined || settled !== text };
 }
 
 function ownOffers(text: string, command: string | undefined): Offers {

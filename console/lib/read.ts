@@ -1,5 +1,4 @@
 /** Reads for components: shown at once from the last answer, read again with each change of the state. */
-import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
 import type { OperationName } from '../../schemas/admin-routes.ts';
@@ -140,19 +139,6 @@ interface UnderWay {
 }
 /** By path: parts of a page that need the same share one read. */
 const underWay = new Map<string, UnderWay>();
-/** How many reads of a moment of the past, or of what is fixed, are under way. */
-export const readsOfPast = signal(0);
-
-/** Counts a read of the past that is no GET. */
-export async function countedOfPast<Answer>(answer: Promise<Answer>): Promise<Answer> {
-  readsOfPast.value++;
-  try {
-    return await answer;
-  } finally {
-    readsOfPast.value--;
-  }
-}
-
 function load(path: string, options: LoadOptions): Promise<void> {
   const min = minPosition.value;
   const joined = min === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}min=${min}`;
@@ -170,12 +156,8 @@ function load(path: string, options: LoadOptions): Promise<void> {
 function begin(path: string, joined: string, options: LoadOptions): UnderWay {
   const { isBackground, isPast, isWhole } = options;
   const ended = new AbortController();
-  if (isPast) readsOfPast.value++;
-  let isUnderWay = true;
   const end = (): void => {
     if (underWay.get(joined) === read) underWay.delete(joined);
-    if (isPast && isUnderWay) readsOfPast.value--;
-    isUnderWay = false;
   };
   const asked = { isBackground, signal: ended.signal };
   const answer = (isWhole ? wholeList(joined, asked) : callPath('GET', joined, asked))

@@ -6,6 +6,11 @@ export function moment(): string | undefined {
   return location.value.query.get('at') ?? undefined;
 }
 
+/** Pages that can show any moment, by their path; `/` is one of them. */
+export function hasPast(path: string): boolean {
+  return /^\/(?:(?:fleet|nodes|stacks|orgs|models|tiers|keys|explain)(?:\/|$)|$)/.test(path);
+}
+
 export function travelTo(at: string | undefined): void {
   setQuery({ at: at ?? '' });
 }

@@ -1,8 +1,7 @@
-/** The catalog: models with where each is installed and loaded, and plans with what each includes. For operators. */
-import type { LiveNodeResource, Model, Tier } from '../../schemas/admin.ts';
+/** One model with where it is installed and loaded, and plans with what each includes. For operators. */
+import type { LiveNodeResource, Tier } from '../../schemas/admin.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { useKnown } from '../lib/organisations.ts';
-import { pageOptions, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { moment } from '../lib/travel.ts';
 import { EventsCard } from '../ui/event-rows.tsx';
@@ -11,42 +10,6 @@ import { ListPage, ThingPage } from '../ui/page.tsx';
 import { Card, Empty, Facts, Id, State } from '../ui/parts.tsx';
 import { numberColumn, type TableColumn } from '../ui/table.tsx';
 import { NodeState } from './node-state.tsx';
-
-export function ModelsPage() {
-  const list = usePage('model.list', {}, 'id');
-  const pool = useRead('pool.get').data;
-  const stacks = useRead('stack.list', {}, { isWhole: true }).data?.items;
-  const where = (id: string) => {
-    const on = stacks?.filter(({ models }) => models.includes(id)).map((stack) => stack.id) ?? [];
-    const isInPool = pool?.models.includes(id) ?? false;
-    if (!isInPool) return <Names kind="stack" ids={on} none="nowhere" />;
-    return <span>the pool{on.length === 0 ? null : <>, {<Names kind="stack" ids={on} />}</>}</span>;
-  };
-  const columns: readonly TableColumn<Model>[] = [
-    { name: 'Model', isTitle: true, field: 'id', cell: ({ id }) => <Name of={{ kind: 'model', id }} /> },
-    { name: 'Family', field: 'family', cell: ({ family }) => family },
-    { name: 'Installed on', cell: ({ id }) => where(id) },
-    { name: 'Weight', isNumber: true, cell: ({ weight }) => count(weight) },
-    { name: 'Added', field: 'added', cell: ({ added }) => <time dateTime={added}>{day(added)}</time> },
-  ];
-  return (
-    <ListPage
-      title="Models"
-      lead="The catalog: what callers can ask for."
-      cli={`headgate model list${pageOptions()}`}
-      list={list}
-      columns={columns}
-      keyOf={({ id }) => id}
-      empty={
-        <Empty title="The catalog is empty">
-          <p>
-            <code>headgate model set MODEL --family FAMILY</code>
-          </p>
-        </Empty>
-      }
-    />
-  );
-}
 
 export function ModelPage({ id }: { readonly id: string }) {
   return (

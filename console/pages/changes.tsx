@@ -6,8 +6,8 @@ import { ago, count, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { listed, Name } from '../ui/name.tsx';
-import { Answer } from '../ui/page.tsx';
-import { Button, Card, Empty, Facts, PageHeader, State, type Tone } from '../ui/parts.tsx';
+import { Answer, PageHeader } from '../ui/page.tsx';
+import { Button, Card, Empty, Facts, State, type Tone } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
 
 type Change = AnswerOf<'change.list'>['items'][number];

@@ -3,8 +3,8 @@ import type { AnswerOf } from '../../schemas/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
-import { Answer } from '../ui/page.tsx';
-import { Badge, Button, Empty, PageHeader, State } from '../ui/parts.tsx';
+import { Answer, PageHeader } from '../ui/page.tsx';
+import { Badge, Button, Empty, State } from '../ui/parts.tsx';
 
 type Found = AnswerOf<'doctor.get'>;
 type Check = Found['checks'][number];

@@ -1,4 +1,5 @@
 /** The log as people read it: newest first, followed live, each event with its data. */
+
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
@@ -8,9 +9,10 @@ import { onEvents, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { me } from '../lib/session.ts';
+import { Fields } from '../ui/moment.tsx';
 import { EventSentence, RowName } from '../ui/name.tsx';
-import { Badge, Button, Copy, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
-import { Fields } from '../ui/time-bar.tsx';
+import { PageHeader } from '../ui/page.tsx';
+import { Badge, Button, Copy, Empty, Failure, Loading } from '../ui/parts.tsx';
 
 /** Events that are read at once, and that are kept in the page. */
 const eventsPerPage = 200;

@@ -1,12 +1,10 @@
 /** Why a request is served or refused: a question in the address, and its answer. */
-import { type Asked, askedIn, commandOf, isComplete } from '../lib/explain.ts';
+import { type Asked, askedIn, commandOf, explainLink, isComplete } from '../lib/explain.ts';
 import { useOrganisations } from '../lib/organisations.ts';
-import { location } from '../lib/router.ts';
+import { go, location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
-import { isOperator } from '../lib/session.ts';
-import { PageHeader } from '../ui/parts.tsx';
-import { ExplainForm } from './explain-form.tsx';
-import { Matrix } from './explain-matrix.tsx';
+import { Field } from '../ui/field.tsx';
+import { PageHeader } from '../ui/page.tsx';
 import { Explained } from './explained.tsx';
 import { LatestRefusals } from './latest-refusals.tsx';
 import { Refusals } from './refusals.tsx';
@@ -14,34 +12,65 @@ import { Refusals } from './refusals.tsx';
 export function ExplainPage() {
   // Their names are in what was refused.
   useOrganisations();
-  const asked = useAsked();
+  const asked = askedIn(location.value.query);
+  const isAsked = isComplete(asked);
   return (
     <>
       <PageHeader
         title="Explain"
-        lead="Why a request is served or refused, which event made it so, and what would change it."
+        lead={
+          <>
+            Why a request is served or refused, which event made it so, and what would change it.{' '}
+            <a href="/models">Models</a> has the answer for each model and host of an organisation.
+          </>
+        }
         cli={commandOf(asked)}
       />
-      {isComplete(asked) ? null : (
+      <QuestionForm key={JSON.stringify(asked)} asked={asked} />
+      {isAsked ? (
+        <Explained asked={asked} />
+      ) : (
         <>
           <LatestRefusals organisation={organisationInScope() ?? asked.org} />
           <Refusals organisation={organisationInScope() ?? asked.org} />
         </>
       )}
-      <ExplainForm key={JSON.stringify(asked)} asked={asked} />
-      {isComplete(asked) ? (
-        <Explained asked={asked} />
-      ) : asked.org !== undefined ? (
-        <Matrix key={asked.org} organisation={asked.org} at={asked.at} />
-      ) : null}
     </>
   );
 }
 
-/** Members ask about their own organisation unless they ask otherwise. */
-function useAsked(): Asked {
-  const asked = askedIn(location.value.query);
-  const isOpen = asked.request === undefined && asked.key === undefined && asked.visitor === undefined;
-  if (!isOpen || asked.org !== undefined || isOperator()) return asked;
-  return { ...asked, org: organisationInScope() };
+/** Asks about a request by its id, or compares the answer with that of another moment. */
+function QuestionForm({ asked }: { readonly asked: Asked }) {
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const fields = new FormData(event.currentTarget as HTMLFormElement);
+    const values = Object.fromEntries([...fields].map(([name, value]) => [name, String(value).trim()]));
+    go(explainLink({ ...asked, ...values }));
+  };
+  const isAboutRequest = asked.request !== undefined || !isComplete(asked);
+  return (
+    <form class="card explain-form" onSubmit={submit} aria-label="Question">
+      {isAboutRequest ? (
+        <Field
+          label="Request id"
+          name="request"
+          required
+          pattern="req_[0-9a-f]{32}"
+          spellcheck={false}
+          defaultValue={asked.request ?? ''}
+          placeholder="req_… of the answer"
+          title="req_ and 32 hexadecimal digits, from the header x-request-id of the answer"
+        />
+      ) : null}
+      <Field
+        label="Compare with"
+        name="diff"
+        defaultValue={asked.diff ?? ''}
+        placeholder="position, time or 10m"
+      />
+      <button type="submit" class="button primary">
+        Explain
+      </button>
+    </form>
+  );
 }

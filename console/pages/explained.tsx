@@ -3,7 +3,6 @@ import { useEffect, useState } from 'preact/hooks';
 import { type ApiFailure, call, failureOf } from '../lib/api.ts';
 import { type Asked, type Explanation, questionOf } from '../lib/explain.ts';
 import { changes } from '../lib/live.ts';
-import { countedOfPast } from '../lib/read.ts';
 import { Failure, Loading } from '../ui/parts.tsx';
 import { Answer } from './explain-answer.tsx';
 
@@ -21,8 +20,7 @@ export function Explained({ asked }: { readonly asked: Asked }) {
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();
-    const answer = call('decision.explain', JSON.parse(question), { signal: ended.signal });
-    (asked.at === undefined ? answer : countedOfPast(answer)).then(
+    call('decision.explain', JSON.parse(question), { signal: ended.signal }).then(
       (explanation) => setFound({ question, explanation }),
       (error: unknown) => {
         if (!ended.signal.aborted) setFound({ question, failure: failureOf(error) });

@@ -1,4 +1,5 @@
 /** The fleet as a map: a column for the pool and for each organisation, or a row, a tile for each node, and what is missing. */
+
 import type { ComponentChildren } from 'preact';
 import { useMemo, useRef } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
@@ -13,7 +14,8 @@ import { useRead } from '../lib/read.ts';
 import { type Traffic, useTraffic } from '../lib/traffic.ts';
 import { moment } from '../lib/travel.ts';
 import { Name } from '../ui/name.tsx';
-import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { PageHeader } from '../ui/page.tsx';
+import { Failure, Loading, State } from '../ui/parts.tsx';
 import { FirstRun } from './first-run.tsx';
 import { CapacityTable } from './fleet-capacity.tsx';
 import { FleetActivity, FleetNow } from './fleet-now.tsx';

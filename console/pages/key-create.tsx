@@ -49,14 +49,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
         placeholder="what uses it, such as billing job"
       />
       {organisations.length > 1 ? (
-        <Chooser
-          label="Organisation"
-          of="organisation"
-          name="organisation"
-          command="key.create"
-          required
-          chosen={scope}
-        />
+        <Chooser label="Organisation" name="organisation" command="key.create" required chosen={scope} />
       ) : null}
       <Choice label="Expiry" name="expires" options={choices} chosen="90d" />
     </FormDialog>

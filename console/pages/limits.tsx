@@ -11,8 +11,8 @@ import { isOperator } from '../lib/session.ts';
 import { LimitFacts, Plan, refill, Used } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
-import { Answer } from '../ui/page.tsx';
-import { Card, Empty, NoOrganisations, PageHeader } from '../ui/parts.tsx';
+import { Answer, PageHeader } from '../ui/page.tsx';
+import { Card, Empty, NoOrganisations } from '../ui/parts.tsx';
 import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;

@@ -2,7 +2,6 @@
 import { useState } from 'preact/hooks';
 import type { Member, Organisation } from '../../schemas/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
-import { explainLink } from '../lib/explain.ts';
 import { day, plural, shellWord } from '../lib/format.ts';
 import { usePage } from '../lib/pages.ts';
 import { usePath, useRead } from '../lib/read.ts';
@@ -105,7 +104,7 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
           'All its usage': usage
             ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}`
             : '…',
-          Requests: <a href={explainLink({ org: id })}>what each model and host answers now</a>,
+          Requests: <a href={withQuery('/models', { org: id })}>what each model and host answers now</a>,
         }}
       />
     </Card>

@@ -1,4 +1,5 @@
 /** What happens to requests, live: each that has ended, and beside the list why one was served or refused. */
+
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import type { RequestRow } from '../../schemas/requests.ts';
@@ -19,7 +20,8 @@ import { type Followed, useRequests } from '../lib/requests.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
-import { Button, Copy, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { PageHeader } from '../ui/page.tsx';
+import { Button, Copy, Empty, Failure, Loading, State } from '../ui/parts.tsx';
 import { Rows } from '../ui/table.tsx';
 import { Explained } from './explained.tsx';
 import { requestColumns } from './request-columns.tsx';

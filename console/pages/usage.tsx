@@ -10,17 +10,8 @@ import { organisationInScope } from '../lib/scope.ts';
 import { readUsage, type UsageRows } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
-import { Answer } from '../ui/page.tsx';
-import {
-  Button,
-  Empty,
-  Failure,
-  Figure,
-  Figures,
-  Loading,
-  NoOrganisations,
-  PageHeader,
-} from '../ui/parts.tsx';
+import { Answer, PageHeader } from '../ui/page.tsx';
+import { Button, Empty, Failure, Figure, Figures, Loading, NoOrganisations } from '../ui/parts.tsx';
 import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 import { UsageChart } from './usage-chart.tsx';
 

@@ -1,5 +1,5 @@
 /**
- * Chooses one of many by its name or id: what is typed is searched, and what is found is offered below the field, for arrow keys
+ * Chooses one of many organisations by its name or id: what is typed is searched, and what is found is offered below the field, for arrow keys
  * and the mouse. A combobox as ARIA describes it.
  */
 import { useId, useState } from 'preact/hooks';
@@ -14,16 +14,13 @@ export interface ChooserProps extends Omit<OfferQuery, 'text'> {
   readonly name?: string;
   readonly chosen?: string | undefined;
   readonly required?: boolean;
-  /** Any other text may be given, too. */
-  readonly isFree?: boolean;
   /** How it is called that none is chosen; without it, one always is. */
   readonly none?: string | undefined;
-  readonly placeholder?: string;
   readonly onChoose?: (id: string) => void;
 }
 
 export function Chooser(props: ChooserProps) {
-  const { label, name, required, placeholder = 'type to search' } = props;
+  const { label, name, required } = props;
   const id = useId();
   const chooser = useChooser(props);
   const { value, shown, isOpen, active, items } = chooser;
@@ -41,7 +38,7 @@ export function Chooser(props: ChooserProps) {
           aria-expanded={isOpen}
           aria-controls={`${id}-offers`}
           aria-activedescendant={items[active] && isOpen ? `${id}-${active}` : undefined}
-          placeholder={placeholder}
+          placeholder="type to search"
           required={required}
           title={value}
           value={shown}
@@ -60,17 +57,16 @@ export function Chooser(props: ChooserProps) {
 
 /** What is chosen, what is typed instead, and what of the offers Enter would take. */
 function useChooser(props: ChooserProps) {
-  const { of, none, isFree = false, onChoose } = props;
+  const { none, onChoose } = props;
   const [value, setValue] = useState(props.chosen ?? '');
   /** Undefined while nothing is searched. */
   const [typed, setTyped] = useState<string | undefined>();
   const [isOpen, setOpen] = useState(false);
   const [marked, setMarked] = useState(-1);
   const text = typed ?? '';
-  const offers = useOffers({ ...props, text }, isOpen);
+  const offers = useOffers({ command: props.command, text }, isOpen);
   const items = none !== undefined && text === '' ? [{ id: '', name: none }, ...offers.items] : offers.items;
-  // The first one that is found, unless the text itself may be meant.
-  const active = marked === -1 && text !== '' && !isFree && !offers.isOld ? 0 : marked;
+  const active = marked === -1 && text !== '' && !offers.isOld ? 0 : marked;
   const close = (): void => {
     setOpen(false);
     setTyped(undefined);
@@ -85,7 +81,6 @@ function useChooser(props: ChooserProps) {
     setOpen(true);
     setTyped(now);
     setMarked(-1);
-    if (isFree) setValue(now.trim());
   };
   /** What was typed in full need not be marked. */
   const leave = (): void => {
@@ -102,10 +97,10 @@ function useChooser(props: ChooserProps) {
       setOpen(true);
     } else if (event.key === 'Escape' && isOpen) close();
     else if (event.key === 'Enter' && isOpen && one !== undefined) choose(one.id);
-    else if (event.key !== 'Enter' || !isOpen || isFree) return;
+    else if (event.key !== 'Enter' || !isOpen) return;
     event.preventDefault();
   };
-  const name = value === '' ? (none ?? '') : of === 'organisation' ? organisationName(value) : value;
+  const name = value === '' ? (none ?? '') : organisationName(value);
   const open = (): void => setOpen(true);
   return {
     value,

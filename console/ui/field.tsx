@@ -46,15 +46,14 @@ export interface ChoiceProps {
   readonly name: string;
   readonly options: readonly FieldOption[];
   readonly chosen?: string | undefined;
-  readonly onChoose?: (value: string) => void;
 }
 
-export function Choice({ label, name, options, chosen, onChoose }: ChoiceProps) {
+export function Choice({ label, name, options, chosen }: ChoiceProps) {
   const id = useId();
   return (
     <label class="field" for={id}>
       <span>{label}</span>
-      <select id={id} name={name} onChange={({ currentTarget }) => onChoose?.(currentTarget.value)}>
+      <select id={id} name={name}>
         {options.map(([value, text]) => (
           <option key={value} value={value} selected={value === chosen}>
             {text}

@@ -8,18 +8,15 @@ import { connection, logReachable, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 import { hasRole, isOperator, me, signedOut } from '../lib/session.ts';
-import { moment } from '../lib/travel.ts';
+import { hasPast, moment } from '../lib/travel.ts';
 import { Dialog, useWork } from './dialog.tsx';
 import { Icon, type IconName } from './icons.tsx';
 import { Button, Failure, State } from './parts.tsx';
-import { TimeBar } from './time-bar.tsx';
 
 export interface NavigationEntry {
   readonly path: string;
   readonly name: string;
   readonly icon: IconName;
-  /** It can show any moment of the past. */
-  readonly hasPast?: boolean;
   /** The heading that it stands under. */
   readonly section?: string;
 }
@@ -64,7 +61,6 @@ export function Frame({ pages, children }: FrameProps) {
         <Navigation pages={pages} />
       </nav>
       <main id="main" tabIndex={-1}>
-        {pages.some((page) => page.hasPast && isAt(path, page, pages)) ? <TimeBar /> : null}
         {children}
       </main>
     </div>
@@ -98,8 +94,8 @@ function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
 }
 
 /** Moving to another page stays at the moment that is shown. */
-function linkTo({ path, hasPast }: NavigationEntry): string {
-  return hasPast ? withQuery(path, { at: moment() }) : path;
+function linkTo({ path }: NavigationEntry): string {
+  return hasPast(path) ? withQuery(path, { at: moment() }) : path;
 }
 
 function isAt(path: string, page: NavigationEntry, pages: readonly NavigationEntry[]): boolean {

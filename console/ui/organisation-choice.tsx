@@ -19,7 +19,6 @@ export function OrganisationChoice({ shown }: OrganisationChoiceProps) {
       key={inScope}
       class="choice"
       label="Organisation"
-      of="organisation"
       chosen={inScope}
       none={isOperator() && shown === undefined ? 'All' : undefined}
       onChoose={(id) => setQuery({ org: id, after: '' })}

@@ -1,10 +1,44 @@
 /** Whole pages: a heading, and below it what was read, or why it could not be, or that it is being read. */
 import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { type ApiFailure, withQuery } from '../lib/api.ts';
 import type { PageState } from '../lib/pages.ts';
-import { moment } from '../lib/travel.ts';
-import { Failure, Loading, PageHeader } from './parts.tsx';
+import { location } from '../lib/router.ts';
+import { hasPast, moment } from '../lib/travel.ts';
+import { MomentChip, PastNotice } from './moment.tsx';
+import { Copy, Failure, Loading } from './parts.tsx';
 import { Table, type TableProps } from './table.tsx';
+
+export interface HeaderProps {
+  readonly title: string;
+  readonly lead?: ComponentChildren;
+  /** The command that shows the same, where there is one. */
+  readonly cli?: string;
+  readonly children?: ComponentChildren;
+}
+
+export function PageHeader({ title, lead, cli, children }: HeaderProps) {
+  useEffect(() => {
+    document.title = `${title} · Headgate`;
+  }, [title]);
+  const isAnyMoment = hasPast(location.value.path);
+  return (
+    <>
+      <header class="page-header">
+        <div>
+          <h1>{title}</h1>
+          {lead === undefined ? null : <p class="lead">{lead}</p>}
+        </div>
+        <div class="actions">
+          {isAnyMoment ? <MomentChip /> : null}
+          {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
+          {children}
+        </div>
+      </header>
+      {isAnyMoment ? <PastNotice /> : null}
+    </>
+  );
+}
 
 interface Reading<T> {
   readonly data: T | undefined;

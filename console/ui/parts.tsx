@@ -1,6 +1,6 @@
 /** Small parts of all pages: states by word and shape, copying, empty and failed states. */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { ApiFailure } from '../lib/api.ts';
 import { copyText } from '../lib/clipboard.ts';
 import { Icon, type IconName } from './icons.tsx';
@@ -95,33 +95,6 @@ export function Id({ id, label = `Copy ${id}` }: IdProps) {
       <code title={id}>{id}</code>
       <Copy text={id} label={label} isIcon />
     </span>
-  );
-}
-
-export interface HeaderProps {
-  readonly title: string;
-  readonly lead?: ComponentChildren;
-  /** The command that shows the same, where there is one. */
-  readonly cli?: string;
-  readonly children?: ComponentChildren;
-}
-
-export function PageHeader({ title, lead, cli, children }: HeaderProps) {
-  const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => {
-    document.title = `${title} · Headgate`;
-  }, [title]);
-  return (
-    <header class="page-header">
-      <div>
-        <h1 ref={heading}>{title}</h1>
-        {lead === undefined ? null : <p class="lead">{lead}</p>}
-      </div>
-      <div class="actions">
-        {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
-        {children}
-      </div>
-    </header>
   );
 }
 

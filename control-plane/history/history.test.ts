@@ -1,7 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import type { NamedMoment } from '../../schemas/moments.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
@@ -177,20 +176,6 @@ test('a history that is too large is cut at its old end, and what is left is who
   };
   const found = await past.ask('events', [end, search]);
   expect([found.begin, found.items[0]?.position, notes]).toEqual([first, first, []]);
-
-  const momentOf = (seq: number): number => firstMomentMs + 1000 * seq;
-  const counted = async (from: NamedMoment, toMs = momentOf(end)) => {
-    const { begin, buckets } = await past.ask('timeline', [end, { from, toMs, buckets: 7 }]);
-    const commits = buckets.flatMap((bucket) => Object.values(bucket.commits));
-    return [begin, commits.reduce((sum, each) => sum + each, 0)];
-  };
-  const kept = end - first + 1;
-  for (const from of [{ position: 1 }, { position: before }, { timeMs: momentOf(1) }])
-    expect(await counted(from)).toEqual([first, kept]);
-  expect(await counted({ timeMs: momentOf(1) }, momentOf(2))).toEqual([first, 0]);
-  expect(await counted({ position: first })).toEqual([undefined, kept]);
-  expect(await counted({ timeMs: momentOf(first) })).toEqual([undefined, kept]);
-  await expect(counted({ position: 1 }, momentOf(2))).rejects.toThrow(`begins at position ${first}`);
 });
 
 test('a file that is no database is discarded', async () => {

@@ -36,7 +36,7 @@ export interface PastOptions {
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
 /** Throws InvalidCommand. */
-export function namedMoment(text: string): NamedMoment {
+function namedMoment(text: string): NamedMoment {
   const parsed = parseMoment(text, wallClockMs());
   if (parsed) return parsed;
   throw new CommandError('InvalidCommand', `at takes ${momentForms}`);

@@ -24,7 +24,6 @@ import { inWaveOf, type ReadParams, type ReadQuery, stateReads } from './reads.t
 import { keyOfRow, type RowAtTwo, VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
 import { type HistoryCommit, pastState } from './tables.ts';
-import { type Timeline, type TimelineQuestion, timeline } from './timeline.ts';
 import { beginOf, keepMore } from './trim.ts';
 import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
@@ -241,18 +240,6 @@ export class HistoryReader {
     return this.#at(seq - 1, ({ db: before }) =>
       this.#at(seq, ({ db: after }) => inverseOfCommit(events, { before, after }, seq)),
     );
-  }
-
-  /** Throws CommandError InvalidCommand where it ends before it begins, NotFound where all of it was cut. */
-  timeline(_head: number, { from, toMs, buckets }: TimelineQuestion): Timeline {
-    const begin = this.#begin();
-    const isTime = 'timeMs' in from;
-    const fromMs = isTime ? from.timeMs : this.past(Math.max(from.position, begin)).atMs;
-    const isCut = begin > 1 && (isTime ? fromMs < this.past(begin).atMs : from.position < begin);
-    if (toMs < fromMs && isCut) throw beforeHistory(begin);
-    if (toMs < fromMs) throw new CommandError('InvalidCommand', 'to is before from');
-    const found = timeline(this.#snapshot.db, { fromMs, toMs, count: buckets, begin });
-    return { fromMs, buckets: found, ...(isCut && { begin }) };
   }
 
   /** Throws CommandError NotFound for a past that was cut. The state before the first commit is empty. */

@@ -114,15 +114,6 @@ test('a read of the past is of that time and by its clock, and what has no past 
   expect(messageOf(await call('GET', '/keys?at=yesterday'))).toContain('at takes a position, a time');
 });
 
-test('the timeline counts every commit once', async () => {
-  const { buckets, position } = await done('GET', '/timeline?buckets=7');
-  const counts = (buckets as Json[]).flatMap(({ commits }) =>
-    Object.values(commits as Record<string, number>),
-  );
-  expect(buckets).toHaveLength(7);
-  expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(Number(position));
-});
-
 const inverses: [string, string, unknown, string][] = [
   ['POST', '/nodes/pool-1/drain?force=true', undefined, 'POST /nodes/pool-1/undrain'],
   ['PUT', '/organisations/acme/members/uma', { role: 'viewer' }, 'DELETE /organisations/acme/members/uma'],

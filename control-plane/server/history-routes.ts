@@ -1,9 +1,7 @@
-/** Routes of the past: one commit, two moments compared, commits over time, and the inverse of a commit. */
+/** Routes of the past: one commit, two moments compared, and the inverse of a commit. */
 import type { FastifyInstance } from 'fastify';
 import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
-import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { CommandError } from '../core/command-error.ts';
-import { namedMoment } from '../history/past.ts';
 import { keepMore } from '../history/trim.ts';
 import { checkUnchanged } from '../history/undo.ts';
 import { shownCommand, undoDefinition } from '../history/undo-command.ts';
@@ -43,24 +41,6 @@ export function historyCut(begin: number | undefined) {
   return begin === undefined ? {} : { historyFrom: begin, historyNext: keepMore };
 }
 
-async function timeline(
-  context: AdminContext,
-  { query: { from, to, buckets }, request, reply }: AskedOf<'timeline.get'>,
-): Promise<AnswerOf<'timeline.get'>> {
-  const reader = pastReaderOf(request, reply);
-  const { seq } = context.snapshot;
-  const toMs = to === undefined ? wallClockMs() : await context.past.timeOf(to, reader);
-  const asked = { from: namedMoment(from ?? '1'), toMs, buckets };
-  const found = await context.past.ask('timeline', [seq, asked], reader);
-  return {
-    from: new Date(found.fromMs).toISOString(),
-    to: new Date(toMs).toISOString(),
-    buckets: found.buckets,
-    ...historyCut(found.begin),
-    position: seq,
-  };
-}
-
 /** Takes a commit back. A repeat does not ask the history, which may be busy or cut by then. */
 export function addUndo(app: FastifyInstance, context: AdminContext): void {
   addRoute(app, 'commit.undo', async (request, reply) => {
@@ -73,7 +53,7 @@ export function addUndo(app: FastifyInstance, context: AdminContext): void {
   });
 }
 
-type HistoryName = 'commit.get' | 'commit.inverse' | 'changes.get' | 'timeline.get';
+type HistoryName = 'commit.get' | 'commit.inverse' | 'changes.get';
 
 export function historyHandlers(context: AdminContext): OperationHandlers<HistoryName> {
   return {
@@ -90,6 +70,5 @@ export function historyHandlers(context: AdminContext): OperationHandlers<Histor
       return { of, ...only, commands, position };
     },
     'changes.get': (asked) => changes(context, asked),
-    'timeline.get': (asked) => timeline(context, asked),
   };
 }

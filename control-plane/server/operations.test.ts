@@ -247,7 +247,6 @@ async function callFleet(): Promise<void> {
   await call('GET', `/events/${made}/undo`);
   await call('POST', `/events/${made}/undo`);
   await call('GET', '/changes?from=2');
-  await call('GET', '/timeline?from=1h&buckets=3');
   await call('GET', '/doctor?skip=console');
   const { position } = await call('GET', '/status');
   await call('GET', `/confirmations/${position}`);

@@ -167,7 +167,8 @@ test('a hole of the fleet leads to its explanation; an earlier moment and a diff
       .getByText(/node.drained at/)
       .first()
       .waitFor();
-    // At the position before, by the time bar of the page.
+    // At the position before, by the chip of the page.
+    await page.locator('summary', { hasText: 'Now' }).click();
     await page.getByLabel('Position or time').fill(String(before));
     await page.keyboard.press('Enter');
     await page.getByText(/served 200/).waitFor();
@@ -176,13 +177,21 @@ test('a hole of the fleet leads to its explanation; an earlier moment and a diff
 });
 
 test('a member sees what their organisation may use, and nothing of others', async () => {
-  await fleet.withPage({ allowed: /status of 40[134]/ }, async (page) => {
+  await fleet.withPage({ allowed: /status of 40[134]/ }, async (page, watched) => {
     await fleet.asMember(page, 'ben');
-    await page.getByRole('link', { name: 'Explain', exact: true }).click();
-    await page.getByLabel('Who asks').selectOption({ label: 'An organisation' });
-    await button(page, 'Explain').click();
-    await page.getByRole('region', { name: 'All models' }).getByRole('table').waitFor();
-    expect(await page.getByLabel('Who asks').getByText('A visitor').count()).toBe(0);
+    await page.getByRole('link', { name: 'Models', exact: true }).click();
+    const matrix = page.getByRole('table', { name: 'Models and hosts' });
+    await matrix.getByRole('cell', { name: 'echo-small', exact: true }).waitFor();
+    await watched.expectAccessible('models');
+    // Of other organisations, the address gives nothing.
+    await page.goto('/models?org=acme');
+    await heading(page, 'Models').waitFor();
+    await page.locator('.lead').getByText('birch', { exact: true }).waitFor();
+    await matrix.getByRole('link', { name: 'served' }).first().click();
+    await page
+      .getByRole('region', { name: 'Answer' })
+      .getByText(/served 200/)
+      .waitFor();
     await page.goto('/explain?org=acme&model=echo-small');
     await page.getByText('may not do this, or it is not there').waitFor();
     await page.getByRole('link', { name: 'Limits', exact: true }).click();

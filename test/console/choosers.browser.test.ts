@@ -11,34 +11,20 @@ type ConsolePlane = Started<{ readonly admin: string; readonly console: string }
 
 /** Half of them have a stack. */
 const organisations = 2_200;
-const keysAtOnce = 1_000;
 let fleet: ProcessFleet;
 let plane: ConsolePlane;
 let browser: Awaited<ReturnType<typeof launchBrowser>>;
 let watched: WatchedPage;
 let page: Page;
-let oldestKey = '';
 
 beforeAll(async () => {
   fleet = new ProcessFleet();
   plane = await fleet.serve('control-plane', 'cp-1', ['--console-port', '0']);
   const admin = fleet.admin(plane);
   const large = largeFleet(organisations);
-  const more = Array.from({ length: 1_100 }, (_, n) => ({
-    id: `model-more-${n}`,
-    family: 'echo',
-    weight: 1,
-  }));
   // Without the members it is one commit.
   const tenants = large.organisations?.map((each) => ({ ...each, members: [] }));
-  await admin.apply({ ...large, organisations: tenants, models: [...(large.models ?? []), ...more] });
-  const expires = 'never';
-  const first = await admin.run('key.create', { organisation: 'org-3', name: 'the oldest key', expires });
-  oldestKey = String(first.id);
-  const items = Array.from({ length: keysAtOnce }, (_, n) => ({
-    ...{ organisation: 'org-3', name: `key ${n}`, expires },
-  }));
-  for (let part = 0; part < 2; part++) await admin.run('key.create', { items } as never);
+  await admin.apply({ ...large, organisations: tenants });
   browser = await launchBrowser();
   watched = await WatchedPage.open(browser, plane.ready.console);
   page = watched.page;
@@ -77,11 +63,10 @@ const ofAddress = {
   value: () => 'org-999',
 };
 const inAddress = `new URL(location.href).searchParams.get('org')`;
-const asks = (subject: string) => () => page.getByLabel('Who asks').selectOption(subject);
 
 const cases: Readonly<Record<string, Case>> = {
   ...Object.fromEntries(
-    ['/keys', '/stacks', '/limits', '/usage', '/requests'].map((path) => [
+    ['/keys', '/stacks', '/limits', '/usage', '/requests', '/models'].map((path) => [
       `the organisation of ${path}`,
       { ...ofAddress, path, chosen: inAddress },
     ]),
@@ -89,27 +74,6 @@ const cases: Readonly<Record<string, Case>> = {
   'the organisation of a new key': {
     ...{ ...ofAddress, path: '/keys', chosen: fieldOf('organisation') },
     open: () => button(page, 'Create key').click(),
-  },
-  'the organisation of a question': {
-    ...{ ...ofAddress, path: '/explain', chosen: fieldOf('org'), open: asks('org') },
-  },
-  'the key of a question': {
-    ...{ path: '/explain', open: asks('key'), label: 'Key id', text: 'oldest', option: /the oldest key/ },
-    ...{ chosen: fieldOf('key'), value: () => oldestKey },
-  },
-  'the model of a question': {
-    ...{ path: '/explain', open: asks('org'), label: 'Model', text: 'more-999', option: /^model-more-999$/ },
-    ...{ chosen: fieldOf('model'), value: () => 'model-more-999' },
-  },
-  'the host of a question': {
-    ...{
-      path: '/explain',
-      open: asks('org'),
-      label: 'Host',
-      text: 'fleet-998',
-      option: /^stk-large-fleet-998$/,
-    },
-    ...{ chosen: fieldOf('host'), value: () => 'stk-large-fleet-998' },
   },
 };
 

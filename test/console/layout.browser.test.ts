@@ -285,37 +285,6 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
   });
 });
 
-test('the time bar: dots of commits with a label, a scale and a legend, by mouse and by keyboard', async () => {
-  await fleet.withPage({ width: 1280 }, async (page, watched) => {
-    await fleet.asOperator(page, '/keys');
-    const dots = page.getByRole('toolbar', { name: 'Commits over time' }).getByRole('link');
-    await dots.first().waitFor();
-    const { position } = await fleet.admin<{ position: number }>('GET', '/status');
-    const bar = page.getByRole('region', { name: 'Time' });
-    await bar.getByText(`now, position ${position}`).waitFor();
-    await bar.getByText('position 1', { exact: false }).first().waitFor();
-    await bar.getByText('A dot is a stretch with commits').waitFor();
-    // The label of a dot says when, how many and what was the last of them.
-    await dots.last().hover();
-    await bar.getByText(/^\d+ commits?, positions? /).waitFor();
-    await bar.locator('.last-of').waitFor();
-    await watched.expectAccessible('a dot of the time bar');
-    // One stop for the tabulator; the arrows lead along the others.
-    await dots.last().focus();
-    expect(await page.locator('.dots a[tabindex="0"]').count()).toBe(1);
-    const before = await page.evaluate<string>('document.activeElement.getAttribute("aria-label")');
-    await page.keyboard.press('ArrowLeft');
-    if ((await dots.count()) > 1)
-      expect(await page.evaluate<string>('document.activeElement.getAttribute("aria-label")')).not.toBe(
-        before,
-      );
-    const target = await page.evaluate<string>('new URL(document.activeElement.href).searchParams.get("at")');
-    await page.keyboard.press('Enter');
-    await page.getByText(`As of position ${target}`).waitFor();
-    await bar.locator('.marker').waitFor();
-  });
-});
-
 test('explain begins with what was refused, the fleet with what happens, a stack with a line that calls it', async () => {
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page);

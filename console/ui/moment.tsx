@@ -1,0 +1,123 @@
+/** Chooses the moment that a page shows. A page that shows the past says so, and changes nothing. */
+import type { TargetedKeyboardEvent } from 'preact';
+import { useState } from 'preact/hooks';
+import type { AnswerOf } from '../../schemas/admin.ts';
+import { count } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { isOperator } from '../lib/session.ts';
+import { moment, travelTo } from '../lib/travel.ts';
+import { Dialog } from './dialog.tsx';
+import { RowName } from './name.tsx';
+import { Button, Empty, Failure, Loading, State } from './parts.tsx';
+
+const momentText = (at: string): string => (/^\d+$/.test(at) ? `position ${count(Number(at))}` : at);
+
+/** A chip that names the moment, and opens a field for another one. */
+export function MomentChip() {
+  const at = moment();
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const wanted = String(new FormData(event.currentTarget as HTMLFormElement).get('moment')).trim();
+    travelTo(wanted === '' ? undefined : wanted);
+  };
+  const onKeyDown = ({ key, currentTarget }: TargetedKeyboardEvent<HTMLDetailsElement>): void => {
+    if (key !== 'Escape') return;
+    currentTarget.open = false;
+    currentTarget.querySelector('summary')?.focus();
+  };
+  return (
+    <details
+      key={at ?? ''}
+      class="moment"
+      onKeyDown={onKeyDown}
+      onToggle={({ currentTarget }) => currentTarget.open && currentTarget.querySelector('input')?.focus()}
+    >
+      <summary class="button quiet">
+        {at === undefined ? 'Now' : momentText(at)} <span aria-hidden="true">▾</span>
+      </summary>
+      <form class="card" onSubmit={submit}>
+        <input
+          name="moment"
+          type="text"
+          aria-label="Position or time"
+          placeholder="position, time or 10m"
+          autocomplete="off"
+          defaultValue={at ?? ''}
+        />
+        <button type="submit" class="button">
+          Show
+        </button>
+      </form>
+    </details>
+  );
+}
+
+/** Says that a page shows the past, and leads back. */
+export function PastNotice() {
+  const at = moment();
+  const [isComparing, setComparing] = useState(false);
+  if (at === undefined) return null;
+  return (
+    <section class="notice past" aria-label="Time">
+      <State tone="info">As of {momentText(at)}; changes are off</State>
+      {isOperator() ? <Button onClick={() => setComparing(true)}>Compare with now</Button> : null}
+      <Button look="primary" onClick={() => travelTo(undefined)}>
+        Back to now
+      </Button>
+      {isComparing ? <Comparison from={at} onClose={() => setComparing(false)} /> : null}
+    </section>
+  );
+}
+
+function Comparison({ from, onClose }: { readonly from: string; readonly onClose: () => void }) {
+  const { data, failure } = useRead('changes.get', { from });
+  return (
+    <Dialog title="Then and now" onClose={onClose}>
+      {failure ? <Failure failure={failure} /> : null}
+      {data ? <Changes found={data} /> : failure ? null : <Loading />}
+    </Dialog>
+  );
+}
+
+function Changes({ found: { items, from, to, truncated } }: { readonly found: AnswerOf<'changes.get'> }) {
+  if (items.length === 0)
+    return <Empty title={`Nothing differs between ${count(from)} and ${count(to)}`}>{null}</Empty>;
+  return (
+    <>
+      <p class="muted">
+        From position {count(from)} to {count(to)}
+        {truncated ? ', the first of them' : ''}
+      </p>
+      <ul class="rows changes">
+        {items.map(({ table, id, action, fields }) => (
+          <li key={`${table} ${id}`}>
+            <span>
+              <RowName table={table} id={id} /> <span class="muted">{table}</span>
+            </span>
+            <State tone={tones[action]}>{words[action]}</State>
+            {action === 'change' ? <Fields fields={fields} /> : null}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const tones = { create: 'good', change: 'info', remove: 'bad' } as const;
+const words = { create: 'new', change: 'changed', remove: 'gone' } as const;
+
+export interface FieldsProps {
+  readonly fields: AnswerOf<'changes.get'>['items'][number]['fields'];
+}
+
+export function Fields({ fields }: FieldsProps) {
+  return (
+    <ul class="fields">
+      {fields.map(({ field, before, after }) => (
+        <li key={field}>
+          {field}: <del>{String(before ?? 'none')}</del> → <ins>{String(after ?? 'none')}</ins>
+        </li>
+      ))}
+    </ul>
+  );
+}
