@@ -88,7 +88,7 @@ async function takePictures() {
     await heading(page, 'Explain').waitFor();
     await page.getByRole('list', { name: 'Steps' }).waitFor();
     // The verdict and the steps, without the form.
-    await page.mouse.wheel(0, 400);
+    await page.mouse.wheel(0, 260);
     await sleep(500);
     await save(page, 'explanation');
   });

@@ -67,7 +67,7 @@ function WhereInstalled({ id }: { readonly id: string }) {
             loaded.length === 0 ? (
               <State tone="warn">no node</State>
             ) : (
-              <ul class="plain" key="nodes">
+              <ul class="stack" key="nodes">
                 {loaded.map((node) => (
                   <li key={node.id}>
                     <Name of={{ kind: 'node', id: node.id }} /> <NodeState node={node} />

@@ -62,7 +62,7 @@ function OpenChange({ change }: { readonly change: Change }) {
       label={`Change ${id}`}
       isWide
       more={
-        <div class="actions">
+        <div class="row">
           <Button
             onClick={impossible === undefined ? () => setStep('advance') : undefined}
             disabled={impossible !== undefined}

@@ -21,7 +21,7 @@ export interface CredentialsProps {
 
 export function CredentialsSettings({ stack, url }: CredentialsProps) {
   return (
-    <div class="credentials">
+    <div class="columns">
       <SurfaceSwitch key={stack.surface} stack={stack} />
       <Card title="Ready settings" isWide>
         <p class="muted">
@@ -46,7 +46,7 @@ export function CallSnippet({ stack, url }: CredentialsProps) {
 function Snippet({ name, text }: { readonly name: string; readonly text: string }) {
   return (
     <div class="snippet">
-      <div class="snippet-head">
+      <div class="snippet-head ends">
         <h3>{name}</h3>
         <Copy text={text} label="Copy" title={`Copy the settings for ${name}`} />
       </div>
@@ -95,7 +95,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
         ) : null}
         {failure ? <Failure failure={failure} /> : null}
         {isAllowed ? (
-          <div class="dialog-actions">
+          <div class="dialog-actions row">
             <Copy
               text={`headgate stack set-surface ${stack.id} ${chosen}`}
               label="Copy as CLI"

@@ -140,7 +140,7 @@ const clearedFilters = Object.fromEntries(['q', ...filters].map((name) => [name,
 function Filters({ filter, shown }: FiltersProps) {
   const subjects = filters.filter((name) => name !== 'type' && filter[name] !== '');
   return (
-    <div class="search">
+    <div class="search row">
       <input
         key={`text ${filter.text}`}
         type="search"
@@ -203,7 +203,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
                 <EventSentence event={event} />
                 {event.why === undefined ? null : <span class="muted">: {event.why}</span>}
               </span>
-              <span class="event-time">
+              <span class="event-time muted small">
                 {event.via === undefined ? null : <Badge>{event.via}</Badge>}
                 <time dateTime={event.at} title={moment(event.at)}>
                   {ago(event.at)}
@@ -233,7 +233,7 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
   const { type, v, at, command, data, position: seq } = event;
   const found = useRead('commit.get', { position: seq }).data;
   return (
-    <div class="event-detail">
+    <div class="event-detail stack">
       {found ? (
         <ul class="rows changes" aria-label="What it changed">
           {found.changes.map(({ table, id, action, fields }) => (
@@ -248,7 +248,7 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
         </ul>
       ) : null}
       <pre>{JSON.stringify({ type, v, at, command, data }, null, 2)}</pre>
-      <p class="buttons">
+      <p class="row">
         <a class="button" href={withQuery('/fleet', { at: seq })}>
           The fleet at this moment
         </a>

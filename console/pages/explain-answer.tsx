@@ -11,7 +11,7 @@ import { Badge, Card, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
 export function Answer({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
   const { steps, decisive, diff, assumptions } = explanation;
   return (
-    <section class="explanation" aria-label="Answer">
+    <section class="stack" aria-label="Answer">
       <Verdict explanation={explanation} />
       <ol class="explained-steps" aria-label="Steps">
         {steps.map((step) => (
@@ -100,9 +100,9 @@ function StepLine({ step, isDecisive }: { readonly step: ExplainedStep; readonly
 function EventLine({ event: { type, position, by, at, why } }: { readonly event: Because }) {
   const what = `${type} at ${count(position)}`;
   return (
-    <small class="because">
+    <small class="because muted">
       {isOperator() ? (
-        <a class="because-link" href={withQuery('/events', { before: position })}>
+        <a class="name" href={withQuery('/events', { before: position })}>
           {what}
         </a>
       ) : (
@@ -140,7 +140,7 @@ function Around({ explanation, asked }: { readonly explanation: Explanation; rea
 
 function Would({ commands }: { readonly commands: readonly string[] }) {
   return (
-    <ul class="would" aria-label="Commands that would serve it">
+    <ul class="would stack" aria-label="Commands that would serve it">
       {commands.map((command) => (
         <li key={command} class="id">
           <code>{command}</code>

@@ -55,7 +55,7 @@ export function FirstRun({ state }: { readonly state: FleetReads }) {
   ];
   return (
     <Empty title="Four steps to the first answer">
-      <ol class="steps">
+      <ol class="rows">
         {commandsFor(state, shared).map(([title, command], index) => (
           <li key={title}>
             <strong>{title}</strong>

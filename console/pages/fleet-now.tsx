@@ -62,7 +62,7 @@ export function FleetActivity() {
   return (
     <div class="columns">
       <EventsCard title="Newest events" label="Newest events" about={{}} limit={shownMax} more="All events" />
-      <div class="stacked">
+      <div class="stack">
         <Card title="Nearest to a limit" more={<a href="/limits">All limits</a>}>
           {near.length === 0 ? <p class="muted">Nothing of any limit is used now.</p> : null}
           <ul class="rows" aria-label="Organisations nearest to a limit">

@@ -204,7 +204,7 @@ interface ColumnProps {
 
 function Column({ title, subtitle, href, isWide = false, children }: ColumnProps) {
   return (
-    <section class={isWide ? 'map-column wide' : 'map-column'} aria-label={title}>
+    <section class={isWide ? 'map-column stack wide' : 'map-column stack'} aria-label={title}>
       <h2>
         {href === undefined ? title : <a href={href}>{title}</a>} <small>{subtitle}</small>
       </h2>
@@ -228,7 +228,7 @@ function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
   if (nodes.length === 0 && title === undefined)
     return isOwn ? null : <p class="muted">No node is registered here.</p>;
   return (
-    <div class="group">
+    <div class="group stack">
       {title === undefined ? (
         isOwn ? (
           <h3>Own nodes</h3>
@@ -240,13 +240,13 @@ function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
       )}
       {nodes.length === 0 ? <p class="muted">No node.</p> : null}
       {nodes.length > tilesMax ? (
-        <p class="muted across">
+        <p class="muted wide">
           {nodes.filter(serves).length} of {nodes.length} nodes serve. <a href="/nodes">All nodes</a>
         </p>
       ) : null}
       {tilesOf(nodes).map((node) => (
         <article key={node.id} class={node.drained ? 'tile idle' : node.up ? 'tile good' : 'tile bad'}>
-          <div class="tile-head">
+          <div class="tile-head ends">
             <strong>
               <Name of={{ kind: 'node', id: node.id }} />
             </strong>
@@ -270,7 +270,7 @@ function Flow({ node, flows }: { readonly node: string; readonly flows: Flows })
   if (found === undefined || found.requestsPerSecond === 0) return null;
   const { requestsPerSecond, tokensPerSecond } = found;
   return (
-    <div class="flow">
+    <div class="flow stack">
       <span>
         {tenths(requestsPerSecond)} requests/s, {count(Math.round(tokensPerSecond))} tokens/s
       </span>

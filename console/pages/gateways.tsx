@@ -130,7 +130,7 @@ export function GatewayState({
       ) : (
         <State tone={tones[state]}>{state}</State>
       )}
-      {why === undefined ? null : <small class="why">{why}</small>}
+      {why === undefined ? null : <small class="why muted">{why}</small>}
     </>
   );
 }

@@ -71,7 +71,7 @@ function KeyValue({ value, onClose }: { readonly value: string; readonly onClose
         />
         I have stored it
       </label>
-      <div class="dialog-actions">
+      <div class="dialog-actions row">
         <Copy
           text={value}
           label="Copy"

@@ -74,7 +74,7 @@ function RevocationProgress({ name, position, onClose }: ProgressProps) {
       <div role="status">
         <Sentence found={found} />
       </div>
-      <ul class="confirmations" aria-label="Gateways">
+      <ul class="rows" aria-label="Gateways">
         {(found?.gateways ?? []).map((gateway) => (
           <li key={`${gateway.name} ${gateway.incarnation}`}>
             <strong>{gateway.name}</strong>
@@ -86,7 +86,7 @@ function RevocationProgress({ name, position, onClose }: ProgressProps) {
           </li>
         ))}
       </ul>
-      <div class="dialog-actions">
+      <div class="dialog-actions row">
         <Button look="primary" onClick={onClose}>
           Done
         </Button>

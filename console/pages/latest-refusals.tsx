@@ -26,7 +26,7 @@ export function LatestRefusals({ organisation }: { readonly organisation: string
             <a href={explainLink({ request })}>
               {status} {type}
             </a>
-            <span class="refusal-end">
+            <span class="refusal-end row">
               {organisation !== undefined || row.organisation === undefined ? null : (
                 <Name of={{ kind: 'organisation', id: row.organisation }} />
               )}

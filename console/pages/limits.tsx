@@ -53,7 +53,7 @@ function AllLimits() {
               above to see its own.
             </p>
           ) : null}
-          <p class="more-links">
+          <p class="row search">
             <a href="/limits?visitors">All visitors together</a>
           </p>
           <Table

@@ -94,7 +94,7 @@ export function LinkDialog({
         Who opens the link acts as {person} in {organisation}, with the role that {person} has then.
       </p>
       {failure ? <Failure failure={failure} /> : null}
-      <div class="dialog-actions">
+      <div class="dialog-actions row">
         <Button look="primary" disabled={isBusy} onClick={make}>
           Make link
         </Button>
@@ -137,7 +137,7 @@ function LinkShown({ title, link, onClose, children }: LinkShownProps) {
     <Dialog title={title} onClose={onClose}>
       <p>{children}</p>
       <Shown label="Link" value={link.url} />
-      <div class="dialog-actions">
+      <div class="dialog-actions row">
         <Copy text={link.url} label="Copy" class="button" title="Copy the link" />
         <Button onClick={onClose}>Done</Button>
       </div>

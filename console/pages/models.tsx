@@ -117,7 +117,7 @@ function Matrix({ organisation, at }: MatrixProps) {
         empty={<Empty title="Its tier, its stacks and its nodes have no model">{null}</Empty>}
       />
       {(after !== undefined || data.next !== undefined) && (
-        <p class="actions">
+        <p class="row">
           <Button disabled={after === undefined} onClick={() => setAfter(undefined)}>
             First models
           </Button>

@@ -18,7 +18,7 @@ export function NodeState({ node: { up, drained, reason } }: { readonly node: Li
 export function Installs({ node: { installs = [] } }: { readonly node: LiveNodeResource }) {
   if (installs.length === 0) return null;
   return (
-    <ul class="installs">
+    <ul class="row small">
       {installs.map((install) => (
         <li key={install.model}>
           <InstallState install={install} about={install.model} />

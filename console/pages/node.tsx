@@ -54,7 +54,7 @@ function About({ node }: { readonly node: LiveNodeResource }) {
       <Facts
         items={{
           State: (
-            <span class="inline">
+            <span class="row">
               <NodeState node={node} />
               {changedAt === undefined ? null : <time dateTime={changedAt}>since {ago(changedAt)}</time>}
             </span>
@@ -138,7 +138,7 @@ function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined 
   if (beatSeconds === undefined) return <>none now</>;
   const now = Date.now() / 1000;
   return (
-    <span class="heartbeats">
+    <span class="heartbeats stack">
       last {seconds(beatSeconds)} ago
       <svg viewBox={`0 0 ${shownSeconds} 8`} width="180" height="24" aria-hidden="true">
         <path class="track" d={`M0 4h${shownSeconds}`} />

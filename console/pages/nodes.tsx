@@ -44,7 +44,7 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
       cell: (node) => (
         <div>
           <NodeState node={node} />
-          {node.reason !== undefined ? <small class="why">{node.reason}</small> : null}
+          {node.reason !== undefined ? <small class="why muted">{node.reason}</small> : null}
         </div>
       ),
     },

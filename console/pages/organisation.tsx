@@ -32,11 +32,11 @@ export function OrganisationPage({ id }: { readonly id: string }) {
     >
       {(organisation) => (
         <div class="columns">
-          <div class="stacked">
+          <div class="stack">
             <Plan organisation={organisation} />
             <Limits organisation={id} />
           </div>
-          <div class="stacked">
+          <div class="stack">
             <Holdings organisation={id} />
             <Refusals organisation={id} />
             {isOperator() ? null : <Members organisation={id} />}
@@ -173,7 +173,7 @@ function Members({ organisation }: { readonly organisation: string }) {
       title="Members"
       more={
         maySet ? (
-          <span class="buttons">
+          <span class="row">
             {ways?.oidc ? (
               <Button onClick={() => setDialog({ kind: 'invite', person: '' })}>Invite</Button>
             ) : null}
@@ -241,7 +241,7 @@ function memberColumns(organisation: string, open: (kind: 'link' | 'remove', per
       isAction: true,
       cell: ({ person }: Member) =>
         maySet ? (
-          <span class="buttons">
+          <span class="row">
             <Button
               title={`Sign-in link for ${person}`}
               aria-label={`Sign-in link for ${person}`}

@@ -48,7 +48,7 @@ export function Refusals({ organisation }: { readonly organisation: string | und
             <a href={explainLink({ request: refusal.lastRequest })}>
               {refusal.status} {refusal.type}
             </a>
-            <span class="refusal-end">
+            <span class="refusal-end row">
               {organisation !== undefined ? null : refusal.organisation === undefined ? (
                 <span class="muted">no known key</span>
               ) : (

@@ -45,7 +45,7 @@ export function RequestsPage() {
         <OrganisationChoice />
       </PageHeader>
       <Filters filter={filter} />
-      <div class="follow-line">
+      <div class="follow-line row">
         <Button aria-label={isPaused ? 'Follow' : 'Pause'} onClick={() => setPaused(!isPaused)}>
           {isPaused ? '▶ Follow' : '❚❚ Pause'}
         </Button>
@@ -59,7 +59,7 @@ export function RequestsPage() {
       </div>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? null : <Missing followed={followed} />}
-      <div class={open === undefined ? 'beside' : 'beside open'}>
+      <div class={open === undefined ? 'beside stack' : 'beside stack open'}>
         <div class="beside-list">
           {rows === undefined ? (
             failure ? null : (
@@ -196,7 +196,7 @@ function Filters({ filter }: { readonly filter: AddressFilter }) {
   };
   const { since = '' } = filter;
   return (
-    <div class="search filters">
+    <div class="search filters row">
       <input
         key={`request ${filter.request ?? ''}`}
         type="search"
@@ -307,11 +307,11 @@ function Opened({ request }: { readonly request: string }) {
   const rest = withQuery(path, { ...Object.fromEntries(query), open: undefined });
   return (
     <section class="card opened" aria-label="Explanation">
-      <div class="card-head">
+      <div class="card-head ends">
         <h2 ref={head} tabIndex={-1}>
           Why
         </h2>
-        <span class="buttons">
+        <span class="row">
           <a class="button quiet" href={explainLink({ request })}>
             Explain
           </a>

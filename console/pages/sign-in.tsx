@@ -92,7 +92,7 @@ export function SignIn({ onSignedIn }: SignInProps) {
           </Button>
         ) : null}
         <TokenForm isBusy={isBusy} onToken={(operatorToken) => signIn({ operatorToken })} />
-        <p class="hint">
+        <p class="muted small">
           Operators: <code>headgate console open</code> prints a link. Members: ask an owner for one, made by{' '}
           <code>headgate member link</code>.
         </p>
@@ -125,7 +125,7 @@ function LinkQuestion({ session, isBusy, onUse, onStay }: LinkQuestionProps) {
           'Use the sign-in link?'
         )}
       </p>
-      <div class="dialog-actions">
+      <div class="dialog-actions row">
         <Button disabled={isBusy} onClick={onUse}>
           Sign in by the link
         </Button>
@@ -174,7 +174,7 @@ interface DemoProps {
 
 function Demo({ members, isBusy, onChoose }: DemoProps) {
   return (
-    <section class="demo" aria-label="Members of the demo">
+    <section class="demo stack" aria-label="Members of the demo">
       <h2>Or look around as a member of the demo</h2>
       <ul>
         {members.map(({ organisation, person, role }) => (

@@ -106,7 +106,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             {stack.models.map((model) => (
               <li key={model}>
                 <Name of={{ kind: 'model', id: model }} />
-                <span class="states">
+                <span class="row">
                   <ModelState stack={stack} model={model} nodes={nodes} answers={answers} />
                   <ModelInstalls model={model} nodes={nodes ?? []} />
                 </span>

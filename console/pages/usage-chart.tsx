@@ -63,9 +63,9 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
         {plural(total, 'token')} in all since {day(rows.days[0]?.day)}.
       </p>
       <Bars bars={barsOf(rows, steps)} models={[...models.keys()]} />
-      <ul class="bar-models" aria-label="Tokens by model">
+      <ul class="bar-models row" aria-label="Tokens by model">
         {[...models].map(([model, tokens], index) => (
-          <li key={model} class={`line-${index}`}>
+          <li key={model} class={`row line-${index}`}>
             <i aria-hidden="true" />
             {model === other ? other : <Name of={{ kind: 'model', id: model }} />}
             <strong>{count(tokens)}</strong>
@@ -97,7 +97,7 @@ function Bars({ bars, models }: BarsProps) {
   const middle = bars[Math.floor(bars.length / 2)];
   return (
     <div class="bars">
-      <span class="bars-most">{count(most)}</span>
+      <span class="bars-most muted small">{count(most)}</span>
       <svg
         viewBox={`0 0 ${bars.length * 10} 100`}
         preserveAspectRatio="none"
@@ -115,7 +115,7 @@ function Bars({ bars, models }: BarsProps) {
           </g>
         ))}
       </svg>
-      <div class="scale">
+      <div class="scale ends muted small">
         <span>{bars[0]?.name}</span>
         <span class="middle">{middle?.name}</span>
         <span>{bars.at(-1)?.name}</span>

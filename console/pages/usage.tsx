@@ -64,7 +64,7 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
       ) : (
         <>
           <UsageChart rows={rows} />
-          <div class="card-head">
+          <div class="card-head ends">
             <h2>By day of UTC, model and key</h2>
             <Download rows={rows.days} name={`usage-${totals.organisation}-${totals.period}.csv`} />
           </div>

@@ -108,17 +108,19 @@ interface HeadProps {
 
 function Head({ status, onNew, onSettings }: HeadProps): JSX.Element {
   return (
-    <header>
+    <header class="row">
       <h1>Playground</h1>
-      <p role="status">{status}</p>
-      <div class="buttons">
+      <p class="muted small" role="status">
+        {status}
+      </p>
+      <div class="row">
         {onNew && (
-          <button type="button" class="quiet" onClick={onNew}>
+          <button type="button" class="button quiet" onClick={onNew}>
             New<span class="wide-only"> conversation</span>
           </button>
         )}
         {onSettings && (
-          <button type="button" class="quiet" onClick={onSettings} title="Settings, key and code">
+          <button type="button" class="button quiet" onClick={onSettings} title="Settings, key and code">
             <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true">
               <path d="M3 6h8m4 0h2M3 14h2m4 0h8M13 4v4M7 12v4" />
             </svg>
@@ -144,9 +146,9 @@ interface BeginningProps {
 function Beginning({ model, onRetry }: BeginningProps): JSX.Element {
   if (onRetry && model === '') return <Unserved title="No model answers at this moment" onRetry={onRetry} />;
   return (
-    <div class="beginning">
+    <div class="beginning stack">
       <p class="question">{model === '' ? 'One moment…' : `What would you like to ask ${model}?`}</p>
-      <p class="soft">
+      <p class="muted small">
         Messages are not stored. A cookie counts your free turns, and a keyed hash of your network counts
         those of the day.
       </p>
@@ -157,7 +159,7 @@ function Beginning({ model, onRetry }: BeginningProps): JSX.Element {
 function Closed({ onRetry }: { readonly onRetry: () => void }): JSX.Element {
   return (
     <Unserved title="The playground is closed" onRetry={onRetry}>
-      <p class="soft">The service serves no visitors at this moment.</p>
+      <p class="muted small">The service serves no visitors at this moment.</p>
     </Unserved>
   );
 }
@@ -170,11 +172,11 @@ interface UnservedProps {
 
 function Unserved({ title, onRetry, children }: UnservedProps): JSX.Element {
   return (
-    <div class="beginning">
+    <div class="beginning stack">
       <p class="question">{title}</p>
       {children}
-      <div class="buttons">
-        <button type="button" onClick={onRetry}>
+      <div class="row">
+        <button class="button" type="button" onClick={onRetry}>
           Try again
         </button>
       </div>

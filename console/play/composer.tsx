@@ -55,14 +55,14 @@ export function Composer(props: ComposerProps): JSX.Element {
         onInput={({ currentTarget }) => onDraft(currentTarget.value)}
         onKeyDown={onKeyDown}
       />
-      <div class="composer-foot">
+      <div class="composer-foot ends">
         {children}
         {isBusy ? (
-          <button type="button" class="primary" onClick={onStop}>
+          <button type="button" class="button primary" onClick={onStop}>
             Stop
           </button>
         ) : (
-          <button type="submit" class="primary" disabled={!maySend || draft.trim() === ''}>
+          <button type="submit" class="button primary" disabled={!maySend || draft.trim() === ''}>
             Send
           </button>
         )}

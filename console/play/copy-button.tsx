@@ -25,7 +25,7 @@ export function CopyButton({ text, what }: CopyButtonProps): JSX.Element {
     );
   };
   return (
-    <button type="button" class="quiet" onClick={copy}>
+    <button type="button" class="button quiet" onClick={copy}>
       {isCopied ? '✓ Copied' : 'Copy'}
       <span class="visually-hidden"> {what}</span>
     </button>

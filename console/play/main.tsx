@@ -1,6 +1,7 @@
 /** The playground: one page for visitors, and for who has an API key. */
 import { render } from 'preact';
 import '../styles/base.css';
+import '../styles/controls.css';
 import './play.css';
 import { App } from './app.tsx';
 

@@ -48,8 +48,8 @@ function drawElement(token: Token, children: ComponentChildren): JSX.Element {
   // A list without blank lines has paragraphs that are not meant to be seen.
   if (hidden) return <>{children}</>;
   if (type === 'link_open') return <Link address={linkAddress(token)}>{children}</Link>;
-  // An answer's headings are below the heading of the answer; their level is for eyes alone.
-  if (type === 'heading_open') return <h3 class={`level-${tag.slice(1)}`}>{children}</h3>;
+  // All headings of an answer are below the heading of the answer.
+  if (type === 'heading_open') return <h3>{children}</h3>;
   if (type === 'th_open') return <th scope="col">{children}</th>;
   if (type === 'ordered_list_open') return <ol start={Number(token.attrGet('start') ?? 1)}>{children}</ol>;
   return h(tag, null, children);
@@ -67,7 +67,7 @@ function Link({ address, children }: LinkProps): JSX.Element {
   return (
     <a href={href} target="_blank" rel="noopener noreferrer nofollow" title={href}>
       {children}
-      {isShown ? null : <span class="host"> ({host})</span>}
+      {isShown ? null : <span class="muted"> ({host})</span>}
     </a>
   );
 }
@@ -76,7 +76,7 @@ function Code({ language, text }: { readonly language: string; readonly text: st
   const code = text.replace(/\n$/, '');
   return (
     <div class="code-block">
-      <div class="code-head">
+      <div class="code-head ends muted small">
         <span>{language.trim().split(/\s/)[0]}</span>
         <CopyButton text={code} what="code" />
       </div>

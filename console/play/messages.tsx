@@ -44,7 +44,7 @@ export function Messages({ messages, isBusy, console, onAgain, children }: Messa
         isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearPixels;
       }}
     >
-      <div class="column">
+      <div class="column stack">
         {messages.map((message, at) => (
           <Turn
             key={at}
@@ -83,14 +83,14 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
         </article>
       );
     return (
-      <article class="turn answer">
+      <article class="turn answer stack">
         <h2 class="visually-hidden">Answer</h2>
-        {content === '' && isGrowing ? <p class="waiting">…</p> : <AnswerText text={content} />}
+        {content === '' && isGrowing ? <p>…</p> : <AnswerText text={content} />}
         {isGrowing ? null : (
-          <div class="turn-foot">
+          <div class="turn-foot row">
             {content === '' ? null : <CopyButton text={content} what="answer" />}
             {hasAgain ? (
-              <button type="button" class="quiet" onClick={() => again.current?.()}>
+              <button type="button" class="button quiet" onClick={() => again.current?.()}>
                 Again<span class="visually-hidden"> for another answer</span>
               </button>
             ) : null}
@@ -125,7 +125,7 @@ function Figures({
     ...(tokensPerSecond === undefined ? [] : [`${tokensPerSecond.toFixed(1)} tokens/s`]),
   ];
   return (
-    <span class="soft">
+    <span class="muted small">
       {figures.join(' · ')} <ExplainLink console={console} requestId={requestId} />
     </span>
   );

@@ -42,23 +42,23 @@ export function RefusalNotice({ fault, console, isVisitor, onAgain, onNew }: Ref
       : (['No answer came', 'again'] as const);
   const maySignIn = isVisitor && console !== undefined && (way === 'sign-in' || message.includes('Sign in'));
   return (
-    <div class={isEarly ? 'refusal early' : 'refusal'} role="alert">
+    <div class={isEarly ? 'notice stack muted' : 'notice stack warn'} role="alert">
       <p>
         <strong>{title}.</strong> {message}
       </p>
-      <div class="buttons">
+      <div class="row">
         {maySignIn && (
           <a class="button primary" href={`${console}/sign-in`} rel="noreferrer">
             Sign in
           </a>
         )}
         {way === 'again' && (
-          <button type="button" onClick={onAgain}>
+          <button class="button" type="button" onClick={onAgain}>
             Try again
           </button>
         )}
         {way === 'new' && (
-          <button type="button" onClick={onNew}>
+          <button class="button" type="button" onClick={onNew}>
             Begin a new conversation
           </button>
         )}

@@ -66,9 +66,9 @@ export function Settings({ onClose, children }: SettingsProps): JSX.Element {
   useEffect(() => element.current?.showModal(), []);
   return (
     <dialog ref={element} aria-label="Settings" onClose={onClose}>
-      <div class="dialog-head">
+      <div class="dialog-head ends">
         <h2>Settings</h2>
-        <button type="button" class="quiet" onClick={() => element.current?.close()}>
+        <button type="button" class="button quiet" onClick={() => element.current?.close()}>
           Done
         </button>
       </div>
@@ -88,7 +88,7 @@ export function ParameterFields({
   return (
     <fieldset>
       <legend>Parameters</legend>
-      <label>
+      <label class="field">
         System prompt
         <textarea
           rows={2}
@@ -97,7 +97,7 @@ export function ParameterFields({
           onInput={({ currentTarget }) => onChange({ ...value, system: currentTarget.value })}
         />
       </label>
-      <label>
+      <label class="field">
         Maximum tokens
         <input
           type="number"
@@ -106,7 +106,7 @@ export function ParameterFields({
           onInput={({ currentTarget }) => onChange({ ...value, maxTokens: number(currentTarget.value) })}
         />
       </label>
-      <label>
+      <label class="field">
         Temperature
         <input
           type="number"
@@ -150,7 +150,7 @@ export function KeyField({
     >
       <fieldset>
         <legend>Models of an organisation</legend>
-        <label>
+        <label class="field">
           API key
           <input
             type="password"
@@ -160,13 +160,13 @@ export function KeyField({
           />
         </label>
         {problem !== '' && <p role="alert">{problem}</p>}
-        <p class="soft">It is kept in the memory of this tab alone.</p>
-        <div class="buttons">
-          <button type="submit" disabled={text.trim() === ''}>
+        <p class="muted small">It is kept in the memory of this tab alone.</p>
+        <div class="row">
+          <button class="button" type="submit" disabled={text.trim() === ''}>
             Use key
           </button>
           {organisation !== undefined && (
-            <button type="button" onClick={onForget}>
+            <button class="button" type="button" onClick={onForget}>
               Forget key
             </button>
           )}
@@ -188,9 +188,15 @@ export function ViewAs({
   return (
     <fieldset>
       <legend>View as code</legend>
-      <div class="buttons">
+      <div class="row">
         {languages.map((name) => (
-          <button key={name} type="button" aria-pressed={name === language} onClick={() => setLanguage(name)}>
+          <button
+            class="button"
+            key={name}
+            type="button"
+            aria-pressed={name === language}
+            onClick={() => setLanguage(name)}
+          >
             {name}
           </button>
         ))}

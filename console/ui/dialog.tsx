@@ -37,7 +37,7 @@ export function Dialog({ title, onClose, focus = firstField, isLocked = false, c
       onKeyDown={keepOpen}
       onCancel={(event) => isLocked && event.preventDefault()}
     >
-      <div class="dialog-head">
+      <div class="dialog-head ends">
         <h2 id={id}>{title}</h2>
         {isLocked ? null : (
           <button type="button" class="icon" aria-label="Close" onClick={() => element.current?.close()}>
@@ -97,7 +97,7 @@ export function FormDialog(props: FormDialogProps) {
         {children}
         {name === undefined ? null : <TypedName name={name} typed={typed} onType={setTyped} />}
         {failure ? <Failure failure={failure} /> : null}
-        <div class="dialog-actions">
+        <div class="dialog-actions row">
           {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
           <button type="button" class="button cancel" onClick={onClose}>
             Cancel

@@ -106,7 +106,7 @@ function isAt(path: string, page: NavigationEntry, pages: readonly NavigationEnt
 /** One line that says how the fleet is, and what to do where it is not well. */
 function Strip() {
   return (
-    <div class="strip" role="status" aria-label="State of the fleet">
+    <div class="strip row muted small" role="status" aria-label="State of the fleet">
       {isOperator() ? <FleetStrip /> : null}
       <Following />
     </div>
@@ -156,8 +156,8 @@ function Account() {
   // Of several operators by the identity provider, which one the log names.
   const about = person.operator && person.actor !== 'operator' ? person.actor : roles;
   return (
-    <div class="account">
-      <span class="who" title={roles}>
+    <div class="ends">
+      <span class="who small" title={roles}>
         <strong>{person.operator ? 'Operator' : person.person}</strong>
         {about === '' ? null : <span class="muted">{about}</span>}
       </span>
@@ -188,7 +188,7 @@ function SignOut() {
     <Dialog title="Sign out" onClose={close}>
       <p>The session ends on every control plane within seconds.</p>
       {failure ? <Failure failure={failure} /> : null}
-      <div class="dialog-actions">
+      <div class="dialog-actions row">
         <Button disabled={isBusy} onClick={end(true)}>
           Everywhere
         </Button>

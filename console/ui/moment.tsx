@@ -35,7 +35,7 @@ export function MomentChip() {
       <summary class="button quiet">
         {at === undefined ? 'Now' : momentText(at)} <span aria-hidden="true">▾</span>
       </summary>
-      <form class="card" onSubmit={submit}>
+      <form class="row" onSubmit={submit}>
         <input
           name="moment"
           type="text"
@@ -58,7 +58,7 @@ export function PastNotice() {
   const [isComparing, setComparing] = useState(false);
   if (at === undefined) return null;
   return (
-    <section class="notice past" aria-label="Time">
+    <section class="notice past row" aria-label="Time">
       <State tone="info">As of {momentText(at)}; changes are off</State>
       {isOperator() ? <Button onClick={() => setComparing(true)}>Compare with now</Button> : null}
       <Button look="primary" onClick={() => travelTo(undefined)}>
@@ -112,7 +112,7 @@ export interface FieldsProps {
 
 export function Fields({ fields }: FieldsProps) {
   return (
-    <ul class="fields">
+    <ul class="fields muted small">
       {fields.map(({ field, before, after }) => (
         <li key={field}>
           {field}: <del>{String(before ?? 'none')}</del> → <ins>{String(after ?? 'none')}</ins>

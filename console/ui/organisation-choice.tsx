@@ -17,7 +17,7 @@ export function OrganisationChoice({ shown }: OrganisationChoiceProps) {
   return (
     <Chooser
       key={inScope}
-      class="choice"
+      class="choice row muted"
       label="Organisation"
       chosen={inScope}
       none={isOperator() && shown === undefined ? 'All' : undefined}

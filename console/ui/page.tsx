@@ -24,12 +24,12 @@ export function PageHeader({ title, lead, cli, children }: HeaderProps) {
   const isAnyMoment = hasPast(location.value.path);
   return (
     <>
-      <header class="page-header">
+      <header class="page-header row">
         <div>
           <h1>{title}</h1>
-          {lead === undefined ? null : <p class="lead">{lead}</p>}
+          {lead === undefined ? null : <p class="lead muted">{lead}</p>}
         </div>
-        <div class="actions">
+        <div class="row">
           {isAnyMoment ? <MomentChip /> : null}
           {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
           {children}

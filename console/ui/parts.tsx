@@ -123,7 +123,7 @@ export interface EmptyProps {
 
 export function Empty({ title, children }: EmptyProps) {
   return (
-    <div class="empty">
+    <div class="empty stack">
       <p class="empty-title">{title}</p>
       {children}
     </div>
@@ -142,7 +142,7 @@ export function NoOrganisations() {
 
 export function Loading() {
   return (
-    <div class="loading" role="status">
+    <div class="loading stack" role="status">
       <span class="visually-hidden">Loading</span>
       <div class="bar" />
       <div class="bar" />
@@ -167,7 +167,7 @@ export function Card({ title, more, isWide, label, children }: CardProps) {
       {more === undefined ? (
         <h2>{title}</h2>
       ) : (
-        <div class="card-head">
+        <div class="card-head ends">
           <h2>{title}</h2>
           {more}
         </div>
@@ -202,7 +202,7 @@ export function Figure({ name, value, href }: FigureProps) {
 export function Facts({ items }: { readonly items: Readonly<Record<string, ComponentChildren>> }) {
   const known = Object.entries(items).filter(([, value]) => value !== undefined);
   return (
-    <dl class="facts">
+    <dl class="facts stack">
       {known.map(([term, value]) => (
         <div key={term}>
           <dt>{term}</dt>

@@ -18,12 +18,12 @@ export function Plot({ name, lines, text }: PlotProps) {
   const shown = (value: number | undefined): string => (value === undefined ? '–' : text(value));
   return (
     <figure class="plot">
-      <figcaption>
-        <span class="plot-name">{name}</span>
+      <figcaption class="row small">
+        <span class="plot-name muted">{name}</span>
         {lines.length === 1 && lines[0]?.name === name ? (
           <strong>{shown(lines[0]?.values[at])}</strong>
         ) : (
-          <span class="plot-lines">
+          <span class="plot-lines row">
             {lines.map((line, index) => (
               <span key={line.name} class={`line-${index}`}>
                 <i aria-hidden="true" /> {line.name} <strong>{shown(line.values[at])}</strong>
@@ -54,7 +54,7 @@ export function Plot({ name, lines, text }: PlotProps) {
           <path class="plot-cursor" d={`M${(at + 0.5) * (width / count)} 0V${height}`} />
         )}
       </svg>
-      <span class="plot-most" aria-hidden="true">
+      <span class="plot-most muted" aria-hidden="true">
         {text(most)}
       </span>
     </figure>
@@ -98,7 +98,7 @@ export function Plots({ name, hour, textAt, children }: PlotsProps) {
     <>
       <div class="plots">{children}</div>
       <div
-        class="plot-axis"
+        class="plot-axis ends muted small"
         role="slider"
         tabIndex={0}
         aria-label={`Moment of ${name}`}

@@ -107,7 +107,7 @@ function Pager({ caption, isFirst, next }: PageState & { readonly caption: strin
   const to = (after: string | undefined): string =>
     withQuery(path, { ...Object.fromEntries(query), after: after ?? '' });
   return (
-    <nav class="pager" aria-label={`Pages of ${caption}`}>
+    <nav class="pager row" aria-label={`Pages of ${caption}`}>
       {isFirst ? null : (
         <a class="button" href={to(undefined)}>
           First page
@@ -138,7 +138,7 @@ interface SearchProps {
 
 function Search({ text, found, state, states }: SearchProps) {
   return (
-    <div class="search">
+    <div class="search row">
       <input
         type="search"
         aria-label="Search this table"

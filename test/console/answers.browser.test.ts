@@ -186,7 +186,7 @@ test('a member sees what their organisation may use, and nothing of others', asy
     // Of other organisations, the address gives nothing.
     await page.goto('/models?org=acme');
     await heading(page, 'Models').waitFor();
-    await page.locator('.lead').getByText('birch', { exact: true }).waitFor();
+    await page.locator('.lead').filter({ hasText: 'Birch' }).waitFor();
     await matrix.getByRole('link', { name: 'served' }).first().click();
     await page
       .getByRole('region', { name: 'Answer' })

@@ -25,6 +25,7 @@ beforeAll(async () => {
   // Without the members it is one commit.
   const tenants = large.organisations?.map((each) => ({ ...each, members: [] }));
   await admin.apply({ ...large, organisations: tenants });
+  await admin.run('key.create', { organisation: 'org-3', name: 'the only key', expires: 'never' });
   browser = await launchBrowser();
   watched = await WatchedPage.open(browser, plane.ready.console);
   page = watched.page;

@@ -189,6 +189,7 @@ describe('signing in and out', () => {
       expect(pages).toEqual([
         'Stacks',
         'Organisations',
+        'Models',
         'Requests',
         'API keys',
         'Usage',
@@ -305,13 +306,14 @@ test('the past: a page shows any position, changes nothing there, compares it wi
     await page.keyboard.press('Escape');
     await page.getByLabel('Position or time').waitFor({ state: 'hidden' });
     await page.keyboard.press('Enter');
+    await page.locator('input[name=moment]:focus').waitFor();
     await page.keyboard.type(String(before));
     await page.keyboard.press('Enter');
     await page.getByText(/As of position/).waitFor();
     // Until the past is there, nothing of the present is shown as if it were the past.
     await page.locator('.table.blank').waitFor();
-    const opacity = `getComputedStyle(document.querySelector('.table.blank tbody')).opacity`;
-    expect(await page.evaluate<string>(opacity)).toBe('0');
+    const visibility = `getComputedStyle(document.querySelector('.table.blank tbody')).visibility`;
+    expect(await page.evaluate<string>(visibility)).toBe('hidden');
     expect(await page.getByRole('row', { name: /of later/ }).count()).toBe(0);
     await page.getByText('of later').waitFor({ state: 'hidden' });
     expect(await page.getByText(/active keys?\./).count()).toBe(0);
