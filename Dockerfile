@@ -11,7 +11,7 @@ COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY . .
 ARG REVISION=unknown
-RUN HEADGATE_BUILD_REVISION="${REVISION}" npm run build && npm prune --omit=dev --ignore-scripts --no-audit --no-fund && node scripts/prune-image.mjs
+RUN HEADGATE_BUILD_REVISION="${REVISION}" npm run build && npm prune --omit=dev --ignore-scripts --no-audit --no-fund && node tools/scripts/prune-image.mjs
 
 FROM ${BASE}
 ARG VERSION=0.0.0

@@ -39,7 +39,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     coverage: {
-      include: ['{schemas,shared,control-plane,data-plane,agent,dev,cli}/**/*.ts'],
+      include: ['{schemas,shared,control-plane,data-plane,agent,tools,cli}/**/*.ts'],
       exclude: ['**/*.test.ts'],
       reporter: ['text-summary', 'html'],
       reportsDirectory: '.cache/coverage',

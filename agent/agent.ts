@@ -2,7 +2,7 @@
  * An agent: watches the engine next to it, keeps its models in sync, and reports on the link to a control plane. It has
  * no listener and no flags, so that many can run in one process.
  */
-import type { Beat } from '../schemas/node-messages.ts';
+import type { Beat } from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { sleep, within } from '../shared/runtime/retry.ts';
 import type { Engine } from './engine.ts';

@@ -4,7 +4,11 @@
  * three seconds.
  */
 import type { Dialect } from '../schemas/names.ts';
-import { heartbeatIntervalMs, heartbeatsMissedMax, modelsPerNodeMax } from '../schemas/node-messages.ts';
+import {
+  heartbeatIntervalMs,
+  heartbeatsMissedMax,
+  modelsPerNodeMax,
+} from '../schemas/records/node-messages.ts';
 import { AskedModels } from '../shared/engines/asked-models.ts';
 import { detectDialect } from '../shared/engines/detect.ts';
 import { type Probed, probe, provesNothing } from '../shared/engines/probe.ts';

@@ -4,7 +4,7 @@ import { createServer, get, type IncomingMessage, type Server } from 'node:http'
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type Beat, nodeConnectPath } from '../schemas/node-messages.ts';
+import { type Beat, nodeConnectPath } from '../schemas/records/node-messages.ts';
 import { sleep, systemClock } from '../shared/runtime/retry.ts';
 import { portOf } from '../test/support/listen.ts';
 import { stall } from '../test/support/stall.ts';

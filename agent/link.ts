@@ -15,7 +15,7 @@ import {
   nodeFrameBytesMax,
   nodeProtocol,
   parseFrame,
-} from '../schemas/node-messages.ts';
+} from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { type Clock, systemClock, within } from '../shared/runtime/retry.ts';
 import { readUpgradeError } from './upgrade-error.ts';

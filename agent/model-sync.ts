@@ -2,8 +2,8 @@
  * Reconciles the models of an engine with those that its place has installed, one at a time. A failed load is retried after
  * growing pauses. Only models that this agent loaded are unloaded: those that an operator loaded stay.
  */
-import type { Install } from '../schemas/node-messages.ts';
-import { installsPerNodeMax } from '../schemas/node-messages.ts';
+import type { Install } from '../schemas/records/node-messages.ts';
+import { installsPerNodeMax } from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import type { Engine } from './engine.ts';
 import { oneLine } from './engine-http.ts';

@@ -3,9 +3,9 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, test } from 'vitest';
-import { routeOf } from '../schemas/admin-routes.ts';
+import { routeOf } from '../schemas/admin/admin-routes.ts';
+import { isTurning, type TurningName, turningNames } from '../schemas/admin/turned-answers.ts';
 import { hourMs } from '../schemas/durations.ts';
-import { isTurning, type TurningName, turningNames } from '../schemas/turned-answers.ts';
 import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server.ts';
 
 const fleetFile = join(mkdtempSync(join(tmpdir(), 'headgate-test-')), 'fleet.yaml');

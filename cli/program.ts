@@ -2,7 +2,7 @@
 import type { CommandModule } from './command-modules.ts';
 
 export const processCommands: readonly CommandModule[] = [
-  { names: ['dev'], load: async () => (await import('../dev/dev.ts')).devCommand },
+  { names: ['dev'], load: async () => (await import('../tools/dev/dev.ts')).devCommand },
   {
     names: ['control-plane'],
     load: async () => (await import('./processes/control-plane.ts')).controlPlaneCommand,

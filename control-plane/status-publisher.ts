@@ -1,5 +1,5 @@
 /** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
-import type { StatusReport } from '../schemas/status.ts';
+import type { StatusReport } from '../schemas/records/status.ts';
 import { fingerprintOf, type Signer } from '../shared/log/core/signing.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
 import type { FolderStart } from '../shared/runtime/folder-start.ts';

@@ -3,8 +3,8 @@
  * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
  */
 import { join } from 'node:path';
-import { controlTopic } from '../schemas/commit.ts';
-import type { StalePolicy } from '../schemas/status.ts';
+import { controlTopic } from '../schemas/events/commit.ts';
+import type { StalePolicy } from '../schemas/records/status.ts';
 import type { HostNames } from '../shared/decision/admission.ts';
 import { measureCounterFeed } from '../shared/limits/counter-feed-metrics.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
@@ -25,30 +25,30 @@ import { observeResources } from '../shared/runtime/process-metrics.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
-import { TenantSecrets } from './core/tenant-secrets.ts';
-import { passTrace } from './core/trace-context.ts';
-import type { ForwardSettings } from './forward/forward.ts';
 import { type Listener, startListener } from './http/api-listener.ts';
 import { withOrigins } from './http/cors.ts';
 import { type LimitExchange, openLimitExchange } from './limits/limit-exchange.ts';
-import type { PlaySettings } from './play/start-play.ts';
+import { Affinity } from './nodes/affinity.ts';
+import { createPromptCounter } from './nodes/count-tokens.ts';
+import type { ForwardSettings } from './nodes/forward.ts';
+import { NodeLoad } from './nodes/load.ts';
+import { NodePools } from './nodes/node-pools.ts';
+import type { PlaySettings } from './playground/start-play.ts';
 import { DecisionJournal } from './records/decision-journal.ts';
 import { RequestRecords } from './records/request-records.ts';
 import { countDecisions, decisionRoute } from './records/serve-decisions.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
-import { drain, drainCheck } from './server/drain.ts';
-import { Telemetry } from './server/telemetry.ts';
-import { TrafficReports } from './server/traffic-reports.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import type { SnapshotIntervals } from './snapshot/intervals.ts';
-import { openTraceExport } from './tracing/export-traces.ts';
-import { Affinity } from './upstream/affinity.ts';
-import { createPromptCounter } from './upstream/count-tokens.ts';
-import { NodeLoad } from './upstream/load.ts';
-import { NodePools } from './upstream/node-pools.ts';
+import { TenantSecrets } from './surfaces/common/tenant-secrets.ts';
+import { passTrace } from './surfaces/common/trace-context.ts';
+import { drain, drainCheck } from './telemetry/drain.ts';
+import { openTraceExport } from './telemetry/export-traces.ts';
+import { Telemetry } from './telemetry/telemetry.ts';
+import { TrafficReports } from './telemetry/traffic-reports.ts';
 import { openMeter } from './usage/open-meter.ts';
 
 export interface GatewaySettings {
@@ -352,7 +352,7 @@ async function listen(
     add('stack', stack, await startListener(options));
   }
   if (play === undefined) return opened;
-  const { startPlay } = await import('./play/start-play.ts');
+  const { startPlay } = await import('./playground/start-play.ts');
   add('play', undefined, await startPlay(play, { gateway, gatewayToken, bind, certificate, connections }));
   return opened;
 }

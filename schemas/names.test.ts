@@ -1,9 +1,9 @@
 /** Names as people give them, as the log has them, and as they leave for terminals, pages and files. */
 import { expect, test } from 'vitest';
 import { toCsv } from '../console/lib/csv.ts';
-import { bodySchemas } from './commands.ts';
-import { readEvent } from './events.ts';
-import { declaredFleetSchema, fleetSchema } from './fleet.ts';
+import { bodySchemas } from './admin/commands.ts';
+import { readEvent } from './events/events.ts';
+import { declaredFleetSchema, fleetSchema } from './events/fleet.ts';
 import { nameSchema } from './names.ts';
 import { printable } from './printable.ts';
 

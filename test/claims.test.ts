@@ -142,8 +142,8 @@ test('each variable that a page, a unit, a chart or a source names is read by a 
     'docker-compose.yml',
     'Dockerfile',
     ...filesIn('deploy', /\.(?:yaml|yml|env|service|tpl|md|json)$/),
-    ...['admin-client', 'agent', 'cli', 'control-plane', 'data-plane', 'dev', 'shared'].flatMap((folder) =>
-      filesIn(folder, /(?<!\.test)\.ts$/),
+    ...['agent', 'cli', 'control-plane', 'data-plane', 'tools/dev', 'tools/simulator', 'shared'].flatMap(
+      (folder) => filesIn(folder, /(?<!\.test)\.ts$/),
     ),
   ];
   const faults = texts.flatMap((path) =>
@@ -192,7 +192,7 @@ test('each script and each bench that a page names is there, and each bench is i
     scripts: Record<string, string>;
     engines: { node: string };
   };
-  const benches = readdirSync(join(root, 'bench'))
+  const benches = readdirSync(join(root, 'tools/bench'))
     .filter((name) => name.endsWith('.ts'))
     .map((name) => name.replace('.ts', ''));
   const faults = pages.flatMap((page) =>

@@ -55,16 +55,16 @@ function sources(folder: string): string[] {
 }
 
 const runTime = [
-  'admin-client',
   'cli',
   'control-plane',
   'data-plane',
   'agent',
-  'dev',
   'schemas',
   'shared',
+  'tools/dev',
+  'tools/simulator',
 ].flatMap(sources);
-const everywhere = [...runTime, ...['bench', 'console', 'scripts', 'test'].flatMap(sources)];
+const everywhere = [...runTime, ...['console', 'test', 'tools/bench', 'tools/scripts'].flatMap(sources)];
 
 /** In an import, or by its name where a module is loaded by name. */
 function isNamed(name: string, texts: readonly string[]): boolean {
@@ -79,7 +79,7 @@ test('every dependency at run time is named by a source at run time', () => {
 });
 
 test('every dependency of development is named by a source, runs in a script, or holds the types of another', () => {
-  const scripts = `${Object.values(manifest.scripts).join('\n')}\n${read('scripts/build.mjs')}`;
+  const scripts = `${Object.values(manifest.scripts).join('\n')}\n${read('tools/scripts/build.mjs')}`;
   const unused = Object.keys(devDependencies).filter((name) => {
     const typed = /^@types\/(.+)$/.exec(name)?.[1];
     if (typed !== undefined) return typed !== 'node' && !(typed in direct);

@@ -4,9 +4,9 @@
  */
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { toNodeBody } from '../data-plane/dialect/node-body.ts';
+import { toNodeBody } from '../data-plane/surfaces/common/node-body.ts';
 import { shapeResponses } from '../data-plane/surfaces/responses/shape-responses.ts';
-import { responsesRequestSchema } from '../schemas/responses.ts';
+import { responsesRequestSchema } from '../schemas/api/responses.ts';
 import { Refusal } from '../shared/decision/refusal.ts';
 import { responsesNoOpFields } from './support/no-op-fields.ts';
 

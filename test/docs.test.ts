@@ -1,13 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { chatFields } from '../schemas/chat-fields.ts';
-import { eventDefinitions, eventTypeNames } from '../schemas/event-definitions.ts';
-import { logEvents } from '../schemas/log-events.ts';
+import { chatFieldGrants, type FieldGrant } from '../data-plane/surfaces/common/chat-fields.ts';
+import { chatFields } from '../schemas/api/chat-fields.ts';
+import { refusalKinds } from '../schemas/api/refusals.ts';
+import { eventDefinitions, eventTypeNames } from '../schemas/events/event-definitions.ts';
 import type { Dialect } from '../schemas/names.ts';
-import { refusalKinds } from '../schemas/refusals.ts';
+import { logEvents } from '../schemas/records/log-events.ts';
 import { type Cause, causeNames, causes, textOf } from '../shared/decision/causes.ts';
 import { stepNames } from '../shared/decision/steps.ts';
-import { chatFieldGrants, type FieldGrant } from '../shared/engines/chat-fields.ts';
 import { anthropicNoOpFields, noOpFields, responsesNoOpFields } from './support/no-op-fields.ts';
 
 const read = (name: string): string => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');

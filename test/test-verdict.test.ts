@@ -31,7 +31,7 @@ function verdict(files: Readonly<Record<string, string>>, command?: readonly str
   for (const [name, text] of Object.entries({ 'vitest.config.js': configOfRun, ...files }))
     writeFileSync(join(folder, name), text);
   const words = command ?? ['npx', '--no-install', 'vitest', 'run'];
-  const args = [resolve('scripts/test-verdict.mjs'), ...words];
+  const args = [resolve('tools/scripts/test-verdict.mjs'), ...words];
   const env = { ...process.env, NO_COLOR: '1' };
   const { status, stdout } = spawnSync(process.execPath, args, { cwd: folder, env, encoding: 'utf8' });
   return { status, lines: stdout.trim().split('\n') };

@@ -1,5 +1,5 @@
 /** Prints the results of writes and reads in the same way for all commands. */
-import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
+import { type Resource, resourcesIn } from '../admin-client/answers.ts';
 import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 import { isStaged, showChange } from './staged-change.ts';

@@ -13,14 +13,14 @@ import {
   statSync,
 } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { controlTopic } from '../../schemas/commit.ts';
+import { dayNamesIn } from '../../control-plane/usage/day-files.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
 import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { DatabaseBusy, lockFile } from '../../shared/runtime/sqlite.ts';
 import { version } from '../../shared/runtime/version.ts';
-import { dayNamesIn } from '../../shared/usage/day-files.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 import { checkFile, completedRequests, copyDatabase, writeSegment } from './backup-files.ts';

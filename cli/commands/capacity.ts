@@ -1,5 +1,5 @@
 /** `headgate stack` and `headgate pool`: capacity and the models installed on it. */
-import type { Pool, Stack } from '../../schemas/admin.ts';
+import type { Pool, Stack } from '../../schemas/admin/admin.ts';
 import { surfaces } from '../../schemas/choices.ts';
 import { column, type View } from '../terminal/render.ts';
 import { someText as someNames } from '../terminal/text.ts';

@@ -2,12 +2,13 @@
  * `headgate tier` and `headgate model`: the catalog of models, and the limits of each plan. `set` changes the given
  * options and keeps the rest. The limits of visitors are the tier `anonymous`.
  */
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import { AdminError } from '../../admin-client/admin-error.ts';
-import type { Resource } from '../../admin-client/answers.ts';
-import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
-import type { OperationName } from '../../schemas/admin-routes.ts';
+
+import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
+import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { affinities } from '../../schemas/choices.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import { AdminError } from '../admin-client/admin-error.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { usageError } from '../terminal/errors.ts';
 import { countIn, limit, limitIn, selection, time } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';

@@ -1,5 +1,5 @@
 /** `headgate change`: a change that is released in waves, how far it is, and how it ends. */
-import type { Change } from '../../schemas/changes.ts';
+import type { Change } from '../../schemas/events/changes.ts';
 import { count } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';
 import { list, type NounRow, parsed, run, text, write } from './operation-verbs.ts';

@@ -3,10 +3,10 @@
  * log: if the control plane becomes unreachable during the wait, it is polled again until the deadline.
  */
 
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import { AdminError } from '../../admin-client/admin-error.ts';
-import type { Resource } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import { AdminError } from '../admin-client/admin-error.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 

@@ -1,11 +1,11 @@
 /** `headgate doctor`: what is wrong, with a code, the object and the next step. Quiet when all is well. */
 import { type Command, InvalidArgumentError } from 'commander';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import { type DoctorGroup, doctorGroups } from '../../control-plane/doctor/check.ts';
+import { type CheckResult, diagnose, summarise } from '../../control-plane/doctor/diagnose.ts';
+import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
 import { grouped } from '../../schemas/grouped.ts';
-import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
-import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
-import type { DoctorFacts } from '../../shared/doctor/facts.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
 import { Exit } from '../terminal/errors.ts';
@@ -108,7 +108,7 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
 
 /** The log that a process would open, and the certificate that it would show. */
 async function beforeStart(groups: readonly DoctorGroup[], env: Environment): Promise<CheckResult[]> {
-  const { probeLog } = await import('../../shared/log/probe-log.ts');
+  const { probeLog } = await import('./probe-log.ts');
   const url = groups.includes('log') ? settingOf('HEADGATE_LOG', env) : undefined;
   const log = url === undefined ? undefined : { ...unopened, ...(await probeLog(url)) };
   const listeners = groups.includes('console') ? await certificateFacts(env) : undefined;

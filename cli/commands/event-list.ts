@@ -1,9 +1,10 @@
 /** The table of events, and reading a list of events in pages. */
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import type { Resource } from '../../admin-client/answers.ts';
-import { resourcesIn } from '../../admin-client/answers.ts';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import { eventText } from '../../schemas/event-sentences.ts';
+
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import { eventText } from '../../schemas/events/event-sentences.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import type { Resource } from '../admin-client/answers.ts';
+import { resourcesIn } from '../admin-client/answers.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import { cellText } from '../terminal/text.ts';
 

@@ -2,9 +2,9 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { resourcesIn } from '../../admin-client/answers.ts';
-import { eventTypeNames } from '../../schemas/event-definitions.ts';
+import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
+import { resourcesIn } from '../admin-client/answers.ts';
 import { changeLines } from '../terminal/change-lines.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import { type Io, writePiece } from '../terminal/io.ts';

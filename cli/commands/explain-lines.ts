@@ -2,7 +2,7 @@
  * An explanation as a page of text: the verdict, the ladder, and what was, would be and is assumed. On a terminal it keeps
  * to the terminal's width; elsewhere each step is one line, for searches.
  */
-import type { ExplainedStep, Explanation } from '../../schemas/explanations.ts';
+import type { ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
 import type { Line, Part } from '../terminal/render.ts';
 
 const signs = { ok: '✓', refused: '⨉', skipped: '–', assumed: '~' } as const;

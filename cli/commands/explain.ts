@@ -1,8 +1,8 @@
 /** `headgate explain`: why a request is served or refused, which event made it so, and what would change it. */
 import type { Command } from 'commander';
-import type { Resource } from '../../admin-client/answers.ts';
-import { explanationSchema } from '../../schemas/explanations.ts';
-import { explainedKinds } from '../../schemas/operations.ts';
+import { explainedKinds } from '../../schemas/api/operations.ts';
+import { explanationSchema } from '../../schemas/records/explanations.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { amount, moment } from '../terminal/options.ts';

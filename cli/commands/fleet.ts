@@ -1,8 +1,8 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
 import type { Command } from 'commander';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
-import { overweightPairs, overweightWarnings } from '../../schemas/overweight.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
+import { overweightPairs, overweightWarnings } from '../../schemas/events/overweight.ts';
 import { printable } from '../../schemas/printable.ts';
 import { changeSigns, fieldLines } from '../terminal/change-lines.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';

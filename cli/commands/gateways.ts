@@ -1,8 +1,8 @@
 /** `headgate gateway`: the position of every gateway, and whether their states agree. */
 import { join, resolve } from 'node:path';
-import type { Resource } from '../../admin-client/answers.ts';
-import type { GatewayStatus } from '../../schemas/admin.ts';
-import { shownColumns } from '../../schemas/gateway-members.ts';
+import type { GatewayStatus } from '../../schemas/admin/admin.ts';
+import { shownColumns } from '../../schemas/records/gateway-members.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import { column, longColumn, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';

@@ -1,8 +1,9 @@
 /** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
-import { AdminError } from '../../admin-client/admin-error.ts';
-import type { ApiKey, InputOf } from '../../schemas/admin.ts';
+
+import type { ApiKey, InputOf } from '../../schemas/admin/admin.ts';
 import { expiryChoices, keyStates } from '../../schemas/choices.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
+import { AdminError } from '../admin-client/admin-error.ts';
 import { durationSeconds } from '../terminal/options.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';

@@ -1,5 +1,5 @@
 /** `headgate limits`: what organisations and visitors use of their limits now, over all gateways. */
-import type { LimitUse } from '../../schemas/admin.ts';
+import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { type Column, column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
-import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';
 import { dataFiles, isOvergrown } from '../../shared/runtime/data-files.ts';
 import { canBeWritten, openToOthers } from '../../shared/runtime/data-folder.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';

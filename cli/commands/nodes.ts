@@ -1,6 +1,6 @@
 /** `headgate node`: inference servers, their capacity, and the tokens of their agents. */
 import type { Command } from 'commander';
-import type { LiveNodeResource, NodeToken } from '../../schemas/admin.ts';
+import type { LiveNodeResource, NodeToken } from '../../schemas/admin/admin.ts';
 import { dialects, nodeStates } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { withExamples } from '../terminal/examples.ts';

@@ -3,11 +3,11 @@
  * how the answer is printed. What a row names is checked against the operation's types.
  */
 import type { Command } from 'commander';
-import type { Resource } from '../../admin-client/answers.ts';
-import { requestOf } from '../../admin-client/call-path.ts';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import { type OperationName, routeOf } from '../../schemas/admin-routes.ts';
-import { pageRows } from '../../schemas/page-rows.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import { type OperationName, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
+import type { Resource } from '../admin-client/answers.ts';
+import { requestOf } from '../admin-client/call-path.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, moment } from '../terminal/options.ts';

@@ -1,6 +1,7 @@
 /** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
-import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
-import type { AnswerOf } from '../../schemas/admin.ts';
+
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import { type Resource, resourcesIn } from '../admin-client/answers.ts';
 import { changeLines } from '../terminal/change-lines.ts';
 import { Exit } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';

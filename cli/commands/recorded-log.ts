@@ -1,6 +1,6 @@
 /** Reads the control log itself, from its first record to the end that it has now. */
 import { existsSync } from 'node:fs';
-import { controlTopic } from '../../schemas/commit.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
 import { CliError, usageError } from '../terminal/errors.ts';

@@ -3,10 +3,14 @@
  * and prints what comes out otherwise.
  */
 import { resolve } from 'node:path';
-import { parseCommit } from '../../schemas/commit.ts';
-import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
-import { decideWith, questionOf, viewOf } from '../../shared/decision/question.ts';
-import { type Difference, differenceFrom, isDecided } from '../../shared/decision/recorded-difference.ts';
+import { decideWith, questionOf, viewOf } from '../../control-plane/explain/question.ts';
+import {
+  type Difference,
+  differenceFrom,
+  isDecided,
+} from '../../control-plane/explain/recorded-difference.ts';
+import { parseCommit } from '../../schemas/events/commit.ts';
+import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';

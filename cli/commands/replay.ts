@@ -121,7 +121,7 @@ async function foldAll(
   records: AsyncIterable<readonly LogRecord[]>,
   to: number | undefined,
 ): Promise<number | undefined> {
-  const { parseCommit } = await import('../../schemas/commit.ts');
+  const { parseCommit } = await import('../../schemas/events/commit.ts');
   const report = session.progress();
   let first: number | undefined;
   for await (const batch of records) {

@@ -1,5 +1,5 @@
 /** What lists and the tail of requests have in common: how a row is written. */
-import type { RequestRow } from '../../schemas/requests.ts';
+import type { RequestRow } from '../../schemas/admin/requests.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 

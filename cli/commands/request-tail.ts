@@ -2,8 +2,8 @@
  * The live tail of requests. After a lost connection it connects again and begins with those that ended meanwhile, of which each
  * is printed once.
  */
-import type { InputOf } from '../../schemas/admin.ts';
-import { type RequestsMessage, requestsPerPageMax } from '../../schemas/requests.ts';
+import type { InputOf } from '../../schemas/admin/admin.ts';
+import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';

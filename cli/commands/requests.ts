@@ -1,16 +1,16 @@
 /** `headgate requests`: what happens to requests at all gateways, as a list, or followed live. */
 import type { Command } from 'commander';
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import type { Resource } from '../../admin-client/answers.ts';
-import type { InputOf } from '../../schemas/admin.ts';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import type { InputOf } from '../../schemas/admin/admin.ts';
 import {
   type RequestList,
   type RequestRow,
   requestsPerPage,
   requestsPerPageMax,
-} from '../../schemas/requests.ts';
-import { outcomeSchema } from '../../schemas/verdict.ts';
+} from '../../schemas/admin/requests.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
+import { outcomeSchema } from '../../schemas/records/verdict.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, countIn, slowerThan } from '../terminal/options.ts';
 import { type Column, column, longColumn, type View } from '../terminal/render.ts';

@@ -7,7 +7,7 @@ import {
   limitTopicKeepSeconds,
   readCounterRecord,
   rowsReplica,
-} from '../../schemas/limits.ts';
+} from '../../schemas/records/limits.ts';
 import { CounterState, counterKey } from '../../shared/limits/counters.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';

@@ -4,8 +4,8 @@
  */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { Resource } from '../../admin-client/answers.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 

@@ -1,6 +1,6 @@
 /** `headgate signer`: the keys whose signatures are accepted on the log. */
 import { resolve } from 'node:path';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { CliError } from '../terminal/errors.ts';

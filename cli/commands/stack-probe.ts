@@ -1,7 +1,7 @@
 /** The live probe of `doctor`: one request for a foreign stack and one for a stack that is not there, on one gateway. */
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';

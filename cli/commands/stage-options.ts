@@ -1,6 +1,6 @@
 /** The options of commands whose events can be released in waves. The session has what they say. */
 import { InvalidArgumentError } from 'commander';
-import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/release.ts';
+import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/events/release.ts';
 import type { Verb } from '../terminal/verbs.ts';
 
 /** A parser that keeps the text where the check finds no fault in it. */

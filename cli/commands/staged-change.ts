@@ -1,6 +1,7 @@
 /** A staged change as it is printed: its waves, what gateways counted in and out of them, and what happens next. */
-import type { Resource } from '../../admin-client/answers.ts';
-import type { Change, ChangeSide } from '../../schemas/changes.ts';
+
+import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import type { Session } from '../terminal/session.ts';
 
 export function isStaged(answer: object): answer is Change & Resource {

@@ -1,9 +1,9 @@
 /** `headgate status`: whether the fleet is in sync, its nodes are up and what is refused, each with the next step. */
 import { type Command, Option } from 'commander';
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import { AdminError } from '../../admin-client/admin-error.ts';
-import type { AnswerOf, GatewayStatus, LiveNodeResource } from '../../schemas/admin.ts';
+import type { AnswerOf, GatewayStatus, LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { grouped } from '../../schemas/grouped.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import { AdminError } from '../admin-client/admin-error.ts';
 import type { Io } from '../terminal/io.ts';
 import type { Line } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';

@@ -5,11 +5,11 @@
  */
 
 import WebSocket from 'ws';
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import type { Resource } from '../../admin-client/answers.ts';
-import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
+import { adminPrefix, routeOf } from '../../schemas/admin/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import type { Renderer } from '../terminal/render.ts';

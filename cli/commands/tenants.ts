@@ -1,5 +1,5 @@
 /** `headgate org` and `headgate member`: organisations, and the people who may act for them. */
-import type { Member, Organisation } from '../../schemas/admin.ts';
+import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { roles } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
 import { day, linkSeconds } from '../terminal/options.ts';

@@ -1,5 +1,5 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
-import type { InputOf } from '../../schemas/admin.ts';
+import type { InputOf } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';
 import { day, signedAmount } from '../terminal/options.ts';

@@ -1,7 +1,7 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { dayMs, durationMs } from '../../schemas/durations.ts';
-import { usageKeepDaysDefault } from '../../schemas/usage.ts';
+import { usageKeepDaysDefault } from '../../schemas/records/usage.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';

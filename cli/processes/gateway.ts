@@ -153,9 +153,9 @@ async function run(options: Options): Promise<void> {
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
-  const { defaultForwardSettings } = await import('../../data-plane/forward/forward.ts');
+  const { defaultForwardSettings } = await import('../../data-plane/nodes/forward.ts');
   const { createAccessLog } = await import('../../shared/runtime/logger.ts');
-  const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
+  const { closeWithParent } = await import('./shutdown.ts');
   const lower = (name: string): string => name.trim().toLowerCase();
   closeWithParent(() => process.exit(0));
   const ready = await runProcess('gateway', options, async ({ logger, certificate }) => {

@@ -34,7 +34,7 @@ export async function runProcess(
   const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
   const { createLogger } = await import('../../shared/runtime/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
-  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
+  const { closeOnSignal } = await import('./shutdown.ts');
   const { keepRenewed } = await import('../../shared/runtime/watched-files.ts');
   const certificate = certificateOf(options);
   const logger = createLogger(kind, logLevel());

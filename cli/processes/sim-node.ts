@@ -52,8 +52,8 @@ export function simNodeCommand(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const { startSimNode } = await import('../../dev/simulator/sim-node.ts');
-  const { startSimHealth } = await import('../../dev/simulator/health.ts');
+  const { startSimNode } = await import('../../tools/simulator/sim-node.ts');
+  const { startSimHealth } = await import('../../tools/simulator/health.ts');
   const { Registry } = await import('prom-client');
   const { Connections } = await import('../../shared/runtime/connections.ts');
   await runProcess('sim-node', options, async ({ logger, certificate, closers }) => {

@@ -1,5 +1,5 @@
 /** Changes of rows or resources as lines: `~ tier Team` and, below it, `context_tokens  8192 → 16384`. */
-import type { Resource } from '../../admin-client/answers.ts';
+import type { Resource } from '../admin-client/answers.ts';
 import { cellText } from './text.ts';
 
 export const changeSigns: Readonly<Record<string, string>> = { create: '+', change: '~', remove: '-' };

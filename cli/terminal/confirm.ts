@@ -3,7 +3,7 @@
  * Without a terminal --yes is required, because a prompt would wait without end.
  */
 import { createInterface } from 'node:readline/promises';
-import type { OperationName } from '../../schemas/admin-routes.ts';
+import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { CliError, interrupted, usageError } from './errors.ts';
 import type { Session } from './session.ts';

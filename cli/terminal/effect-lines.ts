@@ -1,12 +1,13 @@
 /** Renders a command's effect: a sentence, a table of requests that would be answered differently, and limits that would be lower. */
-import type { AdminClient } from '../../admin-client/admin-client.ts';
-import type { Resource } from '../../admin-client/answers.ts';
-import { requestOf } from '../../admin-client/call-path.ts';
-import type { OperationName } from '../../schemas/admin-routes.ts';
+
+import type { OperationName } from '../../schemas/admin/admin-routes.ts';
+import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
 import { hourMs } from '../../schemas/durations.ts';
-import { type Effect, effectSchema } from '../../schemas/effect.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
+import type { AdminClient } from '../admin-client/admin-client.ts';
+import type { Resource } from '../admin-client/answers.ts';
+import { requestOf } from '../admin-client/call-path.ts';
 import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 

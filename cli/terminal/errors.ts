@@ -2,9 +2,10 @@
  * Errors of the CLI: four lines on stderr and an exit code that scripts can rely on. This file holds the only table
  * of exit codes. No error text repeats a key, a token or a password.
  */
-import { AdminError } from '../../admin-client/admin-error.ts';
+
 import { printable } from '../../schemas/printable.ts';
 import { withoutSettings } from '../../shared/runtime/settings.ts';
+import { AdminError } from '../admin-client/admin-error.ts';
 
 export const exitCodes = {
   0: 'done, or nothing to change',

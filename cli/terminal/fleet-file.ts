@@ -4,7 +4,7 @@
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
-import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/fleet.ts';
+import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/events/fleet.ts';
 
 /** Bytes of a fleet file. */
 export const fleetFileBytesMax = 8 * 1024 * 1024;

@@ -1,7 +1,7 @@
 /** Parsers of option values. Each throws commander's own error, which names the option and becomes exit 2. */
 import { InvalidArgumentError } from 'commander';
+import { momentForms, parseMoment } from '../../schemas/admin/moments.ts';
 import { ageUnits, dayMs, durationMs, slowerThanMs } from '../../schemas/durations.ts';
-import { momentForms, parseMoment } from '../../schemas/moments.ts';
 import type { Place } from '../../schemas/names.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 

@@ -3,9 +3,9 @@
  * list is `{"items":[…],"position":N}`, a single resource is the resource itself.
  */
 import { styleText } from 'node:util';
-import type { Resource } from '../../admin-client/answers.ts';
-import { resourcesIn } from '../../admin-client/answers.ts';
 import { printable } from '../../schemas/printable.ts';
+import type { Resource } from '../admin-client/answers.ts';
+import { resourcesIn } from '../admin-client/answers.ts';
 import { type Io, writeAll } from './io.ts';
 import type { Format } from './options.ts';
 import { ageText, amountText, cellText, printableJson } from './text.ts';

@@ -3,16 +3,16 @@
  * use.
  */
 import type { Command } from 'commander';
+import type { OperationName } from '../../schemas/admin/admin-routes.ts';
+import { isTurning } from '../../schemas/admin/turned-answers.ts';
+import { printable } from '../../schemas/printable.ts';
 import {
   AdminClient,
   type ClientOptions,
   EffectFound,
   type StageOptions,
-} from '../../admin-client/admin-client.ts';
-import { AdminError } from '../../admin-client/admin-error.ts';
-import type { OperationName } from '../../schemas/admin-routes.ts';
-import { printable } from '../../schemas/printable.ts';
-import { isTurning } from '../../schemas/turned-answers.ts';
+} from '../admin-client/admin-client.ts';
+import { AdminError } from '../admin-client/admin-error.ts';
 import { Exit, interrupted, toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 import type { Format } from './options.ts';

@@ -5,12 +5,12 @@
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import type { AdminSettings } from '../../admin-client/admin-client.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { isToken, tokenLengthMin } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
+import type { AdminSettings } from '../admin-client/admin-client.ts';
 import { CliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 

@@ -1,7 +1,7 @@
 /** Calls of the console's API: JSON, with the cookie of the session, which no script can read. */
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import { type OperationName, partsOf, routeOf } from '../../schemas/admin-routes.ts';
-import type { TurningName } from '../../schemas/turned-answers.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import { type OperationName, partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { TurningName } from '../../schemas/admin/turned-answers.ts';
 import { documentOf } from './documents.ts';
 import { minPosition, signedOut } from './session.ts';
 

@@ -1,5 +1,5 @@
 /** Which organisations have capacity of their own, and what of it is missing. */
-import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin.ts';
+import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
 import { type FleetReads, type Hole, placeKey } from './holes.ts';
 
 interface StackNodes {

@@ -1,6 +1,6 @@
 /** What the data of an event names, so that the sentence about it leads to each of these things. */
-import { fieldsOf } from '../../schemas/event-definition.ts';
-import { type EventSubjectKind, kindOfId } from '../../schemas/event-sentences.ts';
+import { fieldsOf } from '../../schemas/events/event-definition.ts';
+import { type EventSubjectKind, kindOfId } from '../../schemas/events/event-sentences.ts';
 
 /** A name of something that has a page. */
 export interface NamedThing {

@@ -1,5 +1,5 @@
 /** The question that the page of explanations asks, as it is in the address, and links to it from anywhere. */
-import type { Explanation } from '../../schemas/explanations.ts';
+import type { Explanation } from '../../schemas/records/explanations.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';
 

@@ -1,5 +1,5 @@
 /** What is installed and loaded nowhere, and which organisations are refused for it. */
-import type { LiveNodeResource, Organisation, Pool, Stack, Tier } from '../../schemas/admin.ts';
+import type { LiveNodeResource, Organisation, Pool, Stack, Tier } from '../../schemas/admin/admin.ts';
 
 export interface FleetReads {
   readonly pool: Pool;

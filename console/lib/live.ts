@@ -3,7 +3,7 @@
  * connections to a host. Where a page may not lock (plain HTTP by name), each tab follows alone.
  */
 import { signal } from '@preact/signals';
-import type { ListedEvent } from '../../schemas/admin-history.ts';
+import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { call } from './api.ts';
 import { documentOf } from './documents.ts';
 import { minPosition } from './session.ts';

@@ -1,7 +1,7 @@
 /** Which organisations there are, and what they are called. */
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { pageRows } from '../../schemas/page-rows.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
 import { call, failureOf } from './api.ts';
 import { useRead } from './read.ts';
 import { isOperator, me } from './session.ts';

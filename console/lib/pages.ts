@@ -1,7 +1,7 @@
 /** Lists that the control plane searches, sorts and gives page after page; what is asked for stands in the address. */
 import { useRef } from 'preact/hooks';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import type { OperationName } from '../../schemas/admin-routes.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { shellWord } from './format.ts';
 import { type ReadOf, type ReadOptions, useRead } from './read.ts';
 import { location } from './router.ts';

@@ -1,8 +1,8 @@
 /** Reads for components: shown at once from the last answer, read again with each change of the state. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import type { OperationName } from '../../schemas/admin-routes.ts';
-import { pageRows } from '../../schemas/page-rows.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import type { OperationName } from '../../schemas/admin/admin-routes.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
 import { type ApiFailure, type CallOptions, callPath, failureOf, readPath } from './api.ts';
 import { changes } from './live.ts';
 import { minPosition } from './session.ts';

@@ -1,5 +1,5 @@
 /** Which requests the page of requests shows: filters, as they are in its address and on the command line. */
-import type { requestFilterShape } from '../../schemas/requests.ts';
+import type { requestFilterShape } from '../../schemas/admin/requests.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';
 import { location } from './router.ts';

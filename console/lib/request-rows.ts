@@ -1,5 +1,5 @@
 /** The rows that the page of requests keeps: what arrives comes before them, what is earlier after them. */
-import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/requests.ts';
+import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
 
 /** So many are kept. */
 export const rowsMax = 10_000;

@@ -1,7 +1,7 @@
 /** Requests as they end: the newest at once, then each, and earlier ones where they are asked for. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { InputOf } from '../../schemas/admin.ts';
-import type { RequestsMessage } from '../../schemas/requests.ts';
+import type { InputOf } from '../../schemas/admin/admin.ts';
+import type { RequestsMessage } from '../../schemas/admin/requests.ts';
 import { type ApiFailure, call, failureOf, withQuery } from './api.ts';
 import { documentOf } from './documents.ts';
 import type { AddressFilter } from './request-filter.ts';

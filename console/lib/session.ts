@@ -1,6 +1,6 @@
 /** Who is signed in, and what they may do: as the control plane computes it, never decided here. */
 import { signal } from '@preact/signals';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { moment } from './travel.ts';
 
 export type Person = AnswerOf<'me.get'>;

@@ -1,6 +1,6 @@
 /** The last hour of requests as the control plane has it: of the fleet, or of what is named. */
 import { signal } from '@preact/signals';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
 import { type ReadOf, useRead } from './read.ts';
 import { moment } from './travel.ts';
 

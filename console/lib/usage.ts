@@ -1,5 +1,5 @@
 /** Rows of usage, added up by day, model and key, as the table and the file show them, and by hour for the chart. */
-import type { UsageLine } from '../../schemas/usage.ts';
+import type { UsageLine } from '../../schemas/records/usage.ts';
 import { ApiFailure, answerOf, readPath } from './api.ts';
 import type { DayUsage } from './csv.ts';
 

@@ -1,5 +1,5 @@
 /** One model with where it is installed and loaded, and plans with what each includes. For operators. */
-import type { LiveNodeResource, Tier } from '../../schemas/admin.ts';
+import type { LiveNodeResource, Tier } from '../../schemas/admin/admin.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { useKnown } from '../lib/organisations.ts';
 import { useRead } from '../lib/read.ts';

@@ -1,6 +1,6 @@
 /** Changes that are released in waves: the open one with its figures, and those that are over. */
 import { useState } from 'preact/hooks';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago, count, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';

@@ -1,6 +1,6 @@
 /** Which API a stack speaks, and settings to paste into programs. */
 import { useState } from 'preact/hooks';
-import type { Stack } from '../../schemas/admin.ts';
+import type { Stack } from '../../schemas/admin/admin.ts';
 import { callShown, withQuery } from '../lib/api.ts';
 import { plural } from '../lib/format.ts';
 import { chatModelOf, reranks } from '../lib/model-kinds.ts';

@@ -1,5 +1,5 @@
 /** What the checks of `headgate doctor` find: failures first, each with its next step. */
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';

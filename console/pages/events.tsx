@@ -1,7 +1,7 @@
 /** The log as people read it: newest first, followed live, each event with its data. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ListedEvent } from '../../schemas/admin-history.ts';
+import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, explainLink } from '../lib/explain.ts';
 import { ago, count, moment, plural, shellWord } from '../lib/format.ts';

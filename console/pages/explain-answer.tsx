@@ -1,5 +1,5 @@
 /** An explanation: the verdict, every step with the event that made it so, and what would turn a refusal. */
-import type { Because, ExplainedStep } from '../../schemas/explanations.ts';
+import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
 import { count, moment, nameSome } from '../lib/format.ts';

@@ -1,5 +1,5 @@
 /** The organisations with capacity of their own, of many a row each; details are on their pages. */
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import type { OwnCapacity } from '../lib/capacity.ts';
 import { count } from '../lib/format.ts';
 import { serves } from '../lib/holes.ts';

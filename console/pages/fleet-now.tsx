@@ -1,5 +1,5 @@
 /** What the fleet does now: requests, refusals, who is nearest to a limit, and what was changed last. */
-import type { LimitUse } from '../../schemas/admin.ts';
+import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { count } from '../lib/format.ts';
 import { type FleetReads, serves } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';

@@ -2,8 +2,8 @@
 
 import type { ComponentChildren } from 'preact';
 import { useMemo, useRef } from 'preact/hooks';
-import type { LiveNodeResource } from '../../schemas/admin.ts';
-import { pageRows } from '../../schemas/page-rows.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
 import { route } from '../lib/api.ts';
 import { capacities } from '../lib/capacity.ts';
 import { explainLink } from '../lib/explain.ts';

@@ -1,5 +1,5 @@
 /** One gateway: what it reports, and when it had the newest commits in force. */
-import type { GatewayStatus } from '../../schemas/admin.ts';
+import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';

@@ -1,7 +1,7 @@
 /** Gateways: state as this replica computes it from what each reports, never what a silent one last said of itself. */
 import { useState } from 'preact/hooks';
-import type { GatewayStatus } from '../../schemas/admin.ts';
-import { fencedSeconds, shownColumns } from '../../schemas/gateway-members.ts';
+import type { GatewayStatus } from '../../schemas/admin/admin.ts';
+import { fencedSeconds, shownColumns } from '../../schemas/records/gateway-members.ts';
 import { call } from '../lib/api.ts';
 import { seconds } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';

@@ -1,6 +1,6 @@
 /** Creates a key. Its value lives in this dialog alone, until it is closed. */
 import { useState } from 'preact/hooks';
-import type { InputOf } from '../../schemas/admin.ts';
+import type { InputOf } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { organisationInScope } from '../lib/scope.ts';

@@ -1,6 +1,6 @@
 /** Revokes a key, then shows which gateways refuse it already. */
 import { useEffect, useState } from 'preact/hooks';
-import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin.ts';
+import type { AnswerOf, ApiKey, Confirmations } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago, plural, seconds } from '../lib/format.ts';
 import { Dialog } from '../ui/dialog.tsx';

@@ -1,7 +1,7 @@
 /** API keys: the page of members. A value is shown once, when it is made, and never again. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AnswerOf, ApiKey } from '../../schemas/admin.ts';
+import type { AnswerOf, ApiKey } from '../../schemas/admin/admin.ts';
 import { ago, count, day, plural } from '../lib/format.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { organisationOption, type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';

@@ -1,6 +1,6 @@
 /** What organisations use of their limits now, over all gateways: those nearest to one first. */
 import type { ComponentChildren } from 'preact';
-import type { LimitUse } from '../../schemas/admin.ts';
+import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count, plural, seconds, shellWord } from '../lib/format.ts';
 import { organisationName } from '../lib/organisations.ts';

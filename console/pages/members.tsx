@@ -1,7 +1,7 @@
 /** What is done to members of an organisation: add, give a role, make a sign-in link. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AnswerOf, Member } from '../../schemas/admin.ts';
+import type { AnswerOf, Member } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
 import { Dialog, FormDialog, useWork } from '../ui/dialog.tsx';

@@ -3,7 +3,7 @@
  * operators who have not chosen an organisation, the catalog.
  */
 import { useState } from 'preact/hooks';
-import type { AnswerOf, Model } from '../../schemas/admin.ts';
+import type { AnswerOf, Model } from '../../schemas/admin/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, day, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';

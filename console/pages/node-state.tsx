@@ -1,5 +1,5 @@
 /** Parts of pages about nodes: the state as one word, where it serves, what it has loaded and is loading, and how it is drained. */
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { CommandDialog } from '../ui/effect.tsx';
 import { Name, Names } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';

@@ -1,6 +1,6 @@
 /** One node: what it is and where it serves, what it has loaded, who reports on it, and what happened to it. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { ago, count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';

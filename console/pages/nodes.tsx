@@ -1,6 +1,6 @@
 /** Nodes: the inference servers, where they serve, and what they report. */
 import { useState } from 'preact/hooks';
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { ago } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { may } from '../lib/session.ts';

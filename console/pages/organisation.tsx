@@ -1,6 +1,6 @@
 /** One organisation: plan and allowance, members and their roles, stacks, keys. */
 import { useState } from 'preact/hooks';
-import type { Member, Organisation } from '../../schemas/admin.ts';
+import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
 import { day, plural, shellWord } from '../lib/format.ts';
 import { usePage } from '../lib/pages.ts';

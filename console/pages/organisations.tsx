@@ -1,5 +1,5 @@
 /** Organisations: all for the operator, their own for members. */
-import type { Organisation } from '../../schemas/admin.ts';
+import type { Organisation } from '../../schemas/admin/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';

@@ -1,5 +1,5 @@
 /** What was refused in the last hour, by type, each with the explanation of its newest request. */
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome, plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';

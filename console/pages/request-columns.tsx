@@ -1,6 +1,6 @@
 /** The columns of requests. A name narrows the list down to itself; what was decided, and why, is one click away. */
 import type { ComponentChildren } from 'preact';
-import type { RequestRow } from '../../schemas/requests.ts';
+import type { RequestRow } from '../../schemas/admin/requests.ts';
 import { withQuery } from '../lib/api.ts';
 import { clock, count } from '../lib/format.ts';
 import { organisationName } from '../lib/organisations.ts';

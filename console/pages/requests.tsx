@@ -1,9 +1,9 @@
 /** What happens to requests, live: each that has ended, and beside the list why one was served or refused. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { refusalKinds } from '../../schemas/refusals.ts';
-import type { RequestRow } from '../../schemas/requests.ts';
-import type { RequestOutcome } from '../../schemas/verdict.ts';
+import type { RequestRow } from '../../schemas/admin/requests.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
+import type { RequestOutcome } from '../../schemas/records/verdict.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { count, isToday, nameSome, plural } from '../lib/format.ts';

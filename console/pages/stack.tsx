@@ -1,6 +1,6 @@
 /** One stack: what it is and serves, and under `Credentials settings` how programs reach it and which API it speaks. */
 import type { ComponentChildren } from 'preact';
-import type { AnswerOf, LiveNodeResource, Stack } from '../../schemas/admin.ts';
+import type { AnswerOf, LiveNodeResource, Stack } from '../../schemas/admin/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';

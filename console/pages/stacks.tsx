@@ -1,5 +1,5 @@
 /** Stacks: dedicated capacity of organisations, each with a host of its own. */
-import type { Stack } from '../../schemas/admin.ts';
+import type { Stack } from '../../schemas/admin/admin.ts';
 import { plural } from '../lib/format.ts';
 import { organisationOption, pageOptions, usePage } from '../lib/pages.ts';
 import { organisationInScope } from '../lib/scope.ts';

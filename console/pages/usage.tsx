@@ -1,6 +1,6 @@
 /** Usage of one organisation: totals of the period, tokens over time, and the same numbers as a file. */
 import { useEffect, useState } from 'preact/hooks';
-import type { UsageTotals } from '../../schemas/admin.ts';
+import type { UsageTotals } from '../../schemas/admin/admin.ts';
 import { type ApiFailure, failureOf } from '../lib/api.ts';
 import { type DayUsage, quantile, toCsv } from '../lib/csv.ts';
 import { count, day, shellWord } from '../lib/format.ts';

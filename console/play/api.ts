@@ -1,5 +1,5 @@
 /** The calls of the playground. The key is in the memory of this tab alone. */
-import type { ErrorEnvelope } from '../../schemas/refusals.ts';
+import type { ErrorEnvelope } from '../../schemas/api/refusals.ts';
 
 export interface VisitorState {
   readonly turns: { readonly left: number; readonly limit: number };

@@ -1,6 +1,6 @@
 /** What went wrong with a turn, as a person reads it: in a few words, what the service says of it, and the way on. */
 import type { JSX } from 'preact';
-import type { RefusalType } from '../../schemas/refusals.ts';
+import type { RefusalType } from '../../schemas/api/refusals.ts';
 import type { TurnFault } from './use-conversation.ts';
 
 type Way = 'sign-in' | 'again' | 'new';

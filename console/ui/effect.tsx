@@ -1,8 +1,8 @@
 /** A dialog that shows what a command would change before it is given. Commands that can change answers go only through it. */
 import { useEffect, useState } from 'preact/hooks';
-import type { AnswerOf, InputOf } from '../../schemas/admin.ts';
-import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
-import type { TurningName } from '../../schemas/turned-answers.ts';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import { partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { TurningName } from '../../schemas/admin/turned-answers.ts';
 import { call, callShown } from '../lib/api.ts';
 import { count, nameSome, plural } from '../lib/format.ts';
 import { FormDialog, type FormDialogProps } from './dialog.tsx';

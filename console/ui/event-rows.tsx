@@ -1,6 +1,6 @@
 /** Events in a card: each a sentence, with its moment, which leads to the event in the log. */
 import type { ComponentChildren } from 'preact';
-import type { ListedEvent } from '../../schemas/admin-history.ts';
+import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
 import { ago, count, moment as momentText } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';

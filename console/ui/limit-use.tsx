@@ -1,5 +1,5 @@
 /** What is used of a limit, as numbers and as a meter. */
-import type { LimitUse } from '../../schemas/admin.ts';
+import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { count, day } from '../lib/format.ts';
 import { Name } from './name.tsx';
 import { Facts, State } from './parts.tsx';

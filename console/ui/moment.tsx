@@ -1,7 +1,7 @@
 /** Chooses the moment that a page shows. A page that shows the past says so, and changes nothing. */
 import type { TargetedKeyboardEvent } from 'preact';
 import { useState } from 'preact/hooks';
-import type { AnswerOf } from '../../schemas/admin.ts';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
 import { count } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';

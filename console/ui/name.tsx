@@ -1,7 +1,7 @@
 /** Names of things as links to their pages, wherever they are shown; a plain text for who has no such page. */
 import type { ComponentChildren } from 'preact';
-import type { ListedEvent } from '../../schemas/admin-history.ts';
-import { eventSentence } from '../../schemas/event-sentences.ts';
+import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
+import { eventSentence } from '../../schemas/events/event-sentences.ts';
 import { route, withQuery } from '../lib/api.ts';
 import { cutAt, type NamedThing, thingsIn } from '../lib/event-names.ts';
 import { count } from '../lib/format.ts';

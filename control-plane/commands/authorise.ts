@@ -3,8 +3,8 @@
  * role in the organisation concerned allows. For a person, what is not there and what is another organisation's are
  * refused alike, so that nobody can learn what others have.
  */
-import type { Member } from '../../schemas/admin.ts';
-import type { Access } from '../../schemas/admin-row.ts';
+import type { Member } from '../../schemas/admin/admin.ts';
+import type { Access } from '../../schemas/admin/admin-row.ts';
 import type { Role } from '../../schemas/names.ts';
 import { operatorName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

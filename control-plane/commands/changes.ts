@@ -1,5 +1,5 @@
 /** Deciders for staged changes: the next wave, or the end of one. */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { eventsOf } from '../../shared/snapshot/overlay.ts';

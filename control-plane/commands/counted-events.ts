@@ -3,8 +3,8 @@
  * from it: limits.ts bounds what is added, removal-guard.ts what is removed. What is forgotten does not compile.
  */
 import { dayMs } from '../../schemas/durations.ts';
-import type { EventTypeName } from '../../schemas/event-definitions.ts';
-import type { EventData, KnownEvent } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
+import type { EventData, KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first } from '../../shared/runtime/statements.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';

@@ -11,12 +11,12 @@ import {
   type ManyName,
   type ManyOf,
   type ParamsOf,
-} from '../../schemas/admin.ts';
-import { type AdminMethod, routeOf } from '../../schemas/admin-routes.ts';
-import { type Access, manyBody, type OperationRow } from '../../schemas/admin-row.ts';
-import { pathSchemas } from '../../schemas/commands.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
-import { pathText } from '../../schemas/fleet.ts';
+} from '../../schemas/admin/admin.ts';
+import { type AdminMethod, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { type Access, manyBody, type OperationRow } from '../../schemas/admin/admin-row.ts';
+import { pathSchemas } from '../../schemas/admin/commands.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import { pathText } from '../../schemas/events/fleet.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';

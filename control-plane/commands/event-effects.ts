@@ -1,6 +1,6 @@
 /** What each event can do to the answers of requests: by it the guard on effect knows what it works out, and when that still holds. */
-import type { EventTypeName } from '../../schemas/event-definitions.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type AnswerEffect, countedEvents } from './counted-events.ts';
 
 export function effectOfEvent(type: EventTypeName): AnswerEffect {

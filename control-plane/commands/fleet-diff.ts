@@ -3,8 +3,8 @@
  * have goes. Keys are never in a document: they stay, unless their organisation goes.
  * Pure: the state, the document and the time decide.
  */
-import type { EventData } from '../../schemas/events.ts';
-import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
+import type { EventData } from '../../schemas/events/events.ts';
+import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/events/fleet.ts';
 import type { Place } from '../../schemas/names.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

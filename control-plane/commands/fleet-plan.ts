@@ -2,8 +2,8 @@
  * The changes that a fleet file needs, as events in an order that the fold accepts, and as a list for people.
  * What exists as the file declares it needs neither: applying a file twice changes nothing the second time.
  */
-import type { FleetChange } from '../../schemas/admin.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { FleetChange } from '../../schemas/admin/admin.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { sameData } from './preconditions.ts';
 
 type FleetKind = FleetChange['kind'];

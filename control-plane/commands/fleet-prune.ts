@@ -2,7 +2,7 @@
  * Removals of what the state has and a fleet document has not. Each resource is removed by its own event, even if the
  * removal of another would include it, so that the list of changes is complete.
  */
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks } from '../state/capacity.ts';

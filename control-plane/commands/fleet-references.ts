@@ -2,7 +2,7 @@
  * What a fleet document names but does not declare must be in the state, and must stay there: with pruning only what the
  * document declares remains. All faults are reported at once.
  */
-import { type Fleet, pathText } from '../../schemas/fleet.ts';
+import { type Fleet, pathText } from '../../schemas/events/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';
 import { findModel, findTier } from '../state/catalog.ts';

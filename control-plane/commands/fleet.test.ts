@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
+import { type Fleet, fleetSchema } from '../../schemas/events/fleet.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { runs } from '../../test/support/budget.ts';

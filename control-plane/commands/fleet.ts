@@ -3,9 +3,9 @@
  * A document has neither keys nor tokens, no health, and nothing that a file cannot declare: suspension and draining.
  */
 
-import type { NodeResource } from '../../schemas/admin.ts';
-import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
-import { overweightWarnings } from '../../schemas/overweight.ts';
+import type { NodeResource } from '../../schemas/admin/admin.ts';
+import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/events/fleet.ts';
+import { overweightWarnings } from '../../schemas/events/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks } from '../state/capacity.ts';
 import { findAnonymous, findBoundsSet, listModels, listOverweight, listTiers } from '../state/catalog.ts';

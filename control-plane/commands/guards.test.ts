@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { boundDefaults } from '../../schemas/shapes.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';

@@ -2,9 +2,9 @@
  * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
  * the log nor the state: they hold its SHA-256.
  */
-import type { BodyOf } from '../../schemas/admin.ts';
+import type { BodyOf } from '../../schemas/admin/admin.ts';
 import { dayMs } from '../../schemas/durations.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
 import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';

@@ -2,7 +2,7 @@
  * How many resources the state may hold. The writer enforces these bounds, so that every reader can rely on them.
  * Checked over the events of a command, whichever command made them.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { count } from '../../shared/runtime/statements.ts';
 import { CommandError } from '../core/command-error.ts';

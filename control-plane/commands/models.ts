@@ -2,8 +2,8 @@
  * Deciders for the catalog's models. A model that is named somewhere is removed only by force, which takes it out of
  * every place that names it in the same commit: a reference never dangles.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
-import { overweightWarnings } from '../../schemas/overweight.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import { overweightWarnings } from '../../schemas/events/overweight.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findAnonymous, findModel, listOverweight, type ModelUses, usesOfModel } from '../state/catalog.ts';
 import { defineCommands } from './definition.ts';

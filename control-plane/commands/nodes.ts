@@ -2,7 +2,7 @@
  * Deciders for nodes and the tokens of their agents. A token is bound to one node; its value is shown once.
  * A node is registered once; its place and address change only through a fleet file.
  */
-import type { NodeResource } from '../../schemas/admin.ts';
+import type { NodeResource } from '../../schemas/admin/admin.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import type { Place, PlaceKey } from '../../schemas/names.ts';
 import { hashSecret, mintId, mintNodeToken, type RandomSource } from '../../shared/ids/api-key.ts';

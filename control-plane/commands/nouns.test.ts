@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { findToken } from '../state/capacity.ts';
 import { commandsByName } from './registry.ts';

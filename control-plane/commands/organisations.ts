@@ -2,7 +2,7 @@
  * Deciders for organisations and their members. Removing an organisation removes all that hangs on it, which the guard
  * counts; removing a person revokes none of the keys they made (Authentication 6).
  */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 import { defineCommands } from './definition.ts';

@@ -2,7 +2,7 @@
  * Who owns an organisation decides who owns it next: only an owner makes, changes or removes an owner, and the last owner
  * stays. The operator may do all of it, but needs force to leave an organisation without an owner that had one.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';

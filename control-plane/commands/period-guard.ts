@@ -2,7 +2,7 @@
  * The guard against giving allowance back by mistake: another anchor day begins another period, in which what an organisation
  * has used of the present one does not count.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { grouped } from '../../schemas/grouped.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { periodOf } from '../../shared/usage/period.ts';

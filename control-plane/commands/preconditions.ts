@@ -9,7 +9,7 @@ import type {
   Organisation,
   Stack,
   Tier,
-} from '../../schemas/admin.ts';
+} from '../../schemas/admin/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';
 import { findNode, findStack, findToken } from '../state/capacity.ts';

@@ -1,5 +1,5 @@
 /** Every command of the admin API. The server's routes, its description and the tests are made from this list. */
-import type { CommandName } from '../../schemas/admin.ts';
+import type { CommandName } from '../../schemas/admin/admin.ts';
 import { changeCommands } from './changes.ts';
 import type { CommandDefinition } from './definition.ts';
 import { fleetCommands } from './fleet.ts';

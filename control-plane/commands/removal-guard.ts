@@ -3,7 +3,7 @@
  * kind needs force. Dependents count: an organisation is removed with its members, keys, stacks and nodes. Revoking one key
  * removes one resource, so it never needs force.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { count } from '../../shared/runtime/statements.ts';
 import { CommandError } from '../core/command-error.ts';

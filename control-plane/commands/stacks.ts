@@ -3,12 +3,12 @@
  * The id of a stack is generated here unless it is given; if two replicas generate the same id, the chain accepts the first only.
  */
 import type { RandomSource } from '../../shared/ids/api-key.ts';
-import { mintStackId } from '../../shared/ids/stack-id.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findPool, findStack } from '../state/capacity.ts';
 import { defineCommands } from './definition.ts';
 import { needFree, needModel, needOrganisation, needStack } from './preconditions.ts';
+import { mintStackId } from './stack-id.ts';
 
 const mintsMax = 16;
 

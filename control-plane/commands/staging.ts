@@ -1,6 +1,6 @@
 /** How the events of a command become those of a staged change, and what is refused while one is open. */
-import { type KnownEvent, toStored } from '../../schemas/events.ts';
-import type { ReleasePlan } from '../../schemas/release.ts';
+import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
+import type { ReleasePlan } from '../../schemas/events/release.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { first } from '../../shared/runtime/statements.ts';
 import { isStagedType } from '../../shared/snapshot/effects-changes.ts';

@@ -2,7 +2,7 @@
  * The order of tiers as ranks. A file lists tiers lowest first. Only their order counts: ranks that already have it are
  * kept, and a tier that the file does not list stays directly above the same tier as before.
  */
-import type { Tier } from '../../schemas/admin.ts';
+import type { Tier } from '../../schemas/admin/admin.ts';
 
 const rankMax = 1000;
 

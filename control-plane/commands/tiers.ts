@@ -2,9 +2,9 @@
  * Deciders for tiers and for the visitors' limits. The order of the tiers is their rank, lowest first; no two have the
  * same, so that "the next tier" has one meaning for all.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
-import { overweightWarnings } from '../../schemas/overweight.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
+import { overweightWarnings } from '../../schemas/events/overweight.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';

@@ -5,7 +5,7 @@
  * names and takes 480: 50 to parse, 250 to check, and the rest to compare with the state. Only the operator sends one, and the
  * worst body of that kind is parsed in 280.
  */
-import type { BodyKind } from '../../schemas/admin-row.ts';
+import type { BodyKind } from '../../schemas/admin/admin-row.ts';
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { JsonBounds } from '../../shared/runtime/json-scan.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { RuledVerdict } from '../../schemas/explanations.ts';
+import type { RuledVerdict } from '../../schemas/records/explanations.ts';
 import { answerBefore } from './answer-before.ts';
 
 const served: RuledVerdict = { outcome: 'served', served: true, status: 200 };

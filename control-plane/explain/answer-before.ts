@@ -1,5 +1,5 @@
 /** The last position at which the answer was another one, found by bisection over past states. */
-import type { ExplainedVerdict, RuledVerdict } from '../../schemas/explanations.ts';
+import type { ExplainedVerdict, RuledVerdict } from '../../schemas/records/explanations.ts';
 import type { StateView } from '../../shared/snapshot/waves.ts';
 
 export interface EarlierAnswer extends Pick<RuledVerdict, 'served' | 'status' | 'type'> {

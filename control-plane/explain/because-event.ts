@@ -1,6 +1,6 @@
 /** The event of a commit that set a row: its type, its author and the reason. */
-import type { Commit } from '../../schemas/commit.ts';
-import type { Because } from '../../schemas/explanations.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import type { Because } from '../../schemas/records/explanations.ts';
 import type { Read } from '../../shared/decision/step.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { explains } from '../../shared/snapshot/effects.ts';

@@ -2,25 +2,26 @@
  * A decision on one state, described: every step with its text, and the commits that set the rows it depends on. Reads one
  * state and returns plain data, so that it runs where the state is: for past states, on the thread of the history.
  */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { ExplainedVerdict, RuledVerdict } from '../../schemas/explanations.ts';
+
 import type { PlaceKey } from '../../schemas/names.ts';
-import { verdictFrom } from '../../schemas/verdict.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { ExplainedVerdict, RuledVerdict } from '../../schemas/records/explanations.ts';
+import { verdictFrom } from '../../schemas/records/verdict.ts';
 import { causeOf, stepOfStage } from '../../shared/decision/causes.ts';
-import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
-import { differenceFrom, unreadSteps } from '../../shared/decision/recorded-difference.ts';
 import type { Read, Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
 import { type Described, describeStep, type StepText } from '../../shared/decision/step-texts.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { first } from '../../shared/runtime/statements.ts';
-import { setAt } from '../../shared/snapshot/because.ts';
 import { openSlot } from '../../shared/snapshot/effects-changes.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { installsIn } from '../../shared/snapshot/routes.ts';
 import type { State } from '../../shared/snapshot/views.ts';
 import { type Overlaid, overlaidAt } from '../../shared/snapshot/waves.ts';
+import { setAt } from './because.ts';
 import { nodesAt } from './places.ts';
+import { type Decided, decideOn, decideWith, type Question } from './question.ts';
+import { differenceFrom, unreadSteps } from './recorded-difference.ts';
 import { endReason, recordedVerdict } from './recorded-verdict.ts';
 
 export interface DescribedStep {

@@ -2,8 +2,8 @@
  * Which limits a change lowers, of organisations and of visitors, next to what the last hour used of each at most: decisions
  * with the counters as they were do not show what a lower limit does to bursts.
  */
-import type { LoweredLimit } from '../../schemas/effect.ts';
-import { visitorsSubject } from '../../schemas/limits.ts';
+import type { LoweredLimit } from '../../schemas/admin/effect.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all } from '../../shared/runtime/statements.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';

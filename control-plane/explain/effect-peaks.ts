@@ -1,6 +1,6 @@
 /** What the last hour used of limits at most: requests of a minute as gateways counted them, the rest as recorded decisions saw it. */
-import { promptTokensMaxOf, type SeenLimit } from '../../schemas/decisions.ts';
-import { visitorsSubject } from '../../schemas/limits.ts';
+import { promptTokensMaxOf, type SeenLimit } from '../../schemas/records/decisions.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 

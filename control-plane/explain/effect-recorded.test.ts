@@ -1,9 +1,7 @@
 /** The effect on recorded requests against each of them decided by itself on two snapshots, one of which has folded the events. */
 import { afterAll, expect, test } from 'vitest';
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
-import { answerLabel, isServed } from '../../shared/decision/effect.ts';
-import { decideWith, questionOf } from '../../shared/decision/question.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
@@ -19,7 +17,9 @@ import {
   stacks,
 } from '../../test/support/serving-fleet.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
+import { answerLabel, isServed } from './answer-labels.ts';
 import { effectSteps } from './effect.ts';
+import { decideWith, questionOf } from './question.ts';
 import { type SampledDecision, sampledIn } from './sampled.ts';
 
 const nowMs = Date.UTC(2026, 10, 21);

@@ -2,12 +2,12 @@
  * Decides recorded requests of the last hour again, on the state before and after a change. Each recorded request stands for
  * several; `decided` counts the recorded ones, every other count the requests that they stand for.
  */
-import type { Effect, RecordedGroup } from '../../schemas/effect.ts';
-import type { OperationKind } from '../../schemas/operations.ts';
-import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from '../../shared/decision/effect.ts';
-import { type Question, questionOf } from '../../shared/decision/question.ts';
+import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
+import type { OperationKind } from '../../schemas/api/operations.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
+import { type AnswerLabel, type Answers, isRefusedAfter, isServed } from './answer-labels.ts';
 import { groupBy } from './group-by.ts';
+import { type Question, questionOf } from './question.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 const sharedHost = 'shared';

@@ -2,11 +2,11 @@
  * Requests of gateways whose records cannot be read. Their traffic reports count them by organisation, stack and model.
  * They are decided like recorded requests, except for facts that a report does not contain.
  */
-import { visitorsSubject } from '../../schemas/limits.ts';
-import { type Answers, isServed } from '../../shared/decision/effect.ts';
-import { factsOf, type Question } from '../../shared/decision/question.ts';
-import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
+import { type Answers, isServed } from './answer-labels.ts';
 import type { ServedRequests } from './effect-recorded.ts';
+import { factsOf, type Question } from './question.ts';
+import type { CounterFacts } from './recorded-counters.ts';
 
 export interface ReportedRequests {
   /** All visitors together count as one organisation. */

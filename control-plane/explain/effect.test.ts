@@ -1,6 +1,6 @@
 /** The effect on limits, and on requests that only traffic reports contain. effect-recorded.test.ts tests recorded requests. */
 import { expect, test } from 'vitest';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';

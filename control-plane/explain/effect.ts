@@ -3,14 +3,14 @@
  * state before and after the events: recorded requests with the counters that they met, and requests that gateways only
  * reported. Applies the events to one snapshot and undoes them.
  */
-import type { Effect } from '../../schemas/effect.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
-import { Answers } from '../../shared/decision/effect.ts';
+import type { Effect } from '../../schemas/admin/effect.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { EventContext } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { MeantRefusals } from '../commands/event-effects.ts';
 import { CommandError } from '../core/command-error.ts';
+import { Answers } from './answer-labels.ts';
 import { limitsOn, lowered } from './effect-limits.ts';
 import { peaksOf } from './effect-peaks.ts';
 import {

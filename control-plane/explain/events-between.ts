@@ -1,5 +1,5 @@
 /** The events that made two explanations differ, oldest first. */
-import type { Because, Explanation } from '../../schemas/explanations.ts';
+import type { Because, Explanation } from '../../schemas/records/explanations.ts';
 
 export function eventsBetween(from: Explanation, to: Explanation, steps: readonly string[]): Because[] {
   const found = to.steps

@@ -1,9 +1,7 @@
 /** A decision explained: every step, the events that made it so, what it was before, and what would turn it. */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { Because, ExplainedStep, Explanation } from '../../schemas/explanations.ts';
-import { outcomeFrom } from '../../schemas/verdict.ts';
-import { decideOn, type Question } from '../../shared/decision/question.ts';
-import { isDecided, unreadSteps } from '../../shared/decision/recorded-difference.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { Because, ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
+import { outcomeFrom } from '../../schemas/records/verdict.ts';
 import type { Read } from '../../shared/decision/step.ts';
 import { steps } from '../../shared/decision/steps.ts';
 import {
@@ -19,6 +17,8 @@ import { findOpenChange } from '../state/changes.ts';
 import type { AnswerBefore, EarlierAnswer } from './answer-before.ts';
 import { becauseOf } from './because-event.ts';
 import type { DescribedDecision, DescribedStep } from './described.ts';
+import { decideOn, type Question } from './question.ts';
+import { isDecided, unreadSteps } from './recorded-difference.ts';
 import { endedText } from './recorded-verdict.ts';
 import { wouldTurn } from './would.ts';
 

@@ -1,12 +1,12 @@
 /** A request that might be made: who asks, by the state, and what it would be judged by. */
-import type { ExplainRequest } from '../../schemas/explanations.ts';
-import { factsOf, type Question } from '../../shared/decision/question.ts';
-import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
+import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
+import { factsOf, type Question } from './question.ts';
+import type { CounterFacts } from './recorded-counters.ts';
 
 /** The organisation that asks, and the period that its tokens are counted in. */
 export interface Asker {

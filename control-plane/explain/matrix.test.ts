@@ -1,6 +1,6 @@
 /** The matrix of a large organisation: pages of what it has, in steps of which none is long. */
 import { beforeAll, expect, test } from 'vitest';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { known, recordsOf } from '../../test/support/commits.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from './matrix.ts';

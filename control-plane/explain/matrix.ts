@@ -1,8 +1,7 @@
 /** The answer to each model at each host of an organisation, a page of models at a time. */
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { explainRequestSchema } from '../../schemas/explanations.ts';
+import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
-import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
+import { explainRequestSchema } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { listStacks } from '../state/capacity.ts';
@@ -10,6 +9,7 @@ import { findTier, modelIds } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
 import { answerWith } from './described.ts';
 import { imagined } from './imagined.ts';
+import type { CounterFacts } from './recorded-counters.ts';
 
 export interface MatrixQuestion {
   readonly organisation: string;

@@ -1,7 +1,7 @@
 /** The verdict that a gateway recorded, as an explanation states it. */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { ExplainedVerdict } from '../../schemas/explanations.ts';
-import { verdictFrom } from '../../schemas/verdict.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { ExplainedVerdict } from '../../schemas/records/explanations.ts';
+import { verdictFrom } from '../../schemas/records/verdict.ts';
 
 export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
   const { outcome, status, endedBy, phase } = verdictFrom(record);

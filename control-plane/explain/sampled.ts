@@ -1,8 +1,8 @@
 /** The lines of a sample of recorded decisions, read where they are decided again. */
 import type { z } from 'zod';
-import { decisionRecordSchema } from '../../schemas/decisions.ts';
-import { gatewaySampledSchema, sampledMax } from '../../schemas/gateway-requests.ts';
-import { askedFields } from '../../shared/decision/question.ts';
+import { gatewaySampledSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
+import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
+import { askedFields } from './question.ts';
 
 /** What is not read is not checked: a sample has very many lines. */
 const recordSchema = decisionRecordSchema.pick({

@@ -1,5 +1,5 @@
 /** The event that sets a tier to what it is, with a change. */
-import type { EventData } from '../../schemas/events.ts';
+import type { EventData } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findAnonymous, findTier } from '../state/catalog.ts';
 

@@ -2,9 +2,9 @@
 import { expect, test } from 'vitest';
 import { resolveHost } from '../../shared/decision/admission.ts';
 import { type Cause, causeNames, causes } from '../../shared/decision/causes.ts';
-import { decideOn, type Question } from '../../shared/decision/question.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { corpusHosts, factsOf, goldenCases, recordsOfCorpus } from '../../test/replay/decisions/corpus.ts';
+import { decideOn, type Question } from './question.ts';
 import { wouldTurn } from './would.ts';
 
 /** The request has to be another one, a stack or a key is not the caller's, or only time helps. */

@@ -3,13 +3,12 @@
  * the commands that make them.
  */
 
-import type { Organisation } from '../../schemas/admin.ts';
-import type { EventTypeName } from '../../schemas/event-definitions.ts';
-import { type EventData, type KnownEvent, toStored } from '../../schemas/events.ts';
+import type { Organisation } from '../../schemas/admin/admin.ts';
+import { surfaceOfPath } from '../../schemas/api/operations.ts';
+import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
+import { type EventData, type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { counted } from '../../schemas/grouped.ts';
 import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
-import { surfaceOfPath } from '../../schemas/operations.ts';
-import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
 import type { Step, StepName } from '../../shared/decision/step.ts';
 import { steps as rows } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -18,6 +17,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
 import { countOnTier, findOrganisation } from '../state/tenants.ts';
 import { nodesAt } from './places.ts';
+import { type Decided, decideOn, type Question } from './question.ts';
 import { exactTierEvent } from './tier-events.ts';
 
 interface Change {

@@ -3,11 +3,11 @@
  * address, so no secret is sent there: questions and answers are signed with the token that signed the report.
  */
 import type { Dispatcher } from 'undici';
-import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
+import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
-import { recordsId } from '../../shared/status/fleet-rows.ts';
 import { askSigned, questionScheme, type SignedQuestion } from '../../shared/status/signed-question.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
+import { recordsId } from './fleet-rows.ts';
+import type { StatusBoard } from './status-board.ts';
 
 export interface DecisionSources {
   readonly board: Pick<StatusBoard, 'gateways'>;

@@ -4,7 +4,11 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { z } from 'zod';
-import { type GatewayRow, gatewayPageEndSchema, gatewayRowSchema } from '../../schemas/gateway-requests.ts';
+import {
+  type GatewayRow,
+  gatewayPageEndSchema,
+  gatewayRowSchema,
+} from '../../schemas/admin/gateway-requests.ts';
 import { ask, type DecisionSources, type Source, sourcesOf, type Way, wayUntil } from './ask-decisions.ts';
 
 /** Fields of a query, as a gateway reads them. */

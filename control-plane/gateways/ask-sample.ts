@@ -2,8 +2,9 @@
  * Asks all gateways for a sample of what they decided in the last hour. Its lines stay text here: who decides them again, on a
  * thread of its own, parses them there.
  */
+
+import { gatewaySampleEndSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { hourMs } from '../../schemas/durations.ts';
-import { gatewaySampleEndSchema, sampledMax } from '../../schemas/gateway-requests.ts';
 import { ask, askAll, type DecisionSources, type Source, type Way, wayUntil } from './ask-decisions.ts';
 import { askedSources, pathOf } from './ask-requests.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';

@@ -1,9 +1,9 @@
 /** What gateways inside and outside the waves of a staged change have counted, of their traffic reports in the status topic. */
-import type { Change, ChangeSide } from '../../schemas/changes.ts';
-import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/traffic.ts';
+import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
+import { addTraffic, ownTimeBounds, type TrafficSums } from '../../schemas/records/traffic.ts';
 import { waveOf } from '../../shared/snapshot/waves.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';
+import type { StatusBoard } from './status-board.ts';
 import { quantileIn } from './traffic-steps.ts';
 
 /** Where a change is released. */

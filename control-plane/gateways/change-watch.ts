@@ -5,18 +5,18 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { type Seen, type StatusBoard, staleSeconds } from '../../shared/status/status-board.ts';
-import type { CommandWriter } from '../command-log/command-writer.ts';
 import { advancing } from '../commands/changes.ts';
+import type { CommandWriter } from '../commands/command-writer.ts';
 import { findOpenChange, type OpenChange } from '../state/changes.ts';
 import { type ChangeFigures, type FleetSeen, figuresOf, insideOf } from './change-figures.ts';
+import { type Seen, type StatusBoard, staleSeconds } from './status-board.ts';
 
 export type ChangeStep =
   | { readonly kind: 'wait' }

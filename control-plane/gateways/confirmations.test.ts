@@ -2,10 +2,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { boardOn, log1, publish, reportOf, topic } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
 import { Confirming } from './confirmations.ts';
+import type { StatusBoard } from './status-board.ts';
 
 let log: ControlLog;
 let board: StatusBoard;

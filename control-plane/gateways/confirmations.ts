@@ -2,10 +2,10 @@
  * Waits until every gateway has applied a position, and reports when each did (design 4: Revocation confirmed). All who wait
  * share one request for the end of the reports.
  */
-import type { Confirmations, GatewayConfirmation } from '../../schemas/admin.ts';
+import type { Confirmations, GatewayConfirmation } from '../../schemas/admin/admin.ts';
 import { sleep, within } from '../../shared/runtime/retry.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { StatusBoard } from './status-board.ts';
 
 /** The minimum time to read the reports, even where the timeout of the caller is shorter. */
 const readMsMin = 1000;

@@ -2,16 +2,21 @@
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type CounterRecord, countersTopic, readCounterRecord, rowsReplica } from '../../schemas/limits.ts';
+import {
+  type CounterRecord,
+  countersTopic,
+  readCounterRecord,
+  rowsReplica,
+} from '../../schemas/records/limits.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { measureCounterFeed } from '../../shared/limits/counter-feed-metrics.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
-import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { usageMac } from '../../test/support/usage-mac.ts';
+import { openUsageStore, type UsageStore } from '../usage/usage-store.ts';
 import { FleetCounters } from './fleet-counters.ts';
 
 const hourMs = 3600_000;

@@ -7,7 +7,12 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Registry } from 'prom-client';
 import { hourMs } from '../../schemas/durations.ts';
-import { type CounterRecord, counterEntriesMax, countersTopic, rowsReplica } from '../../schemas/limits.ts';
+import {
+  type CounterRecord,
+  counterEntriesMax,
+  countersTopic,
+  rowsReplica,
+} from '../../schemas/records/limits.ts';
 import { type CounterCopy, openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterFeed } from '../../shared/limits/counter-feed.ts';
 import { measureCounterFeed } from '../../shared/limits/counter-feed-metrics.ts';
@@ -22,7 +27,7 @@ import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
-import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
+import type { AppliedUsage, UsageReader } from '../usage/usage-store.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
 /** A replica that has not published for longer is silent: it publishes each hour. */

@@ -1,7 +1,7 @@
 /** What a control plane shows of the limits that gateways exchange, over a log in memory. */
 import { expect, test } from 'vitest';
-import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
-import { gaugesTopic } from '../../schemas/limits.ts';
+import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
+import { gaugesTopic } from '../../schemas/records/limits.ts';
 import { LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { LimitTopic, type LimitTopicOptions } from '../../shared/log/limit-topic.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';

@@ -2,8 +2,8 @@
  * What the gateways use now of the limits that hold over the whole fleet, on a control plane: requests of the minute, weight
  * in flight. It folds the topic of gauges as each gateway does, and publishes nothing.
  */
-import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
-import { gaugesTopic } from '../../schemas/limits.ts';
+import { decodeGauges, inFlightWindow } from '../../schemas/records/gauges.ts';
+import { gaugesTopic } from '../../schemas/records/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import type { Follower } from '../../shared/log/core/follower.ts';
 import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';

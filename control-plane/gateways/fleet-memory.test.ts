@@ -3,14 +3,14 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { statusBytesMax } from '../../schemas/status.ts';
+import { statusBytesMax } from '../../schemas/records/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import { StatusBoard } from '../../shared/status/status-board.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { publish, reportOf, takeMonotonicClock, testMac, topic } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
 import { FleetMemory } from './fleet-memory.ts';
 import { GatewaysFile } from './gateways-file.ts';
+import { StatusBoard } from './status-board.ts';
 
 let dir: string;
 let log: ControlLog;

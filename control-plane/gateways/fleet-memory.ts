@@ -10,13 +10,13 @@ import {
   type Forgotten,
   type StatusReport,
   statusBytesMax,
-} from '../../schemas/status.ts';
+} from '../../schemas/records/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import type { FleetRow } from '../../shared/status/fleet-rows.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';
+import type { FleetRow } from './fleet-rows.ts';
 import type { GatewaysFile, PersistedGateway } from './gateways-file.ts';
+import type { StatusBoard } from './status-board.ts';
 
 const sweepMsDefault = 2000;
 /** Only gateways that are silent for longer are republished. */

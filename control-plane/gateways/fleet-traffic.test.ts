@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { hourMs } from '../../schemas/durations.ts';
-import type { TrafficReport } from '../../schemas/traffic.ts';
+import type { TrafficReport } from '../../schemas/records/traffic.ts';
 import { FleetTraffic } from './fleet-traffic.ts';
 
 const nowMs = 10 * hourMs;

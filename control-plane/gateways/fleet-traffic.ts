@@ -4,11 +4,16 @@
  * clock stamps the records.
  */
 import { hourMs } from '../../schemas/durations.ts';
-import { readTraffic, type TrafficNode, type TrafficReport, type TrafficRow } from '../../schemas/traffic.ts';
+import {
+  readTraffic,
+  type TrafficNode,
+  type TrafficReport,
+  type TrafficRow,
+} from '../../schemas/records/traffic.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 import { ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
-import { recordsId } from '../../shared/status/fleet-rows.ts';
-import type { TrafficOrigin } from '../../shared/status/status-board.ts';
+import { recordsId } from './fleet-rows.ts';
+import type { TrafficOrigin } from './status-board.ts';
 
 const keptMs = hourMs;
 /** Rows of all reports, with their refusals; some 40 MB. */

@@ -3,7 +3,7 @@
  * status topic. Primary data: a gateway that is silent for over a day may be stored nowhere else.
  */
 import { existsSync } from 'node:fs';
-import { rememberedStatusSchema, type StatusReport } from '../../schemas/status.ts';
+import { rememberedStatusSchema, type StatusReport } from '../../schemas/records/status.ts';
 import {
   type Database,
   DatabaseCorrupt,
@@ -12,7 +12,7 @@ import {
   refuseForeignSchema,
 } from '../../shared/runtime/sqlite.ts';
 import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
-import { gatewaysSql } from '../../shared/status/gateways-tables.ts';
+import { gatewaysSql } from './gateways-tables.ts';
 
 const tombstonesMax = 20_000;
 

@@ -2,7 +2,7 @@
  * Rows of requests from all gateways, as the requests end. Streams with the same question share one call to each gateway, so a
  * stream costs little more than the rows that it sends.
  */
-import { gatewayPulseSchema, gatewayRowSchema } from '../../schemas/gateway-requests.ts';
+import { gatewayPulseSchema, gatewayRowSchema } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { askUnlessIdle, type DecisionSources, type Source } from './ask-decisions.ts';
 import {

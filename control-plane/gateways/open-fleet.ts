@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { StatusBoard } from '../../shared/status/status-board.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { FleetMemory } from './fleet-memory.ts';
 import { FleetTraffic } from './fleet-traffic.ts';
 import { GatewaysFile } from './gateways-file.ts';
+import { StatusBoard } from './status-board.ts';
 
 export interface FleetSettings {
   readonly logUrl: string;

@@ -2,7 +2,7 @@
  * Traffic in steps of equal length. A report counts in each step for as much of it as its own time covers: gateways report each
  * ten seconds or later, so that by the time of the reports alone a step would now and then have two of them, and the next none.
  */
-import type { TrafficReport, TrafficSums } from '../../schemas/traffic.ts';
+import type { TrafficReport, TrafficSums } from '../../schemas/records/traffic.ts';
 
 export interface StepRange {
   /** End of the last step, ms since 1970. */

@@ -1,6 +1,6 @@
 /** Lists of events, from either end, by what they are about. */
-import type { ListedEvent } from '../../schemas/admin-history.ts';
-import type { StoredEvent } from '../../schemas/events.ts';
+import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
+import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { subjectKinds } from './subjects.ts';
 import type { HistoryCommit } from './tables.ts';

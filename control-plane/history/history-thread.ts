@@ -1,6 +1,6 @@
 /** The thread of the history: answers questions about the past. */
 import type { MessagePort } from 'node:worker_threads';
-import { controlTopic } from '../../schemas/commit.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { CommandError } from '../core/command-error.ts';
 import { History } from './history.ts';

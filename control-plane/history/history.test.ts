@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
-import { setAt } from '../../shared/snapshot/because.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { PositionStore } from '../../shared/snapshot/position.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -13,6 +12,7 @@ import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/suppor
 import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
+import { setAt } from '../explain/because.ts';
 import type { EventSearch } from './event-search.ts';
 import { History } from './history.ts';
 import { openHistory } from './history-file.ts';

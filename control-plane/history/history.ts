@@ -2,7 +2,7 @@
  * Follows the log and keeps `history.db`: which value each row had at which positions. Any past state is then a read, and
  * nothing is folded again. On a thread of its own, with its own reader of the log, so that it never delays the control plane.
  */
-import type { LogText } from '../../schemas/log-events.ts';
+import type { LogText } from '../../schemas/records/log-events.ts';
 import { type ControlLog, LogReplaced } from '../../shared/log/core/control-log.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { inSlices } from '../../shared/runtime/slices.ts';

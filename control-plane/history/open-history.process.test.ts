@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, expect, test } from 'vitest';
-import { controlTopic } from '../../schemas/commit.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { createLogger } from '../../shared/runtime/logger.ts';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';

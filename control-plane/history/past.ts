@@ -1,5 +1,5 @@
 /** Past states, for reads of the admin API. Their rows are read on the thread of the history. Callers take turns. */
-import { momentForms, type NamedMoment, parseMoment } from '../../schemas/moments.ts';
+import { momentForms, type NamedMoment, parseMoment } from '../../schemas/admin/moments.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';

@@ -1,10 +1,8 @@
 /** The questions that the history answers. The first argument of each is the commit that must be folded. */
-import type { AdminResponse, StateReadName } from '../../schemas/admin.ts';
-import type { RowChange } from '../../schemas/admin-history.ts';
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { ExplainRequest } from '../../schemas/explanations.ts';
-import type { Question } from '../../shared/decision/question.ts';
-import type { CounterFacts } from '../../shared/decision/recorded-counters.ts';
+import type { AdminResponse, StateReadName } from '../../schemas/admin/admin.ts';
+import type { RowChange } from '../../schemas/admin/admin-history.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
@@ -16,6 +14,8 @@ import { answerOn, type DescribedDecision, describeDecision } from '../explain/d
 import { type EffectQuestion, effectSteps, type FoundEffect, previewOf } from '../explain/effect.ts';
 import { type Asker, askerOn } from '../explain/imagined.ts';
 import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../explain/matrix.ts';
+import type { Question } from '../explain/question.ts';
+import type { CounterFacts } from '../explain/recorded-counters.ts';
 import { sampledIn } from '../explain/sampled.ts';
 import { ListPage } from '../state/list-page.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';

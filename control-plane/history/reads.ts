@@ -1,5 +1,5 @@
 /** All reads of the state: the view of each, for the present and for the past. */
-import type { NodeResource, ParamsOf, StateReadName } from '../../schemas/admin.ts';
+import type { NodeResource, ParamsOf, StateReadName } from '../../schemas/admin/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { State } from '../../shared/snapshot/views.ts';
 import { exportFleet } from '../commands/fleet.ts';

@@ -1,5 +1,5 @@
 /** Writes the history while a snapshot of the same file is folded, in the same transaction. */
-import type { Commit } from '../../schemas/commit.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { contextOf } from '../../shared/snapshot/fold-input.ts';

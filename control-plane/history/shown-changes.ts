@@ -1,5 +1,5 @@
 /** Changes of rows as people see them: which fields have which values before and after. */
-import type { RowChange } from '../../schemas/admin-history.ts';
+import type { RowChange } from '../../schemas/admin/admin-history.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { tableSpecs } from '../../shared/snapshot/tables.ts';
 import type { RowAtTwo } from './row-changes.ts';

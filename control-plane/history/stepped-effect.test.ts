@@ -3,7 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { GatewaySampled } from '../../schemas/gateway-requests.ts';
+import type { GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { ChainWriter, known, sha256 } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';

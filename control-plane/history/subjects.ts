@@ -1,5 +1,5 @@
 /** What an event is about, for the filters of lists of events. */
-import { kindOfId } from '../../schemas/event-sentences.ts';
+import { kindOfId } from '../../schemas/events/event-sentences.ts';
 import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot/tables.ts';
 
 export const subjectKinds = ['type', 'actor', 'organisation', 'key', 'stack', 'node'] as const;

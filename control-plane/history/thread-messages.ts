@@ -1,5 +1,5 @@
 /** What the thread of the history and its owner send each other. */
-import type { LogText } from '../../schemas/log-events.ts';
+import type { LogText } from '../../schemas/records/log-events.ts';
 import type { CommandErrorType } from '../core/command-error.ts';
 import type { HistoryQueries } from './queries.ts';
 

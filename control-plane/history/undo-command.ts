@@ -2,10 +2,10 @@
  * A commit taken back by one commit: the commands of its inverse, decided one after the other, each on the state that those
  * before it leave, and written together or not at all.
  */
-import { type AnswerOf, adminOperations } from '../../schemas/admin.ts';
-import { partsOf, routeOf } from '../../schemas/admin-routes.ts';
-import type { OperationRow } from '../../schemas/admin-row.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
+import { partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { OperationRow } from '../../schemas/admin/admin-row.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { UndoCommand } from '../../shared/snapshot/effect.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { actorName } from '../commands/authorise.ts';

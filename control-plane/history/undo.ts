@@ -1,5 +1,5 @@
 /** The commands that take a commit back: where each of its events has an inverse, and nothing that it set has changed since. */
-import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events.ts';
+import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Inverse, UndoCommand } from '../../shared/snapshot/effect.ts';
 import { eventEffects } from '../../shared/snapshot/effects.ts';

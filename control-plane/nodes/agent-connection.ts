@@ -10,7 +10,7 @@ import {
   type ControlPlaneMessage,
   closeCodes,
   parseFrame,
-} from '../../schemas/node-messages.ts';
+} from '../../schemas/records/node-messages.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 

@@ -4,7 +4,12 @@
  * whatever its agent sends. Every heartbeat and every scan compares the present with the log, so a report that failed is
  * retried by the next. The states of a session are in session-state.ts.
  */
-import { type Beat, closeCodes, heartbeatIntervalMs, type LiveNode } from '../../schemas/node-messages.ts';
+import {
+  type Beat,
+  closeCodes,
+  heartbeatIntervalMs,
+  type LiveNode,
+} from '../../schemas/records/node-messages.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';

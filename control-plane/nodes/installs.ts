@@ -1,5 +1,5 @@
 /** Which models should a node have loaded? Those installed at its place, by the names that its engine uses. */
-import { modelsPerNodeMax } from '../../schemas/node-messages.ts';
+import { modelsPerNodeMax } from '../../schemas/records/node-messages.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';

@@ -1,5 +1,5 @@
 /** At which intervals a replica probes its nodes, and how long it waits for those that are silent. */
-import { heartbeatIntervalMs, heartbeatsMissedMax } from '../../schemas/node-messages.ts';
+import { heartbeatIntervalMs, heartbeatsMissedMax } from '../../schemas/records/node-messages.ts';
 
 export interface NodeIntervals {
   /** Between two probes of a node that has no agent. */

@@ -2,8 +2,8 @@
  * What the agent of a node reported last, on any replica: from its session where the agent is attached here, else from the
  * status report of the node's owner, which is at most two seconds older.
  */
-import type { LiveNode } from '../../schemas/node-messages.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { LiveNode } from '../../schemas/records/node-messages.ts';
+import type { StatusBoard } from '../gateways/status-board.ts';
 import type { AgentSessions } from './agent-sessions.ts';
 import type { NodeProber } from './node-prober.ts';
 

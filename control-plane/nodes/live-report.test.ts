@@ -4,8 +4,8 @@ import {
   heartbeatIntervalMs,
   installsPerNodeMax,
   type LiveNode,
-} from '../../schemas/node-messages.ts';
-import { statusBytesMax } from '../../schemas/status.ts';
+} from '../../schemas/records/node-messages.ts';
+import { statusBytesMax } from '../../schemas/records/status.ts';
 import { encode } from '../../shared/status/status-publisher.ts';
 import { reportOf as statusOf } from '../../test/support/status-reports.ts';
 import { heldOf, reportOf } from './live-report.ts';

@@ -2,7 +2,7 @@
  * Bounds the live state of nodes that a replica keeps in memory and reports, because agents choose the names and reasons in
  * it. Omitted entries are counted, so that a truncated list is recognisable.
  */
-import type { Beat, LiveNode } from '../../schemas/node-messages.ts';
+import type { Beat, LiveNode } from '../../schemas/records/node-messages.ts';
 
 /** For each node. The first failed loads show the cause; more add nothing. */
 const installsHeldMax = 20;

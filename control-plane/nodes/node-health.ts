@@ -1,5 +1,5 @@
 /** The health of a node: as it was observed, the part of it that is for the log, and whether the log has that already. */
-import { type Beat, type LiveNode, unlistedMax } from '../../schemas/node-messages.ts';
+import { type Beat, type LiveNode, unlistedMax } from '../../schemas/records/node-messages.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { textOfNames } from '../../shared/snapshot/effects-capacity.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';

@@ -5,12 +5,12 @@
  * next one, so that many nodes that change at once cost few commits.
  */
 import { randomUUID } from 'node:crypto';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Statement } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { CommandWriter } from '../command-log/command-writer.ts';
+import type { CommandWriter } from '../commands/command-writer.ts';
 import { differs, type Health, isForLog, type NodeRow, partForLog } from './node-health.ts';
 import { nodeLogLimits } from './node-limits.ts';
 import { Takeovers } from './takeovers.ts';

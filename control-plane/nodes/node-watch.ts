@@ -2,15 +2,15 @@
  * Monitors the nodes of a replica: probes those without agents, serves the agents of the others, and writes the results of
  * both to the log.
  */
-import type { Commit } from '../../schemas/commit.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { CredentialSource } from '../../shared/runtime/node-credentials.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
-import type { CommandWriter } from '../command-log/command-writer.ts';
+import type { CommandWriter } from '../commands/command-writer.ts';
+import type { StatusBoard } from '../gateways/status-board.ts';
 import { AgentSessions } from './agent-sessions.ts';
 import { type NodeIntervals, nodeIntervals } from './intervals.ts';
 import { LiveNodes } from './live-nodes.ts';

@@ -5,7 +5,7 @@
  * be cut off from the topic. Nor does it count while this process was suspended.
  * A replica that reports a stopped fold cannot write to the log, so for its nodes it counts as silent.
  */
-import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
+import type { Seen, StatusBoard } from '../gateways/status-board.ts';
 
 /** An owner that was silent for longer may lose its nodes. */
 const silentSeconds = 5;

@@ -2,8 +2,8 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Commit } from '../../schemas/commit.ts';
-import { type EventData, toStored } from '../../schemas/events.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import { type EventData, toStored } from '../../schemas/events/events.ts';
 import { known } from '../../test/support/commits.ts';
 import { quiet } from '../../test/support/fleet.ts';
 import { folderOfFile } from '../../test/support/folders.ts';

@@ -3,9 +3,9 @@
  * consoles needs it. A file remembers what was read, so that a start reads only what is new; a new replica reads the log once.
  */
 import { z } from 'zod';
-import type { Commit } from '../../schemas/commit.ts';
-import type { EventTypeName } from '../../schemas/event-definitions.ts';
-import { type EventData, readEvent, type StoredEvent } from '../../schemas/events.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
+import { type EventData, readEvent, type StoredEvent } from '../../schemas/events/events.ts';
 import type { Head } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { RemovalTime, wallClockMs } from '../../shared/runtime/clock.ts';

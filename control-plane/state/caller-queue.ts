@@ -3,8 +3,9 @@
  * that asks often gets no more than others. A waiter waits for a bounded time, and a caller may fill only a part of the queue.
  * Where callers belong to organisations, these alternate too, and each has a part that its callers share.
  */
-import { Tally } from '../../shared/runtime/tally.ts';
+
 import { CommandError } from '../core/command-error.ts';
+import { Tally } from './tally.ts';
 
 const waitersMaxDefault = 128;
 const waitMsDefault = 15_000;

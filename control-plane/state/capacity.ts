@@ -2,7 +2,7 @@
  * Reads of stacks, the pool, nodes and their tokens, as the admin API shows it.
  * The hash of a token is never returned; its value was never stored.
  */
-import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin.ts';
+import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin/admin.ts';
 import { nodeStateSchema, nodeTokenStates } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, columnOf, first, moment, present } from '../../shared/runtime/statements.ts';

@@ -2,8 +2,8 @@
  * Reads of models, tiers, the visitors' limits and the bounds of members, as the admin API shows it.
  * Reads only; a list is complete unless a limit is given.
  */
-import type { Model, Tier } from '../../schemas/admin.ts';
-import { type Overweight, overweightPairs } from '../../schemas/overweight.ts';
+import type { Model, Tier } from '../../schemas/admin/admin.ts';
+import { type Overweight, overweightPairs } from '../../schemas/events/overweight.ts';
 import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, columnOf, first } from '../../shared/runtime/statements.ts';

@@ -1,5 +1,5 @@
 /** Staged changes as the state has them: the open one, and the last that are over. */
-import type { Change } from '../../schemas/changes.ts';
+import type { Change } from '../../schemas/events/changes.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first, moment } from '../../shared/runtime/statements.ts';

@@ -1,6 +1,6 @@
 /** One commit of the log by its position, without reading all before it: a skipped record takes a place too. */
 import { createHash } from 'node:crypto';
-import { type Commit, parseCommit } from '../../schemas/commit.ts';
+import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 

@@ -1,5 +1,5 @@
 /** Reads the accepted commits from the log, for lists of events and for past states. */
-import type { Commit } from '../../schemas/commit.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';

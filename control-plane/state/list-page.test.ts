@@ -1,6 +1,6 @@
 /** Lists page after page: each row once, in the order asked for, whatever is added meanwhile; and nothing else is a cursor. */
 import { expect, test } from 'vitest';
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { keyOrdersSql } from '../../shared/snapshot/tables.ts';
 import { known, sha256 } from '../../test/support/commits.ts';

@@ -3,7 +3,7 @@
  * by a cursor from where the one before ended, whatever was added in the meantime.
  */
 import { z } from 'zod';
-import { pageRows } from '../../schemas/page-rows.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, count, first } from '../../shared/runtime/statements.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';

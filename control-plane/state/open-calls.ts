@@ -3,9 +3,9 @@
  * have a bound each, and a part of the total is for operators alone. An organisation may open a call while it has fewer than are
  * still free. If no call is free, an organisation without one replaces the newest call of the organisation with the most.
  */
-import type { OpenCall } from '../../schemas/admin-row.ts';
-import { Tally } from '../../shared/runtime/tally.ts';
+import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
+import { Tally } from './tally.ts';
 
 interface Bounds {
   readonly what: string;

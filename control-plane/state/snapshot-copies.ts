@@ -7,10 +7,10 @@
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { Tally } from '../../shared/runtime/tally.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { busy } from './caller-queue.ts';
 import { type CopyFile, copyOnThread } from './copy-snapshot.ts';
+import { Tally } from './tally.ts';
 
 /** How old a copy may be for a gateway, in commits and in time. */
 const spanCommits = 1000;

@@ -2,7 +2,7 @@
  * Reads of organisations, members and keys, as the admin API shows it.
  * A key's state is computed on read: its expiry is compared with the time that the caller passes.
  */
-import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
+import type { ApiKey, Member, Organisation } from '../../schemas/admin/admin.ts';
 import { keyStateSchema } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first, limitOf, moment, present } from '../../shared/runtime/statements.ts';

@@ -7,7 +7,7 @@
 
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { faultFields } from '../../shared/runtime/fault.ts';
-import { NodeFailure } from '../core/node-failure.ts';
+import { NodeFailure } from '../surfaces/common/node-failure.ts';
 import { FairQueue } from './fair-queue.ts';
 import type { BodyJob, BodyResult, BodyWorkerResponse } from './messages.ts';
 import { type StartWorker, startWorker, type WorkerHandle } from './start-worker.ts';

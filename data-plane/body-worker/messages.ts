@@ -5,10 +5,10 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Cause } from '../../shared/decision/causes.ts';
-import type { AnswerFacts } from '../answer/chat-parts.ts';
-import type { RebuiltBody, ShapeHeaders } from '../answer/surface.ts';
-import type { NodeFailureKind } from '../core/node-failure.ts';
-import type { NodeTarget } from '../shape/asked.ts';
+import type { NodeTarget } from '../surfaces/common/asked.ts';
+import type { AnswerFacts } from '../surfaces/common/chat-parts.ts';
+import type { NodeFailureKind } from '../surfaces/common/node-failure.ts';
+import type { RebuiltBody, ShapeHeaders } from '../surfaces/common/surface.ts';
 import type { AnswerForm } from '../surfaces/surfaces.ts';
 import type { RequestOutline } from './request-outline.ts';
 

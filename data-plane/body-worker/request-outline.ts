@@ -2,10 +2,11 @@
  * Splits a shaped request in two: the outline, which is transferred to the main thread, and the text, which the worker
  * retains.
  */
-import { pathOfImage } from '../dialect/node-body.ts';
-import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../shape/asked.ts';
-import { prefixesOf } from '../shape/prompt-prefix.ts';
-import { leastChatTokens } from '../shape/prompt-size.ts';
+
+import type { AskedFacts, ChatFacts, WholeChat, WorkerText } from '../surfaces/common/asked.ts';
+import { pathOfImage } from '../surfaces/common/node-body.ts';
+import { prefixesOf } from '../surfaces/common/prompt-prefix.ts';
+import { leastChatTokens } from '../surfaces/common/prompt-size.ts';
 import type { Shaped, WholeShaped } from '../surfaces/surfaces.ts';
 
 /** What is transferred: plain values, whose size does not grow with the body. */

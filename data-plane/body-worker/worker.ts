@@ -5,10 +5,10 @@
 import type { MessagePort } from 'node:worker_threads';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { tokenCountOf } from '../../shared/engines/node-answers.ts';
-import { parseAnswer } from '../core/answer-json.ts';
-import { NodeFailure } from '../core/node-failure.ts';
-import { renderBody, renderCount } from '../dialect/node-body.ts';
-import type { WholeAsked } from '../shape/asked.ts';
+import { parseAnswer } from '../surfaces/common/answer-json.ts';
+import type { WholeAsked } from '../surfaces/common/asked.ts';
+import { renderBody, renderCount } from '../surfaces/common/node-body.ts';
+import { NodeFailure } from '../surfaces/common/node-failure.ts';
 import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { outlineOf } from './request-outline.ts';

@@ -2,13 +2,14 @@
  * What is read from the head of a request, and the answers that are not forwarded: listings and refusals. The one place where a
  * refusal becomes bytes, so that refusals which must be identical are identical.
  */
+
+import { refusalKinds } from '../../schemas/api/refusals.ts';
 import type { Surface } from '../../schemas/names.ts';
-import { refusalKinds } from '../../schemas/refusals.ts';
 import { fieldSeparator } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
-import type { ParsedRequest } from '../http1/message-head.ts';
 import type { Exchange, Fields } from './exchange.ts';
+import type { ParsedRequest } from './message-head.ts';
 
 /** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
 export function refuseEncoded({ headers }: ParsedRequest): void {

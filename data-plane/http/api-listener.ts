@@ -11,7 +11,7 @@ import { boundTurns } from '../../shared/runtime/handled-turns.ts';
 import { type ListenAddress, listen, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { waits } from '../../shared/runtime/waits.ts';
-import { mintRequestId } from '../core/request-id.ts';
+import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { ClientConnection, type ConnectionBounds, type ConnectionOwner } from './client-connection.ts';
 import { type EarlyRefusal, rawAnswer } from './early-refusal.ts';
 import type { Exchange } from './exchange.ts';

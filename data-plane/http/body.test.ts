@@ -11,8 +11,8 @@ import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
-import { TenantSecrets } from '../core/tenant-secrets.ts';
 import { shapeBody } from '../request/shape-body.ts';
+import { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
 import { readBody } from './body.ts';
 import type { Exchange } from './exchange.ts';
 

@@ -9,7 +9,7 @@ import {
   readFrom,
 } from '../../shared/runtime/request-body.ts';
 import { waits } from '../../shared/runtime/waits.ts';
-import { memoryRefusal } from '../core/memory-refusal.ts';
+import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 
 interface BodyOptions {
   readonly pace?: BodyPace | undefined;

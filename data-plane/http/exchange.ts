@@ -11,8 +11,8 @@ import {
   type BodySource,
   ClientGone,
 } from '../../shared/runtime/request-body.ts';
-import type { ParsedRequest } from '../http1/message-head.ts';
 import { dateLine } from './date-line.ts';
+import type { ParsedRequest } from './message-head.ts';
 
 export interface AnswerListener {
   /** The connection is gone before the answer has ended. */

@@ -4,9 +4,13 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { decodeGauges, encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
-import { gaugesTopic } from '../../schemas/limits.ts';
-import { decodePlacements, encodePlacements, type PlacementReport } from '../../schemas/placements.ts';
+import { decodeGauges, encodeGauges, inFlightWindow } from '../../schemas/records/gauges.ts';
+import { gaugesTopic } from '../../schemas/records/limits.ts';
+import {
+  decodePlacements,
+  encodePlacements,
+  type PlacementReport,
+} from '../../schemas/records/placements.ts';
 import { LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { folderOfTest } from '../../test/support/folders.ts';

@@ -5,20 +5,24 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Registry } from 'prom-client';
-import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
-import { gaugesTopic } from '../../schemas/limits.ts';
-import { decodePlacements, encodePlacements, type PlacementReport } from '../../schemas/placements.ts';
-import { Claimant } from '../../shared/limits/claimant.ts';
+import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/records/gauges.ts';
+import { gaugesTopic } from '../../schemas/records/limits.ts';
+import {
+  decodePlacements,
+  encodePlacements,
+  type PlacementReport,
+} from '../../schemas/records/placements.ts';
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
-import { LogClock } from '../../shared/limits/log-clock.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import { monotonicMs, ReadTime, wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep, within } from '../../shared/runtime/retry.ts';
+import { Claimant } from './claimant.ts';
 import { ExchangeFile } from './exchange-file.ts';
+import { LogClock } from './log-clock.ts';
 
 const tickMs = 200;
 /** How long requests that wait, and room that others lack, are gathered into one record. */

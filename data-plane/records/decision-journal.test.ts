@@ -2,14 +2,14 @@
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { until } from '../../test/support/until.ts';
-import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
-import { SegmentLog } from '../segments/segment-log.ts';
+import { mintRequestId } from '../surfaces/common/request-id.ts';
+import { SegmentLog } from '../usage/segment-log.ts';
 import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';

@@ -4,14 +4,14 @@
  * decisions are dropped and counted.
  */
 import { setImmediate } from 'node:timers/promises';
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { RecordedRequest } from '../../schemas/request-record.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
-import type { ReadGroup, RecordGroup } from '../segments/segment-frame.ts';
-import { SegmentLog } from '../segments/segment-log.ts';
+import type { ReadGroup, RecordGroup } from '../usage/segment-frame.ts';
+import { SegmentLog } from '../usage/segment-log.ts';
 import { decisionOf } from './project.ts';
 import { groupHeading, idOf, RecordGroupBuffer, requestsIn, timeCell } from './record-group.ts';
 

@@ -1,6 +1,6 @@
-/** Records of a request, each made of the fields that schemas/request-record.ts names for it. What is not known is left out. */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import { columnsOf, type RecordColumn, type RecordedRequest } from '../../schemas/request-record.ts';
+/** Records of a request, each made of the fields that schemas/records/request-record.ts names for it. What is not known is left out. */
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import { columnsOf, type RecordColumn, type RecordedRequest } from '../../schemas/records/request-record.ts';
 
 type Fields = Record<string, unknown>;
 

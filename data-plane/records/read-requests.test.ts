@@ -2,10 +2,10 @@
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
-import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+import { gatewayQuerySchema } from '../../schemas/admin/gateway-requests.ts';
+import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
-import { SegmentLog } from '../segments/segment-log.ts';
+import { SegmentLog } from '../usage/segment-log.ts';
 import { DecisionJournal } from './decision-journal.ts';
 import { followedRequests, requestPages } from './read-requests.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';

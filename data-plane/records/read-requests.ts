@@ -2,9 +2,9 @@
  * Answers of a gateway about its requests: pages backwards, and what ends from now on. Each answer is bounded in what it reads, and
  * says where to continue; groups are read in turns of their own, and what nobody means is not parsed.
  */
-import type { GatewayQuery } from '../../schemas/gateway-requests.ts';
+import type { GatewayQuery } from '../../schemas/admin/gateway-requests.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import type { ReadGroup } from '../segments/segment-frame.ts';
+import type { ReadGroup } from '../usage/segment-frame.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { requestsIn } from './record-group.ts';
 import { isMeant, mayHave, rowOf, type WrittenRequest } from './request-row.ts';

@@ -2,8 +2,8 @@
  * Records that are written together, as text from the moment that they are added: kept as lists, each would hold some
  * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
  */
-import { type RecordedRequest, recordedNames } from '../../schemas/request-record.ts';
-import { idBytes, type RecordGroup } from '../segments/segment-frame.ts';
+import { type RecordedRequest, recordedNames } from '../../schemas/records/request-record.ts';
+import { idBytes, type RecordGroup } from '../usage/segment-frame.ts';
 
 /** Place of the id in what is recorded of a request, and of its time. */
 const idCell = 0;

@@ -1,11 +1,11 @@
 /** The table of what is recorded: each record of a request has the fields that name it, each once, and no other text. */
 import { expect, test } from 'vitest';
-import { decisionRecordSchema } from '../../schemas/decisions.ts';
-import { recordedIn, recordedNames, requestFields } from '../../schemas/request-record.ts';
+import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
+import { recordedIn, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
+import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { attributesOf, decisionOf, lineOf } from './project.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';
 

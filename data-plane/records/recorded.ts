@@ -2,13 +2,13 @@
  * What is recorded of a request at its end: the one place where facts are read from what its phases wrote down. Numbers and ids
  * are copied, and no text of a caller but the name of a model that may be kept. All records are made of it (project.ts).
  */
-import { keyFaults } from '../../schemas/decisions.ts';
+import { keyFaults } from '../../schemas/records/decisions.ts';
 import {
   type Recorded,
   type RecordedName,
   type RecordedRequest,
   recordedNames,
-} from '../../schemas/request-record.ts';
+} from '../../schemas/records/request-record.ts';
 import { causes } from '../../shared/decision/causes.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';

@@ -1,5 +1,5 @@
 /** What is kept of each request: its facts are read once, and each record is made of them. */
-import type { RecordedRequest } from '../../schemas/request-record.ts';
+import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';

@@ -1,8 +1,13 @@
 /** Requests as rows that people follow, and which of them a filter means. Of what is kept; what is not known is null there. */
-import type { GatewayQuery, GatewayRow } from '../../schemas/gateway-requests.ts';
-import { refusalKinds } from '../../schemas/refusals.ts';
-import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
-import { outcomeFrom, type RequestOutcome, recordedEnds, verdictFrom } from '../../schemas/verdict.ts';
+import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
+import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
+import {
+  outcomeFrom,
+  type RequestOutcome,
+  recordedEnds,
+  verdictFrom,
+} from '../../schemas/records/verdict.ts';
 
 /** As it was recorded or kept. */
 export type WrittenRequest = readonly unknown[];

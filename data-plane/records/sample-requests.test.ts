@@ -4,10 +4,10 @@ import {
   gatewayQuerySchema,
   gatewaySampledSchema,
   gatewaySampleEndSchema,
-} from '../../schemas/gateway-requests.ts';
-import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+} from '../../schemas/admin/gateway-requests.ts';
+import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
-import { SegmentLog } from '../segments/segment-log.ts';
+import { SegmentLog } from '../usage/segment-log.ts';
 import { DecisionJournal } from './decision-journal.ts';
 import { groupHeading, RecordGroupBuffer } from './record-group.ts';
 import { requestSample } from './sample-requests.ts';

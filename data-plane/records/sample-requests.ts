@@ -3,8 +3,8 @@
  * organisations, hosts and models, so that small ones are not lost. Each says how many it stands for.
  */
 import { setImmediate } from 'node:timers/promises';
-import type { GatewayQuery, GatewaySampled } from '../../schemas/gateway-requests.ts';
-import { type RecordedName, recordedNames } from '../../schemas/request-record.ts';
+import type { GatewayQuery, GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
+import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { EvenSample } from './even-sample.ts';

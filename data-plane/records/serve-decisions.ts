@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Registry } from 'prom-client';
-import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
+import { type DecisionRecord, requestIdSchema } from '../../schemas/records/decisions.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';

@@ -1,8 +1,8 @@
 /**
  * What the internal listener answers about requests: `/requests` a page of rows, newest first, `/requests/live` rows as they end,
- * and `/requests/sample` whole decisions of some that completed. Lines of JSON, as schemas/gateway-requests.ts has them.
+ * and `/requests/sample` whole decisions of some that completed. Lines of JSON, as schemas/admin/gateway-requests.ts has them.
  */
-import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/gateway-requests.ts';
+import { type GatewayQuery, gatewayQuerySchema } from '../../schemas/admin/gateway-requests.ts';
 import type { DecisionJournal } from './decision-journal.ts';
 import { followedRequests, requestPages } from './read-requests.ts';
 import { requestSample } from './sample-requests.ts';

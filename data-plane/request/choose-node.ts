@@ -2,8 +2,8 @@
 
 import { sharerOf } from '../../shared/decision/authenticate.ts';
 import type { Placement } from '../../shared/decision/route.ts';
-import { type AskedChat, type AskedRequest, prefixesOfChat } from '../shape/asked.ts';
-import type { AffinityRequest, NodeChooser } from '../upstream/affinity.ts';
+import type { AffinityRequest, NodeChooser } from '../nodes/affinity.ts';
+import { type AskedChat, type AskedRequest, prefixesOfChat } from '../surfaces/common/asked.ts';
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 

@@ -2,8 +2,8 @@
  * What is counted while requests pass: requests of each subject's present minute, and weights in flight. Exact for this
  * gateway; for limits that hold over the whole fleet, what the other gateways hold is included. A lease is taken once and released once, whatever happens to the request.
  */
-import { inFlightWindow } from '../../schemas/gauges.ts';
-import { visitorsSubject } from '../../schemas/limits.ts';
+import { inFlightWindow } from '../../schemas/records/gauges.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { visitorPrefix } from '../../shared/decision/authenticate.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { LimitKind, LimitUsers, RateWindow } from '../../shared/decision/limits.ts';

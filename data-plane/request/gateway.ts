@@ -1,6 +1,6 @@
 /** What a request works with, and what is recorded of it. */
 
-import { outcomeFrom, type RequestOutcome, recordedEnd } from '../../schemas/verdict.ts';
+import { outcomeFrom, type RequestOutcome, recordedEnd } from '../../schemas/records/verdict.ts';
 import type { HostNames, Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -10,14 +10,14 @@ import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { Overlaid } from '../../shared/snapshot/waves.ts';
-import type { TenantSecrets } from '../core/tenant-secrets.ts';
-import type { RequestTrace } from '../core/trace-context.ts';
-import type { ForwardMeans, ForwardOutcome } from '../forward/forward.ts';
 import type { AnswerIds } from '../http/answers.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
 import type { ClientAnswer, Exchange } from '../http/exchange.ts';
-import type { Affinity } from '../upstream/affinity.ts';
-import type { PromptCounter } from '../upstream/count-tokens.ts';
+import type { Affinity } from '../nodes/affinity.ts';
+import type { PromptCounter } from '../nodes/count-tokens.ts';
+import type { ForwardMeans, ForwardOutcome } from '../nodes/forward.ts';
+import type { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
+import type { RequestTrace } from '../surfaces/common/trace-context.ts';
 import type { Meter } from '../usage/meter.ts';
 import type { LocalCounters } from './counters.ts';
 import type { SeenCounters } from './seen-counters.ts';

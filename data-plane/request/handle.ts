@@ -4,9 +4,9 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  * A phase that is done at once gives its value and no promise: to await one costs each request a turn of the microtasks.
  */
-import { operations, surfaceOfPath } from '../../schemas/operations.ts';
-import type { Capacity } from '../../schemas/usage.ts';
-import type { Ender } from '../../schemas/verdict.ts';
+import { operations, surfaceOfPath } from '../../schemas/api/operations.ts';
+import type { Capacity } from '../../schemas/records/usage.ts';
+import type { Ender } from '../../schemas/records/verdict.ts';
 import { type Admitted, admit } from '../../shared/decision/admission.ts';
 import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
@@ -14,8 +14,6 @@ import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed, nodeOfStackFailed, type Placement, type Target } from '../../shared/decision/route.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
-import { mintRequestId, mintUnique } from '../core/request-id.ts';
-import { type ForwardOutcome, forward } from '../forward/forward.ts';
 import {
   badHttp,
   credentialHeader,
@@ -27,10 +25,12 @@ import {
 } from '../http/answers.ts';
 import { readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { leastTokensOf } from '../shape/asked.ts';
+import type { NodeChooser } from '../nodes/affinity.ts';
+import { type ForwardOutcome, forward } from '../nodes/forward.ts';
+import { leastTokensOf } from '../surfaces/common/asked.ts';
+import { mintRequestId, mintUnique } from '../surfaces/common/request-id.ts';
 import { countTokensBody } from '../surfaces/messages/shape-messages.ts';
 import type { AnswerForm, Shaped } from '../surfaces/surfaces.ts';
-import type { NodeChooser } from '../upstream/affinity.ts';
 import { nodeChooser } from './choose-node.ts';
 import { type Gateway, RequestRecord } from './gateway.ts';
 import { type Reservation, reserveOrWait } from './reserve.ts';

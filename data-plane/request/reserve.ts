@@ -2,7 +2,7 @@
  * Reserves capacity for a request in the limits of its organisation, in the turn of the event loop in which they are checked.
  * A request that finds no room waits where the other gateways may give up some.
  */
-import { visitorsSubject } from '../../schemas/limits.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import {
   type Counters,
   type Decision,

@@ -1,5 +1,5 @@
 /** The counters of one decision, which remember what it read: they differ when it is explained. */
-import { visitorsSubject } from '../../schemas/limits.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 

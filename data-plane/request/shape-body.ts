@@ -5,17 +5,17 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
 import type { Body } from '../../shared/runtime/request-body.ts';
-import type { ShapeHeaders } from '../answer/surface.ts';
 import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
-import { readJsonText } from '../core/json-text.ts';
-import type { TenantSecrets } from '../core/tenant-secrets.ts';
-import type { ReadableBody } from '../forward/forward.ts';
 import { oneHeader } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
-import type { CountRequest, NodeTarget, WorkerText } from '../shape/asked.ts';
-import { refuseOtherThanJson } from '../shape/json-body.ts';
+import type { ReadableBody } from '../nodes/forward.ts';
+import type { CountRequest, NodeTarget, WorkerText } from '../surfaces/common/asked.ts';
+import { refuseOtherThanJson } from '../surfaces/common/json-body.ts';
+import { readJsonText } from '../surfaces/common/json-text.ts';
+import type { ShapeHeaders } from '../surfaces/common/surface.ts';
+import type { TenantSecrets } from '../surfaces/common/tenant-secrets.ts';
 import { type Shaped, shapeOperation } from '../surfaces/surfaces.ts';
 
 /** Inline shaping blocks the event loop for some 20 ms at most. */

@@ -10,11 +10,11 @@ import { cannotTakeNow } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
 import { waits } from '../../shared/runtime/waits.ts';
 import type { Route, TierLimits } from '../../shared/snapshot/lookup.ts';
-import type { AskedRequest } from '../shape/asked.ts';
+import type { NodeChooser } from '../nodes/affinity.ts';
+import type { PromptCounter } from '../nodes/count-tokens.ts';
+import type { NodeLoad } from '../nodes/load.ts';
+import type { AskedRequest } from '../surfaces/common/asked.ts';
 import type { Shaped } from '../surfaces/surfaces.ts';
-import type { NodeChooser } from '../upstream/affinity.ts';
-import type { PromptCounter } from '../upstream/count-tokens.ts';
-import type { NodeLoad } from '../upstream/load.ts';
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 

@@ -7,9 +7,9 @@ import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
 import { cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
-import { SnapshotReader } from '../../shared/snapshot/reader.ts';
 import { Replicator, type ReplicatorOptions } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { SnapshotReader } from './reader.ts';
 
 export interface ActiveSnapshotOptions
   extends Pick<

@@ -12,7 +12,7 @@ import type { IncomingMessage } from 'node:http';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
+import { adminPrefix, routeOf } from '../../schemas/admin/admin-routes.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';

@@ -5,8 +5,12 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Registry } from 'prom-client';
-import { type GatewayMembers, gatewayMemberNames, reportedMembers } from '../../schemas/gateway-members.ts';
-import type { StalePolicy } from '../../schemas/status.ts';
+import {
+  type GatewayMembers,
+  gatewayMemberNames,
+  reportedMembers,
+} from '../../schemas/records/gateway-members.ts';
+import type { StalePolicy } from '../../schemas/records/status.ts';
 import {
   type ControlLog,
   LogReplaced,

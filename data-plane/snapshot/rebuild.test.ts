@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
-import type { ReplicaStatus } from '../../schemas/admin.ts';
+import type { ReplicaStatus } from '../../schemas/admin/admin.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';

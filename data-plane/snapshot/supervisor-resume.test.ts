@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import pino from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { controlTopic } from '../../schemas/commit.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';

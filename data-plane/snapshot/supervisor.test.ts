@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { GatewayStatus } from '../../schemas/admin.ts';
+import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';

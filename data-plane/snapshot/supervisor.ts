@@ -9,8 +9,8 @@
  *  - halted: the next event must not be skipped and is unknown to this build; the state stays and ages.
  * The stale policy decides what an ageing state may answer; only quarantine forbids every answer.
  */
-import type { Commit } from '../../schemas/commit.ts';
-import type { LogText } from '../../schemas/log-events.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import type { LogText } from '../../schemas/records/log-events.ts';
 import {
   type ControlLog,
   LogReplaced,

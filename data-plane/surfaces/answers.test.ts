@@ -13,7 +13,7 @@ import {
   streamOf,
   type Wanted,
 } from '../../test/support/surface-answers.ts';
-import { NodeFailure } from '../core/node-failure.ts';
+import { NodeFailure } from './common/node-failure.ts';
 
 const answer = (message: object, finish: unknown = 'stop', more: object = {}) => ({
   choices: [{ index: 0, message, finish_reason: finish }],

@@ -8,11 +8,11 @@ import {
   responsesSurface,
   streamOf,
 } from '../../test/support/surface-answers.ts';
-import { answerFacts } from '../answer/chat-parts.ts';
-import { parseAnswer } from '../core/answer-json.ts';
-import { keepTexts, writeJson } from '../core/json-source.ts';
-import { readJsonText } from '../core/json-text.ts';
-import { renderBody, renderCount } from '../dialect/node-body.ts';
+import { parseAnswer } from './common/answer-json.ts';
+import { answerFacts } from './common/chat-parts.ts';
+import { keepTexts, writeJson } from './common/json-source.ts';
+import { readJsonText } from './common/json-text.ts';
+import { renderBody, renderCount } from './common/node-body.ts';
 import { shapeOperation, wholeAnswer } from './surfaces.ts';
 
 const dialects: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];

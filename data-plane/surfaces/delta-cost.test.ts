@@ -8,7 +8,7 @@ import {
   responsesSurface,
   streamOf,
 } from '../../test/support/surface-answers.ts';
-import { SseReader } from '../answer/sse-reader.ts';
+import { SseReader } from './common/sse-reader.ts';
 
 const piece = 'x'.repeat(100);
 const blanks = ' '.repeat(100);

@@ -1,12 +1,12 @@
 /** A request of the Anthropic-style API or for a response says the same as a chat that says the same: one body for the node. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { InferenceKind } from '../../schemas/api/operations.ts';
 import { type Dialect, dialectSchema } from '../../schemas/names.ts';
-import type { InferenceKind } from '../../schemas/operations.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { runs } from '../../test/support/budget.ts';
-import { toNodeBody } from '../dialect/node-body.ts';
-import type { WholeChat } from '../shape/asked.ts';
+import type { WholeChat } from './common/asked.ts';
+import { toNodeBody } from './common/node-body.ts';
 import { shapeOperation } from './surfaces.ts';
 
 const text = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 5 }).filter((one) => one.trim() !== '');

@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
-import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
-import { rerankRequestSchema } from '../../schemas/rerank.ts';
-import { responsesRequestSchema } from '../../schemas/responses.ts';
+import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/api/anthropic.ts';
+import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/api/openai.ts';
+import { rerankRequestSchema } from '../../schemas/api/rerank.ts';
+import { responsesRequestSchema } from '../../schemas/api/responses.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import { shapeRefusal } from '../../test/support/shape-refusal.ts';
-import { toNodeBody } from '../dialect/node-body.ts';
+import { toNodeBody } from './common/node-body.ts';
 import { shapeOperation } from './surfaces.ts';
 
 const json = 'application/json';

@@ -3,16 +3,16 @@
  * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
  */
 import { hourMs } from '../../schemas/durations.ts';
-import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/limits.ts';
-import { rowsReplica } from '../../schemas/limits.ts';
+import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/records/limits.ts';
+import { rowsReplica } from '../../schemas/records/limits.ts';
 import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterFeed } from '../../shared/limits/counter-feed.ts';
 import { type CounterState, counterKey, publishEveryMs } from '../../shared/limits/counters.ts';
-import { GatewayCounters } from '../../shared/limits/gateway-counters.ts';
 import type { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { within } from '../../shared/runtime/retry.ts';
+import { GatewayCounters } from '../limits/gateway-counters.ts';
 import type { Outbox } from './outbox.ts';
 import type { AccountLimit } from './worker-messages.ts';
 

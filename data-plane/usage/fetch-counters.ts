@@ -4,8 +4,8 @@
  * fetched, the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
-import { adminPrefix, routeOf } from '../../schemas/admin-routes.ts';
-import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
+import { adminPrefix, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../../schemas/records/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 

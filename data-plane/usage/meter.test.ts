@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { countersTopic } from '../../schemas/limits.ts';
+import { countersTopic } from '../../schemas/records/limits.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';

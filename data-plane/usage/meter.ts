@@ -4,7 +4,7 @@
  * it, so it is always counted exactly once. Nothing here blocks on a disk: while the log or the worker is behind, new
  * requests wait, and only a disk that fails for seconds refuses them (backlog.ts).
  */
-import { type Capacity, usageTokensMax } from '../../schemas/usage.ts';
+import { type Capacity, usageTokensMax } from '../../schemas/records/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { Backlog } from './backlog.ts';

@@ -5,8 +5,8 @@
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
-import { countersTopic } from '../../schemas/limits.ts';
-import { usageTopic } from '../../schemas/usage.ts';
+import { countersTopic } from '../../schemas/records/limits.ts';
+import { usageTopic } from '../../schemas/records/usage.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';

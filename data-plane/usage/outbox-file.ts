@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { CounterEntry } from '../../schemas/limits.ts';
+import type { CounterEntry } from '../../schemas/records/limits.ts';
 import {
   createTables,
   type Database,

@@ -4,10 +4,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
-import { type CounterEntry, visitorPrefix } from '../../schemas/limits.ts';
+import { type CounterEntry, visitorPrefix } from '../../schemas/records/limits.ts';
 import { counterKey, entriesEndMs, type Sum } from '../../shared/limits/counters.ts';
-import type { CounterLedger } from '../../shared/limits/gateway-counters.ts';
 import { type Database, prepare, type Statement } from '../../shared/runtime/sqlite.ts';
+import type { CounterLedger } from '../limits/gateway-counters.ts';
 
 export const ledgerSql = `
 CREATE TABLE replica (

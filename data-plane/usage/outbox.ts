@@ -6,12 +6,12 @@
  * was already served.
  */
 import { randomUUID } from 'node:crypto';
-import type { CounterEntry } from '../../schemas/limits.ts';
+import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
-import { SegmentReader } from '../segments/segment-reader.ts';
 import { keepAside, keepCopy } from './kept-files.ts';
 import { type OutboxFile, openOutboxFile } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
+import { SegmentReader } from './segment-reader.ts';
 import { type Shipment, Shipper } from './shipper.ts';
 import { Taking } from './taking.ts';
 import { type LogStart, usageFolderOf } from './usage-log.ts';

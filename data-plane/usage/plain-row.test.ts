@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { usageRowSchema } from '../../schemas/usage.ts';
+import { usageRowSchema } from '../../schemas/records/usage.ts';
 import { runs } from '../../test/support/budget.ts';
 import { usageRow } from '../../test/support/usage-rows.ts';
 import { entriesOfPlainRow } from './plain-row.ts';

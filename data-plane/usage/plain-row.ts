@@ -2,7 +2,7 @@
  * Recognises the row of an organisation in the order of fields in which the meter writes it, which is nearly every row: what
  * matches is valid by `usageRowSchema`. That costs a tenth of parsing the row and checking it. All others are parsed.
  */
-import type { CounterEntry } from '../../schemas/limits.ts';
+import type { CounterEntry } from '../../schemas/records/limits.ts';
 
 const id = '"[a-z0-9-]{1,64}"';
 /** Without 29 February, which is parsed. */

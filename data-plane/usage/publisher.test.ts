@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
+import { usagePartitionOf, usageTopic } from '../../schemas/records/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';

@@ -3,7 +3,7 @@
  * partition, one record at a time. It retries without end: an append that failed, or whose result is unknown, is repeated
  * with back-off, because the fold recognises a repeated row by its number and a lost row is unbilled usage.
  */
-import { usagePartitionOf } from '../../schemas/usage.ts';
+import { usagePartitionOf } from '../../schemas/records/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';

@@ -1,6 +1,6 @@
 /** Rows of usage as they are in their log, what they are on the usage log, and what they add up to. */
-import type { CounterEntry } from '../../schemas/limits.ts';
-import { type Capacity, type UsageRow, usageRowSchema } from '../../schemas/usage.ts';
+import type { CounterEntry } from '../../schemas/records/limits.ts';
+import { type Capacity, type UsageRow, usageRowSchema } from '../../schemas/records/usage.ts';
 import { counterKey } from '../../shared/limits/counters.ts';
 import { entriesOfPlainRow } from './plain-row.ts';
 import { entriesOf, type VisitFacts } from './worker-messages.ts';

@@ -1,8 +1,8 @@
 /** Reads the rows that are to be shipped from where they are kept, oldest first, each with its number. */
-import { usageRecordRowsMax } from '../../schemas/usage.ts';
-import type { ReadSegmentGroup, SegmentReader } from '../segments/segment-reader.ts';
+import { usageRecordRowsMax } from '../../schemas/records/usage.ts';
 import type { OutboxFile, RowPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, textsIn } from './rows.ts';
+import type { ReadSegmentGroup, SegmentReader } from './segment-reader.ts';
 import { headingIn } from './usage-log.ts';
 
 /** Rows that were counted are kept for their shipment while they are no more than these: the rest is read once more. */

@@ -1,7 +1,8 @@
 /** What one transaction takes of the log of rows: their numbers, what they add to the counters, and where numbers begin. */
-import type { ReadSegmentGroup } from '../segments/segment-reader.ts';
+
 import type { OutboxFile, RowPlace, TakenPlace } from './outbox-file.ts';
 import { type ReadRows, readUsage, Sums, textsIn } from './rows.ts';
+import type { ReadSegmentGroup } from './segment-reader.ts';
 import { headingIn } from './usage-log.ts';
 
 export class Taking {

@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readUsageRecord, usageTopic } from '../../schemas/usage.ts';
+import { UsageReplicator } from '../../control-plane/usage/usage-replicator.ts';
+import { openUsageStore, type PeriodUsage } from '../../control-plane/usage/usage-store.ts';
+import { readUsageRecord, usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
-import { openUsageStore, type PeriodUsage } from '../../shared/usage/usage-store.ts';
 import { runs } from '../../test/support/budget.ts';
 import { openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
@@ -307,7 +307,7 @@ test('Events: a fold that is killed at any moment continues to the same totals',
   const folding = `
 import { openLog } from ${built('shared/log/open-log.js')};
 import { RecordMac } from ${built('shared/log/core/record-mac.js')};
-import { openUsageStore } from ${built('shared/usage/usage-store.js')};
+import { openUsageStore } from ${built('control-plane/usage/usage-store.js')};
 const mac = new RecordMac('headgate.usage', '${token}');
 const store = openUsageStore(process.argv[1], { mac });
 const log = await openLog(process.argv[2], { topic: 'headgate.usage' });

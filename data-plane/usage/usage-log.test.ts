@@ -8,7 +8,7 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { runs } from '../../test/support/budget.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { UsageBox, usageRow } from '../../test/support/usage-rows.ts';
-import { SegmentReader } from '../segments/segment-reader.ts';
+import { SegmentReader } from './segment-reader.ts';
 
 let root: string;
 let folder: string;

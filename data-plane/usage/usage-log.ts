@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { dayMs } from '../../schemas/durations.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
-import { SegmentLog } from '../segments/segment-log.ts';
+import { SegmentLog } from './segment-log.ts';
 
 /** More than the rows have that may wait for the database, which fit into one half. */
 const segmentBytes = 2 * 1024 * 1024;

@@ -4,7 +4,7 @@
  * A row is settled in the message that has a total with it, so a consumer that processes messages in order counts every row
  * exactly once.
  */
-import type { CounterEntry, UsageGapEntry } from '../../schemas/limits.ts';
+import type { CounterEntry, UsageGapEntry } from '../../schemas/records/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
 import type { Sum } from '../../shared/limits/counters.ts';
 import type { Outbox } from './outbox.ts';

@@ -3,7 +3,7 @@
  * what is recorded meanwhile is written with the next. Ten times a second the usage worker receives how far the log is: each message
  * wakes that thread. Near the end of an allowance it receives that at once. Without rows nothing wakes.
  */
-import type { SegmentLog } from '../segments/segment-log.ts';
+import type { SegmentLog } from './segment-log.ts';
 import { append } from './usage-log.ts';
 import type { AccountLimit, UsageWorkerRequest } from './worker-messages.ts';
 

@@ -2,8 +2,8 @@
  * The messages between the main thread and the usage worker. They arrive in the order in which they were sent, and the
  * protocol relies on it: a total is valid from its message until the next message about the same account.
  */
-import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas/limits.ts';
-import type { UsageRow } from '../../schemas/usage.ts';
+import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas/records/limits.ts';
+import type { UsageRow } from '../../schemas/records/usage.ts';
 import { counterKey, type Sum } from '../../shared/limits/counters.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { LoggedLine } from '../../shared/runtime/logger.ts';

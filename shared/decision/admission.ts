@@ -5,8 +5,9 @@
  * Pure: look-up, time and the state of the gateway are parameters. Host and operation are resolved without a look-up: a
  * label of stack form names a stack whether or not one exists, and a path reveals nothing.
  */
+
+import { type InferenceKind, operationKinds, operations, pathsOf } from '../../schemas/api/operations.ts';
 import { stackIdSchema } from '../../schemas/names.ts';
-import { type InferenceKind, operationKinds, operations, pathsOf } from '../../schemas/operations.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import {
   authenticate,

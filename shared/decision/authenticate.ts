@@ -2,8 +2,8 @@
  * Whose request is it? A key resolves to one organisation, or the request is refused with bytes that do not reveal why
  * (Authentication 8). The checksum is checked before any look-up (Authentication 3).
  */
-import type { keyFaults } from '../../schemas/decisions.ts';
-import { visitorsSubject } from '../../schemas/limits.ts';
+import type { keyFaults } from '../../schemas/records/decisions.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup, TierLimits } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';

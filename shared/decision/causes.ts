@@ -3,8 +3,9 @@
  * finds it (`admission`: rules alone, so that it can be decided again), the refusal that answers it, and what an explanation
  * says of it. Log, metrics and records have it as a text.
  */
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { RefusalType } from '../../schemas/refusals.ts';
+
+import type { RefusalType } from '../../schemas/api/refusals.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 
 export type Stage = DecisionRecord['stage'];
 

@@ -3,9 +3,10 @@
  * ones in addition to their own turns, requests and concurrency: the turns of their network in a day, and what all visitors together
  * may use, so that paying callers are not crowded out by visitors who are new again and again. Pure, as decide.ts.
  */
-import type { SeenLimit } from '../../schemas/decisions.ts';
+
 import { counted } from '../../schemas/grouped.ts';
-import { visitorsSubject } from '../../schemas/limits.ts';
+import type { SeenLimit } from '../../schemas/records/decisions.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import type { Client } from './authenticate.ts';
 import { Refusal } from './refusal.ts';

@@ -6,8 +6,9 @@
  * The order is the newest first, then by id, so that two answers compare equal. `owned_by` repeats the family, and never
  * names an organisation.
  */
+
+import { type OperationKind, operations } from '../../schemas/api/operations.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
-import { type OperationKind, operations } from '../../schemas/operations.ts';
 import type { Lookup, ServedModel } from '../snapshot/lookup.ts';
 import { type Caller, planOf } from './authenticate.ts';
 import { dedicatedOnly, type Target, targetNotServing, unavailable, withoutPlan } from './route.ts';

@@ -2,7 +2,7 @@
  * A refusal: what the client reads, its cause, and apart from both the text for the log.
  * Anything a phase throws that is not a Refusal is a fault of this program and becomes InternalError.
  */
-import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type Cause, type CauseOf, causes, textOf } from './causes.ts';
 
 /** Which limit had no room for a request. */

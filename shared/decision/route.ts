@@ -2,9 +2,10 @@
  * Where a request goes (Routing algorithm): an organisation's own node, else the pool, else a refusal; or, on a stack
  * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
  */
+
+import { operations } from '../../schemas/api/operations.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
-import { operations } from '../../schemas/operations.ts';
-import type { Capacity } from '../../schemas/usage.ts';
+import type { Capacity } from '../../schemas/records/usage.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
 import type { CauseOf } from './causes.ts';
 import { Refusal } from './refusal.ts';

@@ -1,6 +1,6 @@
 /** The table of causes and steps: what a record, a metric and an explanation can say of each. */
 import { expect, test } from 'vitest';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { causeNames, causeOf, causes, textOf } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Step } from './step.ts';

@@ -1,10 +1,10 @@
 import { afterAll, expect, test } from 'vitest';
+import { decideOn, factsOf, type Question } from '../../control-plane/explain/question.ts';
+import { countersOf } from '../../control-plane/explain/recorded-counters.ts';
 import { known, recordsOf } from '../../test/support/commits.ts';
 import { createLookup } from '../snapshot/lookup.ts';
 import { memorySnapshot } from '../snapshot/open-snapshot.ts';
 import { type Counters, decide, type RequestFacts } from './decide.ts';
-import { decideOn, factsOf, type Question } from './question.ts';
-import { countersOf } from './recorded-counters.ts';
 
 const limits = {
   freeTurns: 2,

@@ -1,10 +1,10 @@
 /** I6 over random fleets: whatever was installed, registered and reported, a visitor reaches nodes of the pool alone. */
 import { expect, test } from 'vitest';
+import { decideWith, factsOf } from '../../control-plane/explain/question.ts';
 import { runs } from '../../test/support/budget.ts';
 import { fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
 import { createLookup } from '../snapshot/lookup.ts';
 import { memorySnapshot } from '../snapshot/open-snapshot.ts';
-import { decideWith, factsOf } from './question.ts';
 
 const counters = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
 const conditions = { counters, fenced: false, outboxFull: false, nowMs: Date.UTC(2026, 10, 22) };

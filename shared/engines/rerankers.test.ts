@@ -2,8 +2,8 @@
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
-import { startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { startSimNode } from '../../tools/simulator/sim-node.ts';
 import { AskedModels } from './asked-models.ts';
 import { probe } from './probe.ts';
 

@@ -1,6 +1,6 @@
 /** The fold of claims, rule by rule: what each reader of the log grants, in its order. */
 import { expect, test } from 'vitest';
-import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
 import { ClaimsFold } from './claims-fold.ts';
 import { ClaimsRows } from './claims-rows.ts';

@@ -2,7 +2,12 @@
  * The claims of all gateways, folded in the order of the log, so that every reader grants the same: a process keeps what it
  * holds, and gets more only where the others leave room. Nobody waits for a leader. Pure: times are passed in.
  */
-import { type GaugeRecord, gaugeEntriesMax, inFlightWindow, type LastSeen } from '../../schemas/gauges.ts';
+import {
+  type GaugeRecord,
+  gaugeEntriesMax,
+  inFlightWindow,
+  type LastSeen,
+} from '../../schemas/records/gauges.ts';
 import {
   type Cell,
   ClaimsRows,

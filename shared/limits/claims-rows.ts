@@ -1,5 +1,5 @@
 /** What is claimed of each limit, folded from the entries of records in the order of the log. Pure: times are passed in. */
-import { type GaugeEntry, inFlightWindow } from '../../schemas/gauges.ts';
+import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 
 /** What one process holds of one limit. */
 export interface Cell {

@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { CounterEntry } from '../../schemas/limits.ts';
+import type { CounterEntry } from '../../schemas/records/limits.ts';
 import {
   createTables,
   type Database,

@@ -2,7 +2,7 @@
  * Reads the counters topic without end into a state, keeps its copy on disk, and publishes records. Each process that needs
  * the counters has one. It counts what is not a record, and continues without the topic from what it has.
  */
-import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
+import { type CounterRecord, readCounterRecord } from '../../schemas/records/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
 import { ReadTime, RemovalTime, wallClockMs } from '../runtime/clock.ts';

@@ -4,7 +4,7 @@
  * times, give the same sums. Pure: time and storage are arguments.
  */
 import { dayMs } from '../../schemas/durations.ts';
-import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/limits.ts';
+import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/records/limits.ts';
 
 export interface Sum {
   readonly tokens: number;

@@ -1,9 +1,9 @@
 /** Requests that wait for room: which wait, which are released, and which are refused. Over a log without delays. */
 import { expect, test } from 'vitest';
-import { inFlightWindow } from '../../schemas/gauges.ts';
+import type { Claimant } from '../../data-plane/limits/claimant.ts';
+import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { ClaimLog } from '../../test/support/claim-log.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
-import type { Claimant } from './claimant.ts';
 import type { Limit } from './claims-rows.ts';
 
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 10 };

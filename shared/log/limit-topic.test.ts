@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
 import { limitTopicContract } from '../../test/contract/limit-topic.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';

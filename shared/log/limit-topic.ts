@@ -4,7 +4,11 @@
  * Everything read is hostile: only records of a bounded size with the HMAC of the gateway token are delivered.
  * It opens when first used, and again after a fault that the open log does not survive; no call blocks the event loop.
  */
-import { type LimitTopicName, limitRecordBytesMax, limitTopicKeepSeconds } from '../../schemas/limits.ts';
+import {
+  type LimitTopicName,
+  limitRecordBytesMax,
+  limitTopicKeepSeconds,
+} from '../../schemas/records/limits.ts';
 import {
   AppendUnknown,
   type LogRecord,

@@ -4,7 +4,7 @@
  * their input, which may be a key or a prompt.
  */
 import { writeSync } from 'node:fs';
-import type { LogText } from '../../schemas/log-events.ts';
+import type { LogText } from '../../schemas/records/log-events.ts';
 import type { LineLogger } from './logger.ts';
 import { withoutSettings } from './settings.ts';
 

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { expect, test, vi } from 'vitest';
-import { logEvents } from '../../schemas/log-events.ts';
+import { logEvents } from '../../schemas/records/log-events.ts';
 import { createLogger, lineHook } from './logger.ts';
 
 /** A logger, and the lines that it wrote. */

@@ -3,7 +3,7 @@
  * Keys, prompts and completions are never passed to it; the redaction list is a second line of defence.
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
-import { eventOfText, type LogLevel, type LogText } from '../../schemas/log-events.ts';
+import { eventOfText, type LogLevel, type LogText } from '../../schemas/records/log-events.ts';
 import { wallClockMs } from './clock.ts';
 import { LineWriter } from './line-writer.ts';
 import { RepeatedLines } from './repeated-lines.ts';
@@ -13,7 +13,7 @@ interface Line<Level extends LogLevel> {
   (text: LogText<Level>): void;
 }
 
-/** Each level takes the texts that schemas/log-events.ts has of it. */
+/** Each level takes the texts that schemas/records/log-events.ts has of it. */
 export type Logger = { readonly [Level in LogLevel]: Line<Level> } & Pick<
   PinoLogger,
   'isLevelEnabled' | 'levels'
@@ -87,7 +87,7 @@ export function accessLogIn(logger: Logger): AccessLog {
 /**
  * The same lines as in the process log, written within 50 ms by a writer that no request waits for, and without redaction.
  * They have a fixed list of fields, each an id, a name that the state knows, a number or a fixed text
- * (schemas/request-record.ts), so that there is nothing to redact; errors go to the process log. One call serialises
+ * (schemas/records/request-record.ts), so that there is nothing to redact; errors go to the process log. One call serialises
  * a line, because pino's serialisation by field is a tenth of the cost of a request.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {

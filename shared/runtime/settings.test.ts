@@ -15,7 +15,16 @@ test.each([
 
 test('no other file of the product reads process.env', () => {
   const root = join(import.meta.dirname, '../..');
-  const rooms = ['schemas', 'shared', 'control-plane', 'data-plane', 'agent', 'dev', 'cli'];
+  const rooms = [
+    'schemas',
+    'shared',
+    'control-plane',
+    'data-plane',
+    'agent',
+    'tools/dev',
+    'tools/simulator',
+    'cli',
+  ];
   const files = rooms.flatMap((room) =>
     readdirSync(join(root, room), { recursive: true, encoding: 'utf8' }).map((file) => join(room, file)),
   );

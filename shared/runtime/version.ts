@@ -1,6 +1,6 @@
 /**
  * The version of this build: that of package.json, in the folder above the sources or above `dist`, and behind a plus the commit of
- * which `scripts/build.mjs` made it, where it knew one.
+ * which `tools/scripts/build.mjs` made it, where it knew one.
  */
 import { existsSync, readFileSync } from 'node:fs';
 

@@ -5,7 +5,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { type KnownEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { runs, scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, randomEvent } from '../../test/support/commits.ts';
 import { folderOfFile } from '../../test/support/folders.ts';

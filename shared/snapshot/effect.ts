@@ -1,7 +1,7 @@
 /** What an event does to the state, and what follows from that: the second half of its definition (`schemas/events-*.ts`). */
-import type { CommandName, InputOf } from '../../schemas/admin.ts';
-import type { EventTypeName } from '../../schemas/event-definitions.ts';
-import type { EventData } from '../../schemas/events.ts';
+import type { CommandName, InputOf } from '../../schemas/admin/admin.ts';
+import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
+import type { EventData } from '../../schemas/events/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { first } from '../runtime/statements.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';

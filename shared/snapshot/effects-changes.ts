@@ -1,7 +1,7 @@
 /** What events of changes do: the row of the open one, and what is kept of those that are over. Their overlay is derived. */
 
-import type { EventTypeName } from '../../schemas/event-definitions.ts';
-import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
+import { readEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import { type EventContext, type EventEffects, inverse, rowSource, undo } from './effect.ts';
 import type { TableViews } from './table.ts';

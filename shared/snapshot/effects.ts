@@ -1,5 +1,5 @@
 /** What each type of event does to the state. What is forgotten does not compile. */
-import { isEventType } from '../../schemas/event-definitions.ts';
+import { isEventType } from '../../schemas/events/event-definitions.ts';
 import type { EventEffects } from './effect.ts';
 import { capacityEffects } from './effects-capacity.ts';
 import { changeEffects } from './effects-changes.ts';

@@ -1,5 +1,5 @@
 /** Prepares records for the fold: increasing offsets, chunks of bounded size, a commit's context, printable texts. */
-import type { Commit } from '../../schemas/commit.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './effect.ts';

@@ -5,8 +5,8 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { eventTypeNames, isEventType } from '../../schemas/event-definitions.ts';
-import { readEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import { eventTypeNames, isEventType } from '../../schemas/events/event-definitions.ts';
+import { readEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, randomEvent, sha256 } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';

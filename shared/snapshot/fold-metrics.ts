@@ -1,7 +1,7 @@
 /** The metrics of every process with a snapshot: its build, the position of its fold, and its freshness. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import type { Commit } from '../../schemas/commit.ts';
-import { isEventType } from '../../schemas/event-definitions.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import { isEventType } from '../../schemas/events/event-definitions.ts';
 import { wallClockMs } from '../runtime/clock.ts';
 import { Distribution, type Observations } from '../runtime/distribution.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';

@@ -1,5 +1,5 @@
 /** What a fold reports to somebody who keeps the history of the rows. Called inside the transaction of the fold. */
-import type { Commit } from '../../schemas/commit.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
 import type { TableName, TableRow } from './tables.ts';
 
 export interface FoldObserver {

@@ -3,8 +3,8 @@
  * Every type has a case (checked below), and so has every reason for which the fold passes an event over.
  */
 import { expect, test } from 'vitest';
-import { eventTypeNames } from '../../schemas/event-definitions.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { ChainWriter, firstMomentMs, known, sha256 } from '../../test/support/commits.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';

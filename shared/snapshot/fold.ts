@@ -4,8 +4,8 @@
  * A reference to something missing is stored and joined when it is read; an event that contradicts the rows
  * (a second creation of one id, a report of a node's former owner) is skipped, and the reason is returned.
  */
-import { eventDefinitions } from '../../schemas/event-definitions.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import type { EventContext, EventSkipReason } from './effect.ts';
 import { eventEffects } from './effects.ts';
 import type { TableViews } from './table.ts';

@@ -2,9 +2,9 @@
  * What a snapshot stores in addition to the state: which command made which commit (so that a repeat is recognised), the
  * events this build could not read, and those the fold skipped. Not part of the digests; bounded and trimmed.
  */
-import type { Commit } from '../../schemas/commit.ts';
-import { fieldsOf } from '../../schemas/event-definition.ts';
-import type { StoredEvent } from '../../schemas/events.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import { fieldsOf } from '../../schemas/events/event-definition.ts';
+import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
 
 /** A repeated command is recognised for this many commits. */

@@ -2,7 +2,7 @@
  * Checks whether a log is still the one that was folded: at every start and after every reconnect or offset error, because
  * a topic that was re-created, truncated or restored answers reads without an error.
  */
-import { type Commit, parseCommit } from '../../schemas/commit.ts';
+import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
 import { emptyHead, judge, recordHash } from '../log/core/chain.ts';
 import {

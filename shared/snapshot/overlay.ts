@@ -3,7 +3,7 @@
  * read it before the base. It is a function of base and change alone: whenever either moves, it is worked out again, so that
  * base with overlay is always the base with the events of the change, and never anything between.
  */
-import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { parseColumn, type SqlValue } from '../runtime/table-columns.ts';
 import type { EventSkipReason } from './effect.ts';

@@ -3,7 +3,7 @@
  * one row of position with a checksum of its own, and one digest a table.
  */
 import { hash as digestOf } from 'node:crypto';
-import { genesisPrev } from '../../schemas/commit.ts';
+import { genesisPrev } from '../../schemas/events/commit.ts';
 import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlite.ts';
 import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 import { foldVersion } from './fold.ts';

@@ -5,7 +5,7 @@
  * good at other faults, such as a truncated or replaced log or a fold that must halt. `fault` is then the reason, and freshness
  * expires.
  */
-import type { Commit } from '../../schemas/commit.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
 import { Follower } from '../log/core/follower.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';

@@ -6,7 +6,7 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { StoredEvent } from '../../schemas/events.ts';
+import type { StoredEvent } from '../../schemas/events/events.ts';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import type { LogRecord } from '../log/core/control-log.ts';

@@ -4,8 +4,8 @@
  * prefix of the log had, and folding again from its position loses and repeats nothing.
  * Derived and disposable: delete the file and it is rebuilt from the log.
  */
-import type { Commit } from '../../schemas/commit.ts';
-import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';

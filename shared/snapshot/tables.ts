@@ -5,8 +5,8 @@
 
 import * as nodeCrypto from 'node:crypto';
 import { createHash } from 'node:crypto';
-import type { ChangeWatch, Wave } from '../../schemas/changes.ts';
-import type { StoredEvent } from '../../schemas/events.ts';
+import type { ChangeWatch, Wave } from '../../schemas/events/changes.ts';
+import type { StoredEvent } from '../../schemas/events/events.ts';
 import type {
   Dialect,
   ExpiryChoice,

@@ -2,7 +2,7 @@
  * Other states than that of the last commit. Whatever reads a state reads a database, so look-ups and lists know no difference:
  * a state that the tables do not have is a connection whose temporary views hide them.
  */
-import type { KnownEvent } from '../../schemas/events.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 import type { EventContext } from './effect.ts';
 import { type TableName, tableNames } from './tables.ts';

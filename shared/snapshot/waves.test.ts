@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import { SnapshotReader } from '../../data-plane/snapshot/reader.ts';
+import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { ChainWriter, known, sha256 } from '../../test/support/commits.ts';
 import { cachedLookup } from './cached-lookup.ts';
 import { createLookup } from './lookup.ts';
 import { openOrRebuild } from './open-snapshot.ts';
-import { SnapshotReader } from './reader.ts';
 
 const limits = { id: 'Team', rank: 1 } as const;
 const model = (id: string) =>

@@ -1,6 +1,6 @@
 /** Which gateways a change has reached: a function of the state and a gateway's name, the same for every reader. */
 import { createHash } from 'node:crypto';
-import type { Wave } from '../../schemas/changes.ts';
+import type { Wave } from '../../schemas/events/changes.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, TableName } from './tables.ts';

@@ -3,7 +3,7 @@
  * under its name is opened again, and the calls that noticed it reject with LogUnavailable.
  */
 import { daySeconds } from '../../schemas/durations.ts';
-import { statusTopic } from '../../schemas/status.ts';
+import { statusTopic } from '../../schemas/records/status.ts';
 import { openLog } from '../log/open-log.ts';
 import { ReopenedLog } from '../log/reopened-log.ts';
 

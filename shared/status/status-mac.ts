@@ -1,5 +1,5 @@
 /** Authenticates status records: their writers have the gateway token. */
-import { statusTopic } from '../../schemas/status.ts';
+import { statusTopic } from '../../schemas/records/status.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 
 export class StatusMac extends RecordMac {

@@ -1,10 +1,10 @@
 import { beforeEach, expect, test } from 'vitest';
-import type { TrafficReport } from '../../schemas/traffic.ts';
+import { StatusBoard } from '../../control-plane/gateways/status-board.ts';
+import type { TrafficReport } from '../../schemas/records/traffic.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { boardOn, reportOf, testMac, topic } from '../../test/support/status-reports.ts';
 import type { ControlLog } from '../log/core/control-log.ts';
 import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
-import { StatusBoard } from './status-board.ts';
 import { type ReportBody, StatusPublisher } from './status-publisher.ts';
 
 let dir: string;

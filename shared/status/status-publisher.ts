@@ -4,8 +4,8 @@
  * A record that the log did not accept is counted and logged; the next report replaces it.
  */
 import { randomUUID } from 'node:crypto';
-import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
-import type { TrafficReport } from '../../schemas/traffic.ts';
+import { type StatusReport, statusBytesMax } from '../../schemas/records/status.ts';
+import type { TrafficReport } from '../../schemas/records/traffic.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';

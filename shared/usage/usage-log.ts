@@ -1,5 +1,5 @@
 /** Where the usage log is. Apart from its fold, which a gateway never loads. */
-import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
+import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/records/usage.ts';
 import type { TimedLog } from '../log/core/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
 

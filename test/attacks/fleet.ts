@@ -5,8 +5,8 @@
  */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { DevAdmin, DevSecret } from '../../dev/dev-admin.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
+import type { DevAdmin, DevSecret } from '../../tools/dev/dev-admin.ts';
 import {
   consoleCookie,
   type GatewayProcess,

@@ -1,7 +1,7 @@
 /** The routes that the HTTP servers of a control plane really register, as they are made: a new route is among them. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { FastifyInstance, RouteOptions } from 'fastify';
-import type { Access } from '../../schemas/admin-row.ts';
+import type { Access } from '../../schemas/admin/admin-row.ts';
 
 export interface Route {
   readonly method: string;

@@ -3,8 +3,8 @@
  * effect named before it, each as it said, and no other. HEADGATE_EFFECT_SEED chooses others.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Effect, type EffectRequest, effectSchema } from '../../schemas/effect.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import { type Effect, type EffectRequest, effectSchema } from '../../schemas/admin/effect.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 import { call, chatBody } from '../support/api.ts';
 import { runs, scaledMs } from '../support/budget.ts';
 import { type GatewayProcess, opened, type Plane, ProcessFleet } from '../support/process-fleet.ts';

@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Change } from '../../schemas/changes.ts';
+import type { Change } from '../../schemas/events/changes.ts';
 import { scaledMs } from '../support/budget.ts';
 import { operatorToken, ProcessFleet } from '../support/process-fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';

@@ -1,6 +1,6 @@
 /** Gateways in processes of their own that report what they counted every two seconds, and clients that ask each of them steadily. */
-import type { Change } from '../../schemas/changes.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Change } from '../../schemas/events/changes.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 import { completion, type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 

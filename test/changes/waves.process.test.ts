@@ -3,7 +3,7 @@
  * number of refused requests is bounded by what the first wave was sent until its reports had said so.
  */
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import type { Change } from '../../schemas/changes.ts';
+import type { Change } from '../../schemas/events/changes.ts';
 import { runs, scaledMs } from '../support/budget.ts';
 import { until } from '../support/until.ts';
 import { models, nameOf, StagedFleet, SteadyLoad, statusOf } from './staged-fleet.ts';

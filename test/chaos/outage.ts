@@ -5,7 +5,7 @@
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
-import { rssMegabytes } from '../../bench/support/cpu.ts';
+import { rssMegabytes } from '../../tools/bench/support/cpu.ts';
 import { startKafka } from '../kafka/broker.ts';
 import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';

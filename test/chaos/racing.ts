@@ -6,7 +6,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { toStored } from '../../schemas/events.ts';
+import { toStored } from '../../schemas/events/events.ts';
 import { composeCommit, recordHash } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { startKafka } from '../kafka/broker.ts';

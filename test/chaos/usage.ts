@@ -5,7 +5,7 @@
  * and gateways count no more than that.
  */
 import { join } from 'node:path';
-import { usageTopic } from '../../schemas/usage.ts';
+import { usageTopic } from '../../schemas/records/usage.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { startKafka } from '../kafka/broker.ts';

@@ -3,7 +3,7 @@
  * after the right number of requests, and a stream that ends early raises. Registers the tests for one library.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { refusalKinds } from '../../schemas/refusals.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type TestClock, takeClock } from '../support/clock.ts';

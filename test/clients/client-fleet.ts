@@ -3,7 +3,7 @@
  * a stack switched to the other surface, and a port of its own for the stacks. Everything is reached through counting wires.
  */
 
-import type { RefusalType } from '../../schemas/refusals.ts';
+import type { RefusalType } from '../../schemas/api/refusals.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chat } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

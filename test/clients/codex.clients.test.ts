@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type Started, startDev } from '../support/processes.ts';
 import { type Codex, type CodexRun, type CodexSettings, openCodex } from './codex.ts';
 import { openWire, type Wire } from './wire.ts';

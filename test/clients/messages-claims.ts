@@ -4,7 +4,7 @@
  * requests, and a stream that ends early raises. Registers the tests for one library.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type TestClock, takeClock } from '../support/clock.ts';

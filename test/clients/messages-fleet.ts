@@ -5,9 +5,9 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mintRequestId } from '../../data-plane/core/request-id.ts';
 import { sendRefusal } from '../../data-plane/http/answers.ts';
-import type { RefusalType } from '../../schemas/refusals.ts';
+import { mintRequestId } from '../../data-plane/surfaces/common/request-id.ts';
+import type { RefusalType } from '../../schemas/api/refusals.ts';
 import { causeNames, causes } from '../../shared/decision/causes.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';

@@ -1,6 +1,6 @@
 /** What the console says about refusals, limits, tokens and changes is what the gateways and the command line say. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { LimitUse, UsageTotals } from '../../schemas/admin.ts';
+import type { LimitUse, UsageTotals } from '../../schemas/admin/admin.ts';
 import { button, ConsoleFleet, follow, heading, visit } from '../support/console-fleet.ts';
 import { completion } from '../support/process-fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';

@@ -1,9 +1,9 @@
 /** Each kind of event says what was done to which thing, and every id of its data that has a page is a link of its sentence. */
 import { expect, test } from 'vitest';
 import { cutAt, type NamedThing, thingsIn } from '../../console/lib/event-names.ts';
-import { type EventTypeName, eventTypeNames } from '../../schemas/event-definitions.ts';
-import { eventSentence, eventText } from '../../schemas/event-sentences.ts';
-import { writerSchema } from '../../schemas/events.ts';
+import { type EventTypeName, eventTypeNames } from '../../schemas/events/event-definitions.ts';
+import { eventSentence, eventText } from '../../schemas/events/event-sentences.ts';
+import { writerSchema } from '../../schemas/events/events.ts';
 import { randomEvent } from '../support/commits.ts';
 import { seededRandom } from '../support/random.ts';
 

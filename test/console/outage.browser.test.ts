@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { button, heading } from '../support/console-fleet.ts';
 import { type Started, startProcess } from '../support/processes.ts';

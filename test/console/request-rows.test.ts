@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { arrivedSince, type Rows, rowsMax, withArrived, withOlder } from '../../console/lib/request-rows.ts';
-import type { RequestRow } from '../../schemas/requests.ts';
+import type { RequestRow } from '../../schemas/admin/requests.ts';
 
 const row = (at: number) => ({ request: `req_${at}` }) as RequestRow;
 const rows = (from: number, to: number): RequestRow[] =>

@@ -1,7 +1,7 @@
 /** Requests and traffic in a real browser, against a real `headgate dev`: why was it refused, and what does one key do now. */
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { RequestRow } from '../../schemas/requests.ts';
+import type { RequestRow } from '../../schemas/admin/requests.ts';
 import { scaledMs } from '../support/budget.ts';
 import { button, ConsoleFleet, heading, visit } from '../support/console-fleet.ts';
 import { until } from '../support/until.ts';

@@ -1,6 +1,6 @@
 /** What a limit topic must do over every adapter of the log. An adapter's test calls `limitTopicContract` with a factory. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { countersTopic, limitRecordBytesMax } from '../../schemas/limits.ts';
+import { countersTopic, limitRecordBytesMax } from '../../schemas/records/limits.ts';
 import type { TimedLog } from '../../shared/log/core/control-log.ts';
 import { type LimitBatch, LimitTopic } from '../../shared/log/limit-topic.ts';
 import { until } from '../support/until.ts';

@@ -6,8 +6,8 @@
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { setImmediate as settled } from 'node:timers/promises';
-import type { Commit } from '../../schemas/commit.ts';
-import { toStored } from '../../schemas/events.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import { toStored } from '../../schemas/events/events.ts';
 import {
   type ChainRule,
   chainRules,

@@ -3,7 +3,7 @@
  * record at that place; where the outcome is unknown, append a no-op at the same place, and whichever is first decides.
  * It stands in a simulation where the real command writer can be used as well: both are `SimulatedWriter`s.
  */
-import { toStored } from '../../schemas/events.ts';
+import { toStored } from '../../schemas/events/events.ts';
 import {
   composeCommit,
   emptyHead,

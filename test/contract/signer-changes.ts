@@ -3,7 +3,7 @@
  * keeps its own account of which records count, so that readers are held to it and not to each other alone.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
-import { type StoredEvent, toStored } from '../../schemas/events.ts';
+import { type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { runCommand } from '../support/commands.ts';
 import { startProcess } from '../support/processes.ts';
 

@@ -12,7 +12,10 @@ test('the jobs of the workflow together run every part of the tests, by .ci/run'
   const { jobs } = read('workflows/ci.yml') as {
     jobs: { tests: { strategy: { matrix: { part: string[] } }; steps: { run?: string }[] } };
   };
-  const { stderr } = spawnSync('node', ['scripts/test.mjs', '--part=none'], { cwd: root, encoding: 'utf8' });
+  const { stderr } = spawnSync('node', ['tools/scripts/test.mjs', '--part=none'], {
+    cwd: root,
+    encoding: 'utf8',
+  });
   expect(stderr).toContain(`there are ${jobs.tests.strategy.matrix.part.join(', ')}\n`);
   expect(jobs.tests.steps.at(-1)?.run).toMatch(/^bash \.ci\/run \$\{\{ matrix\.part \}\}$/);
 });
@@ -20,7 +23,7 @@ test('the jobs of the workflow together run every part of the tests, by .ci/run'
 test('every project of the tests belongs to one part or has a command of its own', () => {
   const config = readFileSync(join(root, 'vitest.config.ts'), 'utf8');
   const projects = [...config.matchAll(/name: '([\w-]+)'/g)].map(([, name]) => name);
-  const script = readFileSync(join(root, 'scripts/test.mjs'), 'utf8');
+  const script = readFileSync(join(root, 'tools/scripts/test.mjs'), 'utf8');
   const [parts = ''] = /const parts = \{[^}]*\}/.exec(script) ?? [];
   const left = projects.filter((name) => !parts.includes(`'${name}'`));
   expect(left).toEqual(['engines', 'release', 'clients']);

@@ -44,7 +44,7 @@ test('the bill of materials has every package that is installed to run, by its v
     >;
   };
   const locked = Object.entries(packages).filter(([path, { dev }]) => path !== '' && dev !== true);
-  const bill = JSON.parse(run('node', 'scripts/sbom.mjs'));
+  const bill = JSON.parse(run('node', 'tools/scripts/sbom.mjs'));
   expect(bill).toMatchObject({ bomFormat: 'CycloneDX', metadata: { component: { name: 'headgate' } } });
   const named = (bill.components as readonly { purl: string }[]).map(({ purl }) => purl);
   const expected = locked.map(([path, { name, version }]) => {

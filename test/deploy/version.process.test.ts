@@ -14,7 +14,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 /** What a build in this folder would note. */
 function noted(cwd: string, env: Readonly<Record<string, string>> = {}): string {
-  const script = `import { buildCommit } from ${JSON.stringify(join(root, 'scripts/build-commit.mjs'))}; console.log(buildCommit() ?? 'nothing')`;
+  const script = `import { buildCommit } from ${JSON.stringify(join(root, 'tools/scripts/build-commit.mjs'))}; console.log(buildCommit() ?? 'nothing')`;
   const own = { ...process.env, GIT_CEILING_DIRECTORIES: tmpdir(), ...env };
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
     cwd,

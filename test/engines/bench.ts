@@ -11,7 +11,7 @@ import type {
   ChatCompletionTool,
 } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import type { Engine, RunningEngine } from './engine.ts';
 import { openTap, type Tap } from './tap.ts';

@@ -1,9 +1,9 @@
 /** Claims about answers: whole and streamed, their usage, how long they may be, and what the engine is sent for them. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import type { chatFields } from '../../schemas/chat-fields.ts';
+import { chatFieldGrants } from '../../data-plane/surfaces/common/chat-fields.ts';
+import type { chatFields } from '../../schemas/api/chat-fields.ts';
 import type { Dialect } from '../../schemas/names.ts';
-import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { call } from '../support/api.ts';
 import { endpointOf, RawPeer } from '../support/raw-peer.ts';

@@ -1,7 +1,7 @@
 /** Claims about early ends: the client that leaves, the engine that is killed or stopped by SIGTERM. None of them is billed. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
+import { chatFieldGrants } from '../../data-plane/surfaces/common/chat-fields.ts';
 import { type Bench, refusalFrom, turn } from './bench.ts';
 import type { Claim } from './claims.ts';
 import { tinyModel } from './tiny-model.ts';

@@ -5,7 +5,7 @@ import type {
   ChatCompletionTool,
 } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import { chatFieldGrants } from '../../shared/engines/chat-fields.ts';
+import { chatFieldGrants } from '../../data-plane/surfaces/common/chat-fields.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { type Bench, objectOf, refusalFrom, turn, unitTool, zoneTool } from './bench.ts';
 import type { Claim } from './claims.ts';

@@ -5,7 +5,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
+import { type Explanation, explanationSchema } from '../../schemas/records/explanations.ts';
 import { chat } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
+import { type Explanation, explanationSchema } from '../../schemas/records/explanations.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { call, chat } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';

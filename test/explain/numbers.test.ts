@@ -4,7 +4,7 @@
  */
 import { request } from 'node:http';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
+import { type Explanation, explanationSchema } from '../../schemas/records/explanations.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chat, chatBody } from '../support/api.ts';

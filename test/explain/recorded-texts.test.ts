@@ -3,8 +3,8 @@
  * rules alone do not refuse. A record on stdin (`explain --request -`) is explained as one that a gateway keeps.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { DecisionRecord } from '../../schemas/decisions.ts';
-import { explanationSchema } from '../../schemas/explanations.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import { explanationSchema } from '../../schemas/records/explanations.ts';
 import { causeNames, causes, textOf } from '../../shared/decision/causes.ts';
 import type { StepName } from '../../shared/decision/step.ts';
 import { chat } from '../support/api.ts';

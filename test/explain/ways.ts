@@ -3,10 +3,10 @@
  * status, type and message, names the event that caused a refusal, and prints a command that ends it.
  */
 import { beforeAll, describe, expect, test } from 'vitest';
-import type { DemoNodeId } from '../../dev/demo-fleet.ts';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
+import { type Explanation, explanationSchema } from '../../schemas/records/explanations.ts';
+import type { DemoNodeId } from '../../tools/dev/demo-fleet.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type Answer, call, chatBody } from '../support/api.ts';
 import type { CliRun } from '../support/run-cli.ts';
 import { stackHost, stacks } from '../support/spec-fleet.ts';

@@ -7,9 +7,9 @@ import { cpSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, wri
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type DemoNodeId, demoNodes } from '../../dev/demo-fleet.ts';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
+import { type DemoNodeId, demoNodes } from '../../tools/dev/demo-fleet.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { call, chatBody } from '../support/api.ts';

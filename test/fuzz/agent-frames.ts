@@ -1,5 +1,5 @@
 /** What a hostile agent of a node sends: an upgrade, then frames right and wrong, by hand, because no library sends such. */
-import { agentMessageSchema } from '../../schemas/node-messages.ts';
+import { agentMessageSchema } from '../../schemas/records/node-messages.ts';
 import type { Draw, Json } from './draw.ts';
 import { canary } from './fleet.ts';
 import { jsonText, mutateBytes, mutateJson } from './mutate.ts';

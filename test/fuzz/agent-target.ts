@@ -3,7 +3,7 @@
  * them stays up all the time.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { controlPlaneMessageSchema, parseFrame } from '../../schemas/node-messages.ts';
+import { controlPlaneMessageSchema, parseFrame } from '../../schemas/records/node-messages.ts';
 import { agentPieces, serverFrames } from './agent-frames.ts';
 import type { Note, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';

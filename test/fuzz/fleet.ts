@@ -1,8 +1,8 @@
 /** A really started fleet under fuzz: every process by itself, watched, on an embedded log in a folder of its own. */
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { gatewayToken, metric, opened, operatorToken, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import { inspectable } from './inspect.ts';

@@ -1,5 +1,5 @@
 /** What a good answer of the gateway is, held as a strict client of each API would: whole JSON, or a legal stream. */
-import type { InferenceKind } from '../../schemas/operations.ts';
+import type { InferenceKind } from '../../schemas/api/operations.ts';
 import { readMessageEvents } from '../support/message-events.ts';
 import { readResponseEvents } from '../support/response-events.ts';
 import type { ClientAnswer } from './client.ts';

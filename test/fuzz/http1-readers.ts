@@ -10,11 +10,11 @@ import {
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { FaultName } from '../../data-plane/http1/faults.ts';
-import { AnswerHeadReader, type HeadReader, RequestHeadReader } from '../../data-plane/http1/head-readers.ts';
-import { headersOf } from '../../data-plane/http1/header-object.ts';
-import type { MessageHead } from '../../data-plane/http1/message-head.ts';
-import { MessageReader } from '../../data-plane/http1/message-reader.ts';
+import type { FaultName } from '../../data-plane/http/faults.ts';
+import { AnswerHeadReader, type HeadReader, RequestHeadReader } from '../../data-plane/http/head-readers.ts';
+import { headersOf } from '../../data-plane/http/header-object.ts';
+import type { MessageHead } from '../../data-plane/http/message-head.ts';
+import { MessageReader } from '../../data-plane/http/message-reader.ts';
 
 const headBytesMax = 16 * 1024;
 

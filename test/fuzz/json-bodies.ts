@@ -1,12 +1,12 @@
 /** JSON bodies of all operations that have one, from the schemas themselves, then mutated. */
-import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/anthropic.ts';
-import { toolSchema, turnSchema } from '../../schemas/anthropic-messages.ts';
-import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
-import { functionToolSchema, messageSchema } from '../../schemas/openai-messages.ts';
-import type { InferenceKind } from '../../schemas/operations.ts';
-import { rerankRequestSchema } from '../../schemas/rerank.ts';
-import { responsesRequestSchema } from '../../schemas/responses.ts';
-import { inputItemSchema } from '../../schemas/responses-items.ts';
+import { countTokensRequestSchema, messagesRequestSchemas } from '../../schemas/api/anthropic.ts';
+import { toolSchema, turnSchema } from '../../schemas/api/anthropic-messages.ts';
+import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/api/openai.ts';
+import { functionToolSchema, messageSchema } from '../../schemas/api/openai-messages.ts';
+import type { InferenceKind } from '../../schemas/api/operations.ts';
+import { rerankRequestSchema } from '../../schemas/api/rerank.ts';
+import { responsesRequestSchema } from '../../schemas/api/responses.ts';
+import { inputItemSchema } from '../../schemas/api/responses-items.ts';
 import type { Draw, Json } from './draw.ts';
 import { canary, models, rerankModel } from './fleet.ts';
 import { jsonText, mutateJson } from './mutate.ts';

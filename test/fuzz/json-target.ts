@@ -1,5 +1,5 @@
 /** JSON bodies to a gateway with a simulated node: each is answered well, or refused in the envelope. */
-import { type InferenceKind, operations } from '../../schemas/operations.ts';
+import { type InferenceKind, operations } from '../../schemas/api/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';

@@ -1,6 +1,6 @@
 /** Records of a control log: a chain that is right, with junk, forged and mutated commits, and hostile events in between. */
-import { eventTypeNames, isEventType } from '../../schemas/event-definitions.ts';
-import { type StoredEvent, toStored } from '../../schemas/events.ts';
+import { eventTypeNames, isEventType } from '../../schemas/events/event-definitions.ts';
+import { type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { composeCommit, type Head, judge } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { randomEvent } from '../support/commits.ts';

@@ -3,7 +3,7 @@
  * event, the lines of the stream, the framing of HTTP, the delivery of the bytes.
  */
 
-import type { InferenceKind } from '../../schemas/operations.ts';
+import type { InferenceKind } from '../../schemas/api/operations.ts';
 import type { Draw, Json } from './draw.ts';
 import type { NodePlan } from './hostile-node.ts';
 import { jsonText, mutateBytes, mutateJson } from './mutate.ts';

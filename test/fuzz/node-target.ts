@@ -3,7 +3,7 @@
  * nothing of the node's errors; afterwards nothing is in flight.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { type InferenceKind, operations } from '../../schemas/operations.ts';
+import { type InferenceKind, operations } from '../../schemas/api/operations.ts';
 import type { Note, Target } from './campaign.ts';
 import { ask } from './client.ts';
 import type { Draw } from './draw.ts';

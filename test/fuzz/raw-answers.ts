@@ -3,7 +3,7 @@
  * after another, and every refusal in the envelope of its listener.
  */
 import { commandErrorKinds } from '../../control-plane/core/command-error.ts';
-import { refusalKinds } from '../../schemas/refusals.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
 
 export type ListenerKind = 'gateway' | 'admin' | 'console' | 'play' | 'health' | 'engine';
 

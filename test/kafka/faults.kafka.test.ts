@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { toStored } from '../../schemas/events.ts';
+import { toStored } from '../../schemas/events/events.ts';
 import { composeCommit, emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import {
   AppendUnknown,

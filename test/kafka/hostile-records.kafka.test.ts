@@ -18,14 +18,14 @@ import {
   ResourcePatternTypes,
 } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { controlTopic } from '../../schemas/commit.ts';
-import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
-import { statusTopic } from '../../schemas/status.ts';
-import { usagePartitions, usageTopic } from '../../schemas/usage.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
+import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
+import { statusTopic } from '../../schemas/records/status.ts';
+import { usagePartitions, usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { signatureHeader } from '../../shared/log/kafka/record-batches.ts';
+import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { readRecords } from '../contract/control-log.ts';
 import { checksIn, isFault } from '../support/checks.ts';
 import {

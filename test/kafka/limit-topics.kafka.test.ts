@@ -1,7 +1,7 @@
 /** The limit topics on a real broker: the contract, and the settings with which they are created and refused. */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { type LimitBatch, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import { limitTopicContract } from '../contract/limit-topic.ts';

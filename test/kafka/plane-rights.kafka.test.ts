@@ -13,10 +13,10 @@ import {
   ResourcePatternTypes,
 } from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { controlTopic } from '../../schemas/commit.ts';
-import { countersTopic } from '../../schemas/limits.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
+import { countersTopic } from '../../schemas/records/limits.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
+import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { checksIn } from '../support/checks.ts';
 import {
   type GatewayProcess,

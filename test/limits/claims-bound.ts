@@ -2,8 +2,9 @@
  * The truth of a simulated fleet, kept apart from what its gateways know: what was admitted where, what the bound of
  * docs/limits.md allows above the limit, and who was refused although there was room.
  */
-import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
-import type { Claimant } from '../../shared/limits/claimant.ts';
+
+import type { Claimant } from '../../data-plane/limits/claimant.ts';
+import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 
 export interface Outcome {
   readonly limit: number;

@@ -2,10 +2,11 @@
  * Gateways over one log, in simulated time, with the rules that the product runs. Every fault is drawn from the seed. Minutes
  * are 8 s long, and gateways read 18 s back.
  */
-import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
-import { Claimant } from '../../shared/limits/claimant.ts';
+
+import { Claimant } from '../../data-plane/limits/claimant.ts';
+import { LogClock } from '../../data-plane/limits/log-clock.ts';
+import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
-import { LogClock } from '../../shared/limits/log-clock.ts';
 import { readGauges } from '../support/read-gauges.ts';
 import { Agenda, Dice } from './agenda.ts';
 import { Bound, type BoundGateway, type Outcome, type Stream } from './claims-bound.ts';

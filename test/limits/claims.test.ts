@@ -3,7 +3,7 @@
  * more than docs/limits.md states, and no gateway is starved; a failure names its seed.
  */
 import { expect, test } from 'vitest';
-import { Claimant } from '../../shared/limits/claimant.ts';
+import { Claimant } from '../../data-plane/limits/claimant.ts';
 import { runs } from '../support/budget.ts';
 import { readGauges } from '../support/read-gauges.ts';
 import { Bound, type BoundGateway } from './claims-bound.ts';

@@ -5,8 +5,8 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { LimitedFleet } from './fleet-limits.ts';
 
 const minuteLimit = 30;

@@ -6,9 +6,10 @@
  * What must hold: no reader ever counts more than was completed; what a folder has written survives its process; at rest all
  * have one sum, and it is what was completed, less what was lost with a folder or counted twice at once by a copy.
  */
-import { type CounterEntry, type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
+
+import { type CounterLedger, GatewayCounters } from '../../data-plane/limits/gateway-counters.ts';
+import { type CounterEntry, type CounterRecord, readCounterRecord } from '../../schemas/records/limits.ts';
 import { CounterState, counterKey, isCounted, type Sum } from '../../shared/limits/counters.ts';
-import { type CounterLedger, GatewayCounters } from '../../shared/limits/gateway-counters.ts';
 import { seededRandom } from '../support/random.ts';
 
 export interface CountersSimulationOptions {

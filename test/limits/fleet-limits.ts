@@ -6,9 +6,9 @@ import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import type { SimStats } from '../simulator/ledger.ts';
 import {
   accepts,

@@ -3,8 +3,8 @@
  * gateways with a stack's port and a playground each, two simulated nodes, two agents.
  */
 import { join } from 'node:path';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { ListenerName } from '../../shared/runtime/connections.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { model, operatorToken, type Plane, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { type Endpoint, endpointOf } from '../support/raw-peer.ts';

@@ -13,7 +13,7 @@ import { controlPlaneCommand } from '../../cli/processes/control-plane.ts';
 import { gatewayCommand } from '../../cli/processes/gateway.ts';
 import { nodeAgentCommand } from '../../cli/processes/node-agent.ts';
 import { simNodeCommand } from '../../cli/processes/sim-node.ts';
-import { devCommand } from '../../dev/dev.ts';
+import { devCommand } from '../../tools/dev/dev.ts';
 import { scaledMs } from '../support/budget.ts';
 import { type CommandRun, runCommand } from '../support/commands.ts';
 import { binary, type Started, startProcess } from '../support/processes.ts';

@@ -52,7 +52,7 @@ async function exitOf({ child }: Started<unknown>): Promise<number | null> {
 /** A process whose end never comes. It has its signal before all tests, which it outlives. */
 const stuck = { stderr: '', ended: Promise.resolve<readonly [code: unknown, ms: number]>([0, 0]) };
 beforeAll(async () => {
-  const shutdown = new URL('../../dist/shared/runtime/shutdown.js', import.meta.url).href;
+  const shutdown = new URL('../../dist/cli/processes/shutdown.js', import.meta.url).href;
   const logger = new URL('../../dist/shared/runtime/logger.js', import.meta.url).href;
   const text = `
     const { closeOnSignal } = await import('${shutdown}');

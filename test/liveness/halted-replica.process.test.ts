@@ -5,9 +5,9 @@
 
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { endsInOrder, isFaulted } from './clients.ts';
 

@@ -5,10 +5,10 @@
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { answerOfAdmin } from '../support/ask-admin.ts';
 import { recordsOf } from '../support/commits.ts';
 import { headOf } from '../support/log-head.ts';

@@ -12,7 +12,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** The modules that decide, from the root of the tree. */
 export const decidingModules = [
-  'schemas/refusals.ts',
+  'schemas/api/refusals.ts',
   'shared/decision/refusal.ts',
   'shared/decision/trace.ts',
   'shared/decision/authenticate.ts',
@@ -21,7 +21,7 @@ export const decidingModules = [
   'shared/decision/admission.ts',
   'shared/decision/decide.ts',
   'shared/decision/limits.ts',
-  'shared/decision/recorded-counters.ts',
+  'control-plane/explain/recorded-counters.ts',
   'test/replay/decisions/replay.ts',
 ] as const;
 
@@ -58,7 +58,7 @@ export class MutatedModules {
   /** Writes a build with this change, or with none, and gives the path of its `entry`. */
   build(entry: DecidingModule, mutation?: Mutation): string {
     const folder = join(this.#folder, String(this.#built++));
-    const own = reaching(mutation?.module ?? 'schemas/refusals.ts');
+    const own = reaching(mutation?.module ?? 'schemas/api/refusals.ts');
     for (const module of own) {
       const plain = sources.get(module) ?? '';
       const source = module === mutation?.module ? mutate(plain, mutation) : plain;

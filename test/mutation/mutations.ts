@@ -11,7 +11,7 @@
  * A line of a text that ends in a blank has a backslash behind it.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import { refusalKinds } from '../../schemas/refusals.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
 
 export interface Mutation {
   readonly rule: string;
@@ -69,7 +69,7 @@ export function suiteMutations(): Mutation[] {
 export function goldenMutations(): Mutation[] {
   const { PayloadTooLargeError: _, InternalError: __, ...decided } = refusalKinds;
   const statuses = Object.entries(decided).map(([type, { status }]) => ({
-    ...{ rule: `registry: the status of ${type}`, module: 'schemas/refusals.ts', tests: [] },
+    ...{ rule: `registry: the status of ${type}`, module: 'schemas/api/refusals.ts', tests: [] },
     from: `${type}: { status: ${status}`,
     to: `${type}: { status: ${status + 1}`,
   }));

@@ -57,7 +57,7 @@ test('every deciding module is changed by some mutation', () => {
   const changed = new Set(mutations.map(({ module }): string => module));
   // These only hand on what the others decide.
   const carriers = [
-    'shared/decision/recorded-counters.ts',
+    'control-plane/explain/recorded-counters.ts',
     'shared/decision/refusal.ts',
     'shared/decision/trace.ts',
     'test/replay/decisions/replay.ts',

@@ -4,7 +4,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { completion, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';

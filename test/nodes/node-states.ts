@@ -1,8 +1,8 @@
 /** What gateways list, what the admin API says of nodes, and what the log contains about them. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { LiveNodeResource } from '../../schemas/admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 
 export async function listedNode(admin: DevAdmin, id: string): Promise<LiveNodeResource | undefined> {
   return (await admin.nodes()).find((node) => node.id === id);

@@ -7,14 +7,14 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { askDecision, decisionLines } from '../../control-plane/gateways/ask-decisions.ts';
-import { mintRequestId } from '../../data-plane/core/request-id.ts';
+import type { StatusBoard } from '../../control-plane/gateways/status-board.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
 import { recordedOf } from '../../data-plane/records/recorded.ts';
 import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
 import type { RequestRecord } from '../../data-plane/request/gateway.ts';
+import { mintRequestId } from '../../data-plane/surfaces/common/request-id.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { questionScheme } from '../../shared/status/signed-question.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { folderOfFile } from '../support/folders.ts';
 import { portOf } from '../support/listen.ts';

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { model, organisation, smallFleet, statusWith } from '../support/process-fleet.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';

@@ -6,19 +6,19 @@ import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } fr
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { controlTopic } from '../../schemas/commit.ts';
-import type { StoredEvent } from '../../schemas/events.ts';
-import { type StatusReport, statusTopic } from '../../schemas/status.ts';
-import { usageTopic } from '../../schemas/usage.ts';
+import { dayNamesIn } from '../../control-plane/usage/day-files.ts';
+import { controlTopic } from '../../schemas/events/commit.ts';
+import type { StoredEvent } from '../../schemas/events/events.ts';
+import { type StatusReport, statusTopic } from '../../schemas/records/status.ts';
+import { usageTopic } from '../../schemas/records/usage.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
-import { dayNamesIn } from '../../shared/usage/day-files.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { type Check, checksIn, faultsIn } from '../support/checks.ts';
 import { headOf } from '../support/log-head.ts';
 import {

@@ -3,7 +3,7 @@
  * before it, each as it said, and no other.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Effect, effectSchema } from '../../schemas/effect.ts';
+import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
 import { call, chatBody } from '../support/api.ts';
 import { askAdmin } from '../support/ask-admin.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 import { runs, scaledMs } from '../support/budget.ts';
 import { largeFleet } from '../support/large-fleet.ts';
 import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';

@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from 'vitest';
-import { statusTopic } from '../../schemas/status.ts';
+import { statusTopic } from '../../schemas/records/status.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { gatewayToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';

@@ -47,16 +47,16 @@ const ofServers = ['fastify', 'ws', 'pino', 'better-sqlite3', 'prom-client'];
 const own = {
   gateway: 'data-plane/main.ts',
   controlPlane: 'control-plane/main.ts',
-  console: 'control-plane/console/start-console.ts',
-  play: 'data-plane/play/start-play.ts',
+  console: 'control-plane/console-server/start-console.ts',
+  play: 'data-plane/playground/start-play.ts',
 };
 
 test.each([
   ['any command line', ['cli/headgate.ts'], ['zod', ...onUse, ...ofServers, ...Object.values(own)]],
   ['gateway', ['cli/processes/gateway.ts', own.gateway], ['fastify', 'ws', own.controlPlane, own.play]],
   ['control-plane', ['cli/processes/control-plane.ts', own.controlPlane], [own.gateway, own.console]],
-  ['dev', ['dev/dev.ts', own.controlPlane, own.console], [own.gateway]],
-  ['sim-node', ['cli/processes/sim-node.ts', 'dev/simulator/sim-node.ts'], ['fastify', 'better-sqlite3']],
+  ['dev', ['tools/dev/dev.ts', own.controlPlane, own.console], [own.gateway]],
+  ['sim-node', ['cli/processes/sim-node.ts', 'tools/simulator/sim-node.ts'], ['fastify', 'better-sqlite3']],
   ['the thread of usage', ['data-plane/usage/worker-entry.ts'], ['prom-client', 'pino', own.gateway]],
   ['the thread of bodies', ['data-plane/body-worker/worker-entry.ts'], ['better-sqlite3', own.gateway]],
   ['the thread of the history', ['control-plane/history/worker-entry.ts'], ['fastify', own.controlPlane]],

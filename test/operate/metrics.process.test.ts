@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import {
   behave,
   completion,

@@ -4,10 +4,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
-import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
-import { statusTopic } from '../../schemas/status.ts';
-import { usageTopic } from '../../schemas/usage.ts';
+import { encodeGauges, inFlightWindow } from '../../schemas/records/gauges.ts';
+import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
+import { statusTopic } from '../../schemas/records/status.ts';
+import { usageTopic } from '../../schemas/records/usage.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';

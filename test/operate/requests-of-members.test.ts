@@ -3,8 +3,8 @@
  * nodes, by the admin API and by the console; and no answer has a key, a prompt or a completion.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/requests.ts';
-import { requestListSchema, requestsMessageSchema } from '../../schemas/requests.ts';
+import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
+import { requestListSchema, requestsMessageSchema } from '../../schemas/admin/requests.ts';
 import { call, chat } from '../support/api.ts';
 import { askAdmin } from '../support/ask-admin.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';

@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { StatusReport } from '../../schemas/status.ts';
+import type { StatusReport } from '../../schemas/records/status.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';

@@ -7,14 +7,14 @@
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { GatewayStatus } from '../../schemas/admin.ts';
-import type { StoredEvent } from '../../schemas/events.ts';
+import type { GatewayStatus } from '../../schemas/admin/admin.ts';
+import type { StoredEvent } from '../../schemas/events/events.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { ProcessFleet } from '../support/process-fleet.ts';
 
 const fleet = new ProcessFleet();
@@ -34,7 +34,7 @@ function newerBuild(): string {
   };
   const parts = `foldVersion: ${foldVersion + 1}, data: ({ modelId }) => ({ id: modelId })`;
   const types = `'model.retired': event({ ${parts} }), 'model.praised': event({ critical: false, ${parts} }),`;
-  patch('schemas/events-tenants.js', 'tenantEvents = {', `tenantEvents = { ${types}`);
+  patch('schemas/events/events-tenants.js', 'tenantEvents = {', `tenantEvents = { ${types}`);
   const write = '{ fold: (tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; } }';
   patch(
     'shared/snapshot/effects.js',

@@ -6,8 +6,8 @@
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import type { ReplicaStatus } from '../../schemas/admin.ts';
+import type { ReplicaStatus } from '../../schemas/admin/admin.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import type { CommandRun } from '../support/commands.ts';
 import { known } from '../support/commits.ts';
 import { statusWith } from '../support/process-fleet.ts';

@@ -4,9 +4,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
-import { usageTopic } from '../../schemas/usage.ts';
+import { usageTopic } from '../../schemas/records/usage.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { checksIn, isFault } from '../support/checks.ts';
 import {
   type GatewayProcess,

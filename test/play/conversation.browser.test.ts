@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, type View, WatchedPage } from '../support/browser.ts';
 import { type Started, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';

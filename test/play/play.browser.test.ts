@@ -7,7 +7,7 @@ import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { type Started, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { visitorsSubject } from '../../schemas/limits.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { LimitedFleet } from '../limits/fleet-limits.ts';
 import { type GatewayProcess, metric, model, type Plane, smallFleet } from '../support/process-fleet.ts';

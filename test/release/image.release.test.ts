@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { gatewayToken, model, operatorToken, organisation, statusWith } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
@@ -38,7 +38,7 @@ describe.skipIf(!canRunImages)('the image', () => {
   let env: Readonly<Record<string, string>>;
 
   beforeAll(async () => {
-    const args = ['scripts/image.mjs', '--stand-in', '--tag', 'headgate-test'];
+    const args = ['tools/scripts/image.mjs', '--stand-in', '--tag', 'headgate-test'];
     const { status, stdout } = spawnSync('node', args, {
       cwd: root,
       encoding: 'utf8',

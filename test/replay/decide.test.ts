@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import {

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type EventTypeName, eventTypeNames } from '../../schemas/event-definitions.ts';
+import { type EventTypeName, eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 

@@ -4,9 +4,9 @@
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
+import { countersOf } from '../../control-plane/explain/recorded-counters.ts';
 import { type AdmissionFacts, admission } from '../../shared/decision/admission.ts';
 import { type Cause, causeNames, causeOf, causes } from '../../shared/decision/causes.ts';
-import { countersOf } from '../../shared/decision/recorded-counters.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
 import { Trace } from '../../shared/decision/trace.ts';
 import { runs, scaledMs } from '../support/budget.ts';

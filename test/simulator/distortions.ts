@@ -1,5 +1,5 @@
 /** Makes the end or the usage of an otherwise correct chat answer wrong. Its tokens stay as they are. */
-import { doneFrame, type Plan } from '../../dev/simulator/plan.ts';
+import { doneFrame, type Plan } from '../../tools/simulator/plan.ts';
 import type { Fault } from './behaviour.ts';
 
 export type Distortion = Extract<Fault, { kind: 'finish-abort' | 'wrong-usage' | 'duplicate-finish' }>;

@@ -2,9 +2,9 @@
  * Turns the plan of a correct answer into that of a fault. Pure functions; spoilt-plan.ts writes the plan.
  */
 import { STATUS_CODES } from 'node:http';
-import { errorBody, type SimError } from '../../dev/simulator/engine-error.ts';
-import { bodyPlan, doneFrame, jsonPlan, type Plan } from '../../dev/simulator/plan.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { errorBody, type SimError } from '../../tools/simulator/engine-error.ts';
+import { bodyPlan, doneFrame, jsonPlan, type Plan } from '../../tools/simulator/plan.ts';
 import type { Fault } from './behaviour.ts';
 import { readCapture } from './capture.ts';
 import { distort } from './distortions.ts';

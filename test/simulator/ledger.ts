@@ -3,7 +3,7 @@
  * Counters are exact; the lists keep the newest entries only.
  */
 import type { ServerResponse } from 'node:http';
-import type { Plan } from '../../dev/simulator/plan.ts';
+import type { Plan } from '../../tools/simulator/plan.ts';
 
 /** Entries that a list keeps. */
 const exchangesMax = 1000;

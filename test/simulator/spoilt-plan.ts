@@ -5,8 +5,8 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { emit, emitParts, type Outlet } from '../../dev/simulator/emission.ts';
-import { doneFrame, type Plan } from '../../dev/simulator/plan.ts';
+import { emit, emitParts, type Outlet } from '../../tools/simulator/emission.ts';
+import { doneFrame, type Plan } from '../../tools/simulator/plan.ts';
 
 export interface SpoiltPlan extends Plan {
   /**

@@ -3,7 +3,7 @@
  * wrote in full. Clients ≤ rows ≤ nodes must hold for each client apart, and each difference must be explained by a
  * request that its client left, that was under way when the gateway was killed, or that was given up in between.
  */
-import type { UsageRow } from '../../schemas/usage.ts';
+import type { UsageRow } from '../../schemas/records/usage.ts';
 import { promptTokensOf, type Seen } from './clients.ts';
 
 export interface Accounts {

@@ -4,12 +4,12 @@
  */
 
 import { join } from 'node:path';
-import type { DevAdmin } from '../../dev/dev-admin.ts';
-import { type UsageRow, usageTopic } from '../../schemas/usage.ts';
+import { UsageReplicator } from '../../control-plane/usage/usage-replicator.ts';
+import { openUsageStore } from '../../control-plane/usage/usage-store.ts';
+import { type UsageRow, usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
-import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
-import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import type { Behaviour } from '../simulator/behaviour.ts';
 import type { EndedExchange, SimStats } from '../simulator/ledger.ts';
 import { type GatewayProcess, gatewayToken, opened, ProcessFleet } from '../support/process-fleet.ts';

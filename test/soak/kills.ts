@@ -7,7 +7,7 @@
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openOutbox } from '../../data-plane/usage/outbox.ts';
-import type { UsageRow } from '../../schemas/usage.ts';
+import type { UsageRow } from '../../schemas/records/usage.ts';
 import { metric } from '../support/process-fleet.ts';
 import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';

@@ -6,7 +6,7 @@
 
 import { readdirSync } from 'node:fs';
 import { Agent } from 'node:http';
-import { rssMegabytes } from '../../bench/support/cpu.ts';
+import { rssMegabytes } from '../../tools/bench/support/cpu.ts';
 import { metric } from '../support/process-fleet.ts';
 import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';

@@ -9,7 +9,7 @@ import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { refusalKinds } from '../../schemas/refusals.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, answerOf, call, chat, chatBody } from '../support/api.ts';
 import { runs } from '../support/budget.ts';

@@ -1,7 +1,7 @@
 /** Specification, "Errors": each condition, what its message holds, and which refusal comes first where several fit. */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';

@@ -1,8 +1,8 @@
 /** Specification, "Events", on every surface that streams: how an answer ends early, what stays delivered, and what is recorded. */
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
-import type { DemoNodeId } from '../../dev/demo-fleet.ts';
-import type { RefusalType } from '../../schemas/refusals.ts';
+import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
+import type { RefusalType } from '../../schemas/api/refusals.ts';
+import type { DemoNodeId } from '../../tools/dev/demo-fleet.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
 import { scaledMs } from '../support/budget.ts';

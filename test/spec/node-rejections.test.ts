@@ -3,7 +3,7 @@
  * is a property of the request on every host, and only what concerns the node is an outage. Texts of real engines.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { RefusalType } from '../../schemas/refusals.ts';
+import type { RefusalType } from '../../schemas/api/refusals.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

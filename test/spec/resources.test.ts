@@ -1,6 +1,6 @@
 /** Specification, "Resources and their fields" and "States and transitions": stacks, keys, listing entries, the envelope. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { RefusalType } from '../../schemas/refusals.ts';
+import type { RefusalType } from '../../schemas/api/refusals.ts';
 import { type Answer, call, chat, chatBody, expectRefusal, refusalOf } from '../support/api.ts';
 import { takeClock, untilReady } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

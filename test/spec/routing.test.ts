@@ -1,7 +1,7 @@
 /** Specification, "Routing algorithm (shared host)" and its rules. Only the simulated nodes know who answered. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import type { AdminMethod } from '../../schemas/admin-routes.ts';
+import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

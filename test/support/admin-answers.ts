@@ -1,10 +1,10 @@
 /** Checks answers of the admin API by the schemas that its routes declare. */
 import { expect } from 'vitest';
 import type { z } from 'zod';
-import { adminOperations } from '../../schemas/admin.ts';
-import { adminErrorSchema } from '../../schemas/admin-resources.ts';
-import { type OperationName, operationNames, routeOf } from '../../schemas/admin-routes.ts';
-import type { OperationRow } from '../../schemas/admin-row.ts';
+import { adminOperations } from '../../schemas/admin/admin.ts';
+import { adminErrorSchema } from '../../schemas/admin/admin-resources.ts';
+import { type OperationName, operationNames, routeOf } from '../../schemas/admin/admin-routes.ts';
+import type { OperationRow } from '../../schemas/admin/admin-row.ts';
 
 /** The operation of a call; undefined where there is none. `path` is below the API's prefix. */
 function operationOf(method: string, path: string): OperationName | undefined {

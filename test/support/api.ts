@@ -3,7 +3,7 @@
  * `refusalOf` holds each refusal to the one envelope, so that no test has to say so again.
  */
 import { expect } from 'vitest';
-import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RawAnswer, rawRequest, requestText } from './raw-http.ts';
 
 export interface Call {

@@ -1,5 +1,5 @@
 /**
- * How many runs a property has, and how long a test waits. HEADGATE_TEST_TIER is set by scripts/test.mjs: `fast` is
+ * How many runs a property has, and how long a test waits. HEADGATE_TEST_TIER is set by tools/scripts/test.mjs: `fast` is
  * `npm test`, `full` is `npm test -- --all`, `nightly` (`--tenfold`) has ten times the runs of `full`.
  * HEADGATE_TEST_SLOWNESS scales every time-out, for a machine that is slow or busy.
  */

@@ -1,5 +1,5 @@
 /** Values of each setting of a chat: those that the shape allows and a node may be sent, and those that it refuses. */
-import type { chatFields } from '../../schemas/chat-fields.ts';
+import type { chatFields } from '../../schemas/api/chat-fields.ts';
 
 export const chatExamples: Readonly<Record<keyof typeof chatFields, readonly unknown[]>> = {
   temperature: [0, 0.5, 2],

@@ -1,6 +1,7 @@
 /** Claimants over one log without delays, in time that a test lets pass; each may be cut off, behind, suspended or killed. */
-import type { GaugeRecord } from '../../schemas/gauges.ts';
-import { Claimant } from '../../shared/limits/claimant.ts';
+
+import { Claimant } from '../../data-plane/limits/claimant.ts';
+import type { GaugeRecord } from '../../schemas/records/gauges.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { readGauges } from './read-gauges.ts';
 

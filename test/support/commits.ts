@@ -3,9 +3,13 @@
  * Everything follows from the arguments and the seed: the same call gives the same bytes on every machine and day.
  */
 import { createHash } from 'node:crypto';
-import type { SampleDraw, SampleNames } from '../../schemas/event-definition.ts';
-import { type EventTypeName, eventDefinitions, eventTypeNames } from '../../schemas/event-definitions.ts';
-import { type EventData, type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import type { SampleDraw, SampleNames } from '../../schemas/events/event-definition.ts';
+import {
+  type EventTypeName,
+  eventDefinitions,
+  eventTypeNames,
+} from '../../schemas/events/event-definitions.ts';
+import { type EventData, type KnownEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';
 import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { operatorToken, planeSettings } from './fleet.ts';
 
 export interface TestControlPlane {

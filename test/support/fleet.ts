@@ -7,13 +7,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { type ControlPlane, type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
-import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type GatewaySettings, type RunningGateway, startGateway } from '../../data-plane/main.ts';
+import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
 import type { SnapshotIntervals } from '../../data-plane/snapshot/intervals.ts';
-import { type DemoNodeId, demoFleet, demoNodes } from '../../dev/demo-fleet.ts';
-import { DevAdmin } from '../../dev/dev-admin.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
+import { type DemoNodeId, demoFleet, demoNodes } from '../../tools/dev/demo-fleet.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type FaultyNode, startFaultyNode } from '../simulator/faulty-node.ts';
 import { operatorToken } from './ask-admin.ts';
 

@@ -5,18 +5,18 @@
 import { type Agent, type ClientRequest, request as httpRequest } from 'node:http';
 import type { Socket } from 'node:net';
 import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
+import { sendRefusal } from '../../data-plane/http/answers.ts';
+import { readBody } from '../../data-plane/http/body.ts';
+import type { Exchange } from '../../data-plane/http/exchange.ts';
 import {
   defaultForwardSettings,
   type ForwardOutcome,
   type ForwardSettings,
   forward,
-} from '../../data-plane/forward/forward.ts';
-import { sendRefusal } from '../../data-plane/http/answers.ts';
-import { readBody } from '../../data-plane/http/body.ts';
-import type { Exchange } from '../../data-plane/http/exchange.ts';
+} from '../../data-plane/nodes/forward.ts';
+import { NodeLoad } from '../../data-plane/nodes/load.ts';
+import { NodePools } from '../../data-plane/nodes/node-pools.ts';
 import { type Shaped, shapeOperation } from '../../data-plane/surfaces/surfaces.ts';
-import { NodeLoad } from '../../data-plane/upstream/load.ts';
-import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed } from '../../shared/decision/route.ts';

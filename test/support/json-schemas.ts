@@ -1,13 +1,13 @@
 /** The JSON Schema files of schemas/json, made from the zod schemas: one a document that crosses a process border. */
 import { z } from 'zod';
-import { bodySchemas } from '../../schemas/commands.ts';
-import { commitSchema } from '../../schemas/commit.ts';
-import { eventDefinitions, eventTypeNames } from '../../schemas/event-definitions.ts';
-import { writerSchema } from '../../schemas/events.ts';
-import { fleetSchema } from '../../schemas/fleet.ts';
-import { refusalKinds } from '../../schemas/refusals.ts';
-import { statusSchema } from '../../schemas/status.ts';
-import { usageRowSchema } from '../../schemas/usage.ts';
+import { bodySchemas } from '../../schemas/admin/commands.ts';
+import { refusalKinds } from '../../schemas/api/refusals.ts';
+import { commitSchema } from '../../schemas/events/commit.ts';
+import { eventDefinitions, eventTypeNames } from '../../schemas/events/event-definitions.ts';
+import { writerSchema } from '../../schemas/events/events.ts';
+import { fleetSchema } from '../../schemas/events/fleet.ts';
+import { statusSchema } from '../../schemas/records/status.ts';
+import { usageRowSchema } from '../../schemas/records/usage.ts';
 
 function schemaOf(schema: z.ZodType, title: string): object {
   return { title, ...z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) };

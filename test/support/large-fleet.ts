@@ -1,5 +1,5 @@
 /** A fleet file of so many organisations, each with an owner; half of them have a stack with a model, a fifth of those a node. */
-import type { Fleet, FleetOrganisation } from '../../schemas/fleet.ts';
+import type { Fleet, FleetOrganisation } from '../../schemas/events/fleet.ts';
 
 const models = Array.from({ length: 50 }, (_, n) => `model-${n}`);
 const tiers = ['Starter', 'Team', 'Business', 'Platinum'] as const;

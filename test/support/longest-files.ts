@@ -4,7 +4,7 @@
  */
 export const longestFiles: readonly string[] = [
   'test/operate/effect-guard.test.ts',
-  'data-plane/server/waits.test.ts',
+  'data-plane/telemetry/waits.test.ts',
   'test/spec/limits.test.ts',
   'test/chaos/chaos.kafka.test.ts',
   'test/console/layout.browser.test.ts',

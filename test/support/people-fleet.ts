@@ -1,4 +1,4 @@
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
 
 /** The stack of acme. */
 export const amber = 'stk-amber-otter-9k2f';

@@ -5,8 +5,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../dev/dev-admin.ts';
-import type { Fleet } from '../../schemas/fleet.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import type { Behaviour } from '../simulator/behaviour.ts';
 import { operatorToken } from './ask-admin.ts';
 import { type CommandRun, runCommand } from './commands.ts';

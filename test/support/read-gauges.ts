@@ -1,5 +1,5 @@
 /** A record of gauges as each of its readers has it. */
-import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
+import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/records/gauges.ts';
 
 export function readGauges(record: GaugeRecord): GaugeRecord {
   const read = decodeGauges(encodeGauges(record));

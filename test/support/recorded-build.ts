@@ -5,7 +5,16 @@ import { fileURLToPath } from 'node:url';
 import { parseAst } from 'vite';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const product = ['admin-client', 'agent', 'cli', 'control-plane', 'data-plane', 'dev', 'schemas', 'shared'];
+const product = [
+  'agent',
+  'cli',
+  'control-plane',
+  'data-plane',
+  'schemas',
+  'shared',
+  'tools/dev',
+  'tools/simulator',
+];
 
 /** Writes the copy to an empty folder; gives the path of its command. */
 export function recordedBuild(folder: string): string {

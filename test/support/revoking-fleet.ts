@@ -2,7 +2,7 @@
  * A small fleet of real processes over an embedded log, in which a revocation is waited for by the CLI: control planes,
  * gateways that can be suspended, a simulated node. One folder a fleet; everything ends with `close`.
  */
-import type { GatewayStatus } from '../../schemas/admin.ts';
+import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import type { CommandRun } from './commands.ts';
 import {
   type GatewayProcess,

@@ -1,6 +1,6 @@
 /** Fleets at random that serve, for what a change of their state does to answers. */
-import { eventTypeNames } from '../../schemas/event-definitions.ts';
-import type { KnownEvent } from '../../schemas/events.ts';
+import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
 import { known } from './commits.ts';
 import type { Random } from './random.ts';
 

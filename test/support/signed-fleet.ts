@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { composeCommit, emptyHead } from '../../shared/log/core/chain.ts';

@@ -2,8 +2,9 @@
  * The fleet of the specification tests: every situation that routing knows stands in it at once. Two nodes stand at
  * several places under different ids, so that few simulated nodes suffice; limits are left out, so nothing is refused by chance.
  */
-import type { DemoNodeId } from '../../dev/demo-fleet.ts';
-import type { Fleet, FleetNode } from '../../schemas/fleet.ts';
+
+import type { Fleet, FleetNode } from '../../schemas/events/fleet.ts';
+import type { DemoNodeId } from '../../tools/dev/demo-fleet.ts';
 
 /** Of the pool, under a name with a slash, dots and a colon. */
 export const slashModel = 'team/echo:v1.0';

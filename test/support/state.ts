@@ -13,7 +13,7 @@ import {
   planCommand,
 } from '../../control-plane/commands/definition.ts';
 import { commands } from '../../control-plane/commands/registry.ts';
-import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { applyEvent } from '../../shared/snapshot/fold.ts';
 import { KeyCounts } from '../../shared/snapshot/key-counts.ts';

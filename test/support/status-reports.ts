@@ -1,9 +1,9 @@
 /** Status reports and boards over a topic in memory, for tests of what a control plane concludes from them. */
 import { randomUUID } from 'node:crypto';
 import { vi } from 'vitest';
-import type { StatusReport } from '../../schemas/status.ts';
+import { StatusBoard } from '../../control-plane/gateways/status-board.ts';
+import type { StatusReport } from '../../schemas/records/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import { StatusBoard } from '../../shared/status/status-board.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { MemoryLog, MemoryTopic } from './memory-log.ts';
 

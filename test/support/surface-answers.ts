@@ -1,9 +1,9 @@
 /** The surfaces that answer with a chat, for claims that hold for all of them: asked alike, run alike, and read into one form. */
 import { readFileSync } from 'node:fs';
-import { type AnswerFacts, answerFacts } from '../../data-plane/answer/chat-parts.ts';
-import { SseReader } from '../../data-plane/answer/sse-reader.ts';
-import type { RebuiltBody } from '../../data-plane/answer/surface.ts';
-import type { SurfaceStream } from '../../data-plane/answer/surface-stream.ts';
+import { type AnswerFacts, answerFacts } from '../../data-plane/surfaces/common/chat-parts.ts';
+import { SseReader } from '../../data-plane/surfaces/common/sse-reader.ts';
+import type { RebuiltBody } from '../../data-plane/surfaces/common/surface.ts';
+import type { SurfaceStream } from '../../data-plane/surfaces/common/surface-stream.ts';
 import {
   type AnswerForm,
   shapeOperation,

@@ -1,5 +1,5 @@
 /** The gateway token of tests that fold usage without a fleet: stores accept records that it signed. */
-import { usageTopic } from '../../schemas/usage.ts';
+import { usageTopic } from '../../schemas/records/usage.ts';
 import { RecordMac } from '../../shared/log/core/record-mac.ts';
 
 export const usageMac = new RecordMac(usageTopic, 'gateway-token-of-the-tests');

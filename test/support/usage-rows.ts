@@ -1,8 +1,8 @@
 /** Rows of usage as a gateway's meter makes them, and an outbox with the log that its process appends them to. */
 
-import type { SegmentLog } from '../../data-plane/segments/segment-log.ts';
 import { type Outbox, type OutboxOptions, openOutbox } from '../../data-plane/usage/outbox.ts';
 import type { RecordedUsage } from '../../data-plane/usage/rows.ts';
+import type { SegmentLog } from '../../data-plane/usage/segment-log.ts';
 import { append, openUsageLog } from '../../data-plane/usage/usage-log.ts';
 
 /** A row of an organisation's request to the pool, with what differs; its fields in the order of the meter. */

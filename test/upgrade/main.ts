@@ -6,8 +6,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { DevAdmin } from '../../tools/dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { statusWith } from '../support/process-fleet.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';

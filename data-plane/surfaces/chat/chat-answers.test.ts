@@ -11,8 +11,8 @@ import {
   rebuiltBy,
   type Wanted,
 } from '../../../test/support/surface-answers.ts';
-import { usageBounds } from '../../answer/usage.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+import { NodeFailure } from '../common/node-failure.ts';
+import { usageBounds } from '../common/usage.ts';
 import { shapeChat } from './shape-chat.ts';
 
 const unique = '0123456789abcdef';

@@ -1,9 +1,9 @@
 /** The frames of a streamed chat completion: one id for all, the model as requested, usage if requested. */
 
-import { type AnswerFacts, completionId } from '../../answer/chat-parts.ts';
-import type { ChoiceDelta } from '../../answer/node-stream.ts';
-import type { StreamWriter, UsageSoFar } from '../../answer/surface-stream.ts';
-import { usageBody } from '../../answer/usage.ts';
+import { type AnswerFacts, completionId } from '../common/chat-parts.ts';
+import type { ChoiceDelta } from '../common/node-stream.ts';
+import type { StreamWriter, UsageSoFar } from '../common/surface-stream.ts';
+import { usageBody } from '../common/usage.ts';
 import type { ChatContext } from './shape-chat.ts';
 
 export class ChatWriter implements StreamWriter {

@@ -1,13 +1,13 @@
 /** What is recognised without the schema has exactly the fields that the schema would give it. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
-import { chatRequestSchema } from '../../../schemas/openai.ts';
+import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
+import { chatRequestSchema } from '../../../schemas/api/openai.ts';
 import { dialects } from '../../../shared/engines/dialects.ts';
 import { runs } from '../../../test/support/budget.ts';
 import { chatExamples } from '../../../test/support/chat-examples.ts';
-import { renderBody } from '../../dialect/node-body.ts';
-import type { WholeChat } from '../../shape/asked.ts';
+import type { WholeChat } from '../common/asked.ts';
+import { renderBody } from '../common/node-body.ts';
 import { plainChatFields } from './plain-chat.ts';
 import { shapeChat } from './shape-chat.ts';
 

@@ -3,8 +3,8 @@
  * has the same fields as the schema's output (`plain-chat.test.ts` compares the two); anything else is left to the schema,
  * which alone refuses. A schema costs ten times as much, most of it in short-lived objects.
  */
-import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
-import type { ChatFields } from '../../../schemas/openai.ts';
+import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
+import type { ChatFields } from '../../../schemas/api/openai.ts';
 
 type Message = ChatFields['messages'][number];
 

@@ -22,10 +22,10 @@ import {
   toolCallsIn,
   toolCallsMax,
   tooManyCalls,
-} from '../../answer/chat-parts.ts';
-import type { RebuiltBody } from '../../answer/surface.ts';
-import { estimateUsage, type Output, outputBytes, readUsage, usageBody } from '../../answer/usage.ts';
-import { member, text } from '../../core/untrusted.ts';
+} from '../common/chat-parts.ts';
+import type { RebuiltBody } from '../common/surface.ts';
+import { member, text } from '../common/untrusted.ts';
+import { estimateUsage, type Output, outputBytes, readUsage, usageBody } from '../common/usage.ts';
 
 interface ToolCall {
   readonly id: string;

@@ -1,11 +1,11 @@
 /** The strict shapes: each row of the tables of fields, each bad body, and what real clients send by default. */
 
 import { expect, test } from 'vitest';
-import { chatRequestSchema } from '../../../schemas/openai.ts';
+import { chatRequestSchema } from '../../../schemas/api/openai.ts';
 import { chatExamples, chatRefused } from '../../../test/support/chat-examples.ts';
 import { noOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
-import { leastTokensOf } from '../../shape/asked.ts';
+import { leastTokensOf } from '../common/asked.ts';
 import { shapeEmbeddings } from '../embeddings/shape-embeddings.ts';
 import { shapeChat } from './shape-chat.ts';
 

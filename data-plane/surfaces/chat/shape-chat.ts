@@ -1,12 +1,12 @@
 /** The strict shape of POST /v1/chat/completions: what comes out holds only fields that a node may be sent, each checked. */
-import { type ChatField, chatFields } from '../../../schemas/chat-fields.ts';
-import { type ChatFields, chatRequestSchema } from '../../../schemas/openai.ts';
+import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
+import { type ChatFields, chatRequestSchema } from '../../../schemas/api/openai.ts';
 import { arrayText } from '../../../shared/runtime/json-scan.ts';
-import type { ShapeHeaders } from '../../answer/surface.ts';
-import type { ChatBody, ChatNeed, ChatSource, WholeChat } from '../../shape/asked.ts';
-import { CallArguments } from '../../shape/call-arguments.ts';
-import { chatPromptSize } from '../../shape/prompt-size.ts';
-import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
+import type { ChatBody, ChatNeed, ChatSource, WholeChat } from '../common/asked.ts';
+import { CallArguments } from '../common/call-arguments.ts';
+import { chatPromptSize } from '../common/prompt-size.ts';
+import type { ShapeHeaders } from '../common/surface.ts';
+import { PresentFields, refusalOf, shapeRefusal } from '../common/validate.ts';
 import { plainChatFields } from './plain-chat.ts';
 
 const chatSchema = new PresentFields(chatRequestSchema);

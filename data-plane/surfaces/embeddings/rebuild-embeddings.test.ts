@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Refusal } from '../../../shared/decision/refusal.ts';
-import { answerFacts } from '../../answer/chat-parts.ts';
-import { parseAnswer } from '../../core/answer-json.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+import { parseAnswer } from '../common/answer-json.ts';
+import { answerFacts } from '../common/chat-parts.ts';
+import { NodeFailure } from '../common/node-failure.ts';
 import { rebuildEmbeddings as rebuild } from './rebuild-embeddings.ts';
 import { type EmbeddingsContext, shapeEmbeddings } from './shape-embeddings.ts';
 

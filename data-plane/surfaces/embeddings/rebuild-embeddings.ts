@@ -5,10 +5,10 @@
  */
 
 import { Refusal } from '../../../shared/decision/refusal.ts';
-import { type AnswerFacts, malformed, refuseError } from '../../answer/chat-parts.ts';
-import type { RebuiltBody } from '../../answer/surface.ts';
-import { estimateUsage, readUsage } from '../../answer/usage.ts';
-import { integer, member } from '../../core/untrusted.ts';
+import { type AnswerFacts, malformed, refuseError } from '../common/chat-parts.ts';
+import type { RebuiltBody } from '../common/surface.ts';
+import { integer, member } from '../common/untrusted.ts';
+import { estimateUsage, readUsage } from '../common/usage.ts';
 import type { EmbeddingsContext } from './shape-embeddings.ts';
 
 /** `answer`: the node's body as parsed. */

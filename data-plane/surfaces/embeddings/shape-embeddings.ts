@@ -1,8 +1,8 @@
 /** The strict shape of POST /v1/embeddings: what comes out holds only fields that a node may be sent, each checked. */
-import { embeddingsRequestSchema } from '../../../schemas/openai.ts';
-import type { EmbeddingsFacts, WholeEmbeddings } from '../../shape/asked.ts';
-import { embeddingsPromptSize } from '../../shape/prompt-size.ts';
-import { PresentFields, refusalOf } from '../../shape/validate.ts';
+import { embeddingsRequestSchema } from '../../../schemas/api/openai.ts';
+import type { EmbeddingsFacts, WholeEmbeddings } from '../common/asked.ts';
+import { embeddingsPromptSize } from '../common/prompt-size.ts';
+import { PresentFields, refusalOf } from '../common/validate.ts';
 
 /** What the answer needs to know of the request. */
 export type EmbeddingsContext = Pick<EmbeddingsFacts, 'inputs' | 'encoding' | 'dimensions'>;

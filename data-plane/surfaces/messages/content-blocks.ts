@@ -5,9 +5,9 @@
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
-import { HeldText, renderedLength } from '../../answer/held-text.ts';
-import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
-import { ToolInput } from '../../answer/tool-input.ts';
+import { HeldText, renderedLength } from '../common/held-text.ts';
+import type { ToolCallDelta } from '../common/tool-call-deltas.ts';
+import { ToolInput } from '../common/tool-input.ts';
 import { toolUseId } from './message-parts.ts';
 
 /** One event as it goes over the wire. Clients skip a frame without its `event` line. */

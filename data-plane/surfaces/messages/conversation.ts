@@ -11,10 +11,10 @@ import type {
   ToolResultBlock,
   Turn,
   UserBlock,
-} from '../../../schemas/anthropic-messages.ts';
-import type { ChatMessage } from '../../../schemas/openai-messages.ts';
-import { writeJson } from '../../core/json-source.ts';
-import { shapeRefusal } from '../../shape/validate.ts';
+} from '../../../schemas/api/anthropic-messages.ts';
+import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
+import { writeJson } from '../common/json-source.ts';
+import { shapeRefusal } from '../common/validate.ts';
 
 export type Path = readonly PropertyKey[];
 

@@ -2,9 +2,9 @@
  * The parts that a message and its stream share: ids, stop reasons, usage, and the frame around the content.
  * Members that the newer clients expect and that have no meaning here are null; nothing reveals the engine or the place.
  */
-import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
-import type { Usage } from '../../answer/usage.ts';
-import { member } from '../../core/untrusted.ts';
+import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
+import { member } from '../common/untrusted.ts';
+import type { Usage } from '../common/usage.ts';
 
 /** Ids that we made get the form of this API; those that the model itself wrote must stay as they are. */
 export function toolUseId(id: string): string {

@@ -4,10 +4,10 @@
  */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
-import type { AnswerFacts } from '../../answer/chat-parts.ts';
-import type { ChoiceDelta } from '../../answer/node-stream.ts';
-import type { StreamWriter, UsageSoFar } from '../../answer/surface-stream.ts';
-import { member } from '../../core/untrusted.ts';
+import type { AnswerFacts } from '../common/chat-parts.ts';
+import type { ChoiceDelta } from '../common/node-stream.ts';
+import type { StreamWriter, UsageSoFar } from '../common/surface-stream.ts';
+import { member } from '../common/untrusted.ts';
 import { ContentBlocks, eventFrame } from './content-blocks.ts';
 import { deltaUsage, messageBody, type Stop, stopOf } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';

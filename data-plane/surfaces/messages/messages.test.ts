@@ -12,8 +12,8 @@ import {
   rebuiltBy,
   streamOf,
 } from '../../../test/support/surface-answers.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
-import { mintUnique } from '../../core/request-id.ts';
+import { NodeFailure } from '../common/node-failure.ts';
+import { mintUnique } from '../common/request-id.ts';
 
 const tools = [{ name: 'set_unit', input_schema: { type: 'object' } }];
 

@@ -4,12 +4,12 @@
  * tool call is not an object.
  */
 
-import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
-import type { RebuiltBody } from '../../answer/surface.ts';
-import { ToolInput } from '../../answer/tool-input.ts';
-import { writeJson } from '../../core/json-source.ts';
-import { member } from '../../core/untrusted.ts';
 import { rebuildChat } from '../chat/rebuild-chat.ts';
+import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
+import { writeJson } from '../common/json-source.ts';
+import type { RebuiltBody } from '../common/surface.ts';
+import { ToolInput } from '../common/tool-input.ts';
+import { member } from '../common/untrusted.ts';
 import { messageBody, stopOf, toolUseId } from './message-parts.ts';
 import type { MessagesContext } from './shape-messages.ts';
 

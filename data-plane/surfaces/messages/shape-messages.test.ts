@@ -6,8 +6,8 @@ import type { Dialect } from '../../../schemas/names.ts';
 import { tokenCountOf, tokenCountRequest } from '../../../shared/engines/node-answers.ts';
 import { anthropicNoOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
-import type { ShapeHeaders } from '../../answer/surface.ts';
-import { toNodeBody } from '../../dialect/node-body.ts';
+import { toNodeBody } from '../common/node-body.ts';
+import type { ShapeHeaders } from '../common/surface.ts';
 import { countTokensBody, shapeCountTokens, shapeMessages } from './shape-messages.ts';
 
 const older: ShapeHeaders = { contentType: 'application/json', version: '2023-06-01' };

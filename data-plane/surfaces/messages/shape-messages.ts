@@ -10,14 +10,14 @@ import {
   type MessagesFields,
   messagesRequestSchemas,
   type PromptFields,
-} from '../../../schemas/anthropic.ts';
-import type { AnthropicTool } from '../../../schemas/anthropic-messages.ts';
-import type { ReasoningEffort } from '../../../schemas/chat-fields.ts';
-import type { FunctionTool, ToolChoice } from '../../../schemas/openai-messages.ts';
-import type { ShapeHeaders } from '../../answer/surface.ts';
-import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
-import { chatPromptSize } from '../../shape/prompt-size.ts';
-import { refusalOf, shapeRefusal } from '../../shape/validate.ts';
+} from '../../../schemas/api/anthropic.ts';
+import type { AnthropicTool } from '../../../schemas/api/anthropic-messages.ts';
+import type { ReasoningEffort } from '../../../schemas/api/chat-fields.ts';
+import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
+import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
+import { chatPromptSize } from '../common/prompt-size.ts';
+import type { ShapeHeaders } from '../common/surface.ts';
+import { refusalOf, shapeRefusal } from '../common/validate.ts';
 import { type Path, toChatMessages } from './conversation.ts';
 
 /** What the answer needs to know of the request. */

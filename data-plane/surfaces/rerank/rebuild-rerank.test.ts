@@ -1,8 +1,8 @@
 /** Goal: scores as the node gave them, in one order for all engines, or a failure of the node; nothing else of its answer. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { answerFacts } from '../../answer/chat-parts.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+import { answerFacts } from '../common/chat-parts.ts';
+import { NodeFailure } from '../common/node-failure.ts';
 import { rebuildRerank } from './rebuild-rerank.ts';
 import { shapeRerank } from './shape-rerank.ts';
 

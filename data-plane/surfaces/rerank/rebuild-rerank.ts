@@ -3,10 +3,10 @@
  * sort or do not, and cut or do not; the scores themselves stay as they are, in the scale of the engine. Documents are those of the
  * request, never the node's. Throws NodeFailure where anything does not fit.
  */
-import { type AnswerFacts, malformed, refuseError } from '../../answer/chat-parts.ts';
-import type { RebuiltBody } from '../../answer/surface.ts';
-import { estimateUsage, readUsage, type Usage, type UsageBounds } from '../../answer/usage.ts';
-import { integer, member } from '../../core/untrusted.ts';
+import { type AnswerFacts, malformed, refuseError } from '../common/chat-parts.ts';
+import type { RebuiltBody } from '../common/surface.ts';
+import { integer, member } from '../common/untrusted.ts';
+import { estimateUsage, readUsage, type Usage, type UsageBounds } from '../common/usage.ts';
 import type { RerankContext } from './shape-rerank.ts';
 
 /** `answer`: the node's body as parsed. */

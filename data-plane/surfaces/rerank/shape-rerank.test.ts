@@ -1,9 +1,9 @@
 /** Goal: a request to rerank is carried as it came, or refused by the name of a field; nothing of it is cut or dropped. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { documentsMax } from '../../../schemas/api/rerank.ts';
 import { dialectSchema } from '../../../schemas/names.ts';
-import { documentsMax } from '../../../schemas/rerank.ts';
-import { toNodeBody } from '../../dialect/node-body.ts';
+import { toNodeBody } from '../common/node-body.ts';
 import { shapeRerank } from './shape-rerank.ts';
 
 const least = { model: 'm', query: 'q', documents: ['a', 'b'] };

@@ -1,8 +1,8 @@
 /** The strict shape of POST /v1/rerank: what comes out holds only fields that a node may be sent, each checked. */
-import { rerankRequestSchema } from '../../../schemas/rerank.ts';
-import type { WholeRerank } from '../../shape/asked.ts';
-import { rerankPromptSize } from '../../shape/prompt-size.ts';
-import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
+import { rerankRequestSchema } from '../../../schemas/api/rerank.ts';
+import type { WholeRerank } from '../common/asked.ts';
+import { rerankPromptSize } from '../common/prompt-size.ts';
+import { PresentFields, refusalOf, shapeRefusal } from '../common/validate.ts';
 
 /** What the answer needs to know of the request. */
 export interface RerankContext {

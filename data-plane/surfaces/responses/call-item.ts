@@ -2,7 +2,7 @@
  * A call of a tool as it grows. Its name and id are there from its first event on, and the deltas are what the client reads: JSON
  * for a function, the text itself for a custom tool. A call that is cut is never finished, because clients run what is.
  */
-import { ToolInput } from '../../answer/tool-input.ts';
+import { ToolInput } from '../common/tool-input.ts';
 import { CustomInput } from './custom-input.ts';
 import type { CalledAs } from './offered-tools.ts';
 import { deltaHead, type ResponseEvents } from './response-events.ts';

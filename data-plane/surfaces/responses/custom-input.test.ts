@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { NodeFailure } from '../../core/node-failure.ts';
+import { NodeFailure } from '../common/node-failure.ts';
 import { CustomInput } from './custom-input.ts';
 
 /** What the client reads, with the deltas, of a text that comes in pieces. */

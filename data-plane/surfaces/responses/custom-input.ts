@@ -3,9 +3,10 @@
  * gets the plain text. Some models write the plain text directly. Characters are decoded as soon as they are complete, and each is
  * read once, however the text was cut into pieces.
  */
-import { noArguments } from '../../answer/chat-parts.ts';
-import { parseText } from '../../core/answer-json.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+
+import { parseText } from '../common/answer-json.ts';
+import { noArguments } from '../common/chat-parts.ts';
+import { NodeFailure } from '../common/node-failure.ts';
 
 /** A stream may last as long as its node likes; what it adds up to is held until its end. */
 const charactersMax = 4 * 1024 * 1024;

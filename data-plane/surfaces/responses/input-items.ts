@@ -3,16 +3,16 @@
  * because templates refuse a second one or leave it out silently. What the assistant thought, wrote and called in a row is one
  * message, and the outputs of its calls follow it at once: what else came between them stands after them.
  */
-import type { ChatMessage } from '../../../schemas/openai-messages.ts';
-import type { ResponsesFields } from '../../../schemas/responses.ts';
+import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
+import type { ResponsesFields } from '../../../schemas/api/responses.ts';
 import type {
   InputItem,
   InputMessage,
   ReasoningItem,
   UserContent,
-} from '../../../schemas/responses-items.ts';
-import { CallArguments } from '../../shape/call-arguments.ts';
-import { shapeRefusal } from '../../shape/validate.ts';
+} from '../../../schemas/api/responses-items.ts';
+import { CallArguments } from '../common/call-arguments.ts';
+import { shapeRefusal } from '../common/validate.ts';
 import { customArguments, nodeName } from './offered-tools.ts';
 import { openThoughts } from './sealed-thoughts.ts';
 

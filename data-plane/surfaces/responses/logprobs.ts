@@ -1,5 +1,5 @@
 /** Log probabilities in the form of this API, where the bytes of a token are always there. */
-import type { ChatLogprobs, TokenLogprob } from '../../answer/chat-parts.ts';
+import type { ChatLogprobs, TokenLogprob } from '../common/chat-parts.ts';
 
 export type ResponseLogprob = ChatLogprobs['content'][number];
 

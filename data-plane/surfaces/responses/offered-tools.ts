@@ -3,15 +3,15 @@
  * that says both, and a custom tool takes its one text as a member.
  */
 import { createHash } from 'node:crypto';
-import type { FunctionTool, ToolChoice } from '../../../schemas/openai-messages.ts';
-import type { ResponsesFields } from '../../../schemas/responses.ts';
+import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
+import type { ResponsesFields } from '../../../schemas/api/responses.ts';
 import type {
   ChosenTool,
   OwnTool,
   ResponseToolChoice,
   ResponseTools,
-} from '../../../schemas/responses-items.ts';
-import { shapeRefusal } from '../../shape/validate.ts';
+} from '../../../schemas/api/responses-items.ts';
+import { shapeRefusal } from '../common/validate.ts';
 
 /** What the caller calls a function, where a node knows it by another name or in another form. */
 export interface CalledAs {

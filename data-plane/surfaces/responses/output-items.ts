@@ -3,10 +3,10 @@
  * items are the same. Thoughts and text pass as they come. Calls of tools are written one by one: what comes for a later
  * call waits until the one before is whole, and text after the first call waits for the end.
  */
-import type { FinishReason } from '../../answer/chat-parts.ts';
-import { type HeldText, renderedLength } from '../../answer/held-text.ts';
-import type { ToolCallDelta } from '../../answer/tool-call-deltas.ts';
-import { NodeFailure } from '../../core/node-failure.ts';
+import type { FinishReason } from '../common/chat-parts.ts';
+import { type HeldText, renderedLength } from '../common/held-text.ts';
+import { NodeFailure } from '../common/node-failure.ts';
+import type { ToolCallDelta } from '../common/tool-call-deltas.ts';
 import { CallItem } from './call-item.ts';
 import type { ResponseLogprob } from './logprobs.ts';
 import { isIncomplete } from './response-body.ts';

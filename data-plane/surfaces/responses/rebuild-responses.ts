@@ -3,9 +3,10 @@
  * requested, so that nothing reveals where it ran. Throws NodeFailure where it is not a completion, or where the input of a
  * call is none.
  */
-import type { AnswerFacts, ChatLogprobs, FinishReason } from '../../answer/chat-parts.ts';
-import type { RebuiltBody } from '../../answer/surface.ts';
+
 import { rebuildChat } from '../chat/rebuild-chat.ts';
+import type { AnswerFacts, ChatLogprobs, FinishReason } from '../common/chat-parts.ts';
+import type { RebuiltBody } from '../common/surface.ts';
 import { logprobsOf } from './logprobs.ts';
 import { OutputItems } from './output-items.ts';
 import { responseBody } from './response-body.ts';

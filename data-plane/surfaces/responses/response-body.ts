@@ -1,6 +1,6 @@
 /** The response object around an answer's items, as JSON. It has the same members in stream events and in whole answers. */
-import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
-import type { Usage } from '../../answer/usage.ts';
+import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
+import type { Usage } from '../common/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
 /** Why an answer is not whole; what is not named here ends it by itself. */

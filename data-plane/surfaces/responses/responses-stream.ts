@@ -1,9 +1,9 @@
 /** The events of a streamed response: one id, the model as requested, usage and all items in the last. */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
-import type { AnswerFacts, FinishReason } from '../../answer/chat-parts.ts';
-import { HeldText } from '../../answer/held-text.ts';
-import type { ChoiceDelta } from '../../answer/node-stream.ts';
-import type { StreamWriter, UsageSoFar } from '../../answer/surface-stream.ts';
+import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
+import { HeldText } from '../common/held-text.ts';
+import type { ChoiceDelta } from '../common/node-stream.ts';
+import type { StreamWriter, UsageSoFar } from '../common/surface-stream.ts';
 import { logprobsOf } from './logprobs.ts';
 import { OutputItems } from './output-items.ts';
 import { isIncomplete, responseBody } from './response-body.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { TenantSecrets } from '../../core/tenant-secrets.ts';
+import { TenantSecrets } from '../common/tenant-secrets.ts';
 import { openThoughts, sealedBytesMax, sealThoughts } from './sealed-thoughts.ts';
 
 const of = (token: string, tenant: string): string => new TenantSecrets(token, 'sealed thoughts').of(tenant);

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { responsesNoOpFields } from '../../../test/support/no-op-fields.ts';
 import { shapeRefusal } from '../../../test/support/shape-refusal.ts';
-import { TenantSecrets } from '../../core/tenant-secrets.ts';
-import { toNodeBody } from '../../dialect/node-body.ts';
+import { toNodeBody } from '../common/node-body.ts';
+import { TenantSecrets } from '../common/tenant-secrets.ts';
 import { sealThoughts } from './sealed-thoughts.ts';
 import { shapeResponses } from './shape-responses.ts';
 

@@ -2,12 +2,12 @@
  * A body of POST /v1/responses becomes the request of a chat that any node can be sent, or UnsupportedShapeError (Errors 2).
  * Engines differ in their own form of this API and none has it whole without state, so no node is asked for it.
  */
-import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/responses.ts';
-import type { ShapeHeaders } from '../../answer/surface.ts';
-import { writeJson } from '../../core/json-source.ts';
-import type { ChatBody, ChatNeed, WholeChat } from '../../shape/asked.ts';
-import { chatPromptSize } from '../../shape/prompt-size.ts';
-import { PresentFields, refusalOf, shapeRefusal } from '../../shape/validate.ts';
+import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/api/responses.ts';
+import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';
+import { writeJson } from '../common/json-source.ts';
+import { chatPromptSize } from '../common/prompt-size.ts';
+import type { ShapeHeaders } from '../common/surface.ts';
+import { PresentFields, refusalOf, shapeRefusal } from '../common/validate.ts';
 import { toConversation } from './input-items.ts';
 import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from './offered-tools.ts';
 

@@ -6,8 +6,8 @@ import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'no
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { commitBytesMax, genesisPrev } from '../../../schemas/commit.ts';
-import { type StoredEvent, toStored } from '../../../schemas/events.ts';
+import { commitBytesMax, genesisPrev } from '../../../schemas/events/commit.ts';
+import { type StoredEvent, toStored } from '../../../schemas/events/events.ts';
 import {
   CommitTooLarge,
   chainRules,

@@ -7,8 +7,14 @@
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { type Commit, commitBytesMax, genesisPrev, parseCommit, type Via } from '../../../schemas/commit.ts';
-import type { StoredEvent } from '../../../schemas/events.ts';
+import {
+  type Commit,
+  commitBytesMax,
+  genesisPrev,
+  parseCommit,
+  type Via,
+} from '../../../schemas/events/commit.ts';
+import type { StoredEvent } from '../../../schemas/events/events.ts';
 import { idSchema } from '../../../schemas/names.ts';
 import type { LogRecord } from './control-log.ts';
 import { signatureBytes, verify } from './signing.ts';
@@ -145,7 +151,7 @@ function assumeSigned(rule: ChainRule): ChainRule {
   };
 }
 
-/** Separate from `schemas/events.ts`, so that a new version of an event can never change which records count. */
+/** Separate from `schemas/events/events.ts`, so that a new version of an event can never change which records count. */
 const signersSchema = z.array(z.string().max(200)).max(16);
 const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });
 const signersSetSchema = z.object({ signers: signersSchema.min(1) });

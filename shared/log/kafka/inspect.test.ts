@@ -1,6 +1,6 @@
 /** What `doctor` reports of a topic: all that is wrong with it, each with what to do, what loses records first. */
 import { expect, test } from 'vitest';
-import { controlTopic } from '../../../schemas/commit.ts';
+import { controlTopic } from '../../../schemas/events/commit.ts';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 import { inspectBrokers } from './inspect.ts';

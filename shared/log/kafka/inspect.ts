@@ -1,5 +1,5 @@
 /** What `doctor` reports of the brokers and topics: settings that were changed while processes run, lone and old brokers. */
-import { controlTopic } from '../../../schemas/commit.ts';
+import { controlTopic } from '../../../schemas/events/commit.ts';
 import { cutLogNext, type LogInspection, type TopicFault } from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';

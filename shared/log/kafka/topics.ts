@@ -3,16 +3,17 @@
  * deletes or compacts records would lose commits without an error. An error contains the command that fixes it, with
  * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
  */
-import { controlTopic } from '../../../schemas/commit.ts';
+
 import { dayMs } from '../../../schemas/durations.ts';
+import { controlTopic } from '../../../schemas/events/commit.ts';
 import {
   countersTopic,
   gaugesTopic,
   limitTopicKeepSeconds,
   limitTopicSegmentSeconds,
-} from '../../../schemas/limits.ts';
-import { statusTopic } from '../../../schemas/status.ts';
-import { usageKeepSeconds, usagePartitions, usageTopic } from '../../../schemas/usage.ts';
+} from '../../../schemas/records/limits.ts';
+import { statusTopic } from '../../../schemas/records/status.ts';
+import { usageKeepSeconds, usagePartitions, usageTopic } from '../../../schemas/records/usage.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 import { KafkaFault, TopicMisconfigured } from './errors.ts';
 

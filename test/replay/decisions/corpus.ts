@@ -4,10 +4,11 @@
  * `added-only.test.ts` holds them to, and a line leaves out what `factsOf` fills in. A decision that was changed on
  * purpose stays, is named in `superseded.json` with the reason, and has another in its place. `{name}` in a credential stands for a key of `keys.json`; they open nothing.
  */
-import type { StoredEvent } from '../../../schemas/events.ts';
-import type { RefusalType } from '../../../schemas/refusals.ts';
+
+import type { CounterFacts } from '../../../control-plane/explain/recorded-counters.ts';
+import type { RefusalType } from '../../../schemas/api/refusals.ts';
+import type { StoredEvent } from '../../../schemas/events/events.ts';
 import type { HostNames } from '../../../shared/decision/admission.ts';
-import type { CounterFacts } from '../../../shared/decision/recorded-counters.ts';
 import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
 import { showOverlay } from '../../../shared/snapshot/overlay.ts';

@@ -4,11 +4,11 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
-import { TenantSecrets } from '../../../data-plane/core/tenant-secrets.ts';
+import { Affinity } from '../../../data-plane/nodes/affinity.ts';
+import { NodeLoad } from '../../../data-plane/nodes/load.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
-import { Affinity } from '../../../data-plane/upstream/affinity.ts';
-import { NodeLoad } from '../../../data-plane/upstream/load.ts';
+import { TenantSecrets } from '../../../data-plane/surfaces/common/tenant-secrets.ts';
 import { fieldSeparator } from '../../../shared/decision/authenticate.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/decide.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';

@@ -3,15 +3,16 @@
  * of the log. Pure: counters and the time are facts, so the same facts give the same decision.
  * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
  */
-import type { RefusalType } from '../../../schemas/refusals.ts';
-import type { Capacity } from '../../../schemas/usage.ts';
+
+import { type CounterFacts, countersOf } from '../../../control-plane/explain/recorded-counters.ts';
+import type { RefusalType } from '../../../schemas/api/refusals.ts';
+import type { Capacity } from '../../../schemas/records/usage.ts';
 import {
   type AdmissionFacts,
   admission,
   type HostNames,
   type Verdict,
 } from '../../../shared/decision/admission.ts';
-import { type CounterFacts, countersOf } from '../../../shared/decision/recorded-counters.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 

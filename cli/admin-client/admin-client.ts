@@ -1,0 +1,380 @@
+/**
+ * The client of the admin API, for the CLI, `headgate dev` and tests: JSON over HTTP, with every wait and body bounded. A
+ * write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no command takes effect
+ * twice. Once the outcome of a try is unknown, only an answer to the command ends that: a later failure proves nothing about it.
+ * Failures are AdminErrors.
+ */
+import { randomUUID } from 'node:crypto';
+import type { AnswerOf, InputOf } from '../../schemas/admin/admin.ts';
+import {
+  type AdminMethod,
+  adminPrefix,
+  type OperationName,
+  questions,
+} from '../../schemas/admin/admin-routes.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import { AdminError, toAdminError } from './admin-error.ts';
+import type { Resource } from './answers.ts';
+import { resourcesIn } from './answers.ts';
+import { requestOf } from './call-path.ts';
+
+export interface AdminSettings {
+  /** Base address, without a slash at its end. */
+  readonly admin: string;
+  readonly token: string;
+}
+
+/** Applies to every call. */
+export interface ClientOptions {
+  /** Acts as this member. */
+  readonly person?: string | undefined;
+  /** Reads the state of this moment: a position, a time, or a time ago. */
+  readonly at?: string | undefined;
+  readonly ifAt?: number | undefined;
+  readonly why?: string | undefined;
+  readonly force?: boolean | undefined;
+  readonly dryRun?: boolean | undefined;
+  /** A command of definitions becomes a change that is released in waves; absent: it acts at once. */
+  readonly stage?: StageOptions | undefined;
+  /** A command that does not fit one commit may be several, where it can; the answer then says what remains. */
+  readonly inParts?: boolean | undefined;
+  /** A command is not sent: its call rejects with EffectFound. */
+  readonly effect?: boolean | undefined;
+  /** Called before an operation is; where it rejects, nothing is sent. */
+  readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
+  /** Idempotency-Key of the command, to repeat one whose outcome is unknown; one of its own unless given. */
+  readonly commandId?: string | undefined;
+  /** Aborts the call in flight. */
+  readonly signal?: AbortSignal;
+  /** Attempts of one call, the first included. */
+  readonly attemptsMax?: number;
+  /** Deadline for a whole response, body included. */
+  readonly timeoutMs?: number;
+}
+
+/** How a change is released; what is left out is as the fleet file or the control plane has it. */
+export interface StageOptions {
+  readonly waves?: string | undefined;
+  readonly hold?: string | undefined;
+  readonly watch?: string | undefined;
+  readonly advanceUnseen?: boolean | undefined;
+}
+
+/** In place of an answer to a command, of a client that only asks for effects. */
+export class EffectFound extends Error {
+  readonly effect: Resource;
+
+  constructor(effect: Resource) {
+    super('nothing was written');
+    this.effect = effect;
+  }
+}
+
+/** Operations that need no input. */
+type PlainName = {
+  [Name in OperationName]: object extends InputOf<Name> ? Name : never;
+}[OperationName];
+/** Operations that give a list page after page. */
+type PagedName = {
+  [Name in OperationName]: 'after' extends keyof InputOf<Name> ? Name : never;
+}[OperationName];
+type ItemOf<Name extends PagedName> =
+  AnswerOf<Name> extends { readonly items: readonly (infer Item)[] } ? Item : never;
+export type Query = Readonly<Record<string, string | number | undefined>>;
+
+interface Call {
+  readonly method: AdminMethod;
+  readonly path: string;
+  readonly query: Query;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly timeoutMs?: number | undefined;
+  /** Of a command that changes something. */
+  readonly commandId?: string;
+}
+
+const flagOf = (given: boolean | undefined): string | undefined => (given ? 'true' : undefined);
+
+const attemptsMaxDefault = 3;
+const backoffMs = 250;
+const timeoutMsDefault = 30_000;
+const answerBytesMax = 256 * 1024 * 1024;
+const detailsMax = 50;
+
+export class AdminClient {
+  readonly settings: AdminSettings;
+  readonly #options: ClientOptions;
+  readonly #signal: AbortSignal;
+
+  constructor(settings: AdminSettings, options: ClientOptions = {}) {
+    this.settings = settings;
+    this.#options = options;
+    this.#signal = options.signal ?? new AbortController().signal;
+  }
+
+  /** Calls an operation. An input has the parameters of its path, and the fields of its query or body. */
+  run<Name extends PlainName>(name: Name, input?: InputOf<Name>, timeoutMs?: number): Promise<AnswerOf<Name>>;
+  run<Name extends OperationName>(
+    name: Name,
+    input: InputOf<Name>,
+    timeoutMs?: number,
+  ): Promise<AnswerOf<Name>>;
+  run<Name extends OperationName>(
+    name: Name,
+    input: object = {},
+    timeoutMs?: number,
+  ): Promise<AnswerOf<Name>> {
+    return this.#announced(name, input, timeoutMs);
+  }
+
+  /** Like `run`, for inputs whose fields are not known at compile time. A command is refused unless the log is at position `ifAt`. */
+  send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
+    return this.#announced(name, input, undefined, ifAt);
+  }
+
+  async #announced<Answer>(
+    name: OperationName,
+    input: object,
+    timeoutMs?: number,
+    ifAt?: number,
+  ): Promise<Answer> {
+    const call = this.#callOf(name, input, timeoutMs, ifAt);
+    await this.#options.announce?.(name, input);
+    return this.#answer(call);
+  }
+
+  /** All items of a list, read page after page. */
+  async all<Name extends PagedName>(name: Name, input: object = {}): Promise<ItemOf<Name>[]> {
+    const items: ItemOf<Name>[] = [];
+    let asked: object = { ...input, limit: pageRows.max };
+    for (;;) {
+      const page = await this.send(name, asked);
+      items.push(...(resourcesIn(page, 'items') as unknown as ItemOf<Name>[]));
+      if (typeof page['next'] !== 'string') return items;
+      asked = { ...asked, after: page['next'] };
+    }
+  }
+
+  /** A call that is sent as text; a write is a command. */
+  protected text(method: AdminMethod, path: string, body?: unknown): Promise<Resource> {
+    const { at } = this.#options;
+    return this.#answer(
+      method === 'GET' ? { method, path, query: { at } } : this.#command(method, path, body),
+    );
+  }
+
+  #callOf(name: OperationName, input: object, timeoutMs?: number, atPosition?: number): Call {
+    const { method, path, rest } = requestOf(name, input);
+    const { at } = this.#options;
+    if (method === 'GET') return { method, path, query: { ...(rest as Query), at }, timeoutMs };
+    if (questions.some((question) => question === name))
+      return { method, path, query: { at }, body: rest, headers: { 'idempotency-key': randomUUID() } };
+    const body = Object.keys(rest).length === 0 ? undefined : rest;
+    const call = this.#command(method, path, body);
+    if (atPosition === undefined || this.#options.ifAt !== undefined) return call;
+    return { ...call, headers: { ...call.headers, 'if-match': `"${atPosition}"` } };
+  }
+
+  #command(method: AdminMethod, path: string, body: unknown): Call {
+    const { at, ifAt, why, force, dryRun, effect, inParts, stage } = this.#options;
+    if (at !== undefined)
+      throw new AdminError('--at works only with reads; a command acts on the current state', {
+        type: 'Usage',
+        status: 400,
+        next: 'headgate help',
+      });
+    const id = this.#options.commandId ?? randomUUID();
+    const headers = {
+      'idempotency-key': id,
+      ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
+    };
+    const query = {
+      ...{ why, force: flagOf(force), dryRun: flagOf(dryRun), inParts: flagOf(inParts) },
+      ...(stage && { ...stage, stage: 'true', advanceUnseen: flagOf(stage.advanceUnseen) }),
+    };
+    return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };
+  }
+
+  /** A response to stream: `idleMs` bounds the wait for each chunk. */
+  async open<Name extends OperationName>(
+    name: Name,
+    input: InputOf<Name>,
+    idleMs = timeoutMsDefault,
+  ): Promise<OpenAnswer> {
+    const idle = new AbortController();
+    const timer = setTimeout(() => idle.abort(), idleMs);
+    try {
+      const response = await this.#fetch(
+        this.#callOf(name, input),
+        AbortSignal.any([this.#signal, idle.signal]),
+      );
+      if (!response.ok) throw await this.#refusal(response);
+      const pieces = this.#pieces(response, timer);
+      return { headers: response.headers, pieces };
+    } catch (error) {
+      clearTimeout(timer);
+      throw this.#toAdminError(error);
+    }
+  }
+
+  async *#pieces(response: Response, timer: NodeJS.Timeout): AsyncIterable<Uint8Array> {
+    try {
+      for await (const piece of response.body ?? []) {
+        timer.refresh();
+        yield piece as Uint8Array;
+      }
+    } catch (error) {
+      throw this.#toAdminError(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #answer<Answer>(call: Call): Promise<Answer> {
+    const attemptsMax = this.#options.attemptsMax ?? attemptsMaxDefault;
+    const failures: unknown[] = [];
+    for (let attempt = 1; ; attempt++) {
+      try {
+        if (call.commandId === undefined || !this.#options.effect) return (await this.#once(call)) as Answer;
+        const { method, path, body } = call;
+        const asked = { method, path, ...(body !== undefined && { body }) };
+        throw new EffectFound(await this.#once({ method: 'POST', path: '/effect', query: {}, body: asked }));
+      } catch (error) {
+        if (error instanceof EffectFound) throw error;
+        const failure = this.#toAdminError(error);
+        failures.push(failure);
+        if (attempt >= attemptsMax || !isRetryable(failure)) throw outcomeOf(call, failures);
+        await sleep(backoffMs * 2 ** (attempt - 1) * (0.5 + Math.random()), this.#signal);
+      }
+    }
+  }
+
+  async #once(call: Call): Promise<Resource> {
+    const timeout = AbortSignal.timeout(call.timeoutMs ?? this.#options.timeoutMs ?? timeoutMsDefault);
+    const response = await this.#fetch(call, AbortSignal.any([this.#signal, timeout]));
+    if (!response.ok) throw await this.#refusal(response);
+    const document = parsed(await bodyText(response));
+    if (document === undefined) throw this.#notHeadgate(response.status);
+    return document;
+  }
+
+  #fetch(call: Call, signal: AbortSignal): Promise<Response> {
+    const { admin, token } = this.settings;
+    const url = new URL(`${admin}${adminPrefix}${call.path}`);
+    for (const [name, value] of Object.entries(call.query)) {
+      if (value !== undefined) url.searchParams.set(name, String(value));
+    }
+    const { person } = this.#options;
+    return fetch(url, {
+      method: call.method,
+      headers: {
+        authorization: `Bearer ${token}`,
+        'x-headgate-via': 'cli',
+        ...(person !== undefined && { 'x-headgate-as': person }),
+        ...(call.body !== undefined && { 'content-type': 'application/json' }),
+        ...call.headers,
+      },
+      ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
+      // The token is for this address alone: a redirect is handled as an invalid response.
+      redirect: 'manual',
+      signal,
+    });
+  }
+
+  async #refusal(response: Response): Promise<AdminError> {
+    const { status } = response;
+    const document = parsed(await bodyText(response));
+    const error = document?.['error'] as Resource | undefined;
+    if (typeof error !== 'object' || error === null || typeof error['type'] !== 'string')
+      return this.#notHeadgate(status);
+    const details = resourcesIn(error, 'details');
+    return new AdminError(String(error['message']), {
+      type: error['type'],
+      status,
+      why: [
+        `HTTP ${status} ${String(error['code'])} at ${String(error['path'])}`,
+        ...details.slice(0, detailsMax).map(({ path, message }) => `${String(path)}: ${String(message)}`),
+      ],
+      ...(typeof error['next'] === 'string' && { next: error['next'] }),
+    });
+  }
+
+  #notHeadgate(status: number): AdminError {
+    return new AdminError(`${this.settings.admin} is not a Headgate control plane`, {
+      type: 'Unreachable',
+      status,
+      why: [`HTTP ${status}, and the body is not a document of the admin API`],
+      next: 'check --admin or HEADGATE_ADMIN',
+    });
+  }
+
+  #toAdminError(error: unknown): unknown {
+    return toAdminError(error, this.settings.admin, this.#signal.aborted);
+  }
+}
+
+/** Headers, and the body as a stream. */
+interface OpenAnswer {
+  readonly headers: Headers;
+  readonly pieces: AsyncIterable<Uint8Array>;
+}
+
+/** Whether sending the same call again may succeed. */
+function isRetryable(failure: unknown): boolean {
+  return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
+}
+
+/** Whether a command may have been carried out although it failed here: a proxy's 504 says as little as a lost connection. */
+function isUndecided(failure: unknown): failure is AdminError {
+  if (!(failure instanceof AdminError)) return false;
+  const { type, status = 0 } = failure;
+  return (
+    /^(?:ConnectionLost|OutcomeUnknown|Interrupted)$/.test(type) || (type === 'Unreachable' && status >= 500)
+  );
+}
+
+/** The last failure of a call, unless the call is a command that an earlier try, or this one, may have carried out. */
+function outcomeOf({ commandId: id }: Call, failures: readonly unknown[]): unknown {
+  const last = failures.at(-1);
+  const first = failures.find(isUndecided);
+  if (id === undefined || first === undefined) return last;
+  const isInterrupted = last instanceof AdminError && last.type === 'Interrupted';
+  const reasons = [first, ...(last === first ? [] : [last])].flatMap((each) =>
+    each instanceof AdminError ? [each.message, ...each.why] : [String(each)],
+  );
+  return new AdminError(
+    `${isInterrupted ? 'interrupted: ' : ''}whether command ${id} was carried out is not known`,
+    {
+      type: isInterrupted ? 'Interrupted' : 'OutcomeUnknown',
+      why: [...new Set(reasons)].filter((each) => each !== 'interrupted'),
+      next: `repeat the same command with --command-id ${id}: that takes effect once, and shows what it did`,
+      cause: last,
+    },
+  );
+}
+
+async function bodyText(response: Response): Promise<string> {
+  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
+  for await (const chunk of response.body ?? []) {
+    const { buffer, byteOffset, length } = chunk as Uint8Array;
+    if (!bytes.add(Buffer.from(buffer, byteOffset, length)))
+      throw new AdminError(`the response is larger than ${answerBytesMax} bytes`, {
+        type: 'AnswerTooLarge',
+        next: 'request fewer items with --limit',
+      });
+  }
+  return bytes.whole().toString('utf8');
+}
+
+function parsed(text: string): Resource | undefined {
+  try {
+    const document: unknown = JSON.parse(text);
+    return typeof document === 'object' && document !== null && !Array.isArray(document)
+      ? (document as Resource)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,21 @@
+/** The compiler finds the answer of a call by its method and path; these claims fail at the type check. */
+import { expectTypeOf, test } from 'vitest';
+import type { AdminResponse } from '../../schemas/admin/admin.ts';
+import type { AnswerAt, Resource } from './answers.ts';
+
+test('a path with ids, with more segments, or with a query has the answer of its route', () => {
+  expectTypeOf<AnswerAt<'GET', `/keys/${string}`>>().toEqualTypeOf<AdminResponse<'GET /keys/:id'>>();
+  expectTypeOf<AnswerAt<'POST', `/keys/${string}/revoke`>>().toEqualTypeOf<
+    AdminResponse<'POST /keys/:id/revoke'>
+  >();
+  expectTypeOf<AnswerAt<'GET', `/usage?organisation=${string}`>>().toEqualTypeOf<
+    AdminResponse<'GET /usage'>
+  >();
+  expectTypeOf<AnswerAt<'DELETE', '/nodes/pool-1'>>().toEqualTypeOf<AdminResponse<'DELETE /nodes/:id'>>();
+});
+
+test('a path that is known as a string only, or that is no route, has an untyped answer', () => {
+  expectTypeOf<AnswerAt<'GET', string>>().toEqualTypeOf<Resource>();
+  expectTypeOf<AnswerAt<'GET', '/no/such/route'>>().toEqualTypeOf<Resource>();
+  expectTypeOf<AnswerAt<'POST', '/status'>>().toEqualTypeOf<Resource>();
+});

@@ -1,0 +1,28 @@
+/** The request that an operation's input becomes. */
+import { type AdminMethod, type OperationName, partsOf, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { AdminError } from './admin-error.ts';
+
+export interface OperationRequest {
+  readonly method: AdminMethod;
+  readonly path: string;
+  /** What the path does not name: the query of a GET, otherwise the body. */
+  readonly rest: Readonly<Record<string, unknown>>;
+}
+
+/** Throws AdminError Usage for a part of the path that cannot be an id. */
+export function requestOf(name: OperationName, input: object): OperationRequest {
+  const { path, params, rest } = partsOf(name, input);
+  for (const part of Object.values(params)) checkPart(part);
+  return { method: routeOf(name).method, path, rest };
+}
+
+function checkPart(part: string): void {
+  // URL normalisation removes these, so the request would go to another path.
+  if (part === '' || part === '.' || part === '..') throw usage('an id is missing or empty', 'headgate help');
+  if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
+    throw usage('this is the value of a key or token, not its id; it was not sent', 'headgate key list');
+}
+
+function usage(message: string, next: string): AdminError {
+  return new AdminError(message, { type: 'Usage', status: 400, next });
+}

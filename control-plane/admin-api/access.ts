@@ -1,0 +1,117 @@
+/**
+ * Access control of the admin API. Every route declares its access in its config; a server with an undeclared route fails
+ * to start. Authentication and the role check run before anything else of a request is parsed.
+ */
+import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
+import type { Access, BodyKind } from '../../schemas/admin/admin-row.ts';
+import { isSameSecret } from '../../shared/runtime/secrets.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { type Actor, authorise, membershipsOf } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import { type AdminContext, actorOf } from './context.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    access?: Access;
+    /** How large the body may be. */
+    body?: BodyKind;
+    /** Whether `at` names a moment of the past; every other route refuses it. */
+    past?: boolean;
+  }
+}
+
+/** Call it before the first route is added. */
+export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
+  app.addHook('onRoute', checkDeclared);
+  app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context) ?? noPast(request)));
+}
+
+const methodsWithBody: readonly string[] = ['POST', 'PUT', 'PATCH'];
+
+/** Throws unless a route declares who may call it and, where it has a body, how large that may be. */
+export function checkDeclared({ method, url, config }: RouteOptions): void {
+  const name = `the route ${String(method)} ${url}`;
+  if (config?.access === undefined) throw new Error(`${name} does not declare who may call it`);
+  const { access, body } = config;
+  if (body === undefined && [method].flat().some((each) => methodsWithBody.includes(each)))
+    throw new Error(`${name} does not declare how large its body may be`);
+  if (access === 'public' && body !== undefined && body !== 'tiny')
+    throw new Error(`${name} is public, and declares a body that is not tiny`);
+}
+
+/** The access of a route in the OpenAPI document. */
+export function accessDocument(access: Access = 'operator'): object {
+  const described = typeof access === 'string' ? [access] : ['operator', ...access];
+  return {
+    'x-headgate-access': described,
+    security: access === 'public' ? [] : [{ [access === 'node' ? 'nodeToken' : 'operatorToken']: [] }],
+  };
+}
+
+export const securitySchemes = {
+  operatorToken: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'HEADGATE_OPERATOR_TOKEN; where x-headgate-access has gateway, also HEADGATE_GATEWAY_TOKEN. The header x-headgate-as acts as a person.',
+  },
+  nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
+} as const;
+
+/** An answer of the present where the past was asked for would mislead. */
+function noPast({ query, routeOptions, method }: FastifyRequest): CommandError | undefined {
+  const { config, url = '' } = routeOptions;
+  const isAsked = typeof query === 'object' && query !== null && 'at' in query;
+  if (!isAsked || config.past === true || config.access === undefined) return undefined;
+  const name = url.replace(/^\/admin\/v1\//, '');
+  return new CommandError('InvalidCommand', `${method} ${name} has no past: it shows the present only`, {
+    next: 'leave out --at',
+  });
+}
+
+function refusal(request: FastifyRequest, context: AdminContext): CommandError | undefined {
+  // An unknown path requires the operator, so that 404 shows others nothing about the routes.
+  const { access = 'operator' } = request.routeOptions.config;
+  if (access === 'public' || access === 'node') return undefined;
+  const token = tokenOf(request);
+  const isGateway = isGatewayToken(token, context);
+  if (!isOperator(request, context) && !(access === 'gateway' && isGateway)) {
+    const wrong = new CommandError('Unauthorized', 'the operator token is missing or not valid', {
+      next: 'set HEADGATE_TOKEN, or run in the folder of a service started with `npm start`',
+    });
+    return token === undefined || isGateway ? wrong : context.attempts.refuse(request, wrong);
+  }
+  try {
+    checkAccess(context.snapshot.db, actorOf(request), access);
+    return undefined;
+  } catch (error) {
+    if (error instanceof CommandError) return error;
+    throw error;
+  }
+}
+
+/** Whether the request carries the operator token. */
+export function isOperator(request: FastifyRequest, { operatorToken }: AdminContext): boolean {
+  return isSameSecret(tokenOf(request), operatorToken);
+}
+
+function tokenOf({ headers }: FastifyRequest): string | undefined {
+  return /^bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
+}
+
+function isGatewayToken(
+  token: string | undefined,
+  { gatewayToken, previousGatewayToken }: AdminContext,
+): boolean {
+  return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
+}
+
+/** Throws CommandError unless the actor may call a route with this access, as far as that is known before its parameters are. */
+export function checkAccess(db: Database, actor: Actor, access: Access): void {
+  if (actor.person === undefined) return;
+  if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);
+  else if (!membershipsOf(db, actor).some(({ role }) => access.includes(role)))
+    throw new CommandError('Forbidden', `${actor.person} may not do this, or it is not there`, {
+      next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,
+    });
+}

@@ -1,0 +1,97 @@
+/** Staged changes as the admin API shows them, with what gateways counted, and how a command asks to be staged. */
+
+import type { z } from 'zod';
+import type { commandQuerySchema } from '../../schemas/admin/admin-row.ts';
+import type { Change, ReleaseTexts } from '../../schemas/events/changes.ts';
+import { ReleaseFault, releasePlan, watchFrom } from '../../schemas/events/release.ts';
+import type { Staging } from '../commands/staging.ts';
+import { CommandError } from '../core/command-error.ts';
+import { figuresOf, reportingGateways } from '../gateways/change-figures.ts';
+import { findChange, findOpenChange, listChanges } from '../state/changes.ts';
+import type { AdminContext } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
+
+type CommandQuery = z.output<typeof commandQuerySchema>;
+
+/** `file`: how a fleet file would release it. Throws CommandError. */
+export function stagingOf(
+  { board }: Pick<AdminContext, 'board'>,
+  query: CommandQuery,
+  file: ReleaseTexts = {},
+): Staging | undefined {
+  const { stage, waves, hold, watch, advanceUnseen } = query;
+  if (stage === 'true') return checkedStaging(board, query, file);
+  if ((waves ?? hold ?? watch ?? advanceUnseen) === undefined) return undefined;
+  throw new CommandError('InvalidCommand', 'waves, hold and watch are of a change that is staged', {
+    next: 'give --stage, too',
+  });
+}
+
+function checkedStaging(board: AdminContext['board'], query: CommandQuery, file: ReleaseTexts): Staging {
+  const halted = board.gateways().find(({ report }) => report.halted !== undefined);
+  if (halted)
+    throw new CommandError('Conflict', `the gateway ${halted.report.name} does not follow the log`, {
+      next: 'a change is staged once all gateways follow: headgate gateway list',
+    });
+  try {
+    const gateways = reportingGateways(board);
+    const plan = releasePlan(releaseTexts(query, file), gateways);
+    return { ...plan, advanceUnseen: query.advanceUnseen === 'true' };
+  } catch (error) {
+    throw refusalOf(error);
+  }
+}
+
+function refusalOf(error: unknown): unknown {
+  if (!(error instanceof ReleaseFault)) return error;
+  return new CommandError('InvalidCommand', error.message, {
+    next: 'waves are like one,10%,50%,all or names of gateways, each larger than the one before',
+  });
+}
+
+function releaseTexts({ waves, hold, watch }: CommandQuery, file: ReleaseTexts): ReleaseTexts {
+  return {
+    ...file,
+    ...(waves !== undefined && { waves: waves.split(',') }),
+    ...(hold !== undefined && { hold }),
+    ...(watch !== undefined && { watch: { ...file.watch, ...watchFrom(watch) } }),
+  };
+}
+
+/** With what gateways have counted since its wave began. */
+export function withFigures(
+  context: Pick<AdminContext, 'board' | 'traffic' | 'snapshot'>,
+  change: Change,
+): Change {
+  if (change.state !== 'open') return change;
+  const open = findOpenChange(context.snapshot.db);
+  const nowMs = context.traffic.now();
+  const sinceMs = open?.id === change.id ? open.wave_at : nowMs;
+  const { inside, outside } = figuresOf(context, { ...change, sinceMs }, nowMs);
+  const { least } = change.watch;
+  const waits =
+    change.impossible === undefined &&
+    open?.advance_unseen === 0 &&
+    nowMs > sinceMs + change.holdSeconds * 1000 &&
+    inside.requests < least;
+  const shown = { ...change, figures: { inside, outside } };
+  if (!waits) return shown;
+  const stuck = `waits for ${least} requests in its waves, of which there were ${inside.requests}`;
+  return { ...shown, stuck, next: `${stuck}: headgate change advance ${change.id} does not wait` };
+}
+
+export function changeHandlers(context: AdminContext): OperationHandlers<'change.list' | 'change.get'> {
+  const { snapshot } = context;
+  return {
+    'change.list': () => ({
+      items: listChanges(snapshot.db).map((change) => withFigures(context, change)),
+      position: snapshot.seq,
+    }),
+    'change.get': ({ params: { id } }) => {
+      const change = findChange(snapshot.db, id);
+      if (change === undefined)
+        throw new CommandError('NotFound', `there is no change ${id}`, { next: 'headgate change list' });
+      return { ...withFigures(context, change), position: snapshot.seq };
+    },
+  };
+}

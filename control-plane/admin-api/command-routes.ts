@@ -1,0 +1,154 @@
+/** Routes of all commands: from a request to the command writer, and from its result to an answer. */
+import { randomUUID } from 'node:crypto';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { divisibleQuerySchema } from '../../schemas/admin/admin-row.ts';
+import { type Change, type ReleaseTexts, releaseSchema } from '../../schemas/events/changes.ts';
+import { fieldsOf } from '../../schemas/events/event-definition.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import { nameSchema } from '../../schemas/names.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { atOnce, onOnePosition } from '../../shared/runtime/slices.ts';
+import { type CommandRequest, type CommandResult, EffectMoved } from '../commands/bound-command.ts';
+import { commandHash } from '../commands/command-hash.ts';
+import type { CommandDefinition } from '../commands/definition.ts';
+import { diffFleet } from '../commands/fleet-diff.ts';
+import { commands } from '../commands/registry.ts';
+import { CommandError } from '../core/command-error.ts';
+import { stagingOf, withFigures } from './change-routes.ts';
+import { type AdminContext, actorOf, parseQuery, viaOf } from './context.ts';
+import { effectGuard } from './effect-guard.ts';
+import { placeTraffic } from './effect-of-events.ts';
+import { poolTokens } from './live-counters.ts';
+import { addRoute, type OperationHandlers } from './operations.ts';
+
+const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
+
+/** From the header; without one a repeat cannot be recognised. */
+export function commandIdOf(request: FastifyRequest): string {
+  const header = request.headers['idempotency-key'];
+  if (header === undefined) return randomUUID();
+  const parsed = idempotencyKeySchema.safeParse(header);
+  if (parsed.success) return parsed.data;
+  throw new CommandError(
+    'InvalidCommand',
+    'Idempotency-Key must be 8 to 64 letters, digits, dots, underscores or hyphens',
+  );
+}
+
+function ifAtOf(request: FastifyRequest): number | undefined {
+  const header = request.headers['if-match'];
+  if (header === undefined) return undefined;
+  const match = /^"?(\d{1,15})"?$/.exec(header);
+  if (!match) throw new CommandError('InvalidCommand', 'If-Match must be a position');
+  return Number(match[1]);
+}
+
+const repeatedNext =
+  'this command was carried out before; a value that is shown once is not shown again: revoke it and create another';
+
+/** Fields of the answer in addition to the resource's, by what happened. */
+const statusFields: Readonly<Record<CommandResult['status'], object>> = {
+  done: {},
+  unchanged: { unchanged: true },
+  'dry-run': { dryRun: true },
+  repeated: { repeated: true, next: repeatedNext },
+};
+
+/** Writes the command of a request, and makes the answer. */
+export async function runCommand(
+  context: AdminContext,
+  definition: CommandDefinition,
+  request: FastifyRequest,
+): Promise<object> {
+  const query = parseQuery(divisibleQuerySchema, request.query);
+  if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
+    throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
+  const raw = { params: request.params, body: request.body ?? undefined };
+  const stage = stagingOf(context, query, releaseIn(raw.body));
+  const { answer, status, position, remaining } = await runGuarded(context, definition, raw, {
+    id: commandIdOf(request),
+    actor: actorOf(request),
+    why: query.why,
+    via: viaOf(request),
+    ifAt: ifAtOf(request),
+    dryRun: query.dryRun === 'true',
+    force: query.force === 'true',
+    used: (organisation, period) => poolTokens(context, organisation, period),
+    served: (place, model) => placeTraffic(context, place, model),
+    inParts: query.inParts === 'true',
+    ...(stage && { stage }),
+  });
+  const shown = changeIn(answer) ? withFigures(context, answer) : answer;
+  return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
+}
+
+/** Of the fleet file in a body that nobody has checked yet; what is wrong there is refused with the file. */
+function releaseIn(body: unknown): ReleaseTexts | undefined {
+  const { fleet } = fieldsOf(body) as { readonly fleet?: unknown };
+  return releaseSchema.safeParse(fieldsOf(fleet)['release']).data;
+}
+
+function changeIn(answer: object): answer is Change {
+  return 'holdSeconds' in answer;
+}
+
+/** How many times a command's effect is worked out if the state changes meanwhile. */
+const effectTriesMax = 3;
+
+/**
+ * Runs a command under the guard on effect, unless it is a dry run, forced, repeated or staged: a change in waves is watched instead.
+ * If the state changes during every try, the last judgement counts, so that nodes that come and go do not hold commands up.
+ */
+async function runGuarded(
+  context: AdminContext,
+  definition: CommandDefinition,
+  raw: { readonly params: unknown; readonly body: unknown },
+  request: CommandRequest,
+): Promise<CommandResult> {
+  const { id, actor, used, dryRun, force, stage, inParts } = request;
+  const isRepeated = context.snapshot.journal.commandOf(id) !== undefined;
+  const guard = effectGuard(context);
+  if (dryRun || force || stage || isRepeated) return context.writer.run(definition, raw, request);
+  const hash = inParts ? commandHash(definition.name, raw.params, raw.body) : undefined;
+  for (let tries = 1; ; tries++) {
+    const checked = guard.isJudged(hash) ? undefined : await guard.check({ definition, raw, actor, used });
+    try {
+      const holds = (events: readonly KnownEvent[]): boolean =>
+        guard.holds(checked, events) ||
+        guard.isJudged(hash) ||
+        (tries === effectTriesMax && checked !== undefined);
+      const result = await context.writer.run(definition, raw, { ...request, holds });
+      if (hash !== undefined && result.remaining) guard.wrotePart(hash, result.position);
+      return withWarning(result, checked?.warning);
+    } catch (error) {
+      if (!(error instanceof EffectMoved) || tries === effectTriesMax) throw error;
+    }
+  }
+}
+
+/** Adds the guard's warning to the answer of a command that was written. */
+function withWarning(result: CommandResult, text: string | undefined): CommandResult {
+  if (text === undefined || result.status !== 'done') return result;
+  const { warnings = [] } = result.answer as { readonly warnings?: readonly string[] };
+  return { ...result, answer: { ...result.answer, warnings: [...warnings, text] } };
+}
+
+export function addCommands(app: FastifyInstance, context: AdminContext): void {
+  for (const definition of commands)
+    addRoute(app, definition.name, (request) => runCommand(context, definition, request));
+}
+
+/** How often a comparison begins again because the state has changed, before it is made in one turn of the event loop. */
+const comparisonsMax = 3;
+
+export function planHandlers({ snapshot }: AdminContext): OperationHandlers<'fleet.diff'> {
+  return {
+    'fleet.diff': async ({ body: { fleet, prune } }) => {
+      const comparison = () => diffFleet(snapshot.db, fleet, { prune, nowMs: wallClockMs() });
+      const found = await onOnePosition(snapshot, comparisonsMax, comparison);
+      const { result, seq } = found ?? { result: atOnce(comparison()), seq: snapshot.seq };
+      return { changes: [...result.changes], position: seq };
+    },
+  };
+}

@@ -1,0 +1,33 @@
+/** `GET /doctor`: what the checks find in all that this replica knows. */
+
+import { CommandError } from '../core/command-error.ts';
+import { type DoctorGroup, doctorGroups } from '../doctor/check.ts';
+import { diagnose } from '../doctor/diagnose.ts';
+import { type AdminContext, pastReaderOf } from './context.ts';
+import { collectFacts } from './doctor-facts.ts';
+import type { OperationHandlers } from './operations.ts';
+
+function groupsIn(text: string | undefined): readonly DoctorGroup[] | undefined {
+  if (text === undefined) return undefined;
+  return text.split(',').map((name) => {
+    const group = doctorGroups.find((known) => known === name);
+    if (group === undefined)
+      throw new CommandError(
+        'InvalidCommand',
+        `there is no group ${name}; there are ${doctorGroups.join(', ')}`,
+      );
+    return group;
+  });
+}
+
+export function doctorHandlers(context: AdminContext): OperationHandlers<'doctor.get'> {
+  return {
+    'doctor.get': async ({ query: { only, skip }, request, reply }) => {
+      const skipped = groupsIn(skip) ?? [];
+      const groups = (groupsIn(only) ?? doctorGroups).filter((group) => !skipped.includes(group));
+      const facts = await collectFacts(context, pastReaderOf(request, reply));
+      const { checks, ...counts } = diagnose(facts, groups);
+      return { checks: [...checks], ...counts, position: context.snapshot.seq };
+    },
+  };
+}

@@ -1,0 +1,219 @@
+/**
+ * The guard on effect: a command that would refuse many of the requests served in the last hour needs force. The effect is worked
+ * out before the command takes its turn in the writer, and only the judged events are written. The guard judges by the requests
+ * that gateways recorded, and by the traffic reports of gateways that do not answer. If it cannot see what was served, it refuses
+ * the command. If no request was served, it lets the command pass with a warning.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Effect } from '../../schemas/admin/effect.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import { grouped } from '../../schemas/grouped.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
+import { type Actor, actorName, callerName } from '../commands/authorise.ts';
+import {
+  authoriseCommand,
+  type CommandContext,
+  type CommandDefinition,
+  parseInput,
+  planInPieces,
+} from '../commands/definition.ts';
+import { mayRefuse, mayTurnAnswers, meantBy } from '../commands/event-effects.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { RecordedSample } from '../gateways/ask-sample.ts';
+import type { AdminContext } from './context.ts';
+import { askEffect, recordedSample, reportedRequests, unseenGateways } from './effect-of-events.ts';
+
+/** Fewest served requests by which the guard judges, and the share of them that may be refused without force. */
+const requestsMin = 100;
+const shareMax = 0.01;
+/** A sample of the gateways' requests serves all commands for this long, unless it is too small or a gateway did not answer. */
+const sampleMs = 10_000;
+/** Longest wait for an effect. Gateways get five seconds of it to answer, and the history the rest. */
+const timeoutMs = 10_000;
+const listedMax = 10;
+
+interface GuardedCommand {
+  readonly definition: CommandDefinition;
+  readonly raw: { readonly params?: unknown; readonly body?: unknown };
+  readonly actor: Actor;
+  readonly used: CommandContext['used'];
+}
+
+/** Judged events, and the position of the state that they were judged on. */
+export interface CheckedEffect {
+  readonly events: string;
+  readonly position: number;
+  /** Warning for the command's answer. */
+  readonly warning?: string | undefined;
+}
+
+type Recorded = NonNullable<Effect['recorded']>;
+
+const nobodyServed = 'no gateway served a request in the last hour, so it is not known whom this refuses';
+
+export class EffectGuard {
+  readonly #context: AdminContext;
+  /** Of the last commit that can change what an effect says. */
+  #turnedAt: number;
+  /** The last command that was judged as a whole and wrote a part of it, and the position of that part. */
+  #divided: { readonly hash: string; readonly position: number } | undefined;
+  #sample: { readonly untilMs: number; readonly found: Promise<RecordedSample> } | undefined;
+
+  constructor(context: AdminContext) {
+    this.#context = context;
+    this.#turnedAt = context.snapshot.seq;
+    context.onCommits((commits) => this.#note(commits));
+  }
+
+  /** Returns undefined if the events can refuse only what they are meant to refuse. Throws CommandError GuardRefused. */
+  async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
+    const planned = await this.#planned(command);
+    if (planned === undefined || !mayRefuse(planned.events)) return undefined;
+    const { events, organisation } = planned;
+    const { position, recorded } = await this.#effect(command.actor, events, organisation).catch(
+      refuseUnseen,
+    );
+    if (recorded !== undefined) refuseFor(recorded);
+    const isUnserved = recorded === undefined || recorded.asked === 0;
+    const hasGateways = this.#context.board.gateways().length > 0;
+    return {
+      events: textOf(events),
+      position,
+      ...(isUnserved && hasGateways && { warning: nobodyServed }),
+    };
+  }
+
+  /** Whether these events were checked, on a state that answers as the present one. */
+  holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
+    if (!mayRefuse(events)) return true;
+    return checked?.events === textOf(events) && checked.position >= this.#turnedAt;
+  }
+
+  /** Call it after a command wrote a part of its judged events, so that the rest is not judged again. */
+  wrotePart(hash: string, position: number): void {
+    this.#divided = { hash, position };
+  }
+
+  /** Whether the rest of a divided command was judged before, and nobody has since written what can change the judgement. */
+  isJudged(hash: string | undefined): boolean {
+    return hash !== undefined && this.#divided?.hash === hash && this.#turnedAt <= this.#divided.position;
+  }
+
+  #note(commits: readonly Commit[]): void {
+    for (const { seq, events } of commits)
+      if (events.some(({ type }) => mayTurnAnswers(type))) this.#turnedAt = seq;
+  }
+
+  /** The command's events; undefined if planning fails, because then the writer refuses the command as well. */
+  async #planned({ definition, raw, actor, used }: GuardedCommand) {
+    const { db } = this.#context.snapshot;
+    try {
+      const input = parseInput(definition, raw);
+      authoriseCommand(definition, db, input, actor);
+      const context = { nowMs: this.#context.gauges.logNow(), actor, mint: randomBytes, used };
+      const { events } = await inSlices(planInPieces(definition, db, input, context));
+      const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
+      return { events, organisation };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Always asks the gateways, because reports come seconds after the requests. Asks the history only if there are requests to judge. */
+  async #effect(
+    actor: Actor,
+    events: readonly KnownEvent[],
+    organisation: string | undefined,
+  ): Promise<Pick<Effect, 'position' | 'recorded'>> {
+    const context = this.#context;
+    const position = context.snapshot.seq;
+    const reader = { caller: callerName(actor), client: AbortSignal.timeout(timeoutMs) };
+    if (!(await context.board.readToEnd(timeoutMs / 2)))
+      throw new CommandError('Busy', `the reports of the gateways cannot be read${because(context)}`);
+    const sample = await (organisation === undefined
+      ? this.#recent(actor)
+      : recordedSample(context, organisation, { actor, reader }));
+    const unseen = unseenGateways(context, sample);
+    if (unseen.length > 0) throw new CommandError('Busy', `${silenceText(unseen)}, and reported nothing`);
+    if (sample.decisions + reportedRequests(context, sample, organisation).length === 0) return { position };
+    const question = { events, by: actorName(actor), organisation, meant: meantBy(events) };
+    return askEffect(context, question, { position, reader }, sample);
+  }
+
+  #recent(actor: Actor): Promise<RecordedSample> {
+    const nowMs = performance.now();
+    if (this.#sample !== undefined && this.#sample.untilMs >= nowMs) return this.#sample.found;
+    const reader = { caller: callerName(actor), client: AbortSignal.timeout(timeoutMs) };
+    const found = recordedSample(this.#context, undefined, { actor, reader });
+    const sample = { untilMs: nowMs + sampleMs, found };
+    this.#sample = sample;
+    const drop = (): void => {
+      if (this.#sample === sample) this.#sample = undefined;
+    };
+    found.then(({ decisions, silent }) => {
+      if (decisions < requestsMin || silent.length > 0) drop();
+    }, drop);
+    return found;
+  }
+}
+
+function because({ board: { fault } }: AdminContext): string {
+  return fault === undefined ? '' : `: ${fault}`;
+}
+
+function nameSome(names: readonly string[]): string {
+  const more = names.length > listedMax ? ` and ${names.length - listedMax} more` : '';
+  return `${names.slice(0, listedMax).join(', ')}${more}`;
+}
+
+const plural = (names: readonly string[], one: string, many: string): string =>
+  names.length === 1 ? one : many;
+
+function silenceText(names: readonly string[]): string {
+  return `${nameSome(names)} did not send ${plural(names, 'its', 'their')} recorded requests`;
+}
+
+/** Refuses the command, because the guard cannot see what was served. */
+function refuseUnseen(error: unknown): never {
+  const reason = error instanceof CommandError ? error.message : 'the history does not answer';
+  throw new CommandError('GuardRefused', `it is not known which requests this would refuse: ${reason}`, {
+    next: 'repeat the command in a moment, or use --force if the refusals are intended',
+  });
+}
+
+/** Throws CommandError GuardRefused. */
+function refuseFor({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
+  if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
+  const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
+  const reports =
+    silent.length === 0 ? '' : `${silenceText(silent)}; by ${plural(silent, 'its', 'their')} reports `;
+  throw new CommandError(
+    'GuardRefused',
+    `${reports}this would refuse ${grouped(refused)} of ${grouped(asked)} requests served in the last hour${nothing}`,
+    {
+      next: 'see whose requests with --effect; repeat the command with --force if this is intended',
+      details: groups
+        .filter(({ to }) => /^\d/.test(to))
+        .slice(0, listedMax)
+        .map(({ organisation = 'visitors', host, model = '-', from, to, requests }) => ({
+          path: `${organisation} at ${host}: ${model}`,
+          message: `${grouped(requests)} requests, ${from} -> ${to}`,
+        })),
+    },
+  );
+}
+
+/** Without the time at which a model is added, which is that of each try. */
+function textOf(events: readonly KnownEvent[]): string {
+  return JSON.stringify(events, (name, value: unknown) => (name === 'added' ? undefined : value));
+}
+
+const guards = new WeakMap<AdminContext, EffectGuard>();
+
+/** One for all listeners of this process. */
+export function effectGuard(context: AdminContext): EffectGuard {
+  const known = guards.get(context) ?? new EffectGuard(context);
+  guards.set(context, known);
+  return known;
+}

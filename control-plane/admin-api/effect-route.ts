@@ -1,0 +1,106 @@
+/** The effect of a command before it is written: it is decided as it would be run, and nothing of it reaches the log. */
+import { randomUUID } from 'node:crypto';
+import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
+import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
+import type { EffectRequest } from '../../schemas/admin/effect.ts';
+import { type Actor, actorName, authorise } from '../commands/authorise.ts';
+import { type CommandDefinition, formOf, parseInput } from '../commands/definition.ts';
+import { commands } from '../commands/registry.ts';
+import { CommandError } from '../core/command-error.ts';
+import { undoDefinition } from '../history/undo-command.ts';
+import { type AdminContext, actorOf, pastReaderOf } from './context.ts';
+import { effectOf } from './effect-of-events.ts';
+import { poolTokens } from './live-counters.ts';
+import type { AskedOf, OperationHandlers } from './operations.ts';
+
+interface AskedCommand {
+  readonly definition: CommandDefinition;
+  readonly raw: { readonly params: Readonly<Record<string, string>>; readonly body: unknown };
+}
+
+/** The parameters of a path below the prefix, by the route that has them. */
+function paramsIn(route: string, path: string): Readonly<Record<string, string>> | undefined {
+  const names = route.split('/');
+  const parts = path.split('/');
+  if (names.length !== parts.length) return undefined;
+  const params: Record<string, string> = {};
+  for (const [at, name] of names.entries()) {
+    const part = parts[at] ?? '';
+    if (!name.startsWith(':')) {
+      if (name !== part) return undefined;
+      continue;
+    }
+    try {
+      params[name.slice(1)] = decodeURIComponent(part);
+    } catch {
+      return undefined;
+    }
+  }
+  return params;
+}
+
+const undoRoute = '/events/:position/undo';
+
+async function commandOf(
+  context: AdminContext,
+  asked: EffectRequest,
+  { request, reply }: AskedOf<'effect.get'>,
+  actor: Actor,
+): Promise<AskedCommand> {
+  const { method, path, body } =
+    'fleet' in asked ? { method: 'POST', path: '/fleet/apply', body: asked } : asked;
+  const below = path.startsWith(`${adminPrefix}/`) ? path.slice(adminPrefix.length) : path;
+  for (const definition of commands) {
+    const params = definition.method === method ? paramsIn(definition.path, below) : undefined;
+    if (params !== undefined) return { definition: formOf(definition, body), raw: { params, body } };
+  }
+  const undo = method === 'POST' ? paramsIn(undoRoute, below) : undefined;
+  const position = Number(undo?.['position']);
+  if (undo === undefined || !Number.isSafeInteger(position))
+    throw new CommandError('InvalidCommand', `${method} ${below} is no command`, {
+      next: 'give method and path of a command as the document of this API has them',
+    });
+  // First: whether a commit can be taken back, and why not, shows what it was.
+  authorise(context.snapshot.db, actor, adminOperations['commit.undo'].access, () => undefined);
+  if (position > context.snapshot.seq || position < 1)
+    throw new CommandError(
+      'NotFound',
+      `there is no position ${position}; the log is at ${context.snapshot.seq}`,
+    );
+  const inverse = await context.past.ask('inverse', [position], pastReaderOf(request, reply));
+  return { definition: undoDefinition(context.snapshot, inverse), raw: { params: undo, body } };
+}
+
+async function effect(context: AdminContext, asked: AskedOf<'effect.get'>): Promise<AnswerOf<'effect.get'>> {
+  const { request, reply } = asked;
+  const actor = actorOf(request);
+  const { definition, raw } = await commandOf(context, asked.body, asked, actor);
+  const isOperator = actor.person === undefined;
+  // Guards would refuse what is to be seen here; nobody may write more by asking.
+  const planned = await context.writer.run(definition, raw, {
+    ...{ id: `effect-${randomUUID()}`, actor, dryRun: true, force: isOperator },
+    used: (organisation, period) => poolTokens(context, organisation, period),
+  });
+  const own = isOperator ? undefined : ownOf(context, actor, definition, raw);
+  const { events = [] } = planned;
+  const asks = { events, by: actorName(actor), organisation: own };
+  return effectOf(context, asks, { actor, position: planned.position, reader: pastReaderOf(request, reply) });
+}
+
+/** Whose effect a person sees. Asked once more: what the command is about, or the person's role, may be gone since it was planned. */
+function ownOf(
+  { snapshot: { db } }: AdminContext,
+  actor: Actor,
+  definition: CommandDefinition,
+  raw: AskedCommand['raw'],
+): string {
+  const own = definition.organisationOf?.(db, parseInput(definition, raw));
+  authorise(db, actor, definition.access, () => own);
+  // Without an organisation, a question is about all.
+  if (own === undefined) throw new CommandError('Forbidden', 'only operators may ask this');
+  return own;
+}
+
+export function effectHandlers(context: AdminContext): OperationHandlers<'effect.get'> {
+  return { 'effect.get': (asked) => effect(context, asked) };
+}

@@ -1,0 +1,196 @@
+/** Questions about recorded decisions: each person has one at a time, and no person keeps others from asking. */
+import { createServer, request as httpRequest, type ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { statusTopic } from '../../schemas/records/status.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { askAdmin } from '../../test/support/ask-admin.ts';
+import { scaledMs } from '../../test/support/budget.ts';
+import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
+import { operatorToken } from '../../test/support/fleet.ts';
+import { portOf } from '../../test/support/listen.ts';
+import { publish, reportOf } from '../../test/support/status-reports.ts';
+import { until } from '../../test/support/until.ts';
+
+const request = `req_${'0'.repeat(32)}`;
+/** Questions that the gateway has and has not answered. */
+const held: ServerResponse[] = [];
+let asked = 0;
+const gateway = createServer((_request, response) => {
+  asked++;
+  held.push(response);
+});
+let plane: TestControlPlane;
+beforeAll(async () => {
+  const port = await portOf(gateway);
+  // The held questions end when they are answered, however slow the machine.
+  const console = { bind: '127.0.0.1', port: 0, hosts: [], demo: true };
+  plane = await startControlPlaneAlone({ console, askTimeoutMs: scaledMs(60_000) });
+  const people = ['vic', 'vera', 'vlad'];
+  await plane.admin.apply({
+    ...{ version: 1, models: [], tiers: [{ id: 'Pro', models: '*' }] },
+    ...{ anonymous: { freeTurns: 1, models: [] }, pool: { models: [], nodes: [] } },
+    organisations: [
+      {
+        id: 'acme',
+        name: 'Acme',
+        tier: 'Pro',
+        members: people.map((person) => ({ person, role: 'viewer' })),
+      },
+      {
+        ...{ id: 'birch', name: 'Birch', tier: 'Pro' },
+        members: [
+          { person: 'olga', role: 'owner' },
+          { person: 'vic', role: 'viewer' },
+        ],
+      },
+    ],
+  });
+  const log = await openLog(`sqlite:${join(plane.dir, 'log')}`, { topic: statusTopic });
+  const { log: id } = await plane.admin.call('GET', '/status');
+  const metrics = `http://127.0.0.1:${port}`;
+  await publish(log, reportOf({ log: String(id), metrics }), new StatusMac(operatorToken));
+  await log.close();
+  await until(async () => {
+    const { items } = await plane.admin.call('GET', '/gateways');
+    return (items as object[]).length === 1;
+  });
+});
+afterAll(async () => {
+  release();
+  await plane.close();
+  await new Promise((resolve) => gateway.close(resolve));
+});
+
+function release(): void {
+  for (const response of held.splice(0)) response.writeHead(404).end();
+}
+
+async function ask(
+  route: 'explain' | 'decision',
+  person?: string,
+  signal: AbortSignal | null = null,
+): Promise<Response> {
+  const asked = { as: person, signal };
+  if (route === 'decision') return askAdmin(plane.url, `/decisions/${request}`, asked);
+  return askAdmin(plane.url, '/explain', { body: { request }, ...asked });
+}
+
+test.each(['explain', 'decision'] as const)('%s: a second question of a person is refused', async (route) => {
+  const from = asked;
+  const first = ask(route, 'vic');
+  await until(() => asked === from + 1);
+  for (const again of ['explain', 'decision'] as const) {
+    const refused = await ask(again, 'vic');
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1']);
+    expect(await refused.json()).toMatchObject({
+      error: { type: 'TooManyRequests', code: 'RESOURCE_EXHAUSTED' },
+    });
+  }
+  release();
+  // Not there, or of others: the same.
+  expect((await first).status).toBe(403);
+  const next = ask(route, 'vic');
+  await until(() => asked === from + 2);
+  release();
+  expect((await next).status).toBe(403);
+});
+
+test('few persons ask at a time, others wait for them, and the operator does not', async () => {
+  const from = asked;
+  const persons = [ask('explain', 'vic'), ask('decision', 'vera')];
+  await until(() => asked === from + 2);
+  const waiting = ask('explain', 'vlad');
+  const operators = [ask('explain'), ask('decision'), ask('explain')];
+  await until(() => asked === from + 5);
+  release();
+  for (const answer of await Promise.all(persons)) expect(answer.status).toBe(403);
+  for (const answer of await Promise.all(operators)) expect(answer.status).toBe(404);
+  await until(() => asked === from + 6);
+  release();
+  expect((await waiting).status).toBe(403);
+});
+
+/** Asks until no question of this person is being answered. */
+async function askAgain(route: 'explain' | 'decision', person: string): Promise<Response> {
+  for (;;) {
+    const response = await ask(route, person);
+    if (response.status !== 429) return response;
+  }
+}
+
+test.each(['explain', 'decision'] as const)(
+  '%s: who leaves gives the turn back, though no gateway has answered',
+  async (route) => {
+    const from = asked;
+    const client = new AbortController();
+    const left = ask(route, 'vic', client.signal);
+    await until(() => asked === from + 1);
+    client.abort();
+    await expect(left).rejects.toThrow();
+    const again = askAgain(route, 'vic');
+    await until(() => asked === from + 2);
+    release();
+    expect((await again).status).toBe(403);
+  },
+);
+
+/** A call of the console; not `fetch`, which lets nobody choose Sec-Fetch-Site. */
+function inConsole(
+  method: string,
+  path: string,
+  { cookie, body }: { readonly cookie?: string; readonly body?: object } = {},
+): Promise<{ readonly status: number | undefined; readonly cookie: string; readonly text: string }> {
+  const headers = { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json' };
+  return new Promise((resolve, reject) => {
+    const url = new URL(path, plane.console);
+    const sent = httpRequest(
+      url,
+      { method, headers: { ...headers, ...(cookie !== undefined && { cookie }) } },
+      (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (piece: string) => {
+          text += piece;
+        });
+        const own = String(response.headers['set-cookie']).split(';', 1)[0] ?? '';
+        response.on('end', () => resolve({ status: response.statusCode, cookie: own, text }));
+      },
+    );
+    sent.on('error', reject).end(body && JSON.stringify(body));
+  });
+}
+
+const signIn = async (body: object): Promise<string> =>
+  (await inConsole('POST', '/api/session', { body })).cookie;
+
+test('a person has one question on all listeners', async () => {
+  const from = asked;
+  const first = ask('decision', 'vic');
+  await until(() => asked === from + 1);
+  const cookie = await signIn({ demo: 'vic' });
+  expect((await inConsole('GET', `/api/decisions/${request}`, { cookie })).status).toBe(429);
+  release();
+  expect((await first).status).toBe(403);
+});
+
+test('who signed in as a person by the link of another organisation keeps the person from no question', async () => {
+  const from = asked;
+  const path = '/api/organisations/birch/members/vic/link';
+  const { text } = await inConsole('POST', path, { cookie: await signIn({ demo: 'olga' }), body: {} });
+  const link = String(JSON.parse(text).url).split('#')[1] ?? '';
+  const cookie = await signIn({ link });
+  const other = inConsole('GET', `/api/decisions/${request}`, { cookie });
+  await until(() => asked === from + 1);
+  const own = ask('decision', 'vic');
+  await until(() => asked === from + 2);
+  expect((await inConsole('GET', `/api/decisions/${request}`, { cookie })).status).toBe(429);
+  release();
+  expect([(await other).status, (await own).status]).toEqual([403, 403]);
+});
+
+test('who is no member asks no gateway', async () => {
+  const from = asked;
+  for (const route of ['explain', 'decision'] as const) expect((await ask(route, 'nobody')).status).toBe(403);
+  expect(asked).toBe(from);
+});

@@ -1,0 +1,180 @@
+/** Routes of explanations and recorded decisions. A member asks about the own organisation only. */
+import { Readable } from 'node:stream';
+import type { AnswerOf } from '../../schemas/admin/admin.ts';
+import { readingRoles } from '../../schemas/admin/admin-row.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { ExplainRequest, Explanation } from '../../schemas/records/explanations.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
+import { type Actor, authorise, callerName } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import { describeDecision } from '../explain/described.ts';
+import { eventsBetween } from '../explain/events-between.ts';
+import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
+import { askerOn, imagined } from '../explain/imagined.ts';
+import { matrixSteps } from '../explain/matrix.ts';
+import { questionOf, viewOf } from '../explain/question.ts';
+import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
+import type { PastReader } from '../history/past.ts';
+import { CallerQueue } from '../state/caller-queue.ts';
+import { findKey } from '../state/tenants.ts';
+import { type AdminContext, actorOf, clientSignal, pastReaderOf } from './context.ts';
+import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
+import type { AskedOf, OperationHandlers } from './operations.ts';
+
+const sinceMsDefault = 3600 * 1000;
+
+/** Of what no key has asked operators alone may read. */
+function organisationOfKey({ snapshot }: AdminContext, key: string | undefined): string | undefined {
+  return key === undefined ? undefined : findKey(snapshot.db, key, wallClockMs())?.organisation;
+}
+
+/** The record that is to be explained; undefined: a request that was not made. For who may ask. */
+async function recordOf(
+  context: AdminContext,
+  actor: Actor,
+  ask: ExplainRequest,
+  client: AbortSignal,
+): Promise<DecisionRecord | undefined> {
+  const { request, record, key, organisation } = ask;
+  if (request !== undefined) return (await recordedDecision(context, actor, request, client)).decision;
+  const own = (): string | undefined =>
+    record === undefined && key === undefined ? organisation : organisationOfKey(context, record?.key ?? key);
+  authorise(context.snapshot.db, actor, readingRoles, own);
+  return record;
+}
+
+/** The decision of a request, for who may read it. The route has checked that a person is a member somewhere. */
+async function recordedDecision(
+  context: AdminContext,
+  actor: Actor,
+  request: string,
+  client: AbortSignal,
+): Promise<AnswerOf<'decision.get'>> {
+  const { decision, unanswered } = await context.turns.run(actor, client, () =>
+    askDecision(context, request, client),
+  );
+  authorise(context.snapshot.db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
+  if (decision === undefined) throw noRecord(unanswered);
+  return { decision, unanswered };
+}
+
+function noRecord(unanswered: readonly string[]): CommandError {
+  const silent = unanswered.length === 0 ? '' : `; without an answer from ${unanswered.join(', ')}`;
+  return new CommandError('NotFound', `no gateway has a decision of this request${silent}`, {
+    next: 'they keep a day, unless they run with --decisions off; headgate gateway list',
+  });
+}
+
+type Moment = ExplainRequest['at'];
+
+/** Two moments are compared by the same counters, of which the past has its tokens only. */
+function countersOf(
+  context: AdminContext,
+  ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,
+): FoundCounters {
+  const nowMs = context.gauges.logNow();
+  const asker = askerOn(context.snapshot.db, ask, nowMs);
+  return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
+}
+
+/** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
+async function decisionAt(
+  context: AdminContext,
+  reader: PastReader,
+  ask: ExplainRequest,
+  record: DecisionRecord | undefined,
+  at: Moment,
+): Promise<ToExplain> {
+  const { snapshot, past } = context;
+  const asked = at ?? (record?.position === 0 ? undefined : record?.position);
+  const imaginedView = ask.wave ? 'wave' : 'base';
+  const view = record ? { gateway: record.gateway } : imaginedView;
+  if (asked === undefined) {
+    const nowMs = wallClockMs();
+    const found = record ? undefined : countersOf(context, ask);
+    const question = found ? imagined(ask, found.counters, nowMs) : questionOf(record as DecisionRecord);
+    const decision = snapshot.stateAt({ kind: 'present', view: imaginedView }, (state) =>
+      describeDecision(state, question, record),
+    );
+    return { question, record, decision, view, isPast: false, countedSecondsAgo: found?.ageSeconds };
+  }
+  const { seq, nowMs } = await past.moment(String(asked), reader);
+  const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], reader);
+  const question = record ? questionOf(record) : imagined(ask, pastCounters(context, asker).counters, nowMs);
+  const seen = record ? viewOf(record, seq) : imaginedView;
+  const decision = await past.ask('described', [seq, question, seen, record], reader);
+  return { question, record, decision, view, isPast: true };
+}
+
+async function answer(
+  context: AdminContext,
+  { query, body: ask, request, reply }: AskedOf<'decision.explain'>,
+): Promise<Explanation> {
+  const actor = actorOf(request);
+  const reader = pastReaderOf(request, reply);
+  const record = await recordOf(context, actor, ask, reader.client);
+  const { log, snapshot, past, replicator } = context;
+  const isLogReachable = replicator.reachable && replicator.fault === undefined;
+  const isOperator = actor.person === undefined;
+  const explainer: Explainer = {
+    ...{ log, isLogReachable, snapshot, isOperator },
+    answerBefore: (...asked) => past.ask('answerBefore', asked, reader),
+  };
+  const explained = async (moment: Moment): Promise<Explanation> =>
+    explain(explainer, await decisionAt(context, reader, ask, record, moment));
+  const { at = ask.at } = query;
+  const now = await explained(at);
+  if (ask.diff === undefined) return now;
+  const other = await explained(ask.diff);
+  const [from, to] = other.at <= now.at ? [other, now] : [now, other];
+  const steps = differingSteps(from, to);
+  return { ...now, diff: { from: from.at, to: to.at, steps, events: eventsBetween(from, to, steps) } };
+}
+
+async function matrix(
+  context: AdminContext,
+  { query: { at, ...asked }, request, reply }: AskedOf<'decision.matrix'>,
+  turns: CallerQueue,
+): Promise<AnswerOf<'decision.matrix'>> {
+  const { organisation } = asked;
+  const actor = actorOf(request);
+  authorise(context.snapshot.db, actor, readingRoles, () => organisation);
+  const { snapshot, past } = context;
+  if (at === undefined) {
+    return turns.run(callerName(actor), clientSignal(reply), async () => {
+      const { seq: position } = snapshot;
+      const { counters } = countersOf(context, asked);
+      return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, wallClockMs()))), position };
+    });
+  }
+  const reader = pastReaderOf(request, reply);
+  const { seq, nowMs } = await past.moment(at, reader);
+  const { counters } = pastCounters(context, await past.ask('asker', [seq, { organisation }, nowMs], reader));
+  return { ...(await past.ask('matrix', [seq, asked, counters, nowMs], reader)), position: seq };
+}
+
+async function* exported(
+  sources: DecisionSources,
+  sinceMs: number,
+  gateway: string | undefined,
+): AsyncIterable<string> {
+  const unanswered = yield* decisionLines(sources, sinceMs, gateway);
+  yield `${JSON.stringify({ unanswered })}\n`;
+}
+
+type DecisionName = 'decision.explain' | 'decision.matrix' | 'decision.get' | 'decision.export';
+
+export function decisionHandlers(context: AdminContext): OperationHandlers<DecisionName> {
+  const matrixTurns = new CallerQueue({
+    ...{ concurrencyMax: 1, waitersPerCallerMax: 64, what: 'questions about all models' },
+  });
+  return {
+    'decision.explain': (asked) => answer(context, asked),
+    'decision.matrix': (asked) => matrix(context, asked, matrixTurns),
+    'decision.get': ({ params, request, reply }) =>
+      recordedDecision(context, actorOf(request), params.request, clientSignal(reply)),
+    'decision.export': ({ query: { since = context.gauges.logNow() - sinceMsDefault, gateway }, reply }) =>
+      reply.type('application/x-ndjson').send(Readable.from(exported(context, since, gateway))),
+  };
+}

@@ -1,0 +1,52 @@
+/** The gateways as this replica knows them, as metrics: what a scraper cannot learn from a gateway that is silent. */
+import { Gauge, type Registry } from 'prom-client';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
+import type { HeadView, Seen, StatusBoard } from '../gateways/status-board.ts';
+import { fleetStates } from '../gateways/status-board.ts';
+
+interface FleetSource {
+  readonly registry: Registry;
+  readonly board: StatusBoard;
+  readonly head: () => HeadView;
+}
+
+/** Of several processes with one name the worst counts. */
+export function observeFleet({ registry, board, head }: FleetSource): void {
+  new Gauge({
+    name: 'headgate_gateway_state',
+    help: '1 for the state that a gateway is in, 0 for the others',
+    labelNames: ['gateway', 'state'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const seen of board.gateways()) {
+        const current = board.state(seen, head());
+        for (const state of fleetStates)
+          this.inc({ gateway: seen.report.name, state: state.toLowerCase() }, Number(state === current));
+      }
+    },
+  });
+  const metrics = new ObservedMetrics(registry);
+  const worst = (name: string, help: string, value: (seen: Seen) => number): void =>
+    metrics.gauges(name, help, 'gateway', () => {
+      const values = new Map<string, number>();
+      for (const seen of board.gateways())
+        values.set(seen.report.name, Math.max(values.get(seen.report.name) ?? 0, value(seen)));
+      return values;
+    });
+  worst(
+    'headgate_gateway_lag_events',
+    'commits of this replica that a gateway has not reported as applied',
+    ({ report }) => Math.max(0, head().seq - report.applied),
+  );
+  worst(
+    'headgate_gateway_seen_seconds',
+    'since the last report of a gateway',
+    ({ seenMs }) => (performance.now() - seenMs) / 1000,
+  );
+  worst(
+    'headgate_fold_diverged',
+    '1 while a gateway has other rows than this replica at the same position',
+    (seen) => Number(board.state(seen, head()) === 'DIVERGED'),
+  );
+}

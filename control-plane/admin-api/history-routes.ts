@@ -1,0 +1,74 @@
+/** Routes of the past: one commit, two moments compared, and the inverse of a commit. */
+import type { FastifyInstance } from 'fastify';
+import { type AnswerOf, adminOperations } from '../../schemas/admin/admin.ts';
+import { CommandError } from '../core/command-error.ts';
+import { keepMore } from '../history/trim.ts';
+import { checkUnchanged } from '../history/undo.ts';
+import { shownCommand, undoDefinition } from '../history/undo-command.ts';
+import { commandIdOf, runCommand } from './command-routes.ts';
+import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
+import { type AskedOf, addRoute, type OperationHandlers } from './operations.ts';
+
+const changesMax = 10_000;
+
+/** Throws NotFound for a commit that does not exist yet. */
+function known({ snapshot }: AdminContext, position: number): number {
+  if (position <= snapshot.seq) return position;
+  throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);
+}
+
+async function changes(
+  context: AdminContext,
+  { query: { from, to }, request, reply }: AskedOf<'changes.get'>,
+): Promise<AnswerOf<'changes.get'>> {
+  const reader = pastReaderOf(request, reply);
+  const position = context.snapshot.seq;
+  const begin = (await context.past.moment(from, reader)).seq;
+  const end = to === undefined ? position : (await context.past.moment(to, reader)).seq;
+  const items = await context.past.ask('changes', [Math.max(begin, end), begin, end, changesMax + 1], reader);
+  const shown = items.slice(0, changesMax);
+  return {
+    from: begin,
+    to: end,
+    items: shown,
+    ...(items.length > changesMax && { truncated: true }),
+    position,
+  };
+}
+
+/** For answers that show a part of what was asked for. */
+export function historyCut(begin: number | undefined) {
+  return begin === undefined ? {} : { historyFrom: begin, historyNext: keepMore };
+}
+
+/** Takes a commit back. A repeat does not ask the history, which may be busy or cut by then. */
+export function addUndo(app: FastifyInstance, context: AdminContext): void {
+  addRoute(app, 'commit.undo', async (request, reply) => {
+    const of = known(context, parseQuery(adminOperations['commit.undo'].params, request.params).position);
+    const isRepeat = context.snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
+    const inverse = isRepeat
+      ? { commands: [], subjects: [] }
+      : await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+    return runCommand(context, undoDefinition(context.snapshot, inverse), request);
+  });
+}
+
+type HistoryName = 'commit.get' | 'commit.inverse' | 'changes.get';
+
+export function historyHandlers(context: AdminContext): OperationHandlers<HistoryName> {
+  return {
+    'commit.get': async ({ params, request, reply }) =>
+      context.past.ask('show', [known(context, params.position)], pastReaderOf(request, reply)),
+    'commit.inverse': async ({ params, request, reply }) => {
+      const of = known(context, params.position);
+      const inverse = await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+      const { db, seq: position } = context.snapshot;
+      checkUnchanged(inverse, db, of);
+      const commands = inverse.commands.map(shownCommand);
+      // An earlier CLI knows no list: of several commands it must not run one and say that all is done.
+      const [only] = commands.length === 1 ? commands : [];
+      return { of, ...only, commands, position };
+    },
+    'changes.get': (asked) => changes(context, asked),
+  };
+}

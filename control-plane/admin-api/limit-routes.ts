@@ -1,0 +1,255 @@
+/** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
+import { isDeepStrictEqual } from 'node:util';
+import type { AnswerOf, LimitUse, Organisation, QueryOf } from '../../schemas/admin/admin.ts';
+import { readingRoles } from '../../schemas/admin/admin-row.ts';
+import { pageRows } from '../../schemas/admin/page-rows.ts';
+import { dayMs } from '../../schemas/durations.ts';
+import { inFlightWindow } from '../../schemas/records/gauges.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import { inSlices } from '../../shared/runtime/slices.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { anonymousTier } from '../../shared/snapshot/effect.ts';
+import type { Release } from '../../shared/snapshot/waves.ts';
+import { periodOf } from '../../shared/usage/period.ts';
+import { authorise } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { GaugeUse } from '../gateways/fleet-gauges.ts';
+import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
+import { cursorOf, placeOf } from '../state/list-page.ts';
+import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
+import { type AdminContext, actorOf } from './context.ts';
+import { poolTokens, poolTokensOf } from './live-counters.ts';
+import type { OperationHandlers } from './operations.ts';
+
+interface Use extends Pick<LimitUse, 'organisation' | 'tier' | 'tokens'> {
+  readonly suspended?: boolean;
+  readonly limits: TierLimits;
+  readonly subject: string;
+  readonly period: string;
+}
+
+type MutableGateway = {
+  -readonly [Name in keyof LimitUse['gateways'][number]]: LimitUse['gateways'][number][Name];
+};
+
+/** null: not known. Of one gateway, where it is named. */
+function sumOf(uses: readonly GaugeUse[] | undefined, gateway?: string): number | null {
+  if (uses === undefined) return null;
+  return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
+}
+
+/** What gateways say of the limits of now; undefined: there is none. */
+interface Gauged {
+  readonly ms: number;
+  readonly minuteMs: number;
+  readonly requests: GaugeUse[] | undefined;
+  readonly inFlight: GaugeUse[] | undefined;
+}
+
+function gauged(
+  { gauges }: AdminContext,
+  { subject, limits: { requestsPerMinute, concurrency } }: Use,
+  nowMs: number,
+): Gauged {
+  const minuteMs = windowStartMs(subject, nowMs);
+  const ofLimit = (limit: number | null, window: number): GaugeUse[] | undefined =>
+    limit === null ? undefined : gauges.uses(subject, window);
+  const requests = ofLimit(requestsPerMinute, minuteMs);
+  return { ms: nowMs, minuteMs, requests, inFlight: ofLimit(concurrency, inFlightWindow) };
+}
+
+/** By gateway, although a gateway may have had several data folders, and several processes in a minute. */
+function gatewaysOf(
+  { counters, gauges }: AdminContext,
+  { subject, period }: Use,
+  now: Gauged,
+): LimitUse['gateways'] {
+  const gateways = new Map<string, MutableGateway>();
+  const live = gauges.gateways();
+  const rounded = (ms: number): number => Math.max(Math.round(ms / 100) / 10, 0);
+  const of = (name: string, silentMs: number): MutableGateway => {
+    const seconds = rounded(Math.min(silentMs, live.get(name) ?? silentMs));
+    const known = gateways.get(name);
+    if (known !== undefined) {
+      known.ageSeconds = Math.min(known.ageSeconds, seconds);
+      return known;
+    }
+    const made: MutableGateway = {
+      ...{ name, tokens: 0, ageSeconds: seconds },
+      requests: sumOf(now.requests, name),
+      inFlight: sumOf(now.inFlight, name),
+    };
+    gateways.set(name, made);
+    return made;
+  };
+  for (const { replica, sum } of counters.valuesOf(subject, period))
+    of(replica.name ?? replica.id, now.ms - replica.ownMs).tokens += sum.tokens;
+  for (const { name } of [...(now.requests ?? []), ...(now.inFlight ?? [])])
+    of(name, live.get(name) ?? windowMs);
+  return [...gateways.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function shown(context: AdminContext, use: Use, now: Gauged): LimitUse {
+  const { organisation, tier, suspended, limits, tokens } = use;
+  const { ms: nowMs, minuteMs, requests, inFlight } = now;
+  const { requestsPerMinute: limit, concurrency } = limits;
+  const secondsLeft = limit === null ? null : Math.ceil((minuteMs + windowMs - nowMs) / 1000);
+  return {
+    ...{ organisation, tier, ...(suspended && { suspended: true as const }) },
+    requests: { used: sumOf(requests), limit, secondsLeft },
+    concurrency: { inFlight: sumOf(inFlight), limit: concurrency },
+    tokens,
+    gateways: gatewaysOf(context, use, now),
+    position: context.snapshot.seq,
+  };
+}
+
+function useOf(
+  context: AdminContext,
+  { id, tier, anchor, suspended }: Organisation,
+  limits: TierLimits,
+  nowMs: number,
+): Use {
+  const { db } = context.snapshot;
+  const { start, endMs } = periodOf(anchor, nowMs);
+  const asker = { organisation: id, period: start, adjustment: findAdjustment(db, id, start) };
+  const refillsAt = new Date(endMs).toISOString();
+  const tokens = { used: poolTokensOf(context, asker), limit: limits.tokens, refillsAt };
+  return { organisation: id, tier, suspended, limits, tokens, subject: id, period: start };
+}
+
+function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
+  const { db } = context.snapshot;
+  if (!findAnonymous(db))
+    throw new CommandError('NotFound', 'visitors are not served', { next: 'headgate tier set anonymous' });
+  const limits = limitsOf(db, anonymousTier);
+  const period = new Date(nowMs).toISOString().slice(0, 10);
+  const used = poolTokens(context, visitorsSubject, period);
+  const refillsAt = new Date(Date.parse(period) + dayMs).toISOString();
+  const tokens = { used, limit: limits.tokens, refillsAt };
+  const use: Use = {
+    organisation: null,
+    tier: anonymousTier,
+    limits,
+    tokens,
+    subject: visitorsSubject,
+    period,
+  };
+  return shown(context, use, gauged(context, use, nowMs));
+}
+
+/** With the limits of gateways that the open change has reached, where it has others. */
+function withWave({ snapshot }: AdminContext, use: LimitUse): LimitUse {
+  const { tier, requests, concurrency, tokens } = use;
+  if (tier === null) return use;
+  const now = { requestsPerMinute: requests.limit, concurrency: concurrency.limit, tokens: tokens.limit };
+  return snapshot.stateAt({ kind: 'present', view: 'wave' }, ({ db, overlaid }) => {
+    if (overlaid === undefined) return use;
+    const limits = limitsOf(db, tier);
+    if (isDeepStrictEqual(limits, now)) return use;
+    const { change, wave, waves } = overlaid;
+    return { ...use, inWave: { change, wave, waves, ...limits } };
+  });
+}
+
+type TierLimits = Omit<NonNullable<LimitUse['inWave']>, keyof Release>;
+
+function limitsOf(db: Database, tier: string): TierLimits {
+  if (tier !== anonymousTier) return limitsIn(findTier(db, tier));
+  const { tokensPerDay: monthlyTokens, ...total } = findAnonymous(db)?.total ?? {};
+  return limitsIn({ ...total, monthlyTokens });
+}
+
+function limitsIn({
+  requestsPerMinute = null,
+  concurrency = null,
+  monthlyTokens = null,
+}: {
+  readonly [Name in 'requestsPerMinute' | 'concurrency' | 'monthlyTokens']?: number | null | undefined;
+} = {}): TierLimits {
+  return { requestsPerMinute, concurrency, tokens: monthlyTokens };
+}
+
+/** Limits of an organisation that is suspended or has no tier. */
+const nothingAllowed: TierLimits = { requestsPerMinute: 0, concurrency: 0, tokens: 0 };
+
+function planLimits(
+  { tier, suspended }: Organisation,
+  find: (tier: string) => TierLimits | undefined,
+): TierLimits {
+  return (suspended || tier === null ? undefined : find(tier)) ?? nothingAllowed;
+}
+
+/** The largest part of any limit that is used. */
+function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): number {
+  const part = (used: number | null, limit: number | null): number =>
+    used === null || limit === null || limit === 0 ? 0 : used / limit;
+  return Math.max(
+    part(sumOf(requests), limits.requestsPerMinute),
+    part(sumOf(inFlight), limits.concurrency),
+    part(tokens.used, tokens.limit),
+  );
+}
+
+const byNearest = { name: 'nearest' };
+
+/** Who is nearest first; between two pages an organisation may come nearer, and is then on both or on none. */
+function* pageOfUses(
+  context: AdminContext,
+  { limit = pageRows.default, after }: QueryOf<'limits.list'>,
+): Generator<void, Omit<AnswerOf<'limits.list'>, 'position'>> {
+  const nowMs = context.gauges.logNow();
+  const { db } = context.snapshot;
+  const tiers = new Map(listTiers(db).map((tier) => [tier.id, limitsIn(tier)]));
+  const [last = Number.POSITIVE_INFINITY, lastId = ''] =
+    after === undefined ? [] : placeOf(after, byNearest, ['organisation']);
+  const organisations = listOrganisations(db);
+  const behind: { readonly use: Use; readonly now: Gauged; readonly id: string; readonly part: number }[] =
+    [];
+  for (const organisation of organisations) {
+    yield;
+    const { id } = organisation;
+    const use = useOf(
+      context,
+      organisation,
+      planLimits(organisation, (tier) => tiers.get(tier)),
+      nowMs,
+    );
+    const now = gauged(context, use, nowMs);
+    const part = nearest(use, now);
+    if (part < Number(last) || (part === Number(last) && id > String(lastId)))
+      behind.push({ use, now, id, part });
+  }
+  behind.sort((a, b) => b.part - a.part || (a.id < b.id ? -1 : 1));
+  const page = behind.slice(0, limit);
+  const end = behind.length > limit ? page.at(-1) : undefined;
+  const next = end && cursorOf(byNearest, [end.part, end.id]);
+  return {
+    items: page.map(({ use, now }) => shown(context, use, now)),
+    ...(next !== undefined && { next }),
+    total: organisations.length,
+  };
+}
+
+type LimitName = 'limits.list' | 'limits.visitors' | 'organisation.limits';
+
+export function limitHandlers(context: AdminContext): OperationHandlers<LimitName> {
+  const { db } = context.snapshot;
+  return {
+    'limits.list': async ({ query }) => ({
+      ...(await inSlices(pageOfUses(context, query))),
+      position: context.snapshot.seq,
+    }),
+    'limits.visitors': () => withWave(context, ofVisitors(context, context.gauges.logNow())),
+    'organisation.limits': ({ params: { id }, request }) => {
+      authorise(db, actorOf(request), readingRoles, () => id);
+      const organisation = findOrganisation(db, id);
+      if (!organisation) throw new CommandError('NotFound', `there is no organisation ${id}`);
+      const nowMs = context.gauges.logNow();
+      const limits = planLimits(organisation, (tier) => limitsOf(db, tier));
+      const use = useOf(context, organisation, limits, nowMs);
+      return withWave(context, shown(context, use, gauged(context, use, nowMs)));
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/** Routes that make sign-in links to the console: for the operator, and for a member of an organisation. */
+import type { z } from 'zod';
+import { type commandQuerySchema, managingRoles } from '../../schemas/admin/admin-row.ts';
+import { daySeconds } from '../../schemas/durations.ts';
+import { authorise, roleIn } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { SignInLink, SignInLinks } from '../sessions/sign-in-links.ts';
+import { findMember, findOrganisation } from '../state/tenants.ts';
+import { type AdminContext, actorOf } from './context.ts';
+import type { AskedOf, OperationHandlers } from './operations.ts';
+
+const operatorLinkSeconds = 60;
+const linkSecondsDefault = 7 * daySeconds;
+
+function linksOf({ links }: AdminContext): SignInLinks {
+  if (links) return links;
+  throw new CommandError('Conflict', 'this replica serves no console', {
+    next: 'start it with --console-port, or ask a replica that was',
+  });
+}
+
+/** A dry run gives away nothing that works: it names the page, without the ticket. */
+function shown(link: SignInLink, { dryRun }: z.output<typeof commandQuerySchema>): SignInLink {
+  return dryRun === 'true' ? { ...link, url: link.url.split('#', 1)[0] ?? '' } : link;
+}
+
+function linkOfMember(
+  context: AdminContext,
+  { params: { id, person }, query, body, request }: AskedOf<'member.link'>,
+): SignInLink {
+  const { seconds = linkSecondsDefault } = body;
+  const { db } = context.snapshot;
+  const actor = actorOf(request);
+  authorise(db, actor, managingRoles, () => id);
+  const member = findMember(db, id, person);
+  if (!member) throw new CommandError('NotFound', `${person} is not a member of ${id}`);
+  const exceptRoles = roleIn(db, actor, id) === 'admin' ? (['owner'] as const) : [];
+  if (exceptRoles.some((role) => role === member.role))
+    throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
+  const within = actor.person === undefined ? undefined : id;
+  return shown(linksOf(context).make({ person, within, exceptRoles: [...exceptRoles], seconds }), query);
+}
+
+function invitation(
+  context: AdminContext,
+  { params: { id: organisation }, query, body, request }: AskedOf<'member.invite'>,
+): SignInLink {
+  const { role, seconds = linkSecondsDefault } = body;
+  const { db } = context.snapshot;
+  const actor = actorOf(request);
+  const { person: by } = actor;
+  authorise(db, actor, managingRoles, () => organisation);
+  if (!findOrganisation(db, organisation))
+    throw new CommandError('NotFound', `there is no organisation ${organisation}`);
+  if (role === 'owner' && by !== undefined && roleIn(db, actor, organisation) !== 'owner')
+    throw new CommandError('Forbidden', 'only an owner or the operator invites an owner');
+  return shown(linksOf(context).invite({ organisation, role, by, seconds }), query);
+}
+
+export function linkHandlers(
+  context: AdminContext,
+): OperationHandlers<'console.link' | 'member.link' | 'member.invite'> {
+  return {
+    'console.link': ({ query }) =>
+      shown(linksOf(context).make({ exceptRoles: [], seconds: operatorLinkSeconds }), query),
+    'member.link': (asked) => linkOfMember(context, asked),
+    'member.invite': (asked) => invitation(context, asked),
+  };
+}

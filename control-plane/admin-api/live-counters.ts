@@ -1,0 +1,81 @@
+/** What a request that was not made would find counted: now as gateways publish it, of a past moment only its tokens. */
+import { inFlightWindow } from '../../schemas/records/gauges.ts';
+import { visitorsSubject } from '../../schemas/records/limits.ts';
+import { windowStartMs } from '../../shared/decision/decide.ts';
+import type { Asker } from '../explain/imagined.ts';
+import type { CounterFacts } from '../explain/recorded-counters.ts';
+import type { AdminContext } from './context.ts';
+
+export interface FoundCounters {
+  readonly counters: CounterFacts;
+  /** How old the oldest report is that they are from; undefined where requests and weights in flight are not known. */
+  readonly ageSeconds: number | undefined;
+}
+
+type Sources = Pick<AdminContext, 'counters' | 'usage' | 'gauges'>;
+interface Used {
+  readonly windowUsed: number;
+  readonly inFlight: number;
+}
+
+const nothing: Used = { windowUsed: 0, inFlight: 0 };
+
+/** `asker` undefined: a visitor who has made no turn, or nobody whose requests count. */
+export function presentCounters(
+  { counters, usage, gauges }: Sources,
+  asker: Asker | undefined,
+  nowMs: number,
+): FoundCounters {
+  const used = poolTokensOf({ counters, usage }, asker);
+  const own = asker === undefined ? nothing : usedBy(gauges, asker.organisation, nowMs);
+  const visitors = usedBy(gauges, visitorsSubject, nowMs);
+  const ages = [...gauges.gateways().values()];
+  const isKnown = own !== undefined && visitors !== undefined && ages.length > 0;
+  const day = new Date(nowMs).toISOString().slice(0, 10);
+  const tokens = poolTokens({ counters, usage }, visitorsSubject, day);
+  return {
+    counters: {
+      published: true,
+      ...(own ?? nothing),
+      ...{ poolTokens: used, freeTurns: 0, networkTurns: 0 },
+      visitors: { ...(visitors ?? nothing), tokens },
+    },
+    ageSeconds: isKnown ? Math.max(...ages) / 1000 : undefined,
+  };
+}
+
+export function pastCounters(
+  sources: Pick<Sources, 'counters' | 'usage'>,
+  asker: Asker | undefined,
+): FoundCounters {
+  return {
+    counters: { ...nothing, published: true, poolTokens: poolTokensOf(sources, asker), freeTurns: 0 },
+    ageSeconds: undefined,
+  };
+}
+
+/** Tokens that the pool has completed: as gateways count them, which they publish within a minute, or by their rows, which are soon here. */
+export function poolTokens(
+  { counters, usage }: Pick<AdminContext, 'counters' | 'usage'>,
+  organisation: string,
+  period: string,
+): number {
+  return Math.max(counters.used(organisation, period).tokens, usage.poolTokens(organisation, period));
+}
+
+/** What an organisation has used of its allowance in the present period. */
+export function poolTokensOf(sources: Pick<Sources, 'counters' | 'usage'>, asker: Asker | undefined): number {
+  if (asker === undefined) return 0;
+  const { organisation, period, adjustment } = asker;
+  return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
+}
+
+/** undefined while gauges cannot be read. */
+function usedBy(gauges: Sources['gauges'], subject: string, nowMs: number): Used | undefined {
+  const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
+  const inFlight = gauges.uses(subject, inFlightWindow);
+  if (requests === undefined || inFlight === undefined) return undefined;
+  const sum = (uses: readonly { readonly used: number }[]): number =>
+    uses.reduce((total, { used }) => total + used, 0);
+  return { windowUsed: sum(requests), inFlight: sum(inFlight) };
+}

@@ -1,0 +1,41 @@
+/** Who the caller is, and which commands are open to them: computed from the table that decides it. */
+import { adminOperations } from '../../schemas/admin/admin.ts';
+import { operationNames } from '../../schemas/admin/admin-routes.ts';
+import type { Access } from '../../schemas/admin/admin-row.ts';
+import type { Role } from '../../schemas/names.ts';
+import { actorName, membershipsOf } from '../commands/authorise.ts';
+import { findOrganisation } from '../state/tenants.ts';
+import { type AdminContext, actorOf } from './context.ts';
+import { isCommand, type OperationHandlers } from './operations.ts';
+
+/** A link to the console is what every operator has. */
+const commandNames = operationNames.filter((name) => isCommand(name) && name !== 'console.link');
+
+function commandsOf(role: Role | 'operator'): string[] {
+  return commandNames
+    .filter((name) => {
+      const { access }: { readonly access: Access } = adminOperations[name];
+      return role === 'operator' || access.includes(role);
+    })
+    .sort();
+}
+
+export function meHandlers({ snapshot }: AdminContext): OperationHandlers<'me.get'> {
+  return {
+    'me.get': ({ request }) => {
+      const caller = actorOf(request);
+      const { person } = caller;
+      const actor = actorName(caller);
+      const { db, seq: position } = snapshot;
+      if (person === undefined)
+        return { operator: true, actor, organisations: [], commands: commandsOf('operator'), position };
+      const organisations = membershipsOf(db, caller).map(({ organisation, role }) => ({
+        id: organisation,
+        name: findOrganisation(db, organisation)?.name ?? organisation,
+        role,
+        commands: commandsOf(role),
+      }));
+      return { operator: false, person, actor, organisations, commands: [], position };
+    },
+  };
+}

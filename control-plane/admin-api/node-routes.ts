@@ -1,0 +1,74 @@
+/**
+ * The WebSocket on which agents of nodes report. The token is checked before the upgrade, and every refusal of a token has
+ * the same bytes. Browsers are not served, so any `Origin` is refused.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { Admission } from '../nodes/agent-connection.ts';
+import type { AdminContext } from './context.ts';
+
+const obstacles = {
+  elsewhere: () =>
+    new CommandError('LogUnavailable', 'this replica accepts no agents now', { next: 'connect to another' }),
+  'too-often': () =>
+    new CommandError('LogUnavailable', 'this agent connects too often', { next: 'wait a few seconds' }),
+  'not-by-agent': () =>
+    new CommandError('Conflict', 'this node is registered without an agent', {
+      next: 'register it with --agent, or with agent: true in the fleet file',
+    }),
+} as const;
+
+/** One line a second at most: more would let an attacker fill the disk. */
+const refusalLogMs = 1000;
+
+export function registerNodeRoutes(app: FastifyInstance, context: AdminContext): void {
+  const admitted = new WeakMap<object, Admission>();
+  const refused = refusalLog(context);
+  app.get(
+    nodeConnectPath,
+    {
+      websocket: true,
+      config: { access: 'node' },
+      schema: { hide: true },
+      onRequest: (request, _reply, done) => {
+        const admission = admissionOf(request, context);
+        if (admission instanceof CommandError) refused(admission);
+        else admitted.set(request, admission);
+        done(admission instanceof CommandError ? admission : undefined);
+      },
+    },
+    (socket, request) => {
+      const admission = admitted.get(request);
+      if (admission) context.agents.attach(socket, admission);
+      else socket.terminate();
+    },
+  );
+}
+
+function admissionOf(request: FastifyRequest, { agents, attempts }: AdminContext): Admission | CommandError {
+  if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'no Origin is served here');
+  const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
+  const admission = token === undefined ? undefined : agents.admit(token);
+  if (!admission) {
+    const wrong = new CommandError('Unauthorized', 'the node token is missing or not valid', {
+      next: 'headgate node token create NODE',
+    });
+    return token === undefined ? wrong : attempts.refuse(request, wrong);
+  }
+  if (!request.ws) return new CommandError('InvalidCommand', 'only a WebSocket is served here');
+  const obstacle = agents.obstacle(admission);
+  return obstacle === undefined ? admission : obstacles[obstacle]();
+}
+
+function refusalLog({ logger }: AdminContext): (refusal: CommandError) => void {
+  let count = 0;
+  let loggedMs = Number.NEGATIVE_INFINITY;
+  return ({ type }) => {
+    count++;
+    if (performance.now() - loggedMs < refusalLogMs) return;
+    logger.warn({ type, refusals: count }, 'agents refused');
+    loggedMs = performance.now();
+    count = 0;
+  };
+}

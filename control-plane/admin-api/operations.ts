@@ -1,0 +1,134 @@
+/**
+ * From the table of operations to routes. Path, access, bounds and description of a route come from the table alone, and a
+ * server of the admin API with a route that is in no table fails to start. Answers are not filtered by their schemas: what a
+ * handler returns is sent.
+ */
+import type {
+  FastifyInstance,
+  FastifyReply,
+  FastifyRequest,
+  RouteHandlerMethod,
+  RouteOptions,
+} from 'fastify';
+import { z } from 'zod';
+import {
+  type AnswerOf,
+  adminOperations,
+  type BodyOf,
+  type CommandName,
+  type ParamsOf,
+  type QueryOf,
+  type StateReadName,
+} from '../../schemas/admin/admin.ts';
+import { adminErrorSchema } from '../../schemas/admin/admin-resources.ts';
+import { type OperationName, operationNames, questions, routeOf } from '../../schemas/admin/admin-routes.ts';
+import { commandQuerySchema, manyBody, type OperationRow } from '../../schemas/admin/admin-row.ts';
+import { commands } from '../commands/registry.ts';
+import { parseQuery } from './context.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The operation that the route carries out. */
+    operation?: OperationName;
+  }
+}
+
+/** A call as its schemas have parsed it. */
+export interface AskedOf<Name extends OperationName> {
+  readonly params: ParamsOf<Name>;
+  readonly query: QueryOf<Name>;
+  readonly body: BodyOf<Name>;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+}
+
+type StreamName = {
+  [Name in OperationName]: (typeof adminOperations)[Name] extends { mediaType: string } ? Name : never;
+}[OperationName];
+/** A stream is sent by its handler. */
+type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply : AnswerOf<Name>;
+type Handler<Name extends OperationName> = (asked: AskedOf<Name>) => Sent<Name> | Promise<Sent<Name>>;
+export type OperationHandlers<Names extends OperationName> = { readonly [Name in Names]: Handler<Name> };
+
+/** What is neither a command nor a read of the state. */
+type OwnName = Exclude<OperationName, CommandName | StateReadName>;
+/** What programs and gateways ask for; pages do not. */
+export type ProgramName = 'document.get' | 'event.tail' | 'request.tail' | 'snapshot.get' | 'counters.get';
+export type SharedName = Exclude<OwnName, ProgramName | 'commit.undo'>;
+
+const lines = { description: 'One JSON document a line' };
+const file = { description: 'A file' };
+/** Answered as long as its client stays. */
+const eventStream = 'text/event-stream';
+const binary = z.string().meta({ format: 'binary' });
+
+function success({ answer, many, mediaType }: OperationRow): object | undefined {
+  if (mediaType === undefined) return answer && many ? z.union([answer, many.answer]) : answer;
+  return { ...(answer ? lines : file), content: { [mediaType]: { schema: answer ?? binary } } };
+}
+
+/** Whether it may change something. */
+export function isCommand(name: OperationName): boolean {
+  return routeOf(name).method !== 'GET' && !questions.some((question) => question === name);
+}
+
+const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => name));
+
+/** The route of an operation, without its handler. */
+export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'> {
+  const row: OperationRow = adminOperations[name];
+  const { method, path: url } = routeOf(name);
+  const { summary, access, params, many, past, opens } = row;
+  const body = many ? z.union([row.body ?? z.never(), manyBody(row)]) : row.body;
+  const query = row.query ?? (commandNames.has(name) ? commandQuerySchema : undefined);
+  return {
+    method,
+    url,
+    config: {
+      ...{ operation: name, access, body: row.bodyKind ?? (body ? 'small' : 'tiny') },
+      ...(past && { past }),
+      ...(opens && { opens }),
+    },
+    schema: {
+      ...{ summary, response: { 200: success(row), default: adminErrorSchema } },
+      // Not of reads: each GET is documented as a HEAD, too, and no two may have one id.
+      ...(isCommand(name) && { operationId: name }),
+      ...(params && { params }),
+      ...(query && { querystring: query }),
+      ...(body && { body }),
+    },
+    // Gateways ask by GET alone, and each call makes what it sends.
+    ...((access === 'gateway' || row.mediaType === eventStream) && { exposeHeadRoute: false }),
+  };
+}
+
+/** A route that parses what it is asked itself. */
+export function addRoute(app: FastifyInstance, name: OperationName, handler: RouteHandlerMethod): void {
+  app.route({ ...routeOptions(name), handler });
+}
+
+export function addHandlers<Names extends OperationName>(
+  app: FastifyInstance,
+  handlers: OperationHandlers<Names>,
+): void {
+  for (const name of operationNames.filter((each): each is Names => each in handlers)) {
+    const { params, query, body }: OperationRow = adminOperations[name];
+    const handler = handlers[name];
+    addRoute(app, name, (request, reply) => {
+      const asked = {
+        params: params && parseQuery(params, request.params),
+        query: query && parseQuery(query, request.query),
+        body: body && parseQuery(body, request.body ?? {}),
+      } as Pick<AskedOf<Names>, 'params' | 'query' | 'body'>;
+      return handler({ ...asked, request, reply });
+    });
+  }
+}
+
+/** Call it before the first route of the admin API is added. */
+export function refuseOthers(app: FastifyInstance): void {
+  app.addHook('onRoute', ({ method, url, config, websocket }) => {
+    if (config?.operation === undefined && websocket !== true)
+      throw new Error(`the route ${String(method)} ${url} is no operation of the table`);
+  });
+}

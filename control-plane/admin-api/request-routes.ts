@@ -1,0 +1,295 @@
+/**
+ * Routes of requests: a list of all gateways, and a stream of what ends. A member gets the rows of one organisation of theirs,
+ * without what operators alone may see (schemas/records/request-record.ts).
+ */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import type { FastifyReply } from 'fastify';
+import { z } from 'zod';
+import type { QueryOf } from '../../schemas/admin/admin.ts';
+import { readingRoles } from '../../schemas/admin/admin-row.ts';
+import { parseMoment } from '../../schemas/admin/moments.ts';
+import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
+import { slowerThanMs } from '../../schemas/durations.ts';
+import { requestFields } from '../../schemas/records/request-record.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
+import { type Actor, authorise } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import { type AskedRequests, type GivenRow, requestPage } from '../gateways/ask-requests.ts';
+import type { FollowedRequests } from '../gateways/live-requests.ts';
+import { findStack } from '../state/capacity.ts';
+import { findKey } from '../state/tenants.ts';
+import { type AdminContext, actorOf, clientSignal } from './context.ts';
+import type { OperationHandlers } from './operations.ts';
+import { beginEvents, writeEvent } from './server-events.ts';
+
+type Filters = Omit<QueryOf<'request.tail'>, 'limit' | 'rows-per-second'>;
+
+function isHidden(name: 'node' | 'cause'): boolean {
+  return requestFields[name].seenBy === 'operator';
+}
+
+/** Throws CommandError where the actor may not ask this. Asked again while a stream lasts. */
+function authoriseQuery({ snapshot }: AdminContext, actor: Actor, query: Filters): void {
+  authorise(snapshot.db, actor, readingRoles, () => query.organisation);
+  if (actor.person !== undefined && query.node !== undefined && isHidden('node'))
+    throw new CommandError('Forbidden', 'only operators see which node served a request', {
+      next: 'leave node out',
+    });
+}
+
+function askedOf({ gauges }: AdminContext, query: Filters): AskedRequests {
+  const { outcome, type, model, organisation, key, node, gateway, since, request } = query;
+  const { 'slower-than': slower } = query;
+  const moment = since === undefined ? undefined : parseMoment(since, gauges.logNow());
+  if (since !== undefined && (moment === undefined || 'position' in moment))
+    throw new CommandError('InvalidCommand', 'since must be a time, or a time ago such as 10m');
+  return {
+    gateway,
+    filter: {
+      ...{ outcome, type, model, organisation, key, node, request },
+      sinceMs: moment && 'timeMs' in moment ? Math.max(0, Math.floor(moment.timeMs)) : undefined,
+      slowerThanMs: slower === undefined ? undefined : slowerThanMs(slower),
+    },
+  };
+}
+
+/** What the state adds to the rows of one answer, and takes from them. */
+class Shown {
+  readonly #context: AdminContext;
+  readonly #isOperator: boolean;
+  readonly #organisation: string | undefined;
+  readonly #keys = new Map<string, ReturnType<typeof findKey>>();
+
+  constructor(context: AdminContext, actor: Actor, { organisation }: Filters) {
+    this.#context = context;
+    this.#isOperator = actor.person === undefined;
+    this.#organisation = organisation;
+  }
+
+  keyOf(id: string | undefined): ReturnType<typeof findKey> {
+    if (id === undefined) return undefined;
+    if (!this.#keys.has(id)) this.#keys.set(id, findKey(this.#context.snapshot.db, id, wallClockMs()));
+    return this.#keys.get(id);
+  }
+
+  /** Whether rows of this organisation were asked for. */
+  isWanted(organisation: string | undefined): boolean {
+    return this.#organisation === undefined || organisation === this.#organisation;
+  }
+
+  /** Undefined: it is of an organisation that was not asked for. */
+  row({
+    gateway,
+    row: { request, at, status, endedMs: _ended, n: _n, ...rest },
+  }: GivenRow): RequestRow | undefined {
+    const key = this.keyOf(rest.key);
+    const organisation = rest.organisation ?? key?.organisation;
+    if (!this.isWanted(organisation)) return undefined;
+    const keyName = key?.organisation === organisation ? key?.name : undefined;
+    const shown: RequestRow = {
+      ...{ request, at, gateway },
+      ...(organisation !== undefined && { organisation }),
+      ...(rest.key !== undefined && { key: rest.key }),
+      ...(keyName !== undefined && { keyName }),
+      ...rest,
+      ...(status !== 0 && { status }),
+    };
+    return this.#isOperator ? shown : this.#forMembers(shown, key?.organisation);
+  }
+
+  #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
+    const { organisation } = row;
+    // Of two keys that a request carried one may be of others, and whether a stack of others exists nobody learns.
+    const isOwnHost =
+      host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
+    return {
+      ...row,
+      host: isOwnHost ? host : 'unknown',
+      ...(key !== undefined && ofKey === organisation && { key }),
+      ...(node !== undefined && !isHidden('node') && { node }),
+      ...(cause !== undefined && !isHidden('cause') && { cause }),
+    };
+  }
+}
+
+const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
+/** As long as the query allows. */
+const cursorLengthMax = 12_000;
+
+/**
+ * Seals the cursor, because a page's end at each gateway would show how many requests all organisations have. The seal is good for
+ * one query only.
+ */
+function cursorSealer({ operatorToken }: AdminContext, query: Filters): Sealer {
+  const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
+  return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
+}
+
+function cursorOf(sealer: Sealer, next: string | undefined): ReadonlyMap<string, number> | undefined {
+  if (next === undefined) return undefined;
+  const cursor = sealer.open(next, cursorSchema);
+  if (cursor !== undefined) return new Map(cursor);
+  throw new CommandError('InvalidCommand', 'next is not what a page before gave', {
+    next: 'begin again without it',
+  });
+}
+
+async function listed(
+  context: AdminContext,
+  actor: Actor,
+  { limit, next, ...query }: QueryOf<'request.list'>,
+  client: AbortSignal,
+): Promise<RequestList> {
+  const shown = new Shown(context, actor, query);
+  const sealer = cursorSealer(context, query);
+  const page = await requestPage(
+    context,
+    { ...askedOf(context, query), limit, from: cursorOf(sealer, next) },
+    (given) => shown.row(given),
+    client,
+  );
+  const { items, silent } = page;
+  if (page.next === undefined) return { items, silent };
+  return { items, next: sealer.seal([...page.next]), silent };
+}
+
+export function requestHandlers(context: AdminContext): OperationHandlers<'request.list'> {
+  return {
+    'request.list': ({ query, request, reply }) => {
+      const actor = actorOf(request);
+      authoriseQuery(context, actor, query);
+      const client = clientSignal(reply);
+      return context.requestTurns.run(actor, client, () => listed(context, actor, query, client));
+    },
+  };
+}
+
+export interface Following {
+  readonly actor: Actor;
+  readonly query: QueryOf<'request.tail'>;
+  /** False once the session of the follower has ended. */
+  mayFollow(): boolean;
+}
+
+/** A follower that does not read is not buffered for: what ends meanwhile is gathered within bounds, and then it is cut off. */
+const readWithinMs = 30_000;
+/** More are sent as several messages. */
+const rowsPerMessageMax = 500;
+/** Shorter than what proxies allow a silent connection; rights are asked again each time. */
+const pulseMs = 10_000;
+
+/** Rows per second of a member's stream, as many as a page shows. Gateways count the others as missed. */
+const memberRowsPerSecond = 100;
+
+function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Following['query']): number {
+  return Math.min(asked, memberRowsPerSecond);
+}
+
+/** Answers with server-sent events, as schemas/admin/requests.ts has them, until the client leaves. */
+export function followRequests(
+  reply: FastifyReply,
+  context: AdminContext,
+  following: Following,
+): FastifyReply {
+  const { actor, query } = following;
+  authoriseQuery(context, actor, query);
+  const rowsPerSecond = actor.person === undefined ? query['rows-per-second'] : memberRate(query);
+  const asked = { ...askedOf(context, query), rowsPerSecond };
+  const client = clientSignal(reply);
+  const response = beginEvents(reply);
+  context.drain.track({
+    close: () => response.end(),
+    terminate: () => response.destroy(),
+    once: (event, listener) => response.once(event, listener),
+  });
+  const timer = setInterval(() => pulse(response, context, following), pulseMs);
+  response.once('close', () => clearInterval(timer));
+  send(response, context, following, asked, client).catch((error: unknown) => {
+    // Who waited too long for the newest ones, or has left, asks again; nothing failed.
+    if (!(error instanceof CommandError)) context.logger.warn({ err: error }, 'a stream of requests failed');
+    response.destroy();
+  });
+  return reply;
+}
+
+/** The newest last, in messages that are read one after the other; resolves once the client takes more. */
+export async function writeRows(
+  response: ServerResponse,
+  rows: readonly RequestRow[],
+  { silent, missed = 0 }: Pick<RequestsMessage, 'silent' | 'missed'>,
+  client: AbortSignal,
+): Promise<void> {
+  let from = 0;
+  do {
+    const items = rows.slice(from, from + rowsPerMessageMax).toReversed();
+    const isFirst = from === 0;
+    from += rowsPerMessageMax;
+    writeEvent(response, 'requests', { items, silent, ...(isFirst && missed > 0 && { missed }) });
+    if (response.writableNeedDrain) {
+      const signal = AbortSignal.any([client, AbortSignal.timeout(readWithinMs)]);
+      await once(response, 'drain', { signal }).catch(() => response.destroy());
+    }
+  } while (from < rows.length && !response.destroyed);
+}
+
+function mayStillFollow(context: AdminContext, { actor, query, mayFollow }: Following): boolean {
+  try {
+    authoriseQuery(context, actor, query);
+    return mayFollow();
+  } catch {
+    return false;
+  }
+}
+
+/** Ends the stream of who may not follow any more. */
+function pulse(response: ServerResponse, context: AdminContext, following: Following): void {
+  if (mayStillFollow(context, following)) writeEvent(response, 'pulse', {});
+  else {
+    writeEvent(response, 'ended', {});
+    response.end();
+  }
+}
+
+/** The list is read once the gateways are followed, so that nothing is between both; what is in both is sent once. */
+async function send(
+  response: ServerResponse,
+  context: AdminContext,
+  following: Following,
+  asked: FollowedRequests,
+  client: AbortSignal,
+): Promise<void> {
+  const { actor, query } = following;
+  let sent: Set<string> | undefined;
+  for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
+    // One for each turn: a key that was made or named meanwhile is known.
+    const shown = new Shown(context, actor, query);
+    const given = rows.flatMap((row) => shown.row(row) ?? []);
+    if (sent === undefined) {
+      const limit = Math.max(query.limit, 1);
+      const newest = { ...query, limit, next: undefined };
+      const first = await context.requestTurns.run(actor, client, () =>
+        listed(context, actor, newest, client),
+      );
+      if (client.aborted) return;
+      if (!mayStillFollow(context, following)) return pulse(response, context, following);
+      if (query.limit === 0) first.items.length = 0;
+      const known = new Set(first.items.map(({ request }) => request));
+      sent = known;
+      writeEvent(response, 'requests', {
+        ...first,
+        silent: merged(first.silent, silent),
+      } satisfies RequestsMessage);
+    }
+    const known = sent;
+    const fresh = given.filter(({ request }) => !known.has(request));
+    if (!mayStillFollow(context, following)) return pulse(response, context, following);
+    await writeRows(response, fresh, { silent: [...silent], missed }, client);
+  }
+}
+
+function merged(one: readonly string[], other: readonly string[]): string[] {
+  return [...new Set([...one, ...other])].sort();
+}

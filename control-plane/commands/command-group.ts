@@ -1,0 +1,365 @@
+/**
+ * Appends commands that wait at the same time together. Each is planned on the state that those before it leave, and has a
+ * commit of its own in the chain; the log writes them at once. The chain decides each by itself: where one is lost to another
+ * writer, so are those behind it, and they are planned again. What was decided on a commit that is not in the chain, a refusal too,
+ * is no answer, and is decided again.
+ */
+import { randomUUID } from 'node:crypto';
+import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
+import { composeCommit, type Head, recordHash } from '../../shared/log/core/chain.ts';
+import { AppendUnknown, type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
+import { Backoff, sleep } from '../../shared/runtime/retry.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { FoldPreviewed, Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { CommandError } from '../core/command-error.ts';
+import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand } from './bound-command.ts';
+import { checkMaySign } from './log-signing.ts';
+import { checkReaders, type LogReader } from './rolling-upgrade.ts';
+
+/** Attempts, each lost to another writer, before a command is refused. */
+const attemptsMax = 12;
+/** How long a command may wait for the log, in all its attempts. */
+export const timeoutMs = 10_000;
+/** Of one group: what is planned and folded in one turn of the event loop is bounded. */
+export const groupMax = 64;
+const groupBytesMax = 256 * 1024;
+const groupPlanMs = 10;
+
+export interface CommandGroupOptions {
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly log: ControlLog;
+  readonly signer?: Signer | undefined;
+  /** Who must know what is written; see rolling-upgrade.ts. */
+  readonly readers?: () => readonly LogReader[] | undefined;
+  /** Wall clock, ms since 1970. */
+  readonly now?: () => number;
+}
+
+interface Waiter {
+  readonly command: BoundCommand;
+  readonly deadline: number;
+  attempts: number;
+  resolve(result: CommandResult): void;
+  reject(error: unknown): void;
+}
+
+/** A commit that is to follow a head. */
+interface NextCommit {
+  readonly head: Head;
+  readonly bytes: Buffer;
+  readonly hash: string;
+  readonly events: readonly KnownEvent[];
+  readonly context: { readonly seq: number; readonly atMs: number; readonly by: string };
+  readonly planned: PlannedCommand;
+}
+type Answered<Commit> = Commit & { readonly answer: object };
+
+/** What one attempt at a command came to, before the log has decided. */
+type Planned = { readonly waiter: Waiter } & (
+  | { readonly record: Answered<NextCommit> }
+  | { readonly result: CommandResult }
+  | { readonly error: unknown }
+);
+
+interface Attempt {
+  readonly planned: Planned;
+  readonly record?: NextCommit;
+  /** No other command may be planned on the state that this one leaves. */
+  readonly isLast: boolean;
+}
+
+/** What became of the append of a record. */
+type Appended = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
+
+export class CommandGroups {
+  readonly #options: CommandGroupOptions;
+  #waiting: Waiter[] = [];
+  #isRunning = false;
+
+  constructor(options: CommandGroupOptions) {
+    this.#options = options;
+  }
+
+  /** Rejects with CommandError, or with the errors of the log. */
+  run(command: BoundCommand): Promise<CommandResult> {
+    return new Promise((resolve, reject) => {
+      const deadline = performance.now() + timeoutMs;
+      this.#waiting.push({ command, deadline, attempts: 0, resolve, reject });
+      if (this.#isRunning) return;
+      this.#isRunning = true;
+      void this.#runAll();
+    });
+  }
+
+  async #runAll(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const before = this.#waiting;
+      try {
+        await this.#options.replicator.caughtUp(remainingMs(latest(before)));
+        await this.#planAhead();
+        await this.#runGroup();
+      } catch (error) {
+        // Those that came meanwhile try for themselves.
+        this.#waiting = this.#waiting.filter((waiter) => !before.includes(waiter));
+        for (const { reject } of before) reject(error);
+      }
+    }
+    this.#isRunning = false;
+  }
+
+  /** Whose large plan is of another state than the present one has it made here, while nobody of this replica writes, and is first. */
+  async #planAhead(): Promise<void> {
+    const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
+    if (large === undefined) return;
+    await large.command.planAhead?.();
+    this.#waiting = [large, ...this.#waiting.filter((waiter) => waiter !== large)];
+  }
+
+  async #runGroup(): Promise<void> {
+    const group = this.#options.snapshot.preview((fold) => this.#plan(this.#waiting, fold));
+    const planned = new Set(group.map(({ waiter }) => waiter));
+    this.#waiting = this.#waiting.filter((waiter) => !planned.has(waiter));
+    const records = group.flatMap((each) => ('record' in each ? [each] : []));
+    const deadline = latest(records.map(({ waiter }) => waiter));
+    const appended = await Promise.all(records.map(({ record }) => this.#append(record.bytes)));
+    const fences = await this.#fence(records, appended, deadline);
+    const offsets = [...appended.flatMap((each) => ('offset' in each ? each.offset : [])), ...fences];
+    const isFolded = offsets.length === 0 || (await this.#isFolded(Math.max(...offsets) + 1, deadline));
+    const outcomes = new Map(records.map(({ waiter }, index) => [waiter, appended[index]]));
+    const again = settle(group, (waiter, record) => {
+      const outcome = outcomes.get(waiter);
+      if (outcome && 'refused' in outcome) throw outcome.refused;
+      const seq = record.head.seq + 1;
+      if (!isFolded || (outcome && 'unknown' in outcome && fences.length === 0))
+        throw outcomeUnknown(waiter.command.id);
+      // By its bytes, not by its id: another replica may have run the same command with another key value in it.
+      return this.#options.snapshot.journal.commandAt(seq)?.record === record.hash;
+    });
+    this.#waiting = [...again, ...this.#waiting];
+  }
+
+  async #append(record: Buffer): Promise<Appended> {
+    const { log, signer } = this.#options;
+    try {
+      return { offset: await log.append(record, signer?.sign(record) ?? null) };
+    } catch (error) {
+      return error instanceof AppendUnknown ? { unknown: true } : { refused: error };
+    }
+  }
+
+  /**
+   * Where it is not known whether records are in the log: a no-op at the place of each. Whichever of the two is first there decides,
+   * and the later one can never apply. Returns their offsets; none where the log was away until the deadline.
+   */
+  async #fence(
+    records: readonly { readonly waiter: Waiter; readonly record: Answered<NextCommit> }[],
+    appended: readonly Appended[],
+    deadline: number,
+  ): Promise<number[]> {
+    const offsets: number[] = [];
+    for (const [index, { waiter, record }] of records.entries()) {
+      const outcome = appended[index];
+      if (!outcome || !('unknown' in outcome)) continue;
+      const noOp = this.#noOpAt(record.head, waiter.command.by);
+      const offset = await this.#appendUntilKnown(noOp, deadline);
+      if (offset === undefined) return [];
+      offsets.push(offset);
+    }
+    return offsets;
+  }
+
+  #noOpAt(head: Head, by: string): Buffer {
+    const at = new Date(this.#options.now?.() ?? wallClockMs()).toISOString();
+    const events = [toStored({ type: 'no_op', data: {} })];
+    return composeCommit({ head, id: `no-op-${randomUUID()}`, at, by, events });
+  }
+
+  async #appendUntilKnown(noOp: Buffer, deadline: number): Promise<number | undefined> {
+    const { log, signer } = this.#options;
+    const backoff = new Backoff({ minMs: 20, maxMs: 500 });
+    while (performance.now() < deadline) {
+      try {
+        return await log.append(noOp, signer?.sign(noOp) ?? null);
+      } catch (error) {
+        if (!(error instanceof AppendUnknown) && !(error instanceof LogUnavailable)) throw error;
+        await sleep(Math.min(backoff.nextMs(), remainingMs(deadline)));
+      }
+    }
+    return undefined;
+  }
+
+  /** Also false where the fold stopped: the records are in the log, and whether they count is not known here. */
+  async #isFolded(end: number, deadline: number): Promise<boolean> {
+    return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
+  }
+
+  /**
+   * Plans as many as one turn of the event loop has time for, at least one, in their order, each on the state that those before
+   * it leave. None follows a change of the signers, after which other keys sign.
+   */
+  #plan(waiting: readonly Waiter[], fold: FoldPreviewed): Planned[] {
+    const planned: Planned[] = [];
+    const ids = new Set<string>();
+    const untilMs = performance.now() + groupPlanMs;
+    let { head } = this.#options.snapshot;
+    let bytes = 0;
+    for (const waiter of waiting.slice(0, groupMax)) {
+      if (planned.length > 0 && (bytes >= groupBytesMax || performance.now() > untilMs)) break;
+      // Of two with one id the second is a repeat of the first once that is folded.
+      if (ids.has(waiter.command.id)) continue;
+      const attempt = this.#attempt(waiter, head, fold);
+      planned.push(attempt.planned);
+      if (attempt.isLast) break;
+      const { record } = attempt;
+      if (record === undefined) continue;
+      ids.add(waiter.command.id);
+      bytes += record.bytes.length;
+      head = { ...head, seq: record.context.seq, hash: record.hash };
+    }
+    return planned;
+  }
+
+  #attempt(waiter: Waiter, head: Head, fold: FoldPreviewed): Attempt {
+    let isLast = false;
+    try {
+      const decided = this.#decide(waiter.command, head);
+      if ('status' in decided) return { planned: { waiter, result: decided }, isLast };
+      // If the answer fails, the state has events of a command that is refused.
+      isLast = true;
+      foldAll(decided, fold);
+      const record = { ...decided, answer: decided.answer() };
+      isLast = decided.events.some(({ type }) => type === 'log.signers_set');
+      return { planned: { waiter, record }, record, isLast };
+    } catch (error) {
+      return { planned: { waiter, error }, isLast };
+    }
+  }
+
+  /** One attempt at the next position of the chain. */
+  #decide(
+    command: BoundCommand,
+    head: Head,
+  ): CommandResult | (NextCommit & { readonly answer: () => object }) {
+    const { snapshot, signer, now = wallClockMs } = this.#options;
+    command.authorise?.();
+    const before = snapshot.journal.commandOf(command.id);
+    if (before) return repeat(command, before);
+    checkMaySign(head.signers, signer);
+    checkPosition(command, head.seq);
+    const nowMs = now();
+    const planned = command.plan(nowMs, head);
+    const { events, answer, whole = events } = planned;
+    const position = head.seq;
+    if (events.length === 0) return { answer: answer(), position, status: 'unchanged' };
+    if (command.holds?.(whole) === false) throw new EffectMoved();
+    this.#checkReaders(command, whole);
+    const { id, hash, by, why, via } = command;
+    const context = { seq: position + 1, atMs: nowMs, by };
+    if (command.dryRun) {
+      const previewed = snapshot.preview((fold) => {
+        foldAll({ events, context }, fold);
+        return answer();
+      });
+      return { answer: previewed, position, status: 'dry-run', events: whole };
+    }
+    const bytes = composeCommit({
+      head,
+      id,
+      command: hash,
+      at: new Date(nowMs).toISOString(),
+      by,
+      events: events.map(toStored),
+      ...(why !== undefined && { why }),
+      ...(via && { via }),
+    });
+    return { head, bytes, hash: recordHash(bytes), events, context, planned, answer };
+  }
+
+  #checkReaders({ force = false }: BoundCommand, events: readonly KnownEvent[]): void {
+    const { readers } = this.#options;
+    if (readers && !force) checkReaders(events, readers);
+  }
+}
+
+/** Folds events by the code that will fold their record. */
+function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: FoldPreviewed): void {
+  const [passedOver] = fold(events, context);
+  if (passedOver !== undefined)
+    throw new Error(`the fold would pass over an event of this command: ${passedOver}`);
+}
+
+/**
+ * Answers the commands of a group, in their order; returns those that are to be tried again. Only where all commits before it are in the
+ * chain was anything else than a commit decided on a state that there is.
+ */
+function settle(
+  group: readonly Planned[],
+  isInChain: (waiter: Waiter, record: NextCommit) => boolean,
+): Waiter[] {
+  const again: Waiter[] = [];
+  let isFirm = true;
+  for (const each of group) {
+    const { waiter } = each;
+    try {
+      if ('record' in each && isInChain(waiter, each.record)) {
+        const { answer, context, planned } = each.record;
+        const { remaining = 0 } = planned;
+        const rest = remaining > 0 && { remaining };
+        waiter.resolve({ answer, position: context.seq, status: 'done', ...rest });
+      } else if ('record' in each || !isFirm) {
+        isFirm = false;
+        if (mayTryAgain(waiter)) again.push(waiter);
+      } else if ('result' in each) waiter.resolve(each.result);
+      else waiter.reject(each.error);
+    } catch (error) {
+      isFirm = false;
+      waiter.reject(error);
+    }
+  }
+  return again;
+}
+
+/** Rejects a command that was tried as often as it may be. */
+function mayTryAgain(waiter: Waiter): boolean {
+  waiter.attempts++;
+  if (waiter.attempts < attemptsMax) return true;
+  const message = `others changed the state ${attemptsMax} times while this command was tried`;
+  waiter.reject(new CommandError('Conflict', message, { next: 'repeat the command' }));
+  return false;
+}
+
+/** Throws CommandError Conflict where the id was used for another command. */
+function repeat(
+  command: BoundCommand,
+  before: { seq: number; hash: string | null; subject: string | null },
+): CommandResult {
+  if (before.hash !== command.hash)
+    throw new CommandError('Conflict', 'another command was sent with this Idempotency-Key', {
+      next: 'send each command with an Idempotency-Key of its own',
+    });
+  return { answer: command.repeated(before.subject), position: before.seq, status: 'repeated' };
+}
+
+function checkPosition({ ifAt }: BoundCommand, seq: number): void {
+  if (ifAt === undefined || ifAt === seq) return;
+  throw new CommandError('PositionMoved', `the state is at position ${seq}, not ${ifAt}`, {
+    next: 'check what changed, then repeat with the new position',
+  });
+}
+
+function latest(waiters: readonly Waiter[]): number {
+  return Math.max(...waiters.map(({ deadline }) => deadline));
+}
+
+export function outcomeUnknown(id: string): CommandError {
+  return new CommandError('OutcomeUnknown', `whether command ${id} was carried out is not known yet`, {
+    next: 'repeat it with the same Idempotency-Key',
+  });
+}
+
+function remainingMs(deadline: number): number {
+  return Math.max(1, deadline - performance.now());
+}

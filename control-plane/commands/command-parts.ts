@@ -1,0 +1,92 @@
+/** Divides a plan whose events do not fit one commit. Each call writes the first part; the next call plans the rest. */
+import { commitBytesMax } from '../../schemas/events/commit.ts';
+import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { CommandPlan } from './definition.ts';
+
+/** What one commit takes of a plan. */
+interface PlanPart {
+  readonly events: readonly KnownEvent[];
+  /** Fields of the answer. */
+  readonly extra: object | undefined;
+  /** How many events are left. */
+  readonly remaining: number;
+  /** Commits that the whole plan takes. */
+  readonly commits: number;
+}
+
+/** A plan, with the bytes of each event and its comma in a record if the plan can be divided. */
+export interface SizedPlan {
+  readonly plan: CommandPlan;
+  readonly sizes: readonly number[];
+}
+
+/** Yields after each event, because measuring takes as long as there are events. */
+export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
+  const sizes: number[] = [];
+  for (const event of plan.divisible ? plan.events : []) {
+    sizes.push(Buffer.byteLength(JSON.stringify(toStored(event))) + 1);
+    yield;
+  }
+  return { plan, sizes };
+}
+
+/** `emptyBytes`: size of the record without events. Throws CommandError if the plan takes several commits and `inParts` is false. */
+export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {
+  const { events, extra, divisible } = plan;
+  const roomBytes = commitBytesMax - emptyBytes;
+  const ends = partEnds(sizes, roomBytes, (at) => divisible?.mayBegin(at) === true);
+  const [end = events.length] = ends;
+  if (!divisible || ends.length <= 1) return { events, extra, remaining: 0, commits: 1 };
+  const isAnyTooLarge = sizes.some((size) => size > roomBytes);
+  if (!inParts || isAnyTooLarge)
+    throw tooLarge(sum(sizes) + emptyBytes - 1, isAnyTooLarge ? undefined : ends.length);
+  return {
+    events: events.slice(0, end),
+    extra: divisible.extra(end),
+    remaining: events.length - end,
+    commits: ends.length,
+  };
+}
+
+/** Where each part ends: as late as its bytes allow, at a place where the next one may begin. */
+function partEnds(
+  sizes: readonly number[],
+  roomBytes: number,
+  mayBegin: (at: number) => boolean,
+): readonly number[] {
+  const ends: number[] = [];
+  let begin = 0;
+  let bytes = -1;
+  let mayEnd: number | undefined;
+  for (const [at, size] of sizes.entries()) {
+    if (at > begin && mayBegin(at)) mayEnd = at;
+    while (at > begin && bytes + size > roomBytes) {
+      begin = mayEnd ?? at;
+      ends.push(begin);
+      mayEnd = undefined;
+      // The events from the end of the part to this one go into the next part.
+      bytes = sum(sizes.slice(begin, at)) - 1;
+    }
+    bytes += size;
+  }
+  return sizes.length === 0 ? ends : [...ends, sizes.length];
+}
+
+/** `commits`: how many the parts would take; undefined if one event alone is too large. */
+function tooLarge(bytes: number, commits: number | undefined): CommandError {
+  const inParts =
+    commits === undefined ? 'one of its changes alone has more' : `in parts it takes ${commits} commits`;
+  return new CommandError(
+    'CommandTooLarge',
+    `the command's commit has ${bytes} bytes; at most ${commitBytesMax} are allowed; ${inParts}`,
+    {
+      next:
+        commits === undefined ? 'split it into smaller commands' : 'apply it in parts, or split it yourself',
+    },
+  );
+}
+
+function sum(sizes: readonly number[]): number {
+  return sizes.reduce((total, size) => total + size, 0);
+}

@@ -1,0 +1,127 @@
+/**
+ * Forgets keys that ended long ago: their rows leave the state, so that what it holds follows the keys that are in use and not
+ * all that were ever made. Every replica tries; the head of the log decides which keys are still there. Their ids and names
+ * stay in the log and in the history, and a caller who gives such a key is refused as with one that never was.
+ */
+import { randomUUID } from 'node:crypto';
+import { dayMs } from '../../schemas/durations.ts';
+import type { KnownEvent } from '../../schemas/events/events.ts';
+import { replicaAuthor } from '../../schemas/shapes.ts';
+import { RemovalTime, wallClockMs } from '../../shared/runtime/clock.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { all } from '../../shared/runtime/statements.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { keyEndSql } from '../../shared/snapshot/tables.ts';
+import type { CommandWriter } from './command-writer.ts';
+
+const forgetAfterMsDefault = 90 * dayMs;
+/** Of one commit: what one turn of the event loop folds in some 20 ms. */
+const keysPerCommit = 500;
+/** Where there is nothing to forget. */
+const restMs = 60_000;
+/** Between two commits, so that others get their turns. */
+const pauseMs = 1000;
+
+export interface EndedKeysOptions {
+  /** Of this replica. */
+  readonly name: string;
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly writer: CommandWriter;
+  readonly logger: Logger;
+  /** How long after its end a key is forgotten. */
+  readonly forgetAfterMs?: number | undefined;
+  /** Wall clock, ms since 1970. */
+  readonly now?: () => number;
+  /** Milliseconds since the machine started. */
+  readonly monotonicMs?: () => number;
+}
+
+interface EndedKey {
+  readonly id: string;
+  readonly organisation: string;
+  readonly name: string;
+}
+
+/** Those that ended up to a time, the oldest end first. */
+function endedKeys(db: Database, untilMs: number): EndedKey[] {
+  // A revocation whose key is not there waits for it.
+  return all<EndedKey>(
+    db,
+    `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL
+       ORDER BY ${keyEndSql} LIMIT ?`,
+    untilMs,
+    keysPerCommit,
+  );
+}
+
+export class EndedKeys {
+  readonly #options: EndedKeysOptions;
+  readonly #stop = new AbortController();
+  readonly #removal: RemovalTime;
+  #running: Promise<void> | undefined;
+
+  constructor(options: EndedKeysOptions) {
+    this.#options = options;
+    this.#removal = new RemovalTime(options.monotonicMs);
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  /** Forgets the keys of one commit; returns how many. Rejects with CommandError. */
+  async forget(): Promise<number> {
+    const { name, snapshot, writer } = this.#options;
+    const untilMs = this.#endedUntilMs();
+    if (untilMs === undefined || endedKeys(snapshot.db, untilMs).length === 0) return 0;
+    let forgotten = 0;
+    await writer.write(`forget-keys-${randomUUID()}`, replicaAuthor(name), () => {
+      const ended = endedKeys(snapshot.db, untilMs);
+      forgotten = ended.length;
+      return ended.map((data): KnownEvent => ({ type: 'key.forgotten', data }));
+    });
+    return forgotten;
+  }
+
+  /**
+   * Keys that ended before this time are forgotten. Follows the log's time or this machine's clock, whichever is earlier, and never
+   * moves faster than time passes. So a clock that leaps ahead forgets no key.
+   */
+  #endedUntilMs(): number | undefined {
+    const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;
+    const { logMs, reachable } = replicator;
+    if (logMs === undefined || !reachable || !Number.isFinite(forgetAfterMs)) return undefined;
+    return this.#removal.limit(Math.min(logMs, now())) - forgetAfterMs;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const forgotten = await this.#tried();
+      // After a start the log is first to be read.
+      const isDone = forgotten === 0 && this.#endedUntilMs() !== undefined;
+      await sleep(isDone ? restMs : pauseMs, signal);
+    }
+  }
+
+  async #tried(): Promise<number> {
+    const { logger } = this.#options;
+    try {
+      const keys = await this.forget();
+      if (keys > 0) logger.info({ keys }, 'keys that ended long ago were forgotten');
+      return keys;
+    } catch (error) {
+      logger.debug({ err: error }, 'keys that ended long ago are not forgotten yet; it is tried again');
+      return 0;
+    }
+  }
+}

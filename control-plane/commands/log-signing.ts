@@ -1,0 +1,41 @@
+/** Whether this replica may write to the log: its key must be one of the current signers. */
+import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
+import { CommandError } from '../core/command-error.ts';
+
+const guide = 'see docs/operate.md, "Signatures"';
+
+/** Refuses the start where key and signers do not match. The error names the next step. */
+export function checkSigner(
+  signers: readonly string[],
+  signer: Signer | undefined,
+  allowUnsigned = false,
+): void {
+  if (!maySign(signers, signer))
+    throw new Error(
+      `this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers (${named(signers)}); ` +
+        `add this replica's key on another replica with headgate signer add, ${guide}`,
+    );
+  if (signers.length === 0 && signer && !allowUnsigned)
+    throw new Error(
+      'HEADGATE_SIGNING_KEY is set, but this log is not signed: anybody with write access to it can make keys; to sign it from ' +
+        `now on, start with --allow-unsigned and run headgate signer add PUBLIC-KEY-FILE, ${guide}`,
+    );
+}
+
+/** Throws CommandError where readers would reject the records of this replica. */
+export function checkMaySign(signers: readonly string[], signer: Signer | undefined): void {
+  if (maySign(signers, signer)) return;
+  throw new CommandError(
+    'LogUnavailable',
+    'this replica cannot write: its key is not among the signers of the log',
+    { next: 'send the command to another replica, and give this one the key of a signer' },
+  );
+}
+
+export function maySign(signers: readonly string[], signer: Signer | undefined): boolean {
+  return signers.length === 0 || (signer !== undefined && signers.includes(signer.publicKey));
+}
+
+function named(signers: readonly string[]): string {
+  return signers.map(fingerprintOf).join(', ');
+}

@@ -1,0 +1,109 @@
+/**
+ * Server-sent events for the pages: each position that was folded, for the operator with its events. Members get the position
+ * alone, and read again what they may read. A second stream has requests, of members those of their organisation.
+ */
+import type { ServerResponse } from 'node:http';
+import type { FastifyInstance } from 'fastify';
+import { readingRoles } from '../../schemas/admin/admin-row.ts';
+import { requestTailQuerySchema } from '../../schemas/admin/requests.ts';
+import type { Commit } from '../../schemas/events/commit.ts';
+import { type AdminContext, parseQuery } from '../admin-api/context.ts';
+import { eventsOf } from '../admin-api/event-routes.ts';
+import { followRequests } from '../admin-api/request-routes.ts';
+import { beginEvents, writeEvent } from '../admin-api/server-events.ts';
+import { membershipsOf } from '../commands/authorise.ts';
+import { sessionOf } from './session-guard.ts';
+import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
+
+/** Larger batches are sent as a position alone: the page reads them as a list. */
+const eventsPerMessageMax = 200;
+/** Shorter than what proxies allow a silent connection; the session and its role are asked again each time. */
+const pulseMs = 15_000;
+/** Events after which they are asked at once. */
+const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;
+/** How soon a page learns that the log is away, or back. */
+const lookMs = 1000;
+
+export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {
+  api.get('/stream', { config: { access: readingRoles, opens: 'stream' } }, (request, reply) => {
+    const session = sessionOf(request);
+    follow(beginEvents(reply), context, session, sessions);
+  });
+  const followed = { config: { access: readingRoles, opens: 'follow' }, exposeHeadRoute: false } as const;
+  api.get('/requests/stream', followed, (request, reply) => {
+    const session = sessionOf(request);
+    return followRequests(reply, context, {
+      actor: actorOfSession(session),
+      query: parseQuery(requestTailQuerySchema, request.query),
+      mayFollow: () => sessions.counts(session),
+    });
+  });
+}
+
+function follow(
+  response: ServerResponse,
+  context: AdminContext,
+  session: ConsoleSession,
+  sessions: Sessions,
+): void {
+  const isOperator = session.kind === 'operator';
+  const mayFollow = (): boolean =>
+    sessions.counts(session) &&
+    (isOperator || membershipsOf(context.snapshot.db, actorOfSession(session)).length > 0);
+  const { replicator } = context;
+  let pulsed = { atMs: 0, logReachable: true };
+  const pulse = (): void => {
+    pulsed = { atMs: performance.now(), logReachable: replicator.reachable };
+    if (!mayFollow()) {
+      writeEvent(response, 'ended', {});
+      response.end();
+    } else
+      writeEvent(response, 'pulse', { position: context.snapshot.seq, logReachable: pulsed.logReachable });
+  };
+  const stop = context.onCommits((commits) => {
+    const { mayEnd, forOperators, forOthers } = messagesOf(commits);
+    if (mayEnd) pulse();
+    writeEvent(response, 'commits', isOperator ? forOperators() : forOthers);
+  });
+  const timer = setInterval(() => {
+    if (replicator.reachable !== pulsed.logReachable || performance.now() - pulsed.atMs >= pulseMs) pulse();
+  }, lookMs);
+  pulse();
+  response.once('close', () => {
+    clearInterval(timer);
+    stop();
+  });
+}
+
+interface Messages {
+  /** Sessions may have ended. */
+  readonly mayEnd: boolean;
+  readonly forOthers: string;
+  forOperators(): string;
+}
+
+/** Of the batches that streams are sending: made once, however many streams there are. */
+const messages = new WeakMap<readonly Commit[], Messages>();
+
+function messagesOf(commits: readonly Commit[]): Messages {
+  const known = messages.get(commits);
+  if (known !== undefined) return known;
+  let text: string | undefined;
+  const made: Messages = {
+    mayEnd: commits.some(({ events }) => events.some(({ type }) => endingTypes.test(type))),
+    forOthers: JSON.stringify({ position: commits.at(-1)?.seq ?? 0 }),
+    forOperators: () => {
+      text ??= JSON.stringify(operatorsMessage(commits));
+      return text;
+    },
+  };
+  messages.set(commits, made);
+  return made;
+}
+
+function operatorsMessage(commits: readonly Commit[]): object {
+  const position = commits.at(-1)?.seq ?? 0;
+  const count = commits.reduce((sum, { events }) => sum + events.length, 0);
+  if (count > eventsPerMessageMax) return { position };
+  return { position, events: commits.flatMap((commit) => eventsOf(commit)) };
+}

@@ -1,0 +1,133 @@
+/** Routes of the sign-in by an identity provider: the page asks where to go, and the provider sends the browser back. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { portAsked } from '../../shared/runtime/browser-rules.ts';
+import { peerOf } from '../../shared/runtime/connections.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
+import { parseQuery } from '../admin-api/context.ts';
+import { CommandError } from '../core/command-error.ts';
+import { type Oidc, transactionSeconds } from './oidc.ts';
+import { ProviderCalls } from './provider-calls.ts';
+import { cookieOf } from './session-guard.ts';
+import type { Identity } from './sessions.ts';
+import type { SignInOptions } from './sign-in-routes.ts';
+
+const beginSchema = z.strictObject({ invitation: z.string().max(1024).optional() });
+/** Longer answers of a provider are none. */
+const queryLengthMax = 8192;
+const path = '/oidc/callback';
+
+export interface OidcRoutesOptions extends SignInOptions {
+  readonly provider: Oidc;
+  /** The address that browsers use, where it is not the one they ask for. */
+  readonly publicUrl: string | undefined;
+  readonly isTls: boolean;
+}
+
+/** Below `/api`: the page asks where to go. */
+export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptions): void {
+  const { provider, publicUrl, isTls } = options;
+  api.post('/oidc', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {
+    const { invitation } = parseQuery(beginSchema, request.body ?? {});
+    const base = publicUrl ?? `${isTls ? 'https' : 'http'}://${request.headers.host ?? ''}`;
+    const { url, sealed } = await provider.begin(base, invitation);
+    setCookie(request, reply, options, sealed, transactionSeconds);
+    return { url };
+  });
+}
+
+/** The provider's page leads here, so this answers to a navigation from another site. */
+export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOptions): void {
+  const calls = new ProviderCalls(transactionSeconds);
+  const { context, provider } = options;
+  const failures = new Failures(context.logger);
+  app.addHook('onClose', async () => failures.close());
+  app.get(path, { config: { access: 'public' } }, async (request, reply) => {
+    reply.header('cache-control', 'no-store');
+    const sealed = cookieOf(request, cookieName(request, options)) ?? '';
+    const query = request.url.split('?', 2)[1] ?? '';
+    const address = peerOf(request.raw.socket.remoteAddress);
+    const state = begunState(provider, sealed, query);
+    const begun = state === undefined ? 'used' : calls.begin(state, address);
+    // The cookie stays, so that the same address of the provider's answer can be loaded again.
+    if (begun !== 'begun')
+      return reply.redirect(`/sign-in?failed=${begun === 'busy' ? 'busy' : 'expired'}`, 303);
+    setCookie(request, reply, options, '', 0);
+    try {
+      options.guard.set(request, reply, options.sessions.begin(await identified(options, sealed, query)));
+      return reply.redirect('/', 303);
+    } catch (error) {
+      return reply.redirect(`/sign-in?failed=${failures.add(error)}`, 303);
+    } finally {
+      calls.end(address);
+    }
+  });
+}
+
+/** Who the answer says it is; a member of one organisation more, where there is an invitation. */
+async function identified(
+  { context, sessions, links, provider }: OidcRoutesOptions,
+  sealed: string,
+  query: string,
+): Promise<Identity> {
+  const { identity, invitation, issuer, subject } = await provider.finish(sealed, query);
+  const { person, operator } = identity;
+  // Events name an operator by an id from which nobody can compute these.
+  if (operator !== undefined)
+    context.logger.info({ operator, issuer, subject }, 'an operator signed in by the identity provider');
+  if (invitation !== undefined && person !== undefined)
+    await sessions.acceptInvitation(links, invitation, person, context);
+  return identity;
+}
+
+/** The state of the sign-in that this browser began and that the query answers; undefined where there is none. */
+function begunState(provider: Oidc, sealed: string, query: string): string | undefined {
+  if (query.length > queryLengthMax) return undefined;
+  const state = new URLSearchParams(query).get('state') ?? '';
+  return provider.isBegun(sealed, state) ? state : undefined;
+}
+
+/** At most one line a minute, because anybody can cause failures and fill the disk. */
+class Failures {
+  readonly #line: RateLimitedLine;
+  /** Of the last one. */
+  #fields: { readonly name: string; readonly reason: string } | undefined;
+
+  constructor(logger: SignInOptions['context']['logger']) {
+    this.#line = new RateLimitedLine((failures) =>
+      logger.warn({ failures, ...this.#fields }, 'a sign-in by the identity provider failed'),
+    );
+  }
+
+  add(error: unknown): 'invitation' | 'provider' {
+    const { name, message } = error instanceof Error ? error : new Error('unknown');
+    // Not the whole error: its cause may hold what the provider answered.
+    this.#fields = { name, reason: message };
+    const kind = error instanceof CommandError && error.type !== 'LogUnavailable' ? 'invitation' : 'provider';
+    this.#line.add(kind);
+    return kind;
+  }
+
+  close(): void {
+    this.#line.close();
+  }
+}
+
+function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): string {
+  return `__Host-headgate-oidc-${portAsked(headers.host, isTls)}`;
+}
+
+/**
+ * Lax, because the provider's page brings the browser back. For all paths, because only so its name may begin with `__Host-`:
+ * no page of a sibling name can set one of that name, and so put a sign-in of its own into this browser.
+ */
+function setCookie(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: OidcRoutesOptions,
+  value: string,
+  seconds: number,
+): void {
+  const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${seconds}`;
+  reply.header('set-cookie', `${cookieName(request, options)}=${value}; ${attributes}`);
+}

@@ -1,0 +1,52 @@
+/**
+ * Which answers of browsers are taken to the identity provider. Uses are counted for each sign-in that was begun, not for an
+ * address: behind a proxy all people have one. And counted before the call, so that many at once are no more than one after
+ * the other. One address has half of the calls that run at once, so that it cannot keep all others out.
+ */
+import { Tally } from '../state/tally.ts';
+
+const usesMax = 3;
+const runningMax = 20;
+const runningPerAddressMax = runningMax / 2;
+const rememberedMax = 10_000;
+
+interface Uses {
+  count: number;
+  readonly untilMs: number;
+}
+
+export class ProviderCalls {
+  readonly #rememberMs: number;
+  readonly #uses = new Map<string, Uses>();
+  /** Calls that run, by address. */
+  readonly #running = new Tally();
+
+  constructor(rememberSeconds: number) {
+    this.#rememberMs = rememberSeconds * 1000;
+  }
+
+  /** Whether one more call may run for this sign-in; who gets `begun` calls `end` with the same address. */
+  begin(state: string, address: string): 'begun' | 'used' | 'busy' {
+    const nowMs = performance.now();
+    const uses = this.#usesOf(state, nowMs);
+    if (uses.count >= usesMax) return 'used';
+    if (this.#running.total >= runningMax || this.#running.of(address) >= runningPerAddressMax) return 'busy';
+    uses.count++;
+    this.#running.add(address);
+    return 'begun';
+  }
+
+  end(address: string): void {
+    this.#running.add(address, -1);
+  }
+
+  #usesOf(state: string, nowMs: number): Uses {
+    for (const [old, { untilMs }] of this.#uses) {
+      if (untilMs > nowMs && this.#uses.size < rememberedMax) break;
+      this.#uses.delete(old);
+    }
+    const uses = this.#uses.get(state) ?? { count: 0, untilMs: nowMs + this.#rememberMs };
+    this.#uses.set(state, uses);
+    return uses;
+  }
+}

@@ -1,0 +1,86 @@
+/** Who calls the console's API: reads the session's cookie, renews it, and hands the actor to the routes. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { portAsked } from '../../shared/runtime/browser-rules.ts';
+import { checkAccess, checkDeclared } from '../admin-api/access.ts';
+import { type AdminContext, setCaller } from '../admin-api/context.ts';
+import { CommandError } from '../core/command-error.ts';
+import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
+
+const sessions = new WeakMap<FastifyRequest, ConsoleSession>();
+
+/** The session of a request that passed the guard. */
+export function sessionOf(request: FastifyRequest): ConsoleSession {
+  const session = sessions.get(request);
+  if (!session) throw new CommandError('Unauthorized', 'nobody is signed in');
+  return session;
+}
+
+/** A poll of an open page is no sign of a person: it carries this header and renews nothing. */
+export const backgroundHeader = 'x-headgate-background';
+
+export class SessionGuard {
+  readonly #sessions: Sessions;
+  readonly #isTls: boolean;
+
+  constructor(sessionStore: Sessions, isTls: boolean) {
+    this.#sessions = sessionStore;
+    this.#isTls = isTls;
+  }
+
+  /** Every route of the API needs a session, unless its access is `public`. */
+  guard(api: FastifyInstance, context: AdminContext): void {
+    api.addHook('onRoute', checkDeclared);
+    api.addHook('onRequest', async (request, reply) => {
+      const { access = 'operator' } = request.routeOptions.config;
+      if (access === 'public') return;
+      const session = await this.#identify(request, reply);
+      const actor = actorOfSession(session);
+      setCaller(request, { actor, via: 'console', session: session.id });
+      // Everybody who is signed in may ask who they are, so that the page can say that they are no member of anything.
+      if (request.routeOptions.url !== '/api/me' && request.routeOptions.url !== '/api/session')
+        checkAccess(context.snapshot.db, actor, access);
+    });
+  }
+
+  /** Sets the cookie of a session that begins or continues. */
+  set(request: FastifyRequest, reply: FastifyReply, session: ConsoleSession): void {
+    reply.header('set-cookie', `${this.#cookie(request)}=${this.#sessions.seal(session)}${attributes}`);
+  }
+
+  clear(request: FastifyRequest, reply: FastifyReply): void {
+    reply.header('set-cookie', `${this.#cookie(request)}=${attributes}; Max-Age=0`);
+  }
+
+  /** The session that the request carries, if one counts; for routes that need none. */
+  async peek(request: FastifyRequest): Promise<ConsoleSession | undefined> {
+    const text = cookieOf(request, this.#cookie(request));
+    return text === undefined ? undefined : this.#sessions.open(text).catch(() => undefined);
+  }
+
+  async #identify(request: FastifyRequest, reply: FastifyReply): Promise<ConsoleSession> {
+    const text = cookieOf(request, this.#cookie(request));
+    const session = text === undefined ? undefined : await this.#sessions.open(text);
+    if (!session) {
+      if (text !== undefined) this.clear(request, reply);
+      throw new CommandError('Unauthorized', 'nobody is signed in, or the session has ended', {
+        next: 'sign in at /sign-in',
+      });
+    }
+    sessions.set(request, session);
+    if (this.#sessions.needsSealing(session) && request.headers[backgroundHeader] === undefined)
+      this.set(request, reply, session);
+    return session;
+  }
+
+  #cookie(request: FastifyRequest): string {
+    return `__Host-headgate-${portAsked(request.headers.host, this.#isTls)}`;
+  }
+}
+
+const attributes = '; Path=/; Secure; HttpOnly; SameSite=Strict';
+
+/** The value of one cookie; the first, where there are several of the name. */
+export function cookieOf({ headers }: FastifyRequest, name: string): string | undefined {
+  const found = (headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(`${name}=`));
+  return found?.trim().slice(name.length + 1);
+}

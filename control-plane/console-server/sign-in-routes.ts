@@ -1,0 +1,120 @@
+/** Signing in, by the ways that this replica offers, and signing out. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { personSchema } from '../../schemas/shapes.ts';
+import { isSameSecret } from '../../shared/runtime/secrets.ts';
+import { AttemptLimit } from '../admin-api/attempt-limit.ts';
+import { type AdminContext, parseQuery } from '../admin-api/context.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
+import { findMember, listMembers, listMemberships } from '../state/tenants.ts';
+import { type SessionGuard, sessionOf } from './session-guard.ts';
+import type { ConsoleSession, Identity, Sessions } from './sessions.ts';
+
+const signInSchema = z.union([
+  z.strictObject({ link: z.string().max(2048) }),
+  z.strictObject({ operatorToken: z.string().max(4096) }),
+  z.strictObject({ demo: personSchema }),
+]);
+const signOutSchema = z.strictObject({ everywhere: z.boolean().optional() });
+
+/** Wrong tokens of one address in a minute, and of all. */
+const attemptsPerAddress = 5;
+const attemptsOfAll = 100;
+/** People whose buttons the sign-in page of a demo shows. */
+const demoMembersMax = 12;
+
+export interface SignInOptions {
+  readonly context: AdminContext;
+  readonly sessions: Sessions;
+  readonly guard: SessionGuard;
+  readonly links: SignInLinks;
+  /** Members of the fleet sign in without anything: for `headgate dev` alone. */
+  readonly demo: boolean;
+  readonly oidc: boolean;
+}
+
+export function registerSignInRoutes(api: FastifyInstance, options: SignInOptions): void {
+  const { context, sessions, guard, demo, oidc } = options;
+  const attempts = new AttemptLimit({
+    perAddress: attemptsPerAddress,
+    all: attemptsOfAll,
+    logger: context.logger,
+  });
+  api.get('/sign-in', { config: { access: 'public' } }, async (request) => ({
+    operatorToken: true,
+    oidc,
+    session: shownSession(await guard.peek(request)),
+    demo: demo
+      ? listMembers(context.snapshot.db, undefined, demoMembersMax).map(({ organisation, person, role }) => ({
+          organisation,
+          person,
+          role,
+        }))
+      : [],
+  }));
+  api.post('/session', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {
+    const identity = await identify(request, options, attempts);
+    const session = sessions.begin(identity);
+    guard.set(request, reply, session);
+    return { person: identity.person ?? null };
+  });
+  api.delete('/session', { config: { access: 'operator' } }, (request, reply) =>
+    signOut(request, reply, options),
+  );
+}
+
+/** Who is signed in already: the page asks before a link replaces them. */
+function shownSession(session: ConsoleSession | undefined): { readonly person: string | null } | null {
+  return session ? { person: session.person ?? null } : null;
+}
+
+async function identify(
+  request: FastifyRequest,
+  { context, sessions, links, demo }: SignInOptions,
+  attempts: AttemptLimit,
+): Promise<Identity> {
+  const body = parseQuery(signInSchema, request.body);
+  if ('demo' in body) {
+    if (!demo || listMemberships(context.snapshot.db, body.demo).length === 0)
+      throw new CommandError('Unauthorized', 'this console has no such demo member');
+    return { person: body.demo };
+  }
+  if ('operatorToken' in body) {
+    // Before the limit, so that wrong tokens of others keep no operator out.
+    if (isSameSecret(body.operatorToken, context.operatorToken)) return {};
+    const wrong = new CommandError('Unauthorized', 'this is not the operator token', {
+      next: 'it is in HEADGATE_OPERATOR_TOKEN, or in the data folder of `headgate dev`',
+    });
+    throw attempts.refuse(request, wrong);
+  }
+  const ticket = links.open(body.link);
+  if (!ticket)
+    throw new CommandError('Unauthorized', 'this sign-in link is not valid any more', {
+      next: 'ask for another; the operator runs `headgate console open`',
+    });
+  await sessions.useLink(ticket, () => checkTicket(ticket, context));
+  const { person, within, exceptRoles } = ticket;
+  return { person, within, exceptRoles };
+}
+
+/** What made the link lawful must still hold when it is used. */
+function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db } }: AdminContext): void {
+  if (person === undefined || within === undefined) return;
+  const role = findMember(db, within, person)?.role;
+  if (role === undefined || exceptRoles.includes(role))
+    throw new CommandError('Unauthorized', 'the role of this person changed after the link was made', {
+      next: 'ask for another link',
+    });
+}
+
+async function signOut(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { sessions, guard }: SignInOptions,
+): Promise<object> {
+  const { everywhere = false } = parseQuery(signOutSchema, request.body ?? {});
+  await sessions.end(sessionOf(request), everywhere);
+  guard.clear(request, reply);
+  return { ended: everywhere ? 'all' : 'this' };
+}

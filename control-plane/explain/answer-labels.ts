@@ -1,0 +1,53 @@
+/**
+ * What a change of the state does to answers: the same question decided on the state before and after it, by the one
+ * composition of decisions that serving has. Pure: the two states and the questions are given.
+ */
+
+import type { Verdict } from '../../shared/decision/admission.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
+import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
+import { type Question, verdictWith } from './question.ts';
+
+/** `served pool`, `served stack`, `served own`, `listed`, or `STATUS Type`. */
+export type AnswerLabel = string;
+
+export function answerLabel(verdict: Verdict): AnswerLabel {
+  if (verdict.kind === 'listed') return 'listed';
+  if (verdict.kind === 'refused') return refusedLabel(verdict.refusal);
+  const { placement } = verdict.decision;
+  return placement instanceof Refusal ? refusedLabel(placement) : `served ${placement.capacity}`;
+}
+
+function refusedLabel({ status, type }: Refusal): AnswerLabel {
+  return `${status} ${type}`;
+}
+
+export function isServed(label: AnswerLabel): boolean {
+  return !/^\d/.test(label);
+}
+
+/** Served before and refused after. */
+export function isRefusedAfter({
+  from,
+  to,
+}: {
+  readonly from: AnswerLabel;
+  readonly to: AnswerLabel;
+}): boolean {
+  return isServed(from) && !isServed(to);
+}
+
+/** Decides many questions on one state, which must not change meanwhile: what questions ask of it is asked once. */
+export class Answers {
+  readonly #lookup: Lookup;
+
+  constructor(db: Database) {
+    this.#lookup = cachedLookup(createLookup(db));
+  }
+
+  of(question: Question): AnswerLabel {
+    return answerLabel(verdictWith(this.#lookup, question));
+  }
+}

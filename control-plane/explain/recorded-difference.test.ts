@@ -1,0 +1,37 @@
+/** Which step differs first, and of which steps a record has no facts. */
+import { expect, test } from 'vitest';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import type { Cause } from '../../shared/decision/causes.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { Trace } from '../../shared/decision/trace.ts';
+import type { Decided } from './question.ts';
+import { differenceFrom, unreadSteps } from './recorded-difference.ts';
+
+/** What is read of a record of a refusal. */
+function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
+  const { status, type, reason, message } = new Refusal(cause, 'as it was');
+  return {
+    ...{ stage: 'admission', served: false, status, type, reason, message },
+    ...(counted !== undefined && { counted }),
+  } as DecisionRecord;
+}
+
+/** Refused now by a cause. */
+function decided(cause: Cause): Decided {
+  const refusal = new Refusal(cause, 'as it is');
+  const trace = new Trace();
+  trace.refuse(refusal);
+  return { verdict: { kind: 'refused', refusal, counted: false }, trace };
+}
+
+test.each([
+  ['earlier than before', 'allowance', 'revoked', 'key'],
+  ['later than before', 'revoked', 'allowance', 'key'],
+] as const)('what is refused %s differs at the earlier of both steps', (_, before, now, step) => {
+  expect(differenceFrom(recorded(before), decided(now))).toMatchObject({ step });
+});
+
+test('a gateway that refuses a prompt by its length read no use, unless a node counted it: then all limits had let it pass', () => {
+  expect(unreadSteps(recorded('context'))).toEqual(expect.arrayContaining(['requests', 'concurrency']));
+  expect(unreadSteps(recorded('context', 'node'))).toEqual([]);
+});

@@ -1,0 +1,97 @@
+/** Compares a recorded decision with what is decided now from its facts. */
+
+import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
+import type { DecisionRecord } from '../../schemas/records/decisions.ts';
+import { outcomeFrom, verdictFrom } from '../../schemas/records/verdict.ts';
+import { causeOf, causes } from '../../shared/decision/causes.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { StepName } from '../../shared/decision/step.ts';
+import { stepNames, steps } from '../../shared/decision/steps.ts';
+import type { Decided } from './question.ts';
+
+export interface Difference {
+  /** The first step that differs. */
+  readonly step: StepName;
+  readonly recorded: string;
+  readonly now: string;
+}
+
+/** Whether the record contains a decision. A request may end before it is decided. */
+export function isDecided(record: DecisionRecord): boolean {
+  return verdictFrom(record).phase !== 'undecided';
+}
+
+/** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
+export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
+  if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
+  // A fault may come before any fact is known.
+  if (record.type === 'InternalError') return undefined;
+  const isPassed = record.stage === 'answer' || outcomeFrom(record) !== 'refused';
+  const wanted = isPassed ? 'served' : refusalText(record);
+  const now = decidedText(decided);
+  const step = recordedStep(record);
+  // Records have no path, so whether it had an extra slash cannot be decided again.
+  if (step === 'path' && (now.step === 'path' || record.operation === 'model')) return undefined;
+  if (wanted !== now.text) return { step: earlier(step, now.step), recorded: wanted, now: now.text };
+  return placeDifference(record, decided);
+}
+
+function refusalText({ type = '', message = '', status }: DecisionRecord): string {
+  // No status was sent if the client had left.
+  return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
+}
+
+function decidedText({ verdict, trace }: Decided): { readonly text: string; readonly step?: StepName } {
+  if (verdict.kind !== 'refused') return { text: 'served' };
+  const { status, type, message } = verdict.refusal;
+  const step = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
+  return { text: `${status} ${type} ${message}`, ...(step !== undefined && { step }) };
+}
+
+/** The step that rules refused it at. */
+function recordedStep(record: DecisionRecord): StepName | undefined {
+  if (outcomeFrom(record) !== 'refused' || record.stage !== 'admission') return undefined;
+  const cause = causeOf(record);
+  return cause && causes[cause].step;
+}
+
+/** Steps without facts in the record, because the gateway refused the request, or the client left, before them. */
+export function unreadSteps(record: DecisionRecord): readonly StepName[] {
+  if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
+  const step = recordedStep(record);
+  if (step === undefined) return [];
+  const { group } = steps[step];
+  // A fenced gateway does not look up keys.
+  const isKeyUnread = step === 'fresh' && record.carried === true && record.key === undefined;
+  if (group === 'head')
+    return stepNames.filter((name) => steps[name].needs !== 'head' || (name === 'key' && isKeyUnread));
+  // A listing reads no limits, and a node counts the prompt of what has passed all of them.
+  if (group === 'listing' || (step === 'context' && record.counted === 'node')) return [];
+  const at = stepNames.indexOf(step);
+  const readsNoSums = at < stepNames.indexOf('context');
+  return stepNames.filter((name, index) => {
+    const { needs } = steps[name];
+    return (needs === 'sums' && readsNoSums) || (needs === 'use' && index > at);
+  });
+}
+
+/** Whether an undecided request has passed a step. Limits and routing are one decision, so it has passed none of their steps. */
+function isPassedUndecided(name: StepName, { ms }: DecisionRecord): boolean {
+  return name === 'shape' ? ms.shaped !== undefined : steps[name].group === 'head';
+}
+
+function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
+  return stepNames.find((name) => name === a || name === b) ?? 'nodes';
+}
+
+/** Both are served, by the same capacity and a node of it? */
+function placeDifference({ capacity, node }: DecisionRecord, { verdict }: Decided): Difference | undefined {
+  if (verdict.kind !== 'placed' || capacity === undefined) return undefined;
+  const { placement } = verdict.decision;
+  if (placement instanceof Refusal) return undefined;
+  if (placement.capacity !== capacity)
+    return { step: 'own nodes', recorded: capacity, now: placement.capacity };
+  const nodes = placement.candidates.map((route) => route.node);
+  if (node === undefined || nodes.some((each) => each === node)) return undefined;
+  return { step: 'nodes', recorded: node, now: nodes.join(', ') };
+}

@@ -1,0 +1,152 @@
+/**
+ * The registry of processes that report, one row for each incarnation: two processes of one name are two rows. A gateway is
+ * removed only when it stops cleanly, when a later start from its data folder proves that it ended, or when an operator
+ * forgets it. Gateways never expire. An ended incarnation leaves a tombstone with the number of its last report, so that
+ * only a newer report adds it again.
+ */
+import type { Forgotten, StatusReport } from '../../schemas/records/status.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
+
+export interface Seen {
+  readonly report: StatusReport;
+  /** When this process read the report; its monotonic clock, ms. */
+  readonly seenMs: number;
+  /** Not live: from the file of this replica, from the memory of another replica, or from before the start. */
+  readonly isRemembered: boolean;
+  /** An operator forgot it; it is removed once it is silent. */
+  readonly isForgotten?: boolean;
+  /**
+   * Which token the record had that the process itself wrote, as StatusMac counts them. Undefined for what another process or a
+   * file says of it: a newer token must not vouch for what an older one wrote.
+   */
+  readonly signedBy?: number | undefined;
+}
+
+/** Identifies a process's data folder, which contains its records, across restarts. Without a folder, identifies the process. */
+export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' | 'incarnation'>): string {
+  return folder?.id ?? incarnation;
+}
+
+export interface FleetRow extends Seen {
+  /** When the report was last appended to the topic, directly or in a memory record. -Infinity where unknown. */
+  readonly publishedMs: number;
+  readonly isForgotten: boolean;
+}
+
+export type Arrival =
+  /** From the topic, written since this replica started. */
+  | 'live'
+  /** From the topic, written before this replica started. */
+  | 'earlier'
+  /** From a memory record of another replica. */
+  | 'memory'
+  /** From the file of this replica. */
+  | 'file';
+
+const rowsMax = 10_000;
+const tombstonesMax = 20_000;
+/** Control planes expire, because nothing waits for their confirmation. */
+const controlPlaneKeptMs = 600_000;
+
+export class FleetRows {
+  /** Incarnations to persist: their row was added or removed. The reader clears the set. */
+  readonly changed = new Set<string>();
+  readonly #rows = new Map<string, FleetRow>();
+  readonly #tombstones = new BoundedMap<string, number>(tombstonesMax, 'oldest');
+  #overflowed = false;
+
+  /** More processes reported than the registry holds, so it is incomplete. */
+  get isOverflowed(): boolean {
+    return this.#overflowed;
+  }
+
+  all(): IterableIterator<FleetRow> {
+    return this.#rows.values();
+  }
+
+  get(incarnation: string): FleetRow | undefined {
+    return this.#rows.get(incarnation);
+  }
+
+  /** The number of the last report of an ended incarnation. */
+  endedAt(incarnation: string): number | undefined {
+    return this.#tombstones.get(incarnation);
+  }
+
+  /** Adds or updates a row. False where the incarnation has ended with this report or a later one. */
+  upsert(report: StatusReport, arrival: Arrival, signedBy?: number): boolean {
+    const nowMs = performance.now();
+    const { incarnation, n } = report;
+    const ended = this.#tombstones.get(incarnation);
+    if (ended !== undefined && n <= ended) return false;
+    const before = this.#rows.get(incarnation);
+    const publishedMs = arrival === 'file' || arrival === 'earlier' ? Number.NEGATIVE_INFINITY : nowMs;
+    if (before && n <= before.report.n) {
+      this.#rows.set(incarnation, { ...before, publishedMs: Math.max(publishedMs, before.publishedMs) });
+      return true;
+    }
+    if (report.stopped) {
+      this.#end(incarnation, n);
+      return true;
+    }
+    if (before === undefined && !this.#admits(report, ended !== undefined)) return true;
+    const isRemembered = arrival !== 'live';
+    this.#rows.set(incarnation, {
+      report,
+      seenMs: nowMs,
+      isRemembered,
+      signedBy,
+      publishedMs,
+      isForgotten: false,
+    });
+    if (before === undefined || before.isForgotten) this.changed.add(incarnation);
+    return true;
+  }
+
+  /** Marks the row; `sweep` removes it once it is silent, so that a live gateway never disappears. */
+  forget({ incarnation, n }: Forgotten): void {
+    const row = this.#rows.get(incarnation);
+    if (row && row.report.n > n) return;
+    if (row) this.#rows.set(incarnation, { ...row, isForgotten: true });
+    this.#addTombstone(incarnation, n);
+  }
+
+  /** Removes forgotten rows that are silent, and expired control planes. */
+  sweep(silentMs: number): void {
+    const nowMs = performance.now();
+    for (const [incarnation, { report, seenMs, isForgotten, isRemembered }] of this.#rows) {
+      const age = nowMs - seenMs;
+      const isForgottenAndSilent = isForgotten && (isRemembered || age > silentMs);
+      if (isForgottenAndSilent || (report.kind === 'control-plane' && age > controlPlaneKeptMs))
+        this.#rows.delete(incarnation);
+    }
+  }
+
+  /** Is there room for a new row, and may its process still run? */
+  #admits(report: StatusReport, reportedSinceItsEnd: boolean): boolean {
+    const { folder, incarnation, n } = report;
+    if (folder && !reportedSinceItsEnd)
+      for (const { report: other } of [...this.#rows.values()]) {
+        if (other.folder?.id !== folder.id || other.folder.start === folder.start) continue;
+        if (other.folder.start > folder.start) {
+          this.#addTombstone(incarnation, n);
+          return false;
+        }
+        this.#end(other.incarnation, other.n);
+      }
+    if (this.#rows.size < rowsMax) return true;
+    this.#overflowed = true;
+    return false;
+  }
+
+  #end(incarnation: string, n: number): void {
+    this.#rows.delete(incarnation);
+    this.#addTombstone(incarnation, n);
+  }
+
+  #addTombstone(incarnation: string, n: number): void {
+    const before = this.#tombstones.get(incarnation) ?? 0;
+    this.#tombstones.keep(incarnation, Math.max(before, n));
+    this.changed.add(incarnation);
+  }
+}

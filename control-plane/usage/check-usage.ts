@@ -1,0 +1,226 @@
+/**
+ * Looks for damage in `usage.db` and the files of its days: pages that contradict each other, rows that cannot be read, totals that
+ * are not the sums of their hours, and hours that are not the sums of their rows. The files have no digest, and a bit that flips in a
+ * number shows nowhere else. Takes as long as the files are large, so it runs on a thread of its own, over connections of its own.
+ * Each organisation, and each day, is compared in one read transaction, because totals, sums and rows change together. Rows that
+ * have moved into the file of a day never change.
+ */
+import { hourMs } from '../../schemas/durations.ts';
+import { readKeptRow } from '../../schemas/records/usage.ts';
+import { type Database, mapSqliteError, openDatabase, prepare } from '../../shared/runtime/sqlite.ts';
+import { dayFolderOf, dayPath, openDay } from './day-files.ts';
+import { firstHourOf, hoursOfDay, ownerOf } from './hour-sums.ts';
+import type { DayRows, Kept } from './kept-tables.ts';
+import type { RequestBody } from './request-table.ts';
+
+export interface UsageFault {
+  /** The table, and the row in it where it is known. */
+  readonly object: string;
+  readonly text: string;
+  /** Of a day: requests by the sums of its hours, and rows that are kept. */
+  readonly differs?: { readonly day: string; readonly counted: number; readonly rows: number };
+}
+
+/** Faults named at most: a file that lost a page has thousands. */
+export const usageFaultsMax = 20;
+const textMax = 200;
+export const unreadableText = 'this row cannot be read, and is in no export';
+export const unreadableDayText = 'the file of this day cannot be read, and its rows are in no export';
+
+/** Opens the files for reading alone. Empty where all is well. Throws what says nothing of a file, such as that it cannot be opened. */
+export function checkUsage(path: string): readonly UsageFault[] {
+  const db = openDatabase(path, { durability: 'normal', readOnly: true });
+  try {
+    const faults = pageFaults(db, 'usage.db');
+    // Damaged pages make rows unreadable, and reading them may end in an error.
+    return faults.length > 0 ? faults : new UsageCheck(db, dayFolderOf(path)).faults();
+  } catch (error) {
+    // Every statement is right, so it is the file that has other tables.
+    if (error instanceof Error && 'code' in error && error.code === 'SQLITE_ERROR')
+      return [
+        {
+          object: 'usage.db',
+          text: `its tables are not those of Headgate: ${error.message}`.slice(0, textMax),
+        },
+      ];
+    const mapped = mapSqliteError(error, path);
+    if (!(mapped instanceof Error) || mapped.name !== 'DatabaseCorrupt') throw mapped;
+    return [{ object: 'usage.db', text: mapped.message.slice(0, textMax) }];
+  } finally {
+    db.close();
+  }
+}
+
+function pageFaults(db: Database, object: string): readonly UsageFault[] {
+  const found = prepare<{ readonly quick_check: string }>(db, `PRAGMA quick_check(${usageFaultsMax})`).all();
+  return found
+    .filter(({ quick_check: text }) => text !== 'ok')
+    .map(({ quick_check: text }) => ({ object, text: text.slice(0, textMax) }));
+}
+
+/** Amounts of an organisation. */
+interface Amounts {
+  readonly organisation: string;
+  readonly what: string;
+  promptTokens: number;
+  completionTokens: number;
+  requests: number;
+}
+
+const amountsSql =
+  'sum(prompt_tokens) AS promptTokens, sum(completion_tokens) AS completionTokens, sum(requests) AS requests';
+/** Totals and sums by hour that differ, of which one may be missing. */
+const differentSql = `
+  WITH both (organisation, period, draw, model, p, c, r) AS (
+    SELECT organisation, period, draw, model, prompt_tokens, completion_tokens, requests FROM total
+    UNION ALL SELECT organisation, period, draw, model, -prompt_tokens, -completion_tokens, -requests FROM hour_sum)
+  SELECT organisation, period, draw, model FROM both GROUP BY organisation, period, draw, model
+  HAVING sum(p) <> 0 OR sum(c) <> 0 OR sum(r) <> 0 LIMIT ${usageFaultsMax}`;
+
+/** Undefined where a bit that flipped made it no hour. */
+function dayOfHour(hour: number): string | undefined {
+  const at = new Date(hour * hourMs);
+  return Number.isNaN(at.getTime()) ? undefined : at.toISOString().slice(0, 10);
+}
+
+class UsageCheck {
+  readonly #db: Database;
+  readonly #folder: string;
+  readonly #faults: UsageFault[] = [];
+
+  constructor(db: Database, folder: string) {
+    this.#db = db;
+    this.#folder = folder;
+  }
+
+  faults(): readonly UsageFault[] {
+    const differing = prepare<Record<'organisation' | 'period' | 'draw' | 'model', string>>(
+      this.#db,
+      differentSql,
+    );
+    for (const { organisation, period, draw, model } of differing.all())
+      this.#add({
+        object: organisation,
+        text: `in the period from ${period} the total of ${draw} ${model} is not the sum of its hours`,
+      });
+    for (const day of this.#days()) {
+      if (this.#faults.length >= usageFaultsMax) break;
+      this.#checkDay(day);
+    }
+    return this.#faults.slice(0, usageFaultsMax);
+  }
+
+  #kept(): Kept {
+    return prepare<Kept>(this.#db, 'SELECT * FROM kept').get() as Kept;
+  }
+
+  /** Of which there are rows or sums, and of which all rows are kept. */
+  #days(): string[] {
+    const { from_day: from } = this.#kept();
+    const files = prepare<DayRows>(this.#db, 'SELECT * FROM day').all();
+    const hours = prepare<{ hour: number }, [number]>(
+      this.#db,
+      'SELECT DISTINCT hour FROM hour_sum WHERE hour >= ?',
+    ).all(from === '' ? 0 : firstHourOf(from));
+    const ofHours = hours.flatMap(({ hour }) => dayOfHour(hour) ?? []);
+    return [...new Set([...files.map(({ day }) => day), ...ofHours])].sort();
+  }
+
+  #checkDay(day: string): void {
+    const before = this.#faults.length;
+    const rows = new Map<string, Amounts>();
+    // Its file can be long: to read it within the transaction would let the write-ahead log grow for as long.
+    this.#db.exec('BEGIN');
+    const { id, moved } = this.#kept();
+    const file = this.#fileOf(day);
+    const latest = prepare<RequestBody, [number]>(this.#db, 'SELECT id, body FROM request WHERE id > ?');
+    this.#addRows(latest.iterate(moved), day, rows);
+    const sums = this.#sumsOf(day);
+    this.#db.exec('COMMIT');
+    if (file !== undefined) this.#addFile(file, id, rows);
+    if (this.#faults.length === before) this.#compare(day, sums, rows);
+  }
+
+  #fileOf(day: string): DayRows | undefined {
+    return prepare<DayRows, [string]>(this.#db, 'SELECT * FROM day WHERE day = ?').get(day);
+  }
+
+  #sumsOf(day: string): readonly Amounts[] {
+    const from = firstHourOf(day);
+    return prepare<Amounts, [number, number]>(
+      this.#db,
+      `SELECT organisation, draw || ' ' || model AS what, ${amountsSql} FROM hour_sum
+       WHERE hour >= ? AND hour < ? GROUP BY organisation, draw, model`,
+    ).all(from, from + hoursOfDay);
+  }
+
+  #addFile({ day, last_id: lastId }: DayRows, owner: string, sums: Map<string, Amounts>): void {
+    let db: Database | undefined;
+    try {
+      db = openDay(dayPath(this.#folder, day), owner);
+      const faults = pageFaults(db, `day ${day}`);
+      for (const fault of faults) this.#add(fault);
+      const rows = prepare<RequestBody, [number]>(db, 'SELECT id, body FROM request WHERE id <= ?');
+      if (faults.length === 0) this.#addRows(rows.iterate(lastId), day, sums);
+    } catch {
+      // Unless it is no longer kept, and was removed meanwhile.
+      if (this.#fileOf(day) !== undefined) this.#add({ object: `day ${day}`, text: unreadableDayText });
+    } finally {
+      db?.close();
+    }
+  }
+
+  /** Of the rows that can be read; the others are added to the faults. */
+  #addRows(rows: Iterable<RequestBody>, day: string, sums: Map<string, Amounts>): void {
+    for (const { id, body } of rows) {
+      const row = readKeptRow(body);
+      if (row === undefined) {
+        this.#add({ object: `request ${id}`, text: unreadableText });
+        if (this.#faults.length >= usageFaultsMax) return;
+      } else if (row.at.slice(0, 10) === day) {
+        const { organisation } = ownerOf(row);
+        const what = `${row.draw} ${row.model}`;
+        const key = `${organisation} ${what}`;
+        const sum = sums.get(key) ?? {
+          organisation,
+          what,
+          promptTokens: 0,
+          completionTokens: 0,
+          requests: 0,
+        };
+        sum.promptTokens += row.promptTokens;
+        sum.completionTokens += row.completionTokens;
+        sum.requests++;
+        sums.set(key, sum);
+      }
+    }
+  }
+
+  #compare(day: string, sums: readonly Amounts[], rows: Map<string, Amounts>): void {
+    for (const sum of sums) {
+      const key = `${sum.organisation} ${sum.what}`;
+      const ofRows = rows.get(key);
+      rows.delete(key);
+      const isEqual =
+        ofRows?.requests === sum.requests &&
+        ofRows.promptTokens === sum.promptTokens &&
+        ofRows.completionTokens === sum.completionTokens;
+      if (!isEqual) this.#differ(day, sum, sum.requests, ofRows?.requests ?? 0);
+    }
+    for (const sum of rows.values()) this.#differ(day, sum, 0, sum.requests);
+  }
+
+  #differ(day: string, { organisation: object, what }: Amounts, counted: number, rows: number): void {
+    this.#add({
+      object,
+      text: `on ${day} the sum of ${what} is not that of its rows`,
+      ...(counted !== rows && { differs: { day, counted, rows } }),
+    });
+  }
+
+  #add(fault: UsageFault): void {
+    // A row that arrived lately is met with each day.
+    if (this.#faults.some(({ object, text }) => object === fault.object && text === fault.text)) return;
+    this.#faults.push({ ...fault, text: fault.text.slice(0, textMax) });
+  }
+}

@@ -1,0 +1,56 @@
+/** Tables of `usage.db` that say which completed requests are in the files of their days. */
+import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
+import { columnsSql, integer, type RowWith, text } from '../../shared/runtime/table-columns.ts';
+import { prepareRequests } from './request-table.ts';
+
+const columns = {
+  kept: {
+    one: integer(), // 1
+    id: text(), // names this file in those of the days
+    moved: integer(), // rows of `request` up to this id are in the files of their days
+    uncounted: integer(), // 0, and of no use: version 0.2.0 opens no file without it
+    from_day: text(), // rows of earlier days are not kept
+  },
+  day: {
+    day: text(), // of the completion, UTC
+    first_id: integer(),
+    last_id: integer(),
+    rows: integer(),
+  },
+} as const;
+
+export type Kept = RowWith<typeof columns.kept>;
+/** Which rows the file of a day has. */
+export type DayRows = RowWith<typeof columns.day>;
+
+export const keptSql = `
+CREATE TABLE kept (${columnsSql(columns.kept)}, PRIMARY KEY (one)) STRICT;
+CREATE TABLE day (${columnsSql(columns.day)}, PRIMARY KEY (day)) STRICT, WITHOUT ROWID;
+INSERT INTO kept (one, id, moved, uncounted, from_day) VALUES (1, lower(hex(randomblob(16))), 0, 0, '');
+`;
+
+export function prepareKept(db: Database) {
+  return {
+    ...prepareRequests(db),
+    addRequest: prepare<never, [string | null, string | null, string]>(
+      db,
+      'INSERT INTO request (organisation, period, body) VALUES (?, ?, ?)',
+    ),
+    kept: prepare<Kept, []>(db, 'SELECT * FROM kept'),
+    days: prepare<DayRows, []>(db, 'SELECT * FROM day ORDER BY first_id'),
+    setMoved: prepare<never, [number]>(db, 'UPDATE kept SET moved = ?'),
+    addDay: prepare<never, [DayRows]>(
+      db,
+      `INSERT INTO day VALUES (@day, @first_id, @last_id, @rows) ON CONFLICT DO UPDATE SET
+         last_id = excluded.last_id, rows = rows + excluded.rows`,
+    ),
+    setFromDay: prepare<never, [string]>(db, 'UPDATE kept SET from_day = ?'),
+    removeDays: prepare<never, [string]>(db, 'DELETE FROM day WHERE day < ?'),
+    // The last row stays, so that the next one has the next id.
+    removeMoved: prepare<never, [number]>(
+      db,
+      `DELETE FROM request WHERE id IN (SELECT id FROM request
+         WHERE id <= (SELECT moved FROM kept) AND id < (SELECT max(id) FROM request) ORDER BY id LIMIT ?)`,
+    ),
+  };
+}

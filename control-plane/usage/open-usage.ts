@@ -1,0 +1,94 @@
+/**
+ * Opens the usage totals of a process: `usage.db` in its data folder, kept at the end of the usage log.
+ * The log need not be reachable at the opening: the fold continues from the position in the file.
+ */
+import { join } from 'node:path';
+import { usageKeepDaysDefault, usageTopic } from '../../schemas/records/usage.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
+import type { LineLogger } from '../../shared/runtime/logger.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
+import { usageLogAt } from '../../shared/usage/usage-log.ts';
+import { RowMover } from './row-mover.ts';
+import { UsageFile } from './usage-file.ts';
+import type { FoldCounts } from './usage-fold.ts';
+import { UsageReplicator } from './usage-replicator.ts';
+import {
+  type AppliedUsage,
+  openUsageStore,
+  type UsageReader,
+  type UsageStoreOptions,
+} from './usage-store.ts';
+
+const usageFileName = 'usage.db';
+/** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
+const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
+
+export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'partitions'> {
+  readonly logUrl: string;
+  /** The folder of `usage.db`. */
+  readonly dataDir: string;
+  /** The first is the present one; records of the others count too, during a rotation. */
+  readonly tokens: readonly [string, ...string[]];
+  /** Each completed request is kept for so many days. */
+  readonly usageKeepDays?: number | undefined;
+  readonly logger: LineLogger<'info' | 'warn' | 'error' | 'fatal'>;
+  /** Called in the turn of the event loop in which the store applied the rows. */
+  readonly onApplied?: (applied: AppliedUsage) => void;
+}
+
+export interface OpenedUsage {
+  readonly reader: UsageReader;
+  readonly file: UsageFile;
+  readonly replicator: UsageReplicator;
+  readonly counts: Readonly<FoldCounts>;
+  close(): Promise<void>;
+}
+
+/** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
+export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
+  const { logger, logUrl, dataDir, tokens, onApplied, usageKeepDays, ...storeOptions } = options;
+  const address = usageLogAt(logUrl);
+  const { partitions } = address;
+  const mac = new RecordMac(usageTopic, ...tokens);
+  const path = join(dataDir, usageFileName);
+  const file = new UsageFile(path, logger);
+  const onUnreadable = file.noteUnreadable.bind(file);
+  const store = openUsageStore(path, { ...storeOptions, onUnreadable, partitions, mac });
+  const alarms = new RateLimitedLine((rows) =>
+    logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
+  );
+  let before = { ...store.counts };
+  const replicator = new UsageReplicator({
+    store,
+    ...address,
+    onApplied: (applied) => {
+      for (const outcome of alarming)
+        if (store.counts[outcome] > before[outcome])
+          alarms.add(outcome, store.counts[outcome] - before[outcome]);
+      before = { ...store.counts };
+      for (const { incarnation, next } of applied.gaps)
+        logger.error(
+          { incarnation, next },
+          'usage rows are missing; later rows of the incarnation are parked',
+        );
+      onApplied?.(applied);
+    },
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'usage log'),
+    onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
+  });
+  replicator.start();
+  const mover = new RowMover({
+    ...{ rows: store.rows, path, logger },
+    keepDays: usageKeepDays ?? usageKeepDaysDefault,
+  });
+  mover.start();
+  file.start();
+  const close = async () => {
+    await Promise.all([file.close(), mover.close()]);
+    alarms.close();
+    await replicator.stop();
+    store.close();
+  };
+  return { reader: store, file, replicator, counts: store.counts, close };
+}

@@ -1,0 +1,130 @@
+/** What is known of damage in `usage.db`: found by a check after the start and each day, and by each reader of its rows. */
+import { dayMs } from '../../schemas/durations.ts';
+import type { LineLogger } from '../../shared/runtime/logger.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
+import { walBytes, walBytesMax } from '../../shared/runtime/sqlite.ts';
+import { type ThreadTask, taskOnThread } from '../../shared/runtime/worker-thread.ts';
+import {
+  checkUsage,
+  type UsageFault,
+  unreadableDayText,
+  unreadableText,
+  usageFaultsMax,
+} from './check-usage.ts';
+
+/** After the start has taken its processor time. */
+const firstCheckMs = 5_000;
+const checkIntervalMs = dayMs;
+/** Before a check that failed is repeated. */
+const retryMs = 10 * 60_000;
+/** What arrives while a check reads stays in the write-ahead log, so one that lasts through a backlog is put off. */
+const watchMs = 1000;
+const putOffMs = 60_000;
+/** For six hours of load without a pause; then the file is checked, and its log grows meanwhile. */
+const putOffsMax = 360;
+
+export interface UsageFileState {
+  /** Since the last check that ended, ms; left out before the first. */
+  readonly checkedMsAgo?: number;
+  /** At most 20 of the last check, and as many that readers met since. */
+  readonly faults: readonly UsageFault[];
+}
+
+export class UsageFile {
+  readonly #path: string;
+  readonly #logger: LineLogger;
+  readonly #line: RateLimitedLine;
+  /** Of rows that readers could not read, by object. */
+  readonly #met = new Map<string, UsageFault>();
+  #found: readonly UsageFault[] = [];
+  #checkedMs: number | undefined;
+  #putOffs = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #running: ThreadTask<readonly UsageFault[]> | undefined;
+  #isClosed = false;
+
+  constructor(path: string, logger: LineLogger) {
+    this.#path = path;
+    this.#logger = logger;
+    this.#line = new RateLimitedLine((rows) =>
+      logger.error(
+        { rows, named: [...this.#met.keys()] },
+        'rows of usage.db cannot be read and are left out; see docs/operate.md',
+      ),
+    );
+  }
+
+  get state(): UsageFileState {
+    const met = [...this.#met.values()].filter(({ object }) =>
+      this.#found.every((fault) => fault.object !== object),
+    );
+    const faults = [...this.#found, ...met];
+    return this.#checkedMs === undefined
+      ? { faults }
+      : { checkedMsAgo: performance.now() - this.#checkedMs, faults };
+  }
+
+  /** A reader met such a row, which it left out. */
+  noteUnreadable(table: 'request' | 'parked' | 'day', key: string): void {
+    const object = `${table} ${key}`;
+    const text = table === 'day' ? unreadableDayText : unreadableText;
+    if (this.#met.size < usageFaultsMax) this.#met.set(object, { object, text });
+    this.#line.add(table);
+  }
+
+  /** Checks after some seconds, and each day. */
+  start(): void {
+    this.#checkIn(firstCheckMs);
+  }
+
+  /** Ends a check that runs: waits for its statement, about a second for each 400 MB of the file at the most. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#line.close();
+    await this.#running?.end();
+  }
+
+  #checkIn(ms: number): void {
+    this.#timer = setTimeout(() => void this.#check(), ms).unref();
+  }
+
+  async #check(): Promise<void> {
+    const isPutOff = (): boolean => this.#putOffs < putOffsMax && walBytes(this.#path) > walBytesMax;
+    const pauseMs = isPutOff() ? putOffMs : await this.#checkUnless(isPutOff);
+    this.#putOffs = pauseMs === putOffMs ? this.#putOffs + 1 : 0;
+    if (!this.#isClosed) this.#checkIn(pauseMs);
+  }
+
+  /** Returns when the next one is due, ms. */
+  async #checkUnless(isPutOff: () => boolean): Promise<number> {
+    let wasPutOff = false;
+    let watch: NodeJS.Timeout | undefined;
+    try {
+      const running = taskOnThread({
+        entry: new URL('./usage-check-thread.js', import.meta.url),
+        data: this.#path,
+        isRef: false,
+        task: () => checkUsage(this.#path),
+      });
+      this.#running = running;
+      watch = setInterval(() => {
+        if (wasPutOff || !isPutOff()) return;
+        wasPutOff = true;
+        void running.end();
+      }, watchMs).unref();
+      this.#found = await running.result;
+      this.#checkedMs = performance.now();
+      if (this.#found.length > 0)
+        this.#logger.error({ faults: this.#found }, 'usage.db is damaged; see docs/operate.md');
+      return checkIntervalMs;
+    } catch (error) {
+      if (wasPutOff) return putOffMs;
+      if (!this.#isClosed)
+        this.#logger.warn({ err: error }, 'usage.db could not be checked; it is tried again');
+      return this.#checkedMs === undefined ? retryMs : checkIntervalMs;
+    } finally {
+      clearInterval(watch);
+    }
+  }
+}

@@ -1,0 +1,22 @@
+/** Usage rows by result, as a metric. Alert on `differing`, `lost`, `unread` and `junk`. */
+import type { Registry } from 'prom-client';
+import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
+import type { UsageFile } from './usage-file.ts';
+import type { FoldCounts } from './usage-fold.ts';
+
+export function countUsageRows(registry: Registry, counts: Readonly<FoldCounts>): void {
+  new ObservedMetrics(registry).counters(
+    'headgate_usage_rows_total',
+    'rows read from the usage log since the start, by result',
+    'outcome',
+    () => Object.entries(counts),
+  );
+}
+
+export function countUsageFaults(registry: Registry, file: UsageFile): void {
+  new ObservedMetrics(registry).gauge(
+    'headgate_usage_file_faults',
+    'faults found in usage.db by its last check, and rows that readers left out since; 20 of each at most',
+    () => file.state.faults.length,
+  );
+}

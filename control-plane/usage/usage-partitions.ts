@@ -1,0 +1,94 @@
+/**
+ * Where the fold is in each partition of the usage log, and which of its records count: those with a MAC of the gateway
+ * token. The position continues behind a record that was refused, and the file keeps where the first one is: it is read
+ * again by the next process, which may have the token that was missing.
+ */
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import {
+  addRefused,
+  type MacRefusal,
+  macRefusalOf,
+  type RecordMac,
+  type RefusedRecords,
+} from '../../shared/log/core/record-mac.ts';
+import type { UsageStatements } from './usage-tables.ts';
+
+export interface UsageAuthenticity {
+  /** MAC of the gateway token. Without it no record counts. */
+  readonly mac?: RecordMac;
+}
+
+export interface PartitionState {
+  readonly nextOffset: number;
+  /** The log no longer has its first records. */
+  readonly trimmed: boolean;
+  /** Offset of the first record that was refused. */
+  readonly refusedFrom: number | null;
+}
+
+export const beginning: PartitionState = { nextOffset: 0, trimmed: false, refusedFrom: null };
+
+/** Before a process reads a partition. */
+export function begun(state: PartitionState): PartitionState {
+  const nextOffset = Math.min(state.nextOffset, state.refusedFrom ?? state.nextOffset);
+  return { ...state, nextOffset, refusedFrom: null };
+}
+
+/** After a record. */
+export function after(
+  state: PartitionState,
+  { offset }: LogRecord,
+  refusal: MacRefusal | undefined,
+): PartitionState {
+  const { nextOffset, trimmed, refusedFrom } = state;
+  return {
+    nextOffset: offset + 1,
+    trimmed: trimmed || offset > nextOffset,
+    refusedFrom: refusedFrom ?? (refusal === undefined ? null : offset),
+  };
+}
+
+export class UsagePartitions {
+  readonly #sql: UsageStatements;
+  readonly #options: UsageAuthenticity;
+  readonly #states = new Map<number, PartitionState>();
+  readonly #refused = new Map<number, RefusedRecords>();
+
+  constructor(sql: UsageStatements, options: UsageAuthenticity) {
+    this.#sql = sql;
+    this.#options = options;
+    for (const { partition, next_offset, trimmed } of sql.positions.iterate())
+      this.#states.set(partition, { ...beginning, nextOffset: next_offset, trimmed: trimmed === 1 });
+    for (const { partition, refused_from: refusedFrom } of sql.authenticity.iterate())
+      this.#states.set(partition, { ...this.get(partition), refusedFrom });
+  }
+
+  get(partition: number): PartitionState {
+    return this.#states.get(partition) ?? beginning;
+  }
+
+  get refused(): readonly RefusedRecords[] {
+    return [...this.#refused.values()];
+  }
+
+  refusalOf(record: LogRecord): MacRefusal | undefined {
+    return macRefusalOf(record, this.#options.mac);
+  }
+
+  /** In the caller's transaction; `set` it once that has succeeded. */
+  write(partition: number, state: PartitionState): void {
+    const { nextOffset, trimmed, refusedFrom } = state;
+    this.#sql.setPosition.run(partition, nextOffset, trimmed ? 1 : 0);
+    if (refusedFrom !== this.get(partition).refusedFrom)
+      this.#sql.setAuthenticity.run(partition, refusedFrom);
+  }
+
+  set(partition: number, state: PartitionState): void {
+    this.#states.set(partition, state);
+  }
+
+  noteRefused(partition: number, offsets: readonly number[]): void {
+    for (const offset of offsets)
+      this.#refused.set(partition, addRefused(this.#refused.get(partition), offset));
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * Keeps a usage store at the end of the usage log, one loop a partition: tails, and folds in slices that never hold the
+ * event loop for long. Every failure is retried with back-off and without end: the store recognises
+ * repeats, so a log that was truncated or replaced is read from its beginning again. Only a damaged store stops it for good.
+ */
+import { Follower } from '../../shared/log/core/follower.ts';
+import { ReopenedLog } from '../../shared/log/reopened-log.ts';
+import { DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
+import type { UsageLogAddress } from '../../shared/usage/usage-log.ts';
+import type { AppliedUsage, UsageStore } from './usage-store.ts';
+
+/** The longest the fold may hold the event loop in one go. */
+const sliceBudgetMs = 6;
+
+export interface UsageReplicatorOptions extends UsageLogAddress {
+  readonly store: UsageStore;
+  /** Called in the turn of the event loop in which the store applied the rows. */
+  readonly onApplied?: (applied: AppliedUsage) => void;
+  /** Called when a partition cannot be folded, and again when all can. */
+  readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
+  /** Called once, when it stops for good. */
+  readonly onFault?: (error: Error) => void;
+}
+
+export class UsageReplicator {
+  readonly #options: UsageReplicatorOptions;
+  readonly #logs: readonly ReopenedLog[];
+  /** One of each partition. */
+  readonly #followers: readonly Follower[];
+  #reachable = true;
+  #fault: Error | undefined;
+
+  constructor(options: UsageReplicatorOptions) {
+    this.#options = options;
+    this.#logs = Array.from(
+      { length: options.partitions },
+      (_, partition) => new ReopenedLog((mustExist) => options.open(partition, mustExist)),
+    );
+    this.#followers = this.#logs.map((log, partition) => this.#follower(log, partition));
+  }
+
+  /** Why it stopped for good. */
+  get fault(): Error | undefined {
+    return this.#fault;
+  }
+  get reachable(): boolean {
+    return this.#reachable;
+  }
+
+  /** Starts tailing; returns at once. */
+  start(): void {
+    for (const follower of this.#followers) follower.start();
+  }
+
+  /** Resolves true once all that the log holds now is folded, false at the deadline. Rejects on a fault and once stopped. */
+  async caughtUp(timeoutMs: number): Promise<boolean> {
+    const read = await Promise.all(this.#followers.map((follower) => follower.caughtUp(timeoutMs)));
+    return read.every((isRead) => isRead);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#followers.map((follower) => follower.stop()));
+    await Promise.all(this.#logs.map((log) => log.close().catch(() => undefined)));
+  }
+
+  #follower(log: ReopenedLog, partition: number): Follower {
+    const { store, onApplied } = this.#options;
+    const follower: Follower = new Follower({
+      log,
+      begin: async () => {
+        const end = await log.end();
+        store.begin(partition);
+        // An idle log yields no batch that would show that it is reachable.
+        if (end <= store.nextOffset(partition)) follower.setReachable();
+        return store.nextOffset(partition);
+      },
+      fold: (records) => {
+        const applied = store.apply(partition, records, sliceBudgetMs);
+        onApplied?.(applied);
+        return applied.consumed;
+      },
+      onRestart: () => this.#restart(partition),
+      isFatal: (error) => error instanceof DatabaseCorrupt,
+      onFault: (error) => this.#fail(error),
+      onReachabilityChange: (_, error) => this.#noteReachability(error),
+    });
+    return follower;
+  }
+
+  #restart(partition: number): void {
+    try {
+      this.#options.store.restart(partition);
+    } catch (error) {
+      if (error instanceof DatabaseCorrupt) this.#fail(error);
+      // Any other error of the file occurs again, and is reported, when the records are folded.
+    }
+  }
+
+  #noteReachability(error: Error | undefined): void {
+    const isReachable = this.#followers.every(({ failing }) => failing === undefined);
+    if (isReachable === this.#reachable) return;
+    this.#reachable = isReachable;
+    this.#options.onReachabilityChange?.(isReachable, error);
+  }
+
+  #fail(error: Error): void {
+    if (this.#fault) return;
+    this.#fault = error;
+    for (const follower of this.#followers) follower.fail(error);
+    this.#options.onFault?.(error);
+  }
+}

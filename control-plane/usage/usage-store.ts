@@ -1,0 +1,359 @@
+/**
+ * `usage.db`: the usage log folded into totals. Position, marks and totals change in one transaction, so that reading a
+ * record again changes nothing. The file is primary data, because it has periods that the log no longer has.
+ */
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { UsageTotals } from '../../schemas/admin/admin.ts';
+import { hourMs } from '../../schemas/durations.ts';
+import {
+  type ReadUsageRow,
+  readUsageRecord,
+  type UsageRow,
+  usagePartitionOf,
+} from '../../schemas/records/usage.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
+import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
+import {
+  createTables,
+  type Database,
+  DatabaseCorrupt,
+  mapSqliteError,
+  openDatabase,
+  shortenWal,
+} from '../../shared/runtime/sqlite.ts';
+import { periodOf } from '../../shared/usage/period.ts';
+import { dayFolderOf } from './day-files.ts';
+import { type KeptRequest, KeptRows } from './kept-rows.ts';
+import { firstHourOfDay, type KeyUse, keyUseOf } from './key-use.ts';
+import { dayOfMs } from './move-rows.ts';
+import type { RequestQuery } from './request-table.ts';
+import { type FoldCounts, foldRow } from './usage-fold.ts';
+import {
+  after,
+  beginning,
+  begun,
+  type PartitionState,
+  type UsageAuthenticity,
+  UsagePartitions,
+} from './usage-partitions.ts';
+import { type KeepOptions, UsageState } from './usage-state.ts';
+import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
+
+/** Rows of one incarnation that may be parked. */
+const parkedMaxDefault = 10_000;
+const poolCacheMax = 10_000;
+/** A row that is further ahead of the log's time has a wrong time. Clocks of brokers may differ by less. */
+const aheadMsMax = hourMs;
+/** Bytes of `usage.db` that may stay without use at a start. */
+const emptyBytesMax = 8 * 1024 * 1024;
+
+export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
+  readonly parkedMax?: number;
+  /** Of the log. Rows count in the partition of their incarnation alone: a copy elsewhere could be read before the rows before them. */
+  readonly partitions?: number;
+}
+
+/** Models in the order of their ids. */
+export type PeriodUsage = Pick<UsageTotals, 'totalTokens' | 'requests' | 'models'>;
+
+/** Rows of an incarnation that are missing: the numbers from `next` on. */
+export interface UsageGap {
+  readonly incarnation: string;
+  readonly next: number;
+}
+export interface AppliedUsage {
+  /** Records that are folded completely; the position is after them. */
+  readonly consumed: number;
+  readonly rows: readonly UsageRow[];
+  /** Gaps that these records opened and did not close. */
+  readonly gaps: readonly UsageGap[];
+}
+
+/** Opens `path` (or `:memory:`), or creates it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
+export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
+  if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  try {
+    return new UsageStore(openUsageDatabase(path), path, options);
+  } catch (error) {
+    throw withNextStep(error);
+  }
+}
+
+/** The file is the only place of what is older than the usage topic, so nothing replaces it without a person. */
+function withNextStep(error: unknown): unknown {
+  if (!(error instanceof DatabaseCorrupt)) return error;
+  const next =
+    'move it away and put a backup or the copy of another control plane in its place; see docs/operate.md';
+  return new DatabaseCorrupt(`${error.message}; ${next}`, { cause: error });
+}
+
+function openUsageDatabase(path: string): Database {
+  const db = openDatabase(path, { durability: 'normal' });
+  try {
+    createTables(db, path, usageFormat);
+    giveRoomBack(db);
+    return db;
+  } catch (error) {
+    db.close();
+    throw mapSqliteError(error, path);
+  }
+}
+
+/** Many rows that were moved at once leave most of a large file empty. What it copies is what is left in it. */
+function giveRoomBack(db: Database): void {
+  const numberOf = (name: string): number => Number(db.pragma(name, { simple: true }));
+  const [free, pages] = [numberOf('freelist_count'), numberOf('page_count')];
+  if (free * numberOf('page_size') <= emptyBytesMax || free <= pages / 2) return;
+  db.exec('VACUUM');
+  db.pragma('wal_checkpoint(TRUNCATE)');
+}
+
+export class UsageStore {
+  /** Rows by result, since the store was opened. */
+  readonly counts: FoldCounts = {
+    applied: 0,
+    repeated: 0,
+    differing: 0,
+    parked: 0,
+    lost: 0,
+    unread: 0,
+    junk: 0,
+    unsigned: 0,
+    wrong_mac: 0,
+  };
+  readonly #db: Database;
+  readonly #path: string;
+  readonly #sql: UsageStatements;
+  readonly #options: UsageStoreOptions;
+  readonly #begun = new Set<number>();
+  readonly #partitions: UsagePartitions;
+  /** Of every completed request. */
+  readonly rows: KeptRows;
+  #parkedCounts = new Map<string, number>();
+  /** Tokens by organisation and period, read at first need. */
+  readonly #poolCache = new BoundedMap<string, number>(poolCacheMax, 'all');
+
+  constructor(db: Database, path: string, options: UsageStoreOptions) {
+    this.#db = db;
+    this.#path = path;
+    this.#options = options;
+    this.#sql = prepareUsage(db);
+    this.#partitions = new UsagePartitions(this.#sql, options);
+    const folder = path === ':memory:' ? undefined : dayFolderOf(path);
+    this.rows = new KeptRows({ db, path, folder }, this.#sql, options.onUnreadable);
+    this.#readParked();
+  }
+
+  /** Records without a valid MAC, by partition. */
+  get refused(): readonly RefusedRecords[] {
+    return this.#partitions.refused;
+  }
+
+  /** Must be called before records of a partition are folded; what comes after the first call changes nothing. */
+  begin(partition: number): void {
+    if (this.#begun.has(partition)) return;
+    this.#begun.add(partition);
+    this.#setPartition(partition, begun(this.#partitions.get(partition)));
+  }
+
+  /** Offset at which reading a partition continues. */
+  nextOffset(partition: number): number {
+    return this.#partitions.get(partition).nextOffset;
+  }
+
+  /** Number of the last row of an incarnation that was applied; 0 before the first. */
+  highWater(incarnation: string): number {
+    return this.#sql.mark.get(incarnation)?.n ?? 0;
+  }
+
+  /** Rows parked until the rows before them have arrived. */
+  get parkedRows(): number {
+    let sum = 0;
+    for (const count of this.#parkedCounts.values()) sum += count;
+    return sum;
+  }
+
+  /**
+   * Folds records of one partition, in their order, until all are or `budgetMs` has passed (but one at least).
+   * Never throws at what a record holds; throws the errors of shared/runtime/sqlite.ts where the file cannot be written, and
+   * then has changed nothing.
+   */
+  apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
+    const until = performance.now() + budgetMs;
+    const counts = { ...this.counts };
+    const state = new UsageState(this.#sql, this.#parkedCounts, this.#options);
+    const gapped = new Set<string>();
+    const refused: number[] = [];
+    let at = this.#partitions.get(partition);
+    let consumed = 0;
+    this.#transaction(() => {
+      for (const record of records) {
+        const refusal = this.#partitions.refusalOf(record);
+        at = after(at, record, refusal);
+        const into = { partition, state, counts, gapped };
+        if (refusal === undefined) this.#fold(record, at.trimmed, into);
+        else {
+          counts[refusal]++;
+          refused.push(record.offset);
+        }
+        consumed++;
+        if (performance.now() > until) break;
+      }
+      state.write();
+      this.#partitions.write(partition, at);
+    });
+    this.#partitions.noteRefused(partition, refused);
+    Object.assign(this.counts, counts);
+    this.#partitions.set(partition, at);
+    for (const { organisation, period } of state.applied) this.#poolCache.delete(`${organisation} ${period}`);
+    return { consumed, rows: state.applied, gaps: this.#gaps(gapped) };
+  }
+
+  /** Reads a partition from its beginning again: rows that are folded already are recognised as repeats. */
+  restart(partition: number): void {
+    this.#setPartition(partition, beginning);
+  }
+
+  /** Over all capacities. */
+  totals(organisation: string, period: string): PeriodUsage {
+    const models = this.#sql.totals.all(organisation, period).map((row) => ({
+      model: row.model,
+      promptTokens: row.prompt_tokens,
+      completionTokens: row.completion_tokens,
+      totalTokens: row.prompt_tokens + row.completion_tokens,
+      requests: row.requests,
+    }));
+    return {
+      totalTokens: models.reduce((sum, { totalTokens }) => sum + totalTokens, 0),
+      requests: models.reduce((sum, { requests }) => sum + requests, 0),
+      models,
+    };
+  }
+
+  /** First days of the periods in which an organisation has usage, earliest first. */
+  periods(organisation: string): string[] {
+    return this.#sql.periods.all(organisation).map(({ period }) => period);
+  }
+
+  /** Tokens that count against the allowance. */
+  poolTokens(organisation: string, period: string): number {
+    const key = `${organisation} ${period}`;
+    const cached = this.#poolCache.get(key);
+    if (cached !== undefined) return cached;
+    return this.#poolCache.keep(key, this.#sql.poolTokens.get(organisation, period)?.tokens ?? 0);
+  }
+
+  /** Pool tokens of every organisation and period. */
+  poolTotals(): PoolTotal[] {
+    return this.#sql.poolTotals.all();
+  }
+
+  /** Of the keys of an organisation, or of all, that completed a request. */
+  keyUses(organisation: string | undefined, nowMs: number): KeyUse[] {
+    const { keyUses, keyUsesOf } = this.#sql;
+    const hour = firstHourOfDay(nowMs);
+    const found = organisation === undefined ? keyUses.all(hour) : keyUsesOf.all(hour, organisation);
+    return found.map(keyUseOf);
+  }
+
+  keyUse(key: string, nowMs: number): KeyUse | undefined {
+    const found = this.#sql.keyUse.get(firstHourOfDay(nowMs), key);
+    return found && keyUseOf(found);
+  }
+
+  /** Rows kept for export, in the order in which they were folded; fewer than `limit` only at their end. */
+  requests(query: RequestQuery): KeptRequest[] {
+    return this.rows.requests(query);
+  }
+
+  /** First day from which every request is kept; undefined until the first search for old ones. */
+  get completeFrom(): string | undefined {
+    return this.rows.completeFrom;
+  }
+
+  close(): void {
+    this.rows.close();
+    this.#db.close();
+  }
+
+  #setPartition(partition: number, state: PartitionState): void {
+    this.#transaction(() => this.#partitions.write(partition, state));
+    this.#partitions.set(partition, state);
+  }
+
+  #fold(record: LogRecord, trimmedStart: boolean, into: FoldInto): void {
+    const { rows, junk } = readUsageRecord(record.value);
+    into.counts.junk += junk;
+    const options = { trimmedStart, parkedMax: this.#options.parkedMax ?? parkedMaxDefault };
+    const { partitions } = this.#options;
+    for (const read of rows) {
+      const row = this.#inLogTime(read, record.atMs);
+      if (partitions !== undefined && usagePartitionOf(row.incarnation, partitions) !== into.partition) {
+        into.counts.junk++;
+        continue;
+      }
+      if (foldRow(into.state, row, options, into.counts) === 'parked') into.gapped.add(row.incarnation);
+    }
+  }
+
+  /**
+   * Corrects a row whose time is far ahead of its record. No request completes after its record was appended, so the gateway's clock
+   * was wrong, and the row counts at the log's time and in its period. If earlier rows do not agree with the log, the log may be
+   * wrong, and the row stays as it is. So does a row before the log's time, because it may have waited for the log.
+   */
+  #inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
+    const { row } = read;
+    if (row === undefined || Date.parse(row.at) <= logMs + aheadMsMax) return read;
+    const { newestDay } = this.rows;
+    if (newestDay === undefined || newestDay > dayOfMs(logMs + aheadMsMax)) return read;
+    const period = row.period === null ? null : periodOf(row.period, logMs).start;
+    return { ...read, row: { ...row, at: new Date(logMs).toISOString(), period } };
+  }
+
+  #gaps(gapped: ReadonlySet<string>): UsageGap[] {
+    return [...gapped]
+      .filter((incarnation) => this.#parkedCounts.has(incarnation))
+      .map((incarnation) => ({ incarnation, next: this.highWater(incarnation) + 1 }));
+  }
+
+  #transaction(change: () => void): void {
+    try {
+      // Threads read this file while rows come without a pause, and a log that has a reader at each commit never begins again.
+      // First, because what throws here must have changed nothing.
+      shortenWal(this.#db, this.#path);
+      this.#db.transaction(change).immediate();
+    } catch (error) {
+      this.#readParked();
+      throw mapSqliteError(error, this.#path);
+    }
+  }
+
+  #readParked(): void {
+    this.#parkedCounts = new Map();
+    for (const { incarnation, count } of this.#sql.parkedCounts.iterate())
+      this.#parkedCounts.set(incarnation, count);
+  }
+}
+
+/** Queries on the totals. */
+export type UsageReader = Pick<
+  UsageStore,
+  | 'totals'
+  | 'periods'
+  | 'requests'
+  | 'completeFrom'
+  | 'poolTokens'
+  | 'poolTotals'
+  | 'refused'
+  | 'keyUse'
+  | 'keyUses'
+>;
+
+interface FoldInto {
+  readonly partition: number;
+  readonly state: UsageState;
+  readonly counts: FoldCounts;
+  readonly gapped: Set<string>;
+}

@@ -1,0 +1,414 @@
+/**
+ * The side of one gateway process: admits against the claims that the log has granted it, decides what to claim and when to
+ * publish, and what of other processes has ended. Pure: no log and no clock; `nowMs` is monotonic, `wallMs` since 1970.
+ */
+import {
+  type GaugeEntry,
+  type GaugeRecord,
+  gaugeEntriesMax,
+  inFlightWindow,
+  type LastSeen,
+} from '../../schemas/records/gauges.ts';
+import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
+import type { Limit, LimitRow } from '../../shared/limits/claims-rows.ts';
+import { Farewells } from './farewells.ts';
+import { keyOf, OwnLimit, type OwnState } from './own-limit.ts';
+import { RoomQueue, type Waiter } from './room-queue.ts';
+import { cutOffMs, StandingShare } from './standing-share.ts';
+
+/** A process publishes at least so often, and then all that has changed: a record costs its readers more than an entry does. */
+const quietMsMax = 1000;
+/** Longer than `cutOffMs`: a process that is silent for so long does not admit against all room any more. */
+const silentMs = 2500;
+/** What a process holds in flight ends after such a silence. */
+const endedMs = 10_000;
+/** An own silence after which the process takes another id, before others end it. */
+const renewMs = 8000;
+/** After a pause of the process, it reads the log before it counts as cut off. */
+const pauseMs = 1000;
+const resumeMs = 1500;
+
+export interface ClaimantOptions {
+  readonly name: string;
+  /** A new process id. */
+  readonly mint: () => string;
+  /** Live gateways when the log was last read, from the disk. */
+  readonly live: number;
+  /** The process that had this data folder before: its end is certain. */
+  readonly predecessor?: string | undefined;
+}
+
+export class Claimant {
+  #fold = new ClaimsFold();
+  readonly #options: ClaimantOptions;
+  readonly #own = new Map<string, OwnLimit>();
+  readonly #waiters = new RoomQueue();
+  #process: string;
+  #n = 0;
+  #readN = 0;
+  /** When the last record that was read back was sent. */
+  #readSentMs = Number.NEGATIVE_INFINITY;
+  readonly #sentMs = new Map<number, number>();
+  #sentAtMs = Number.NEGATIVE_INFINITY;
+  #share: StandingShare;
+  /** The last record that gave all room up. */
+  #yieldedN = 0;
+  #live: number;
+  /** The process that had this data folder before, until the log knows that it ended. */
+  #ended: LastSeen[] = [];
+  /** Of own ids of before. */
+  readonly #farewells = new Farewells();
+  #isUrgent = false;
+  #tickMs = Number.NEGATIVE_INFINITY;
+  /** Of the wall clock before the monotonic one, ms. */
+  #wallAheadMs = 0;
+  #resumedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ClaimantOptions) {
+    this.#options = options;
+    this.#process = options.mint();
+    this.#share = new StandingShare(this.#fold, this.#process);
+    this.#live = Math.max(1, options.live);
+    if (options.predecessor !== undefined) this.#ended = [[options.predecessor, Number.MAX_SAFE_INTEGER]];
+  }
+
+  get fold(): ClaimsFold {
+    return this.#fold;
+  }
+
+  get process(): string {
+    return this.#process;
+  }
+
+  /** Live gateways when an own record was last read back. */
+  get live(): number {
+    return this.#live;
+  }
+
+  /** Nothing is used, held or asked for here. */
+  get isIdle(): boolean {
+    return this.#own.size === 0;
+  }
+
+  /** Does a request wait for room? */
+  get isAwaited(): boolean {
+    return this.#waiters.size > 0;
+  }
+
+  /** May a request that waits have room now? Then `settle` is due. */
+  get mayRelease(): boolean {
+    return this.#waiters.mayFit && this.isAwaited;
+  }
+
+  /** Does a request wait, or another gateway lack room that is not needed here? */
+  get isUrgent(): boolean {
+    return this.#isUrgent;
+  }
+
+  /** Since when no own record was read back, ms. */
+  feedAgeMs(nowMs: number): number {
+    return nowMs - this.#readSentMs;
+  }
+
+  isCutOff(nowMs: number): boolean {
+    return this.feedAgeMs(nowMs) > cutOffMs;
+  }
+
+  /** May requests be decided without the share of a gateway that is cut off? */
+  isReady(nowMs: number): boolean {
+    if (this.isCutOff(nowMs)) return false;
+    return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
+  }
+
+  /** No other gateway is live, as far as the log is read. */
+  get isAlone(): boolean {
+    return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
+  }
+
+  used(limit: Limit): number {
+    return this.#own.get(keyOf(limit))?.used ?? 0;
+  }
+
+  /** Weight of the requests that wait for it. */
+  waitingFor(limit: Limit): number {
+    return this.#own.get(keyOf(limit))?.waiting ?? 0;
+  }
+
+  /** What this process may use in all of the limit now. */
+  room(limit: Limit, nowMs: number): number {
+    const row = this.#fold.row(limit);
+    const claim = row?.cells.get(this.#process)?.claim ?? 0;
+    const isAlone = this.isAlone;
+    const own = isAlone ? undefined : this.#own.get(keyOf(limit));
+    const smallest = isAlone ? claim : (own?.smallestSent() ?? claim);
+    const granted = Math.min(claim, smallest);
+    if (this.isCutOff(nowMs)) {
+      const share = Math.max(1, Math.floor(limit.limit / this.#live));
+      // What was granted of a minute stays; what was granted in flight ends with this process, as others see it.
+      const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
+      return mayHaveEnded ? share : Math.max(granted, share);
+    }
+    if (isAlone) return Math.max(granted, this.#fold.left(this.#process, limit, row));
+    return Math.max(this.#fold.kept(this.#process, limit, granted), this.#share.level(limit, row, own));
+  }
+
+  admits(limit: Limit, weight: number, nowMs: number): boolean {
+    const used = this.used(limit);
+    return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
+  }
+
+  /** Where there are no standing shares, the first request of a process goes ahead of its claim, where as much is left for every gateway. */
+  #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
+    if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
+    const row = this.#fold.row(limit);
+    if (this.#fold.rows.shareOf(limit.window, limit.limit, row) > 0) return false;
+    return weight * this.#live <= limit.limit - (row?.claimed ?? 0);
+  }
+
+  add(limit: Limit, weight: number, nowMs: number): void {
+    this.#ownOf(limit).admitted(weight, nowMs);
+  }
+
+  remove(limit: Limit, weight: number): void {
+    const own = this.#own.get(keyOf(limit));
+    if (own === undefined) return;
+    own.used = Math.max(0, own.used - weight);
+    if (own.waiting > 0) this.#waiters.mayFit = true;
+    if (this.#fold.row(own)?.short) this.#isUrgent = true;
+  }
+
+  /**
+   * Has a request wait until the log may have granted its room, to `untilMs` or as long as `expire` says: `done` is called with
+   * whether it is to be decided again. undefined where waiting cannot help.
+   */
+  wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
+    if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
+    const isLeft = this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
+    // What others hold beyond what they keep, they give up.
+    if (!isLeft) return this.#ownOf(limit).noteRefusal(nowMs);
+    this.#isUrgent = true;
+    return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
+  }
+
+  cancel(waiter: Waiter): void {
+    this.#waiters.remove(waiter);
+  }
+
+  /**
+   * Ends the waits that are over. A log that is slow refuses nobody: a request whose claim is not answered yet waits further, at
+   * most until this process counts as cut off and decides by its share.
+   */
+  expire(nowMs: number): void {
+    this.#notePause(nowMs);
+    const answeredMs = this.isCutOff(nowMs) ? Number.POSITIVE_INFINITY : this.#readSentMs;
+    this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
+  }
+
+  /** Also where a slow log takes no record: only a process that was suspended comes so late. */
+  #notePause(nowMs: number): void {
+    if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
+    this.#tickMs = nowMs;
+  }
+
+  /** Was this process suspended until now? What the log has meanwhile is about to be read. */
+  #hasResumed(nowMs: number): boolean {
+    return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
+  }
+
+  /** Does what is used here, and what others keep, leave so much of the limit, as far as the log is read? */
+  isLeft(limit: Limit, weight: number, nowMs: number): boolean {
+    return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
+  }
+
+  /** Folds a record of the log, which was logged at a time since 1970, where that is known. False where it changes nothing. */
+  onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
+    const { epoch } = this.#fold;
+    if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
+    // A share that has shrunk meanwhile does not grow back where the shares do not fit, also if nothing asks for it in between.
+    if (this.#fold.epoch !== epoch)
+      for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own);
+    if (record.process === this.#process) this.#readBack(record.n, nowMs);
+    else this.#onOther(record.entries, nowMs);
+    return true;
+  }
+
+  /** The log was replaced, or lost its end: all gateways begin again, and what is used here is published again. */
+  restart(): void {
+    this.#fold = new ClaimsFold();
+    // It knows nothing of this process: all that was used counts under the next id.
+    this.#share = new StandingShare(this.#fold, this.#process);
+    this.#renew();
+  }
+
+  #readBack(n: number, nowMs: number): void {
+    this.#readN = n;
+    this.#share.readBack(n, nowMs + this.#wallAheadMs);
+    const sentMs = this.#sentMs.get(n);
+    if (sentMs !== undefined) this.#readSentMs = sentMs;
+    for (const each of this.#sentMs.keys()) if (each <= n) this.#sentMs.delete(each);
+    for (const own of this.#own.values()) own.readBack(n);
+    this.#live = Math.max(1, this.#fold.live);
+    this.#ended = this.#ended.filter(([process]) => !this.#fold.hasEnded(process));
+    if (this.#mayBeAlone(nowMs)) this.#isUrgent = true;
+    this.#waiters.mayFit = true;
+  }
+
+  #onOther(entries: readonly GaugeEntry[], nowMs: number): void {
+    if (this.#fold.hasEnded(this.#process)) this.#renew();
+    // Another process is live: what was used without a claim is published at once.
+    if (this.isAlone) this.#isUrgent = true;
+    let isAwaited = false;
+    for (const entry of entries) {
+      const own = this.#own.get(keyOf(entry)) ?? this.#lacking(entry);
+      if (own === undefined) continue;
+      if (own.waiting > 0) isAwaited = true;
+      if (this.#dueOf(own, nowMs) === 'now') this.#isUrgent = true;
+    }
+    if (isAwaited) this.#waiters.mayFit = true;
+  }
+
+  /** A limit that another process lacks room of gets an entry, so that the standing share in it is given up. */
+  #lacking(entry: GaugeEntry): OwnLimit | undefined {
+    const row = this.#fold.row(entry);
+    if (row === undefined || row.short === 0 || this.#share.of(entry, row) === 0) return undefined;
+    return this.#ownOf(entry);
+  }
+
+  /**
+   * Releases the requests that fit now, and those that cannot fit any more. Not before those that were released the last time
+   * have taken their room: else the same room is given twice, and who comes second is refused.
+   */
+  settle(nowMs: number): void {
+    this.#waiters.settle((own, ahead, weight) => {
+      if (own.used + ahead + weight <= this.room(own, nowMs)) return 'fits';
+      const left = own.limit - this.#fold.keptByOthers(this.#process, own, nowMs);
+      return own.used + weight > left ? 'never' : 'waits';
+    });
+  }
+
+  /** The records to publish now; none where nothing is due. `urgent`: between two ticks, only what cannot wait. */
+  records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
+    this.#isUrgent = false;
+    this.#notePause(nowMs);
+    this.#wallAheadMs = wallMs - nowMs;
+    if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();
+    const yields = this.isAlone && this.#fold.live > 1;
+    const { due, isQuiet } = this.#due(nowMs, wallMs, urgent, yields);
+    const isTime = nowMs - this.#sentAtMs >= quietMsMax;
+    if (isQuiet && !yields && !isTime && !this.#mayBeAlone(nowMs)) return [];
+    const records = this.#farewells.repeat(this.#fold);
+    for (let from = 0; from === 0 || from < due.length; from += gaugeEntriesMax) {
+      const isLast = from + gaugeEntriesMax >= due.length;
+      records.push(this.#record(due.slice(from, from + gaugeEntriesMax), nowMs, yields && isLast));
+    }
+    return records;
+  }
+
+  /** What the next record has, and whether nothing of it is a reason to send one. */
+  #due(nowMs: number, wallMs: number, urgent: boolean, yields: boolean) {
+    const due: OwnLimit[] = [];
+    let isQuiet = true;
+    for (const own of this.#own.values()) {
+      const when = this.#dueOf(own, nowMs);
+      if (when === 'now' || (when === 'at the tick' && !urgent)) isQuiet = false;
+      if (when !== 'no' || (yields && own.used > 0)) due.push(own);
+      else if (own.isOver(this.#readN, wallMs)) this.#own.delete(own.key);
+    }
+    return { due, isQuiet };
+  }
+
+  #record(due: readonly OwnLimit[], nowMs: number, yields: boolean): GaugeRecord {
+    const n = ++this.#n;
+    const atMs = nowMs + this.#wallAheadMs;
+    this.#share.announce(n, atMs);
+    const wasAlone = this.isAlone;
+    const takesAll = !yields && (wasAlone || this.#mayBeAlone(nowMs));
+    if (yields) this.#yieldedN = n;
+    this.#sentMs.set(n, nowMs);
+    this.#sentAtMs = nowMs;
+    const entries = due.map((own): GaugeEntry => {
+      const row = this.#fold.row(own);
+      const state = this.#stateOf(own, row, takesAll);
+      const wanted = own.wanted(row, row?.cells.get(this.#process), state, nowMs);
+      return own.entry(n, wanted, own.yields(state, nowMs), nowMs);
+    });
+    return {
+      process: this.#process,
+      name: this.#options.name,
+      n,
+      entries,
+      at: Math.max(0, Math.round(atMs)),
+      from: this.#share.from,
+      ...(takesAll && { alone: Math.max(0, this.#fold.offset) }),
+      ended: [...this.#ended, ...this.#fold.silentBefore(this.#readSentMs - endedMs, this.#process)],
+      silent: this.#fold
+        .silentBefore(this.#readSentMs - silentMs, this.#process)
+        .filter(([process]) => process === this.#fold.alone),
+    };
+  }
+
+  /** The last record of a process that stops cleanly. What it used of a minute counts further. */
+  goodbye(nowMs: number): GaugeRecord {
+    // It gives all room up, if it held it.
+    const minutes = [...this.#own.values()].filter(({ window }) => window !== inFlightWindow);
+    const { alone: _, entries, ...rest } = this.#record(minutes, nowMs, false);
+    return {
+      ...rest,
+      ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
+      // What it claims of a minute outlives it, and nobody would use it. Of more than a record may have, the rest ends with its minute.
+      entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
+    };
+  }
+
+  #mayBeAlone(nowMs: number): boolean {
+    return (
+      this.#fold.alone === undefined && this.#fold.live === 1 && this.#readN > 0 && !this.isCutOff(nowMs)
+    );
+  }
+
+  /**
+   * Takes another id. What the last one held in flight is counted under this one; what it used of a minute stays there, as far
+   * as the others leave room to it, and its last record gives the rest up.
+   */
+  #renew(): void {
+    const entries: GaugeEntry[] = [];
+    for (const own of this.#own.values()) {
+      const { subject, window, limit } = own;
+      const used = window === inFlightWindow ? 0 : Math.min(own.used, this.#share.reserved(own));
+      own.renew(used);
+      if (used > 0) entries.push({ subject, window, limit, used, claim: used });
+    }
+    const at = Math.max(0, Math.round(this.#tickMs + this.#wallAheadMs));
+    this.#farewells.add({ process: this.#process, name: this.#options.name, n: this.#n, at }, entries);
+    this.#process = this.#options.mint();
+    this.#n = 0;
+    this.#readN = 0;
+    this.#share = new StandingShare(this.#fold, this.#process);
+    this.#yieldedN = 0;
+    this.#readSentMs = Number.NEGATIVE_INFINITY;
+    this.#sentMs.clear();
+  }
+
+  #stateOf(own: OwnLimit, row: LimitRow | undefined, isAlone: boolean): OwnState {
+    const left = this.#fold.left(this.#process, own, row);
+    const isContended = row !== undefined && this.#fold.rows.lacksElsewhere(row, this.#process);
+    return { readN: this.#readN, isAlone, left, share: this.#share.of(own, row), isContended };
+  }
+
+  #dueOf(own: OwnLimit, nowMs: number) {
+    const row = this.#fold.row(own);
+    const state = this.#stateOf(own, row, this.isAlone && this.#fold.live === 1);
+    return own.due(row, row?.cells.get(this.#process), state, nowMs);
+  }
+
+  #ownOf(limit: Limit): OwnLimit {
+    const key = keyOf(limit);
+    let own = this.#own.get(key);
+    if (own === undefined) {
+      own = new OwnLimit(limit);
+      this.#own.set(key, own);
+    }
+    own.limit = limit.limit;
+    return own;
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * The counters of one gateway: its own, which its folder keeps, and those of all others. Decides what is published when,
+ * and what a record of its own replica means. Pure: it neither waits nor stores, and may be run by a simulation.
+ */
+import { type CounterEntry, type CounterRecord, counterEntriesMax } from '../../schemas/records/limits.ts';
+import {
+  type CounterState,
+  conflictOf,
+  counterKey,
+  isCounted,
+  nothing,
+  type OwnCounters,
+  PublishPlan,
+  type ReplicaConflict,
+  type Sum,
+} from '../../shared/limits/counters.ts';
+
+/** The sums that a data folder keeps. What it returns is durable. */
+export interface CounterLedger extends OwnCounters {
+  /** All own entries. */
+  entries(): Iterable<CounterEntry>;
+  /** Entries under the replica ids that this folder had before a conflict. */
+  former(): Iterable<{ readonly replica: string; readonly entries: Iterable<CounterEntry> }>;
+  /** Takes a new replica id at zero, durably; what was counted so far is a former replica's. */
+  renew(): void;
+}
+
+export interface GatewayCountersOptions {
+  readonly ledger: CounterLedger;
+  readonly state: CounterState;
+  /** Id of this process. */
+  readonly process: string;
+  readonly name?: string;
+  /** Gateways that are live, this one included. */
+  readonly live: (nowMs: number) => number;
+}
+
+export interface ReadCounters {
+  readonly changed: readonly string[];
+  readonly dropped: number;
+  /** The folder was copied or restored; it has a new replica id now. */
+  readonly conflict?: ReplicaConflict;
+}
+
+export class GatewayCounters {
+  readonly #options: GatewayCountersOptions;
+  readonly #plan = new PublishPlan();
+  readonly #usedTokens = (key: string): number => this.used(key).tokens;
+
+  constructor(options: GatewayCountersOptions, nowMs: number) {
+    this.#options = options;
+    this.#adoptFormer(nowMs);
+  }
+
+  /** Tokens and turns of all replicas. */
+  used(key: string): Sum {
+    const others = this.#options.state.sum(key);
+    const own = this.#options.ledger.get(key) ?? nothing;
+    return { tokens: others.tokens + own.tokens, turns: others.turns + own.turns };
+  }
+
+  /** Merges a record of another replica, or judges one of its own. */
+  read(record: CounterRecord, nowMs: number): ReadCounters {
+    const { ledger, state } = this.#options;
+    if (record.replica !== ledger.replica) return state.apply(record, nowMs);
+    const conflict = conflictOf(record, ledger, nowMs);
+    if (conflict === undefined) return { changed: [], dropped: 0 };
+    ledger.renew();
+    this.#plan.takeAll();
+    this.#adoptFormer(nowMs);
+    const { changed, dropped } = state.apply(record, nowMs);
+    return { changed, dropped, conflict };
+  }
+
+  /** The ledger's entry grew. `limit` as in PublishPlan. */
+  grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
+    this.#plan.grown(key, tokens, nowMs, limit);
+  }
+
+  /** The records that are to be published now. */
+  due(nowMs: number): CounterRecord[] {
+    if (this.#plan.size === 0) return [];
+    return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), this.#usedTokens), nowMs);
+  }
+
+  /** The records of what was not published yet. */
+  rest(nowMs: number): CounterRecord[] {
+    return this.#records(this.#plan.takeAll(), nowMs);
+  }
+
+  /** All that this folder counted, under each of its ids: for the start, for each hour, and after a conflict. */
+  everything(nowMs: number): CounterRecord[] {
+    const { ledger } = this.#options;
+    this.#plan.takeAll();
+    const own = this.#split(ledger.replica, counted(ledger.entries(), nowMs), nowMs);
+    const former = [...ledger.former()].flatMap(({ replica, entries }) =>
+      this.#split(replica, counted(entries, nowMs), nowMs),
+    );
+    // An empty record shows that this gateway is there.
+    return own.length === 0 ? [this.#record(ledger.replica, [], nowMs), ...former] : [...own, ...former];
+  }
+
+  /** A record was not published, or nobody knows: its entries are due again. */
+  unpublished({ replica, entries }: CounterRecord, nowMs: number): void {
+    if (replica !== this.#options.ledger.replica) return;
+    // With all their tokens, so that what is near its end is published at the next opportunity.
+    for (const [subject, period, tokens] of entries)
+      this.#plan.grown(counterKey(subject, period), tokens, nowMs);
+  }
+
+  forget(keys: readonly string[]): void {
+    this.#plan.forget(keys);
+  }
+
+  #adoptFormer(nowMs: number): void {
+    const { ledger, state } = this.#options;
+    for (const { replica, entries } of ledger.former())
+      for (const record of this.#split(replica, [...entries], nowMs)) state.apply(record, nowMs);
+  }
+
+  #records(keys: readonly string[], nowMs: number): CounterRecord[] {
+    const { ledger } = this.#options;
+    const entries = keys.map((key): CounterEntry => {
+      const { tokens, turns } = ledger.get(key) ?? nothing;
+      const space = key.indexOf(' ');
+      return [key.slice(0, space), key.slice(space + 1), tokens, turns];
+    });
+    return this.#split(ledger.replica, entries, nowMs);
+  }
+
+  #split(replica: string, entries: readonly CounterEntry[], nowMs: number): CounterRecord[] {
+    const records: CounterRecord[] = [];
+    for (let at = 0; at < entries.length; at += counterEntriesMax)
+      records.push(this.#record(replica, entries.slice(at, at + counterEntriesMax), nowMs));
+    return records;
+  }
+
+  #record(replica: string, entries: readonly CounterEntry[], nowMs: number): CounterRecord {
+    const { process, name } = this.#options;
+    return { v: 1, replica, process, ...(name === undefined ? {} : { name }), at: nowMs, entries };
+  }
+}
+
+function counted(entries: Iterable<CounterEntry>, nowMs: number): CounterEntry[] {
+  return [...entries].filter(([, period]) => isCounted(period, nowMs));
+}

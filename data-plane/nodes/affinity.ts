@@ -1,0 +1,323 @@
+/**
+ * Chooses one of several equal nodes for a request, so that prompts with a common prefix meet on the node that has it cached.
+ *
+ * The first prefix of a prompt has a home among the candidates. Rendezvous hashing gives it, so all gateways agree, and losing
+ * a node moves only the prompts of that node. A prefix that draws more load than one node should carry, such as a common system
+ * prompt, gets several homes, and the next longer prefix chooses among them. A node that is busier than the others gets no
+ * prompts that are new to it. A table remembers where such a prompt went instead, so that its conversation stays there; the
+ * other gateways get a report.
+ *
+ * Keys depend on a secret of the gateways and on the tenant, so no tenant can aim at the nodes of another one.
+ */
+import {
+  type PlacementReport,
+  type PromptPlacement,
+  placementsMax,
+} from '../../schemas/records/placements.ts';
+import type { Route } from '../../shared/snapshot/lookup.ts';
+import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
+import type { NodeLoad } from './load.ts';
+import { ManyCandidates } from './many-candidates.ts';
+import { PrefixTable } from './prefix-table.ts';
+
+/** How a node was found: by the table, as a home of a prefix, or because those were full. */
+export type ChosenBy = 'seen' | 'home' | 'spill';
+
+export interface AffinityRequest {
+  /** Whose prompts have keys of their own. */
+  readonly tenant: string;
+  /** Who has a share of the table: the tenant, unless many share one. */
+  readonly sharer?: string;
+  /** Names the model and the place: the requests that the candidates are for. */
+  readonly group: string;
+  /** Hashes of the prompt's prefixes, from short to long; none where there is no prompt to share. */
+  readonly prefixes: readonly number[];
+}
+
+/** Selects one of the candidates of a request; undefined where there are none. */
+export type NodeChooser = (candidates: readonly Route[]) => Route | undefined;
+
+export interface AffinityOptions {
+  readonly load: NodeLoad;
+  /** The same in all gateways. */
+  readonly secret: string;
+  readonly table?: PrefixTable;
+  /** Monotonic, ms. */
+  readonly now?: () => number;
+}
+
+interface Candidate {
+  readonly node: string;
+}
+
+/** Requests for one model in one place. */
+interface Group {
+  requests: number;
+  /** Mean requests in flight per candidate, its time in ms, and the requests since then. Kept only for many candidates. */
+  mean: number;
+  meanMs: number;
+  meanRequests: number;
+}
+
+interface KeyedPrefixes {
+  readonly sharer: string;
+  readonly prefixes: readonly number[];
+  readonly seed: number;
+}
+
+/** One prefix, and the candidates that are its homes. */
+interface Level<Of> {
+  /** Which of the prefixes. */
+  readonly at: number;
+  readonly key: number;
+  /** Of which the homes are the first. */
+  readonly among: readonly Of[];
+  readonly homes: readonly Of[];
+}
+
+/** A node with fewer requests in flight takes any prompt: an engine works on several at once. */
+const inFlightAlways = 2;
+/** Times the mean in flight. At this load a node takes no prompt that is new to it. */
+const newFactor = 1.2;
+/** The bound for prompts that a node has seen is higher, because another node would have to read the whole prompt. */
+const seenFactor = 3;
+/** A prefix gets a further home for each such part of a node's load. */
+const loadPerHome = 0.5;
+/**
+ * Requests after which one counts half in the weight of a prefix, at least, and for each candidate: with fewer, a single request
+ * of a prefix would seem to be more than half of a node's load.
+ */
+const weightHalfLife = { min: 256, perCandidate: 4 };
+/** Engines have evicted what is older, most likely. */
+const seenMs = 600_000;
+const groupsMax = 1024;
+/** Of more candidates than this, the rule looks at a few. */
+const manyFrom = 64;
+/** The mean load of many candidates is kept for at most this time, and for one request per this many candidates. */
+const meanEveryMs = 100;
+const meanShare = 8;
+/** So many at least, of which one is chosen. */
+const fewMin = 32;
+/** A prefix with more homes than this does not select any: the next longer one does. */
+const homesMost = 64;
+
+export class Affinity {
+  /** Choices since the start, for metrics. */
+  readonly chosen: Record<ChosenBy, number> = { seen: 0, home: 0, spill: 0 };
+  readonly #load: NodeLoad;
+  readonly #secret: number;
+  readonly #table: PrefixTable;
+  readonly #unreported = new PrefixTable(placementsMax);
+  readonly #now: () => number;
+  readonly #groups = new Map<string, Group>();
+  readonly #many = new WeakMap<readonly Candidate[], ManyCandidates<Candidate>>();
+
+  constructor({ load, secret, table = new PrefixTable(), now = () => performance.now() }: AffinityOptions) {
+    this.#load = load;
+    this.#secret = hashOf(0, secret);
+    this.#table = table;
+    this.#now = now;
+  }
+
+  /** One of the candidates, which are of one place; undefined where there are none. */
+  choose<Of extends Candidate>(candidates: readonly Of[], request: AffinityRequest): Of | undefined {
+    const isMany = candidates.length > manyFrom;
+    const open = isMany ? candidates : this.#load.open(candidates);
+    const prefixes = open.length > 1 ? request.prefixes : [];
+    if (prefixes.length === 0) return this.#load.choose(open);
+    const { tenant, sharer = tenant } = request;
+    const seed = hashOf(hashOf(this.#secret, request.group), tenant);
+    const group = this.#groupOf(request.group);
+    const keyed = { sharer, prefixes, seed };
+    if (isMany) return this.#chooseAmongMany(candidates, group, keyed);
+    const mean = this.#load.mean(open);
+    return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
+  }
+
+  /** The first prefix that needs few homes selects few candidates; the node that has seen more of the prompt is one of them. */
+  #chooseAmongMany<Of extends Candidate>(
+    candidates: readonly Of[],
+    group: Group,
+    keyed: KeyedPrefixes,
+  ): Of | undefined {
+    const many = this.#manyOf(candidates);
+    const mean = this.#meanOf(candidates, group);
+    const levels = this.#levels(many, group, mean, keyed);
+    const [first] = levels;
+    // All of its prefixes are of very many requests: any node has them.
+    if (first === undefined) return this.#load.choose(candidates);
+    const few = [...first.among];
+    const seen = many.byName.get(this.#lastSeen(keyed).node ?? '');
+    if (seen !== undefined && !few.includes(seen)) few.push(seen);
+    const open = few.filter(({ node }) => !this.#load.isEjected(node));
+    if (open.length === 0) return this.#load.choose(candidates);
+    return this.#place(open, mean, levels, keyed);
+  }
+
+  /** Summing the load of a thousand nodes takes longer than a choice, so the mean is computed again only now and then. */
+  #meanOf(candidates: readonly Candidate[], group: Group): number {
+    const nowMs = this.#now();
+    group.meanRequests += 1;
+    if (nowMs - group.meanMs >= meanEveryMs || group.meanRequests >= candidates.length / meanShare) {
+      group.mean = this.#load.mean(this.#load.open(candidates));
+      group.meanMs = nowMs;
+      group.meanRequests = 0;
+    }
+    return group.mean;
+  }
+
+  #manyOf<Of extends Candidate>(candidates: readonly Of[]): ManyCandidates<Of> {
+    let many = this.#many.get(candidates);
+    if (many === undefined) {
+      many = new ManyCandidates<Candidate>(candidates);
+      this.#many.set(candidates, many);
+    }
+    return many as ManyCandidates<Of>;
+  }
+
+  /** Chooses among nodes that are all looked at, and remembers it. */
+  #place<Of extends Candidate>(
+    open: readonly Of[],
+    mean: number,
+    levels: readonly Level<Of>[],
+    { sharer, prefixes, seed }: KeyedPrefixes,
+  ): Of {
+    const deciding = levels[levels.length - 1];
+    const below = (factor: number): readonly Of[] => {
+      const most = Math.max(inFlightAlways, factor * mean);
+      return open.filter(({ node }) => this.#load.inFlight(node) < most);
+    };
+    const taking = below(newFactor);
+    const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
+    // A prefix that takes part in the choice of homes may be common, so its requests are spread by the lower bound.
+    const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
+    const chosen = seen ?? homeAt(taking.length > 0 ? taking : open, levels);
+    const homes = deciding?.homes ?? [];
+    this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
+    const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
+    this.#remember([sharer, key, chosen.node]);
+    // Other gateways would choose the node that has seen the prompt, or else its first home, without a report.
+    if (chosen.node !== (last ?? bestOf(open, levels[0]?.key ?? 0)?.node))
+      this.#unreported.use(sharer, key).node = chosen.node;
+    return chosen;
+  }
+
+  #remember([sharer, key, node]: PromptPlacement): void {
+    const entry = this.#table.use(sharer, key);
+    entry.node = node;
+    entry.placedMs = this.#now();
+  }
+
+  /** Own load, and the placements since the last report. */
+  report(): Omit<PlacementReport, 'process'> {
+    return { loads: this.#load.ownLoads(), placements: this.#unreported.takeAll() };
+  }
+
+  /** Takes in the report of another gateway. */
+  receive({ process, loads, placements }: PlacementReport): void {
+    this.#load.receive(process, loads);
+    for (const placement of placements) this.#remember(placement);
+  }
+
+  /**
+   * The homes of one prefix after the other, each among those of the one before, until there is one home. A prefix that needs
+   * very many of many candidates is passed over.
+   */
+  #levels<Of extends Candidate>(
+    open: readonly Of[] | ManyCandidates<Of>,
+    group: Group,
+    mean: number,
+    { sharer, prefixes, seed }: KeyedPrefixes,
+  ): Level<Of>[] {
+    const many = open instanceof ManyCandidates ? open : undefined;
+    const all = open instanceof ManyCandidates ? open.list : open;
+    const fade = 2 ** (-1 / Math.max(weightHalfLife.min, weightHalfLife.perCandidate * all.length));
+    const levels: Level<Of>[] = [];
+    let homes = all;
+    for (const [at, prefix] of prefixes.entries()) {
+      const key = combine(prefix, seed);
+      const entry = this.#table.use(sharer, key);
+      entry.weight = entry.weight * fade ** (group.requests - entry.sequence) + 1;
+      entry.sequence = group.requests;
+      const share = (entry.weight * (1 - fade)) / (1 - fade ** group.requests);
+      const needed = Math.max(
+        1,
+        Math.ceil((share * mean * all.length) / (loadPerHome * Math.max(mean, inFlightAlways))),
+      );
+      if (many !== undefined && homes === all) {
+        if (needed > homesMost) continue;
+        homes = many.firstOf(key, Math.max(fewMin, needed));
+      }
+      const among = homes;
+      homes = firstHomes(among, key, needed);
+      levels.push({ at, key, among, homes });
+      if (homes.length === 1) break;
+    }
+    return levels;
+  }
+
+  /** The longest of the prefixes that a node got lately, and that node. */
+  #lastSeen({ sharer, prefixes, seed }: KeyedPrefixes): { readonly at: number; readonly node?: string } {
+    const sinceMs = this.#now() - seenMs;
+    for (let at = prefixes.length - 1; at >= 0; at -= 1) {
+      const entry = this.#table.get(sharer, combine(prefixes[at] ?? 0, seed));
+      if (entry?.node !== undefined && entry.placedMs >= sinceMs) return { at, node: entry.node };
+    }
+    return { at: -1 };
+  }
+
+  #groupOf(name: string): Group {
+    const group = this.#groups.get(name) ?? { requests: 0, mean: 0, meanMs: -meanEveryMs, meanRequests: 0 };
+    group.requests += 1;
+    // The least recently used come first.
+    this.#groups.delete(name);
+    this.#groups.set(name, group);
+    if (this.#groups.size > groupsMax) this.#groups.delete(this.#groups.keys().next().value ?? name);
+    return group;
+  }
+}
+
+/** The first in the order that the key gives to all nodes. */
+function firstHomes<Of extends Candidate>(among: readonly Of[], key: number, count: number): readonly Of[] {
+  if (count >= among.length) return among;
+  const best = count === 1 ? bestOf(among, key) : undefined;
+  if (best !== undefined) return [best];
+  const scored = among.map((candidate) => ({ candidate, score: scoreOf(candidate, key) }));
+  scored.sort((a, b) => b.score - a.score);
+  return scored.slice(0, count).map(({ candidate }) => candidate);
+}
+
+function bestOf<Of extends Candidate>(among: readonly Of[], key: number): Of | undefined {
+  let best: Of | undefined;
+  let bestScore = -1;
+  for (const candidate of among) {
+    const score = scoreOf(candidate, key);
+    if (score <= bestScore) continue;
+    best = candidate;
+    bestScore = score;
+  }
+  return best;
+}
+
+/** From the homes of the longest prefix outwards: the first, by the order of that prefix, that takes a request. */
+function homeAt<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
+  for (let at = levels.length - 1; at >= 0; at -= 1) {
+    const { key, homes } = levels[at] as Level<Of>;
+    const best = bestOf(
+      homes.filter((home) => taking.includes(home)),
+      key,
+    );
+    if (best !== undefined) return best;
+  }
+  return bestOf(taking, levels[0]?.key ?? 0) as Of;
+}
+
+function scoreOf({ node }: Candidate, key: number): number {
+  return combine(hashOf(0, node), key);
+}
+
+function hashOf(seed: number, text: string): number {
+  const hash = new RollingHash(seed);
+  hash.add(text);
+  return hash.value;
+}

@@ -1,0 +1,403 @@
+/**
+ * One attempt to have one node answer one request. It owns the state that the node's call, the body and the client's
+ * response share (attempt-states.ts has the diagram and the table); the transformers of the body know none of the three.
+ */
+
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import type { Timed } from '../../shared/runtime/ticker.ts';
+import { eventStreamType, jsonType } from '../http/answers.ts';
+import type { AnswerListener, ClientAnswer, Fields } from '../http/exchange.ts';
+import { parseError } from '../surfaces/common/answer-json.ts';
+import { UnheldAnswer } from '../surfaces/common/memory-refusal.ts';
+import { NodeFailure, type NodeFailureKind } from '../surfaces/common/node-failure.ts';
+import { SseReader } from '../surfaces/common/sse-reader.ts';
+import type { SurfaceStream } from '../surfaces/common/surface-stream.ts';
+import type { Usage } from '../surfaces/common/usage.ts';
+import { type AttemptEvent, type AttemptState, type Next, transitions } from './attempt-states.ts';
+import { ByteCollector, isEventStreamType, isJsonType } from './byte-collector.ts';
+import type { NodeOutcome } from './load.ts';
+import {
+  CallFailure,
+  type CallFailureKind,
+  type CallReader,
+  NodeCall,
+  type NodeRequest,
+} from './node-call.ts';
+import type { NodePools } from './node-pools.ts';
+import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
+
+/** How long a node may take, and how much it may send. Connecting has a bound in the pools. */
+export interface AnswerBounds {
+  /** To the first good event of a stream. */
+  readonly firstEventMs: number;
+  /** Between two data events of a stream. Comments prolong this wait, up to `firstEventMs`. */
+  readonly betweenEventsMs: number;
+  /** After this long without a frame, the client of a stream gets a sign of life. */
+  readonly keepAliveMs: number;
+  /** To the head of an answer that is not streamed, and then for its whole body. */
+  readonly wholeAnswerMs: number;
+  /** Between two pieces of a body that is not streamed. */
+  readonly betweenBytesMs: number;
+  /** For the body of an error. */
+  readonly errorBodyMs: number;
+  /** Largest body of an answer that is not streamed. */
+  readonly answerBytesMax: number;
+}
+
+/** Why a node gave no answer, or no whole one. */
+export interface AttemptFailure {
+  /** For the log; holds nothing that node or client wrote. */
+  readonly reason: string;
+  readonly timedOut: boolean;
+  /** The evidence about the node. */
+  readonly outcome: Exclude<NodeOutcome, 'answered'>;
+  /** Of the node's answer, where that was an error. */
+  readonly status?: number;
+  /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
+  readonly detail?: unknown;
+  /** Describes a form of the answer that is ambiguous or unknown. */
+  readonly oddForm?: string;
+  /** The client's answer, where it was not the node that failed. */
+  readonly refusal?: Refusal;
+}
+
+export type AttemptResult =
+  | { readonly kind: 'completed'; readonly usage: Usage; readonly oddForm: string | undefined }
+  | { readonly kind: 'client-gone'; readonly spent?: Usage }
+  | { readonly kind: 'unreached'; readonly failure: AttemptFailure }
+  | { readonly kind: 'failed'; readonly failure: AttemptFailure }
+  | { readonly kind: 'aborted-after-start'; readonly failure: AttemptFailure; readonly spent?: Usage };
+
+export interface AttemptOptions {
+  readonly client: ClientAnswer;
+  /** Of the client's answer, next to those of its kind. */
+  readonly fields: Fields;
+  readonly pools: NodePools;
+  /** Charged for what is held of the answer. */
+  readonly memory: MemoryBudget;
+  readonly bounds: AnswerBounds;
+  /** Converts the node's body. */
+  readonly body: SurfaceStream | WholeAnswer;
+  /** The request goes out to the node. */
+  readonly onSent?: (() => void) | undefined;
+  /** Called when the node answers. The head of a stream does not count, because engines send it before they do any work. */
+  readonly onAnswer?: (() => void) | undefined;
+  /** The connection to the node has taken the whole body; called for a body in pieces only. */
+  readonly onTaken?: (() => void) | undefined;
+}
+
+const errorBytesMax = 64 * 1024;
+/** Proxies on the way to the client are to pass each event on at once. */
+const streamFields: Fields = ['cache-control', 'no-cache', 'x-accel-buffering', 'no'];
+
+export class Attempt implements CallReader, AnswerListener, Timed {
+  index = -1;
+  readonly #options: AttemptOptions;
+  readonly #client: ClientAnswer;
+  readonly #call: NodeCall;
+  readonly #whole: WholeAnswer | undefined;
+  readonly #stream: SurfaceStream | undefined;
+  readonly #events: SseReader | undefined;
+  readonly #result: Promise<AttemptResult>;
+  #resolve: (result: AttemptResult) => void = () => undefined;
+  #reject: (error: Error) => void = () => undefined;
+  #state: AttemptState = 'connecting';
+  #status = 0;
+  #errorBody: ByteCollector | undefined;
+  /** By the clock of the ticker, as the wait itself. */
+  #wholeByMs = Number.POSITIVE_INFINITY;
+  /** Times of the node's last event and of the client's last frame, by the ticker's clock. */
+  #eventMs = 0;
+  #writtenMs = 0;
+
+  constructor(options: AttemptOptions) {
+    const { client, pools, body } = options;
+    this.#options = options;
+    this.#client = client;
+    this.#call = new NodeCall(pools.ticker, this);
+    if (body.kind === 'whole') this.#whole = body;
+    else {
+      this.#stream = body;
+      this.#events = new SseReader({
+        onData: (data) => this.#onEvent(data),
+        onComment: () => this.#onComment(),
+        onFailure: (failure) => {
+          body.fail(failure);
+          this.#onStreamFailure(body);
+        },
+      });
+    }
+    this.#result = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  get state(): AttemptState {
+    return this.#state;
+  }
+
+  /** Sends the request. Rejects only for an error in this program. */
+  run(request: NodeRequest): Promise<AttemptResult> {
+    const { bounds, pools } = this.#options;
+    if (this.#whole === undefined) this.#call.setDeadline(bounds.firstEventMs, 'a first event');
+    else this.#call.setDeadline(bounds.wholeAnswerMs, 'its answer');
+    this.#client.listen(this);
+    this.#call.start(pools, request);
+    return this.#result;
+  }
+
+  onSent(): void {
+    if (this.#step('sent') !== 'ignored') this.#options.onSent?.();
+  }
+
+  onUnanswered(): void {
+    this.#step('unanswered');
+  }
+
+  onTaken(): void {
+    this.#options.onTaken?.();
+  }
+
+  onHead(status: number, contentType: string): void {
+    const { bounds, memory, pools } = this.#options;
+    this.#status = status;
+    if (status === 200 && this.#whole !== undefined && isJsonType(contentType)) {
+      this.#step('answer-head');
+      this.#options.onAnswer?.();
+      this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;
+      this.#expectMore();
+    } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
+      // The deadline for the first event is kept.
+      this.#step('stream-head');
+      this.#writtenMs = pools.ticker.nowMs;
+      pools.ticker.add(this);
+    } else {
+      this.#step('error-head');
+      this.#options.onAnswer?.();
+      this.#errorBody = new ByteCollector(memory, errorBytesMax);
+      this.#call.setDeadline(bounds.errorBodyMs, 'the whole body of its error');
+    }
+  }
+
+  onData(chunk: Buffer): void {
+    switch (this.#step('data')) {
+      case 'opening':
+      case 'streaming':
+      case 'blocked':
+        this.#events?.push(chunk);
+        break;
+      case 'collecting':
+        this.#collect(chunk);
+        break;
+      case 'error-body':
+        if (this.#errorBody?.add(chunk) === false) this.#fail(this.#errorFailure(undefined));
+        break;
+      default:
+    }
+  }
+
+  onEnd(): void {
+    if (this.#errorBody !== undefined) this.#fail(this.#errorFailure(parseError(this.#errorBody.whole())));
+    else if (this.#stream !== undefined) {
+      this.#events?.end();
+      this.#stream.end();
+      this.#onStreamFailure(this.#stream);
+    } else if (this.#step('end') === 'rebuilding') this.#rebuild();
+  }
+
+  onFailure(error: unknown): void {
+    if (error instanceof CallFailure)
+      this.#fail({
+        ...{ reason: error.message, timedOut: error.kind === 'timeout' },
+        outcome: callOutcomes[error.kind],
+      });
+    else if (error instanceof NodeFailure) this.#fail(failureOf(error));
+    else if (error instanceof Refusal)
+      this.#fail({ reason: error.reason, timedOut: false, outcome: 'neutral', refusal: error });
+    else if (this.#step('fault') !== 'ignored') {
+      this.#abandon();
+      this.#reject(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  onGone(): void {
+    const wasSent = this.#state !== 'connecting';
+    const kind = this.#step('gone');
+    if (kind === 'ignored') return;
+    this.#abandon();
+    this.#resolve(wasSent ? { kind, ...this.#spent() } : { kind });
+  }
+
+  onBlocked(): void {
+    if (this.#step('blocked') !== 'ignored') this.#call.pause();
+  }
+
+  onDrained(): void {
+    if (this.#step('drained') === 'ignored') return;
+    // A deadline that passed while the client held the node back is set again.
+    this.#expectEvent();
+    this.#call.resume();
+  }
+
+  /** Sends a sign of life if one is due. It begins the client's answer, so it is not sent before the node has begun its own. */
+  tick(nowMs: number): void {
+    const stream = this.#stream;
+    const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
+    if (!isSilent || stream === undefined) return;
+    if (this.#state === 'opening' || this.#state === 'streaming') this.#write([stream.keepAlive], nowMs);
+  }
+
+  #step<Event extends AttemptEvent>(event: Event): Next<Event> {
+    const next = transitions[this.#state][event];
+    const state: AttemptState | 'ignored' = next;
+    if (state !== 'ignored') this.#state = state;
+    return next;
+  }
+
+  #collect(chunk: Buffer): void {
+    const problem = this.#whole?.add(chunk);
+    if (problem === undefined) this.#expectMore();
+    else this.onFailure(problem);
+  }
+
+  /** The next piece, but no later than the whole: a node that sends a byte now and then has a deadline too. */
+  #expectMore(): void {
+    const { bounds, pools } = this.#options;
+    const remainingMs = this.#wholeByMs - pools.ticker.nowMs;
+    this.#call.setDeadline(Math.min(bounds.betweenBytesMs, remainingMs), 'the rest of its answer');
+  }
+
+  #rebuild(): void {
+    try {
+      const rebuilt = this.#whole?.rebuild();
+      if (rebuilt instanceof Promise) {
+        // The handler comes last, so that it also gets what the delivery throws.
+        rebuilt.then((answer) => this.#deliverWhole(answer)).catch((error) => this.onFailure(error));
+      } else if (rebuilt !== undefined) this.#deliverWhole(rebuilt);
+    } catch (error) {
+      this.onFailure(error);
+    }
+  }
+
+  #deliverWhole({ body, ...answer }: RebuiltAnswer): void {
+    if (this.#step('whole') === 'ignored') return;
+    this.#deliver(answer, this.#client.whole(200, jsonType, this.#options.fields, body));
+  }
+
+  #onEvent(data: string): void {
+    const stream = this.#stream;
+    if (stream === undefined || this.#step('data') === 'ignored') return;
+    const frames = stream.push(data);
+    const { state } = stream;
+    if (state === 'waiting') return;
+    if (state === 'failed') {
+      this.#onStreamFailure(stream);
+      return;
+    }
+    this.#options.onAnswer?.();
+    this.#write(frames, this.#options.pools.ticker.nowMs);
+    if (state !== 'completed') this.#expectEvent();
+    else if (this.#step('whole') !== 'ignored') this.#deliver(stream, this.#client.end());
+  }
+
+  #write(frames: readonly string[], nowMs: number): void {
+    if (this.#step('first-event') !== 'ignored')
+      this.#client.start(eventStreamType, [...streamFields, ...this.#options.fields]);
+    for (const frame of frames) this.#client.write(frame);
+    if (frames.length > 0) this.#writtenMs = nowMs;
+  }
+
+  #expectEvent(): void {
+    const { bounds, pools } = this.#options;
+    this.#eventMs = pools.ticker.nowMs;
+    this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
+  }
+
+  /** The node is alive, so the wait for the next event begins again. In total it may last as long as the wait for a first event. */
+  #onComment(): void {
+    if (this.#stream?.state !== 'streaming') return;
+    const { bounds, pools } = this.#options;
+    const longestMs = Math.max(bounds.firstEventMs, bounds.betweenEventsMs);
+    const remainingMs = this.#eventMs + longestMs - pools.ticker.nowMs;
+    this.#call.setDeadline(Math.min(bounds.betweenEventsMs, remainingMs), 'a further event');
+  }
+
+  #onStreamFailure({ failure }: SurfaceStream): void {
+    if (failure !== undefined) this.#fail(failureOf(failure));
+  }
+
+  /** The rest of the node's body is dropped. What is held is released once the client has taken it, however slowly. */
+  #deliver({ usage, oddForm }: Omit<RebuiltAnswer, 'body'>, delivered: Promise<boolean>): void {
+    this.#call.drain();
+    void delivered.then((arrived) => {
+      const kind = this.#step(arrived ? 'delivered' : 'gone');
+      if (kind === 'ignored') return;
+      this.#release();
+      this.#resolve(kind === 'completed' ? { kind, usage, oddForm } : { kind, ...this.#spent() });
+    });
+  }
+
+  /** The client's view depends on whether its answer has begun. */
+  #fail(failure: AttemptFailure): void {
+    const kind = this.#step('failure');
+    if (kind === 'ignored') return;
+    this.#abandon();
+    this.#resolve(kind === 'aborted-after-start' ? { kind, failure, ...this.#spent() } : { kind, failure });
+    if (kind === 'aborted-after-start') this.#client.destroy();
+  }
+
+  /** What the node has read and written for a stream so far. */
+  #spent(): { readonly spent?: Usage } {
+    return this.#stream === undefined ? {} : { spent: this.#stream.usage };
+  }
+
+  /** A wrong content type means a broken node; an error may be the request's own fault. */
+  #errorFailure(detail: unknown): AttemptFailure {
+    const isAnswer = this.#status === 200;
+    const reason = isAnswer
+      ? 'the node answered with a wrong content type'
+      : `the node answered ${this.#status}`;
+    const outcome = isAnswer ? 'broken' : 'neutral';
+    const odd = isAnswer ? { oddForm: reason } : {};
+    return { reason, timedOut: false, outcome, status: this.#status, detail, ...odd };
+  }
+
+  #abandon(): void {
+    this.#call.abort();
+    this.#release();
+  }
+
+  #release(): void {
+    this.#options.pools.ticker.delete(this);
+    this.#whole?.release();
+    this.#stream?.release();
+    this.#errorBody?.release();
+  }
+}
+
+const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>> = {
+  unreached: 'unreached',
+  own: 'neutral',
+  timeout: 'broken',
+  lost: 'broken',
+};
+
+/** An error that the node reports, or a finish that it gives up, may be the request's fault; so may what the model wrote. */
+const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
+  error: 'neutral',
+  aborted: 'neutral',
+  cut: 'broken',
+  malformed: 'broken',
+  too_large: 'suspect',
+  unheld: 'neutral',
+  unusable: 'suspect',
+};
+
+function failureOf(failure: NodeFailure): AttemptFailure {
+  const { kind, message, detail } = failure;
+  const refused = failure instanceof UnheldAnswer ? { refusal: failure.refusal } : {};
+  const odd = kind === 'malformed' ? { oddForm: message } : {};
+  return { reason: message, timedOut: false, outcome: outcomes[kind], detail, ...odd, ...refused };
+}

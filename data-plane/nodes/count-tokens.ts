@@ -1,0 +1,114 @@
+/**
+ * Asks a node how many tokens a prompt has: a number, or undefined where it cannot count or does not answer in time.
+ * A count is never worth a failure, so nothing is thrown and nothing is held against the node.
+ */
+
+import type { Dialect } from '../../schemas/names.ts';
+import { tokenCountOf } from '../../shared/engines/node-answers.ts';
+import { waits } from '../../shared/runtime/waits.ts';
+import type { Route } from '../../shared/snapshot/lookup.ts';
+import type { BodyWorker } from '../body-worker/body-worker.ts';
+import { mayBeSmall, parseSmallAnswer } from '../surfaces/common/answer-json.ts';
+import type { AskedRequest } from '../surfaces/common/asked.ts';
+import { renderCount } from '../surfaces/common/node-body.ts';
+import { BodyPieces } from './body-pieces.ts';
+import { ByteCollector, isJsonType } from './byte-collector.ts';
+import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
+import type { NodePools } from './node-pools.ts';
+
+/** What a count may cause at the node. */
+export interface CountWatch {
+  /** The text goes out to the node. */
+  readonly onSent?: () => void;
+  /** No connection was obtained. */
+  readonly onUnreached?: () => void;
+}
+
+/** A node's answer to "how many tokens are these?"; undefined where it has none. Its memory is charged to `owner`. */
+export type PromptCounter = (
+  route: Route,
+  asked: AskedRequest,
+  owner: string,
+  watch?: CountWatch,
+) => Promise<number | undefined>;
+
+export interface PromptCounterOptions {
+  readonly countMs?: number;
+}
+
+/** The answer to a count holds a number, and with some engines the tokens themselves. */
+const countBytesMax = 4 * 1024 * 1024;
+/** How long reading a large one may take. */
+const countReadMs = 2000;
+
+export function createPromptCounter(
+  pools: NodePools,
+  bodyWorker: BodyWorker,
+  { countMs = waits.nodeCount.ms }: PromptCounterOptions = {},
+): PromptCounter {
+  return async (route, asked, owner, watch = {}) => {
+    if (asked.kind !== 'chat') return undefined;
+    const { node, dialect, served, url, credential } = route;
+    const rendered = await renderCount(asked, dialect, served);
+    if (rendered === undefined) return undefined;
+    const { path, body: text } = rendered;
+    const body = typeof text === 'string' ? text : new BodyPieces(text);
+    const request: NodeRequest = { url, path, body, accept: 'application/json', credential };
+    const collector = new ByteCollector(pools.answerBytes.of(owner), countBytesMax);
+    const answer = await ask(pools, request, collector, { ...watch, ms: countMs });
+    try {
+      return answer && (await countIn(answer, dialect, { bodyWorker, node }));
+    } finally {
+      answer?.release();
+    }
+  };
+}
+
+/** Some engines answer with every token in addition to the number. */
+async function countIn(
+  answer: ByteCollector,
+  dialect: Dialect,
+  { bodyWorker, node }: { readonly bodyWorker: BodyWorker; readonly node: string },
+): Promise<number | undefined> {
+  const small = mayBeSmall(answer.length) ? parseSmallAnswer(answer.whole()) : 'large';
+  if (small !== 'large') return tokenCountOf(dialect, small.value);
+  const job = { kind: 'parse-count', dialect, blocks: answer.handOver() } as const;
+  const options = { owner: `node:${node}`, signal: AbortSignal.timeout(countReadMs) };
+  return bodyWorker.run(job, 'count', options).then(
+    ({ tokens }) => tokens,
+    () => undefined,
+  );
+}
+
+/** The node's body, to be released; undefined where no such answer came. */
+function ask(
+  pools: NodePools,
+  request: NodeRequest,
+  collector: ByteCollector,
+  { ms, ...watch }: CountWatch & { readonly ms: number },
+): Promise<ByteCollector | undefined> {
+  return new Promise((resolve) => {
+    const fail = (): void => {
+      call.abort();
+      collector.release();
+      resolve(undefined);
+    };
+    const reader: CallReader = {
+      onSent: () => watch.onSent?.(),
+      onHead: (status, contentType) => {
+        if (status !== 200 || !isJsonType(contentType)) fail();
+      },
+      onData: (chunk) => {
+        if (!collector.add(chunk)) fail();
+      },
+      onEnd: () => resolve(collector),
+      onFailure: (error) => {
+        if (error instanceof CallFailure && error.kind === 'unreached') watch.onUnreached?.();
+        fail();
+      },
+    };
+    const call = new NodeCall(pools.ticker, reader);
+    call.setDeadline(ms, 'its count');
+    call.start(pools, request);
+  });
+}

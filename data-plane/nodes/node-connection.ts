@@ -1,0 +1,331 @@
+/**
+ * One connection to a node, whose HTTP this gateway writes and reads itself. It has one call at a time, and promises it
+ * one end, whole pieces in order, and nothing after an abort. What it reads is in memory that all connections share,
+ * so nothing of a piece may be kept.
+ */
+import type { Socket } from 'node:net';
+import type { FaultName } from '../http/faults.ts';
+import { AnswerHeadReader } from '../http/head-readers.ts';
+import type { ParsedAnswer } from '../http/message-head.ts';
+import { MessageReader, type MessageSink } from '../http/message-reader.ts';
+import { BodyPieces } from './body-pieces.ts';
+import {
+  type NodeConnectionEvent,
+  type NodeConnectionState,
+  nodeConnectionTransitions,
+} from './node-connection-states.ts';
+import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
+
+export interface NodeConnectionOwner {
+  /** Of every request to this node. */
+  readonly fields: string;
+  readonly keepAliveMs: number;
+  onOpened(): void;
+  /** Calls `readUnread`, in this turn of the event loop or in a later one. */
+  onUnread(connection: NodeConnection): void;
+  /** Its answer was whole. */
+  onRest(connection: NodeConnection): void;
+  onClosed(connection: NodeConnection, wasOpen: boolean): void;
+}
+
+const headBytesMax = 16 * 1024;
+/** What a node says of how long it waits for a next request is shortened by this: its clock began before. */
+const hintReserveMs = 2000;
+
+export class NodeConnection implements WireController, MessageSink<ParsedAnswer> {
+  /** The look of the owner before it came to rest. */
+  restedAt = 0;
+  /** For how long it may rest. */
+  restMs: number;
+  readonly #socket: Socket;
+  readonly #owner: NodeConnectionOwner;
+  readonly #reader = new MessageReader(new AnswerHeadReader(headBytesMax), this, headBytesMax);
+  #state: NodeConnectionState = 'opening';
+  #call: WireCall | undefined;
+  /** Until it is written. */
+  #request: WireRequest | undefined;
+  #rest: BodyPieces | undefined;
+  /** Bytes from the node that wait for a later turn. */
+  #unread: Buffer | undefined;
+  /** No request follows the one that it has. */
+  #isLast = false;
+  #isInterim = false;
+  #isAnswered = false;
+  #isPaused = false;
+  /** The connection was reused for this request, and no byte has come since. */
+  #isUnanswered = false;
+  #wasOpen = false;
+
+  constructor(socket: Socket, owner: NodeConnectionOwner) {
+    this.#socket = socket;
+    this.#owner = owner;
+    this.restMs = owner.keepAliveMs;
+    socket.on('drain', () => this.#pour());
+    socket.on('end', () => this.#onPeerEnd());
+    socket.on('error', (error) => this.#hangUp(error));
+    socket.on('close', () => this.#onClose());
+  }
+
+  get state(): NodeConnectionState {
+    return this.#state;
+  }
+
+  /** The request waits until the connection is open. */
+  take(request: WireRequest, call: WireCall): void {
+    this.#call = call;
+    this.#request = request;
+    this.#isLast = request.isLast;
+    this.#isAnswered = false;
+    this.#isPaused = false;
+    this.#isUnanswered = this.#state === 'resting';
+    if (!this.#isUnanswered) return;
+    this.#step('taken');
+    this.#send();
+  }
+
+  onOpened(): void {
+    if (this.#state !== 'opening') return;
+    this.#wasOpen = true;
+    this.#owner.onOpened();
+    this.#step('opened');
+    this.#send();
+  }
+
+  /** All that was read from the socket at once. */
+  onBytes(bytes: Buffer): void {
+    // Judged before they wait for a turn: a request that takes the connection meanwhile must not get them as its answer.
+    if (this.#state === 'resting' || this.#state === 'opening') {
+      this.#lose(strayBytes());
+      return;
+    }
+    // TLS may still have bytes while the socket is paused.
+    if (this.#unread !== undefined) {
+      this.#unread = Buffer.concat([this.#unread, bytes]);
+      return;
+    }
+    this.#unread = bytes;
+    this.#owner.onUnread(this);
+    if (this.#unread === undefined) return;
+    // The next connection is read into the same memory.
+    this.#unread = Buffer.from(bytes);
+    this.#socket.pause();
+  }
+
+  readUnread(): void {
+    const bytes = this.#unread;
+    this.#unread = undefined;
+    if (bytes === undefined || this.#state === 'closed') return;
+    this.#take(bytes);
+    if (!this.#isPaused && this.#isOpen && this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  #take(bytes: Buffer): void {
+    this.#isUnanswered = false;
+    try {
+      this.#read(bytes);
+    } catch (error) {
+      // Of the reader of the call: a fault of this program, which must not end it.
+      this.#lose(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    if (this.#isAnswered) this.#finish();
+    else if (this.#unread === undefined) this.#socket.resume();
+  }
+
+  abort(): void {
+    this.#call = undefined;
+    this.#lose(undefined);
+  }
+
+  /** A call that it has fails. */
+  end(): void {
+    this.#lose(new WireFault('this gateway closed its connection to the node'));
+  }
+
+  onHead(head: ParsedAnswer): void {
+    const { status } = head;
+    this.#isInterim = head.isInterim;
+    if (!this.#isInterim) {
+      if (head.isLast) this.#isLast = true;
+      this.restMs = restOf(head, this.#owner.keepAliveMs);
+      if (this.restMs <= 0) this.#isLast = true;
+      this.#step('head');
+    }
+    this.#call?.onResponseStart(status, fieldOf(head, 'content-type'));
+  }
+
+  onPiece(piece: Buffer): void {
+    this.#call?.onResponseData(piece);
+  }
+
+  onEnd(): void {
+    if (!this.#isInterim) this.#isAnswered = true;
+  }
+
+  onFault(fault: FaultName): void {
+    const reason =
+      fault === 'cut short'
+        ? 'the node ended the connection within its answer'
+        : `the node's answer is not legal HTTP: ${fault}`;
+    this.#lose(new WireFault(reason));
+  }
+
+  #step(event: NodeConnectionEvent): NodeConnectionState {
+    this.#state = nodeConnectionTransitions[this.#state][event] ?? 'closed';
+    return this.#state;
+  }
+
+  #send(): void {
+    const request = this.#request;
+    this.#request = undefined;
+    this.#call?.onRequestStart(this);
+    // A call that gave up aborts there.
+    if (request === undefined || this.#state !== 'sending') return;
+    this.#write(this.#headOf(request), request.body);
+  }
+
+  #write(head: string, body: string | BodyPieces): void {
+    if (body instanceof BodyPieces) {
+      this.#rest = body;
+      if (this.#socket.write(`${head}\r\n`, 'latin1')) this.#pour();
+      return;
+    }
+    const bytes = Buffer.byteLength(body);
+    this.#step('sent');
+    const text = `${head}content-length: ${bytes}\r\n\r\n${body}`;
+    this.#socket.write(text, bytes === body.length ? 'latin1' : 'utf8');
+  }
+
+  #headOf({ path, headers, isLast }: WireRequest): string {
+    const connection = isLast ? 'connection: close\r\n' : 'connection: keep-alive\r\n';
+    let head = `POST ${path} HTTP/1.1\r\n${this.#owner.fields}${connection}`;
+    for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
+    return head;
+  }
+
+  /** Writes what the connection takes of a body in pieces. */
+  #pour(): void {
+    const body = this.#rest;
+    if (body === undefined) return;
+    for (;;) {
+      const piece = body.take();
+      if (piece === undefined) break;
+      if (!this.#socket.write(piece)) return;
+    }
+    this.#rest = undefined;
+    this.#step('sent');
+  }
+
+  #read(bytes: Buffer): void {
+    let at = 0;
+    // More than once only where an early answer was read.
+    while (at < bytes.length && this.#isOpen && !this.#isAnswered)
+      at += this.#reader.read(bytes.subarray(at));
+    if (!this.#isAnswered || !this.#isOpen) return;
+    // A second answer, which nobody asked for.
+    if (at < bytes.length) this.#isLast = true;
+    if (!this.#isPaused) this.#finish();
+  }
+
+  get #isOpen(): boolean {
+    return this.#state !== 'closed';
+  }
+
+  /** The answer is whole. */
+  #finish(): void {
+    const call = this.#call;
+    this.#call = undefined;
+    this.#isAnswered = false;
+    this.#isPaused = false;
+    // What is left of the request would go out before the next one, and its node may take it for that.
+    if (this.#socket.writableLength > 0 || this.#unread !== undefined) this.#isLast = true;
+    const state = this.#step(this.#isLast ? 'end-last' : 'end');
+    if (state === 'resting') {
+      this.#socket.resume();
+      this.#owner.onRest(this);
+    } else this.#destroy();
+    call?.onResponseEnd();
+  }
+
+  /** The node sends nothing more. */
+  #onPeerEnd(): void {
+    this.readUnread();
+    if (!this.#isOpen) return;
+    this.#isLast = true;
+    if (this.#isAnswered) return;
+    try {
+      this.#reader.close();
+      if (this.#isAnswered) {
+        if (!this.#isPaused) this.#finish();
+      } else this.#hangUp(new WireFault('the node ended the connection before its answer'));
+    } catch (error) {
+      this.#lose(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  #onClose(): void {
+    this.readUnread();
+    if (this.#isAnswered) this.#isLast = true;
+    else this.#hangUp(new WireFault('the connection to the node was lost'));
+    this.#owner.onClosed(this, this.#wasOpen);
+  }
+
+  /** The node closed the connection, or the network lost it. */
+  #hangUp(error: Error): void {
+    const call = this.#call;
+    if (!this.#isUnanswered) this.#lose(error);
+    else {
+      this.#lose(undefined);
+      call?.onUnanswered(error);
+    }
+  }
+
+  #lose(error: Error | undefined): void {
+    if (!this.#isOpen) return;
+    const call = this.#call;
+    this.#call = undefined;
+    this.#step('lost');
+    this.#destroy();
+    if (error !== undefined) call?.onResponseError(error);
+  }
+
+  #destroy(): void {
+    this.#request = undefined;
+    this.#unread = undefined;
+    this.#rest?.drop();
+    this.#rest = undefined;
+    this.#socket.destroy();
+  }
+}
+
+function strayBytes(): WireFault {
+  return new WireFault('the node sent what nobody asked for');
+}
+
+/** Empty where the answer has none, or more than one. */
+function fieldOf({ rawHeaders }: ParsedAnswer, name: string): string {
+  let found: string | undefined;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const field = rawHeaders[i] as string;
+    if (field.length !== name.length || field.toLowerCase() !== name) continue;
+    if (found !== undefined) return '';
+    found = rawHeaders[i + 1];
+  }
+  return found ?? '';
+}
+
+/** For how long a connection may rest, which a node may shorten. */
+function restOf(head: ParsedAnswer, keepAliveMs: number): number {
+  const field = fieldOf(head, 'keep-alive');
+  if (field === '') return keepAliveMs;
+  const seconds = /(?:^|[\s,])timeout\s*=\s*(\d{1,6})/i.exec(field)?.[1];
+  return seconds === undefined ? keepAliveMs : Math.min(keepAliveMs, Number(seconds) * 1000 - hintReserveMs);
+}

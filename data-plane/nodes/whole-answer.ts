@@ -1,0 +1,75 @@
+/**
+ * An answer that is not streamed: collected within bounds, then converted for the client. A large one is parsed and built
+ * on the body worker, because a node chooses how much it puts into one answer. It knows neither node nor client.
+ */
+
+import type { Refusal } from '../../shared/decision/refusal.ts';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import type { BodyWorker } from '../body-worker/body-worker.ts';
+import { mayBeSmall, parseSmallAnswer } from '../surfaces/common/answer-json.ts';
+import type { AnswerFacts } from '../surfaces/common/chat-parts.ts';
+import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
+import { NodeFailure } from '../surfaces/common/node-failure.ts';
+import type { RebuiltBody } from '../surfaces/common/surface.ts';
+import { type AnswerForm, wholeAnswer } from '../surfaces/surfaces.ts';
+import { ByteCollector } from './byte-collector.ts';
+
+export interface WholeAnswerOptions {
+  readonly facts: AnswerFacts;
+  readonly form: AnswerForm;
+  readonly bodyWorker: BodyWorker;
+  /** The tenant that the worker's queue schedules for. */
+  readonly owner: string;
+  readonly memory: MemoryBudget;
+  readonly bytesMax: number;
+}
+
+export interface RebuiltAnswer extends Omit<RebuiltBody, 'body'> {
+  readonly body: string | Uint8Array;
+}
+
+const released = new Error('the answer is not needed any more');
+
+export class WholeAnswer {
+  readonly kind = 'whole';
+  readonly #options: WholeAnswerOptions;
+  readonly #bytes: ByteCollector;
+  /** Undefined unless the worker rebuilds the answer: most are small, and need no signal. */
+  #abort: AbortController | undefined;
+
+  constructor(options: WholeAnswerOptions) {
+    this.#options = options;
+    this.#bytes = new ByteCollector(options.memory, options.bytesMax);
+  }
+
+  /** Why the piece does not fit; undefined where it does. */
+  add(piece: Buffer): NodeFailure | Refusal | undefined {
+    if (this.#bytes.add(piece)) return undefined;
+    return this.#bytes.isTooLarge
+      ? new NodeFailure('too_large', 'the answer of the node is too large')
+      : memoryRefusal(this.#options.memory.shortage, 'answer');
+  }
+
+  /** Small answers are rebuilt at once. Throws, or rejects with, NodeFailure or Refusal. */
+  rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
+    const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
+    if (small === 'large') return this.#rebuildOnWorker();
+    const { facts, form } = this.#options;
+    return wholeAnswer(small.value, facts, form);
+  }
+
+  /** Idempotent. */
+  release(): void {
+    this.#bytes.release();
+    this.#abort?.abort(released);
+  }
+
+  async #rebuildOnWorker(): Promise<RebuiltAnswer> {
+    const { facts, form, bodyWorker, owner } = this.#options;
+    const job = { kind: 'rebuild', facts, form, blocks: this.#bytes.handOver() } as const;
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    const { bytes, usage, oddForm } = await bodyWorker.run(job, 'rebuilt', { owner, signal });
+    return { body: bytes, usage, oddForm };
+  }
+}

@@ -1,0 +1,229 @@
+/**
+ * The calls of the playground's page: who the visitor is and what is left, what a key may use, and a turn of a conversation,
+ * which goes the way of every request.
+ */
+import type { BlockList } from 'node:net';
+import { z } from 'zod';
+import { operations } from '../../schemas/api/operations.ts';
+import { daySeconds } from '../../schemas/durations.ts';
+import { counted } from '../../schemas/grouped.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
+import { admit } from '../../shared/decision/admission.ts';
+import { planOf, unauthorized } from '../../shared/decision/authenticate.ts';
+import { textModels } from '../../shared/decision/model-listing.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { noVisitors, type Target } from '../../shared/decision/route.ts';
+import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
+import { ClientGone } from '../../shared/runtime/request-body.ts';
+import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../http/answers.ts';
+import { readBody } from '../http/body.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { Gateway } from '../request/gateway.ts';
+import { type Entry, handle, type Visitor } from '../request/handle.ts';
+import { mintRequestId } from '../surfaces/common/request-id.ts';
+import { type Solved, solutionSchema } from './challenges.ts';
+import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
+import { addressOf } from './network.ts';
+import { NewVisitors, newPerHourMax } from './new-visitors.ts';
+import { cookieDays, Visitors } from './visitors.ts';
+
+export interface PlayApiOptions {
+  readonly gateway: Gateway;
+  readonly gatewayToken: string;
+  readonly proxies: BlockList;
+  readonly isTls: boolean;
+  /** Where people sign in, and decisions are explained. */
+  readonly consoleUrl: string | undefined;
+}
+
+const shared: Target = { kind: 'shared' };
+const turnPath = /^\/api\/(?:stacks\/([a-z0-9-]{1,63})\/)?(chat|messages)$/;
+
+export class PlayApi {
+  readonly #options: PlayApiOptions;
+  readonly #visitors: Visitors;
+  readonly #newVisitors: NewVisitors;
+
+  constructor(options: PlayApiOptions) {
+    this.#options = options;
+    this.#visitors = new Visitors(options.gatewayToken);
+    this.#newVisitors = new NewVisitors(options.gatewayToken);
+  }
+
+  /** Answers a call under /api/; never rejects. */
+  async handle(exchange: Exchange): Promise<void> {
+    const { method, url, headers } = exchange.head;
+    const path = pathOf(url);
+    exchange.answer.setField('cache-control', 'no-store');
+    try {
+      if (method !== 'POST' || !isOwnCall('POST', headers) || !isJson(headers))
+        throw new Refusal('no such call', 'The playground has no such call.');
+      const turn = turnPath.exec(path);
+      if (turn !== null) await this.#turn(exchange, turn);
+      else if (path === '/api/visitor') await this.#visitor(exchange);
+      else if (path === '/api/key') this.#key(exchange);
+      else throw new Refusal('no such call', 'The playground has no such call.');
+    } catch (error) {
+      this.#refuse(exchange, error, path);
+    }
+  }
+
+  /** A turn is counted, limited, routed and metered as any request. */
+  async #turn(exchange: Exchange, [, stack, operation]: RegExpExecArray): Promise<void> {
+    const hasKey = exchange.head.headers.authorization !== undefined;
+    if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
+    const entry: Entry = {
+      target: stack === undefined ? shared : { kind: 'stack', stack },
+      path: operations[operation as 'chat' | 'messages'].path,
+      visitorAt: hasKey ? undefined : (nowMs) => this.#known(exchange, nowMs),
+      bodyBytesMax,
+      checkBody: hasKey ? checkTurn : checkVisitorsTurn,
+    };
+    await handle(this.#options.gateway, exchange, undefined, entry);
+  }
+
+  /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
+  async #visitor(exchange: Exchange): Promise<void> {
+    const solved = await this.#solutionIn(exchange);
+    // After the body, whose end the client decides.
+    const nowMs = this.#options.gateway.logNow();
+    const known = this.#known(exchange, nowMs);
+    if (known !== undefined) return this.#sendState(exchange, known, nowMs);
+    const address = addressOf(exchange, this.#options.proxies);
+    const network = this.#visitors.network(address, nowMs);
+    const admitted = await this.#newVisitors.admit({ network, address }, solved, nowMs);
+    if (admitted.kind === 'refused') throw tooManyVisitors(admitted.retryAfterSeconds);
+    if (admitted.kind === 'busy') throw tooManySolutions(admitted.retryAfterSeconds);
+    if (admitted.kind === 'work')
+      return sendJson(exchange, ids(), JSON.stringify({ work: admitted.challenge }));
+    const { cookie, id } = this.#visitors.mint(nowMs);
+    const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${cookieDays * daySeconds}`;
+    exchange.answer.setField('set-cookie', `${this.#cookieName(exchange.head)}=${cookie}; ${attributes}`);
+    return this.#sendState(exchange, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
+  }
+
+  /** `nowMs`: the moment of whose month and day both subjects are. */
+  async #sendState(exchange: Exchange, { id, network }: Visitor, nowMs: number): Promise<void> {
+    const { gateway, consoleUrl } = this.#options;
+    const { lookup, meter } = gateway;
+    const tier = lookup.anonymousTier();
+    const totals = lookup.visitorTotals();
+    if (tier === undefined || totals === undefined) throw noVisitors();
+    await meter.loadTotal({ visitor: id, network }, nowMs);
+    const limit = tier.freeTurns ?? 0;
+    const left = Math.min(
+      limit - meter.freeTurns(id, nowMs),
+      limit * totals.networkFactor - meter.networkTurns(network, nowMs),
+    );
+    const models = textModels(lookup, 'pool').filter((model) => lookup.tierIncludes(tier.id, model.id));
+    const state = {
+      turns: { left: Math.max(0, left), limit },
+      models: models.map((model) => model.id),
+      contextTokens: tier.contextTokens,
+      console: consoleUrl,
+    };
+    sendJson(exchange, ids(), JSON.stringify(state));
+  }
+
+  /** What a key may use from here. */
+  #key(exchange: Exchange): void {
+    const { gateway } = this.#options;
+    const { lookup } = gateway;
+    const head = {
+      ...{ host: undefined, fixed: shared, method: 'POST', path: operations.chat.path },
+      ...{ authorization: exchange.head.headers.authorization, xApiKey: undefined },
+    };
+    const admitted = admit(
+      lookup,
+      gateway.hosts,
+      head,
+      { fenced: gateway.fenced(), nowMs: gateway.now() },
+      {},
+    );
+    if (admitted.kind !== 'inference' || admitted.caller.kind !== 'key') throw unauthorized('no key');
+    const { owner } = admitted.caller;
+    const { organisation } = owner;
+    const tier = planOf(owner);
+    // Without a plan each request would be refused.
+    const idsAt = (place: PlaceKey): string[] =>
+      tier === null ? [] : textModels(lookup, place).map(({ id }) => id);
+    const own = idsAt(`organisation:${organisation}`);
+    const pool = idsAt('pool').filter((id) => tier !== null && lookup.tierIncludes(tier.id, id));
+    const stacks = lookup.stacksOf(organisation).map(({ id, surface }) => ({
+      ...{ id, surface },
+      models: idsAt(`stack:${id}`),
+    }));
+    const models = [...new Set([...own, ...pool])];
+    sendJson(exchange, ids(), JSON.stringify({ organisation, models, stacks }));
+    exchange.discardBody();
+  }
+
+  async #solutionIn(exchange: Exchange): Promise<Solved | undefined> {
+    const memory = this.#options.gateway.bodies.of('playground');
+    const body = await readBody(exchange, memory, { bytesMax: 4096 });
+    try {
+      return callSchema.safeParse(JSON.parse(body.bytes.whole().toString('utf8'))).data?.solution;
+    } catch {
+      return undefined;
+    } finally {
+      body.release();
+    }
+  }
+
+  /** The visitor of a request's cookie at a moment. */
+  #known(exchange: Exchange, nowMs: number): Visitor | undefined {
+    const name = `${this.#cookieName(exchange.head)}=`;
+    const found = (exchange.head.headers.cookie ?? '')
+      .split(';')
+      .find((part) => part.trim().startsWith(name));
+    const id = found && this.#visitors.open(found.trim().slice(name.length), nowMs);
+    if (id === undefined) return undefined;
+    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(exchange, nowMs) };
+  }
+
+  #networkOf(exchange: Exchange, nowMs: number): string {
+    return this.#visitors.network(addressOf(exchange, this.#options.proxies), nowMs);
+  }
+
+  #cookieName({ headers }: Exchange['head']): string {
+    return `__Host-headgate-visitor-${portAsked(headers.host, this.#options.isTls)}`;
+  }
+
+  #refuse(exchange: Exchange, error: unknown, path: string): void {
+    if (error instanceof ClientGone) {
+      exchange.abort();
+      return;
+    }
+    const refusal =
+      error instanceof Refusal ? error : new Refusal('fault', 'The service failed to handle this request.');
+    if (!(error instanceof Refusal) && !exchange.answer.isGone)
+      this.#options.gateway.logger.error({ err: error }, 'a call of the playground failed');
+    const answer = ids();
+    const { requestId } = answer;
+    this.#options.gateway.observeEarly({ requestId, refusal, target: shared });
+    sendRefusal(exchange, answer, refusal, path);
+    exchange.discardBody();
+  }
+}
+
+const callSchema = z.object({ solution: solutionSchema });
+
+function ids(): AnswerIds {
+  return { requestId: mintRequestId(), surface: 'openai' };
+}
+
+function tooManyVisitors(retryAfterSeconds: number): Refusal {
+  return new Refusal(
+    'new visitors',
+    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${counted(retryAfterSeconds, 'second')}.`,
+    { retryAfterSeconds },
+  );
+}
+
+function tooManySolutions(retryAfterSeconds: number): Refusal {
+  return new Refusal(
+    'solutions',
+    `The anonymous tier carries no more proofs of work of new visitors in this second. Sign in, or try again in ${retryAfterSeconds} second.`,
+    { retryAfterSeconds },
+  );
+}

@@ -1,0 +1,145 @@
+/**
+ * The listener of the playground: the page and its calls, for browsers. It is an origin of its own, apart from the API, and
+ * there is nothing behind it but the page, which says so, where the fleet serves no visitors.
+ */
+import { carriesKey } from '../../shared/decision/authenticate.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { noVisitors } from '../../shared/decision/route.ts';
+import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
+import type { Connections } from '../../shared/runtime/connections.ts';
+import { proxyList } from '../../shared/runtime/proxy-list.ts';
+import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
+import type { Certificate } from '../../shared/runtime/tls.ts';
+import { badHttp, pathOf, sendRefusal } from '../http/answers.ts';
+import { type Listener, startListener } from '../http/api-listener.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { Gateway } from '../request/gateway.ts';
+import { mintRequestId } from '../surfaces/common/request-id.ts';
+import { CallBudget } from './call-budget.ts';
+import { addressOf, isProxy } from './network.ts';
+import { PlayApi } from './play-api.ts';
+
+export interface PlaySettings {
+  readonly port: number;
+  /** Names by which browsers may ask for it, in addition to loopback. */
+  readonly hosts: readonly string[];
+  /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` is believed. */
+  readonly trustedProxies: readonly string[];
+  /** Address of the console, where visitors sign in. */
+  readonly consoleUrl?: string | undefined;
+}
+
+interface PlayParts {
+  readonly gateway: Gateway;
+  readonly gatewayToken: string;
+  readonly bind: string;
+  readonly certificate: Certificate | undefined;
+  readonly connections: Connections;
+}
+
+/** A client waits so long before it tries again. */
+const busySeconds = 2;
+
+/** Calls in a second: without a key, with one, and for everything else, of which a page load needs several. */
+const perSecond = { visitors: 400, keys: 400, files: 1600 };
+
+export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Listener> {
+  const { gateway, gatewayToken, bind, certificate, connections } = parts;
+  const files = new StaticFiles(builtFolder('play'));
+  const proxies = proxyList(settings.trustedProxies);
+  const hasRoom = callLimit(gateway, proxies, connections);
+  const api = new PlayApi({
+    ...{ gateway, gatewayToken, isTls: certificate !== undefined },
+    proxies,
+    consoleUrl: settings.consoleUrl?.replace(/\/+$/, ''),
+  });
+  const handler = async (exchange: Exchange): Promise<void> => {
+    const { url, headers } = exchange.head;
+    for (const [name, value] of Object.entries(securityHeaders)) exchange.answer.setField(name, value);
+    const path = pathOf(url);
+    // Before anything that costs more.
+    if (!hasRoom(exchange, path)) return;
+    const bad = badHttp(exchange);
+    if (bad !== undefined) {
+      const requestId = refuse(exchange, bad, path);
+      return gateway.observeEarly({ requestId, refusal: bad, target: { kind: 'shared' } });
+    }
+    if (!isOwnHost(headers.host, settings.hosts))
+      return sendText(exchange, 421, 'this playground does not answer to this name; see --play-host');
+    if (path.startsWith('/api/')) {
+      // The page itself is shown all the same: it says that it is closed.
+      if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, noVisitors(), path);
+      return api.handle(exchange);
+    }
+    return sendFile(files, path, exchange);
+  };
+  return startListener({
+    ...{ host: bind, port: settings.port, handler, certificate, connections },
+    onRefusal: (refused) => gateway.observeEarly(refused),
+    pace: { isExempt: (address) => isProxy(address, proxies), refusal: busy },
+    name: 'play',
+    flag: '--play-port',
+  });
+}
+
+/** Is there room for a request? Otherwise it is refused, and its connection ends. */
+function callLimit(
+  gateway: Gateway,
+  proxies: ReturnType<typeof proxyList>,
+  connections: Connections,
+): (exchange: Exchange, path: string) => boolean {
+  const budgets = {
+    visitors: new CallBudget(perSecond.visitors),
+    keys: new CallBudget(perSecond.keys),
+    files: new CallBudget(perSecond.files),
+  };
+  // Only a good key counts as one, so nobody without a key uses up what callers with one may.
+  const kindOf = (path: string, authorization: string | undefined): keyof typeof budgets => {
+    if (!path.startsWith('/api/')) return 'files';
+    if (path === '/api/visitor' || authorization === undefined) return 'visitors';
+    return carriesKey(gateway.lookup, authorization, gateway.now()) ? 'keys' : 'visitors';
+  };
+  return (exchange, path) => {
+    const address = addressOf(exchange, proxies);
+    const budget = budgets[kindOf(path, exchange.head.headers.authorization)];
+    if (budget.tryAcquire(address, performance.now())) return true;
+    connections.refuseCall('play');
+    exchange.makeLast();
+    refuse(exchange, busy(), path);
+    return false;
+  };
+}
+
+/** Returns the request's id. */
+function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
+  const requestId = mintRequestId();
+  sendRefusal(exchange, { requestId, surface: 'openai' }, refusal, path);
+  exchange.discardBody();
+  return requestId;
+}
+
+function busy(): Refusal {
+  return new Refusal(
+    'playground is busy',
+    `The playground takes no more calls in this second. Try again in ${busySeconds} seconds.`,
+    { retryAfterSeconds: busySeconds },
+  );
+}
+
+function sendFile(files: StaticFiles, path: string, exchange: Exchange): void {
+  const { method, headers } = exchange.head;
+  const isRead = method === 'GET' || method === 'HEAD';
+  const file = isRead ? files.find(path === '/' ? '/index.html' : path, headers) : undefined;
+  if (file === undefined) {
+    if (files.isBuilt) sendText(exchange, 404, 'not found');
+    else sendText(exchange, 503, 'the page was not built: npm run build');
+    return;
+  }
+  void exchange.answer.whole(file.status, undefined, Object.entries(file.headers).flat(), file.body);
+  exchange.discardBody();
+}
+
+function sendText(exchange: Exchange, status: number, text: string): void {
+  void exchange.answer.whole(status, 'text/plain; charset=utf-8', [], `${text}\n`);
+  exchange.discardBody();
+}

@@ -1,0 +1,217 @@
+/**
+ * The parts that a chat completion and its stream share: what is taken over from a node, one by one.
+ * Everything else that a node sends is left behind, because it reveals the engine or the place: fingerprints, timings,
+ * matched stops, token ids, and the form of its ids.
+ */
+
+import type { AskedFacts } from './asked.ts';
+import { NodeFailure } from './node-failure.ts';
+import { integer, member, text } from './untrusted.ts';
+import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
+
+/** What every answer needs to know, in addition to the node's output and the context of its surface; plain values. */
+export interface AnswerFacts {
+  /** Letters and digits, unique to the answer: its id and those of its tool calls end in them. */
+  readonly unique: string;
+  /** Unix seconds. */
+  readonly created: number;
+  /** The model as the client named it. */
+  readonly model: string;
+  /** UTF-8 bytes of the prompt's texts, for an estimate of usage. */
+  readonly promptTextBytes: number;
+  readonly most: UsageBounds;
+  /** Of a chat; all else has one choice and none of the following. */
+  readonly choices: number;
+  readonly logprobs: boolean;
+  readonly tools: boolean;
+  /** The client allows one call at a time; engines that ignore that are trimmed to it. */
+  readonly firstToolCallOnly: boolean;
+}
+
+/** `unique`, `createdSeconds`: of the response to the client. */
+export function answerFacts(
+  asked: AskedFacts,
+  { unique, createdSeconds }: { readonly unique: string; readonly createdSeconds: number },
+  node: AnsweringNode,
+): AnswerFacts {
+  const isChat = asked.kind === 'chat';
+  return {
+    unique,
+    created: createdSeconds,
+    model: asked.model,
+    promptTextBytes: asked.textBytes,
+    most: usageBounds(asked, node),
+    choices: isChat ? asked.choices : 1,
+    logprobs: isChat && asked.logprobs,
+    tools: isChat && asked.needs.includes('tools'),
+    firstToolCallOnly: isChat && asked.needs.includes('single_tool_call'),
+  };
+}
+
+/** `id` of a chat completion, and of each event of its stream. */
+export function completionId({ unique }: Pick<AnswerFacts, 'unique'>): string {
+  return `chatcmpl-${unique}`;
+}
+
+/** Finish reasons that the API has. */
+const legalEnds = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'];
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
+
+/** Calls in one choice, at most. */
+export const toolCallsMax = 128;
+
+/** Patterns of finish reasons that only some engines have, by what they mean. */
+const failedEnds =
+  /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
+const cutEnds = /length|max.*token/i;
+const filteredEnds = /filter|safety|sensitive/i;
+/** Finish reasons that logs and reports may show. Any other text comes from the node and is untrusted. */
+const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
+
+/**
+ * The finish reason that the client gets. Engines disagree about the reason of a choice with tool calls, and agents act on it, so
+ * here the calls decide. A reason that only one engine has counts as `stop`, unless its name says more. Throws NodeFailure if the
+ * reason says that the node gave up, such as `abort`.
+ */
+export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
+  if (value === undefined) throw malformed('a choice has no finish reason');
+  if (typeof value !== 'string' || failedEnds.test(value))
+    throw new NodeFailure('aborted', 'the node gave up a choice');
+  if (cutEnds.test(value)) return 'length';
+  if (filteredEnds.test(value)) return 'content_filter';
+  return hasCalls ? 'tool_calls' : 'stop';
+}
+
+/** The node's finish reason of a choice. Undefined while the choice continues; some engines then send an empty text. */
+export function givenEnd(choice: unknown): unknown {
+  const given = member(choice, 'finish_reason') ?? '';
+  return given === '' || given === 'null' ? undefined : given;
+}
+
+/** Describes a finish reason that the API does not have; undefined for any other. */
+export function oddFinish(value: unknown): string | undefined {
+  if (typeof value !== 'string' || legalEnds.includes(value)) return undefined;
+  return `a finish reason of its own${shownEnds.includes(value) ? `, ${value}` : ''}`;
+}
+
+/** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
+export const noArguments = '{}';
+
+/** Reads a text, which some engines send as a list of parts. Undefined for null, an empty list or a missing value. Throws NodeFailure. */
+export function optionalText(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'string') return value;
+  if (!Array.isArray(value)) throw malformed('a text is neither a string nor a list of parts');
+  return value.length === 0 ? undefined : value.map(partText).join('');
+}
+
+function partText(part: unknown): string {
+  const text = member(part, 'text');
+  if (member(part, 'type') !== 'text' || typeof text !== 'string')
+    throw malformed('a list of text parts contains something else');
+  return text;
+}
+
+/** The arguments of a whole tool call as JSON. Some engines send the object itself. Throws NodeFailure. */
+export function callArguments(given: unknown): string {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
+  return JSON.stringify(given, (_name, value: unknown) => {
+    // Parsing has rounded this number, and the client could not notice.
+    if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
+      throw malformed('the arguments of a tool call are an object with a number that is too large');
+    return value;
+  });
+}
+
+/** The index of a choice. It may be missing if only one choice was requested. Throws NodeFailure. */
+export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
+  const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
+  const index = integer(given);
+  if (index === undefined || index >= choices) throw malformed('a choice was not asked for');
+  return index;
+}
+
+/** The tool calls of a message or delta. Some engines send a single one without a list. Throws NodeFailure. */
+export function toolCallsIn(message: unknown): readonly object[] {
+  const given = member(message, 'tool_calls') ?? [];
+  const calls: readonly unknown[] = Array.isArray(given) ? given : [given];
+  return calls.filter((call): call is object => {
+    if (typeof call !== 'object') throw malformed('a tool call is not an object');
+    return call !== null;
+  });
+}
+
+/** Engines call the thoughts of the model one of two names. */
+export function reasoningOf(message: unknown): string | undefined {
+  return optionalText(member(message, 'reasoning_content')) || optionalText(member(message, 'reasoning'));
+}
+
+/**
+ * The id of a tool call as the client sees it. The form of an id reveals its engine, so it is replaced; but where the
+ * model itself writes ids, as in `functions.name:0`, it must find them again in its next prompt, so those stay.
+ */
+export function toolCallId(facts: AnswerFacts, choice: number, call: number, given: unknown): string {
+  const id = text(given);
+  if (id !== undefined && /^functions\.[A-Za-z0-9_.-]{1,80}:\d{1,3}$/.test(id)) return id;
+  return `call_${facts.unique}${base36(choice)}${base36(call)}`;
+}
+
+function base36(value: number): string {
+  return value.toString(36).padStart(2, '0');
+}
+
+export interface TokenLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  readonly bytes: readonly number[] | null;
+}
+
+export interface ChatLogprobs {
+  readonly content: readonly (TokenLogprob & { readonly top_logprobs: readonly TokenLogprob[] })[];
+  readonly refusal: null;
+}
+
+/** Stands for minus infinity in this API. JSON has no such number, so engines send null. */
+const impossible = -9999;
+
+/** Log probabilities with the shape's own members only. */
+export function rebuildLogprobs(value: unknown): ChatLogprobs | null {
+  const content = member(value, 'content');
+  if (!Array.isArray(content) || content.length === 0) return null;
+  return {
+    content: content.map((entry: unknown) => {
+      const top = member(entry, 'top_logprobs');
+      return { ...tokenLogprob(entry), top_logprobs: Array.isArray(top) ? top.map(tokenLogprob) : [] };
+    }),
+    refusal: null,
+  };
+}
+
+function tokenLogprob(entry: unknown): TokenLogprob {
+  const token = member(entry, 'token');
+  const logprob = member(entry, 'logprob') ?? impossible;
+  if (typeof token !== 'string' || typeof logprob !== 'number')
+    throw malformed('a log probability has no token');
+  const bytes = member(entry, 'bytes');
+  return {
+    token,
+    logprob: Number.isFinite(logprob) ? logprob : impossible,
+    bytes: Array.isArray(bytes) ? bytes.filter((byte) => Number.isInteger(byte)) : null,
+  };
+}
+
+/** Throws where the node answered with an error, in any of the forms that engines have for it. */
+export function refuseError(answer: unknown): void {
+  const error = member(answer, 'error') ?? '';
+  if ((error !== '' && error !== false) || member(answer, 'object') === 'error') {
+    throw new NodeFailure('error', 'the node answered with an error', answer);
+  }
+}
+
+export function tooManyCalls(): NodeFailure {
+  return new NodeFailure('too_large', 'the answer of the node has too many tool calls');
+}
+
+export function malformed(what: string): NodeFailure {
+  return new NodeFailure('malformed', `the node's answer is malformed: ${what}`);
+}

@@ -1,0 +1,95 @@
+/** The strict reader of bodies: it agrees with JSON.parse on all that it takes, and refuses what could be read twice. */
+
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { cpuMsOf } from '../../../test/support/cpu.ts';
+import { jsonDepthMax, jsonNamesMax, jsonValuesMax, parseStrictJson } from './json-text.ts';
+
+const parse = (text: string) => parseStrictJson(Buffer.from(text));
+
+test('any JSON value is read as JSON.parse reads it', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 8 }), fc.nat(2), (value, indent) => {
+      const text = JSON.stringify(value, null, indent);
+      if (text.includes('__proto__')) return;
+      expect(parse(text)).toEqual(JSON.parse(text));
+    }),
+  );
+});
+
+test('a name given twice is refused wherever it stands, and a name that only looks so is not', () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.string(), fc.jsonValue()), { maxLength: 6 }), (pairs) => {
+      const names = pairs.map(([name]) => name);
+      if (names.includes('__proto__') || JSON.stringify(pairs).includes('__proto__')) return;
+      const object = `{${pairs.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`).join(',')}}`;
+      const text = `{"outer":[1,${object}]}`;
+      if (new Set(names).size === names.length) expect(parse(text)).toEqual(JSON.parse(text));
+      else expect(() => parse(text)).toThrow(': is given twice');
+    }),
+  );
+});
+
+test.each<[string, string | Buffer, string]>([
+  ['nothing', '', 'not valid JSON'],
+  ['an open object', '{"a":', 'not valid JSON'],
+  ['an open string', '{"a\\"', 'not valid JSON'],
+  ['a number that JSON lacks', '{"a":NaN}', 'not valid JSON'],
+  ['a byte order mark', '\ufeff{}', 'not valid JSON'],
+  ['two values', '{}{}', 'not valid JSON'],
+  ['bytes that are no UTF-8', Buffer.from([0x22, 0xff, 0x22]), 'not valid UTF-8'],
+  ['a surrogate in UTF-8', Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]), 'not valid UTF-8'],
+  ['a lone surrogate by an escape', '{"a":"x\\uD83d"}', 'half a surrogate pair'],
+  ['a lone surrogate in a name', '{"\\udc00":1}', 'half a surrogate pair'],
+  ['the name __proto__', '{"a":[0,{"__proto__":{"b":1}}]}', 'a[1].__proto__: is not allowed as a name'],
+  ['the name __proto__ by an escape', '{"\\u005f_proto__":1}', '__proto__: is not allowed as a name'],
+  ['a name given twice', '{"a":1,"a":1}', 'a: is given twice'],
+  ['a name given twice, by an escape', '{"a":1,"\\u0061":2}', 'a: is given twice'],
+  ['a name given twice deep inside', '{"x":[[1,2],{"y":{"a":1,"b":2,"a":3}}]}', 'x[1].y.a: is given twice'],
+  ['one next to colons and quotes', '{"a":"\\":\\\\","a":":"}', 'a: is given twice'],
+])('a body is refused: %s', (_, text, message) => {
+  expect(() => parseStrictJson(Buffer.from(text as string))).toThrow(message);
+});
+
+test('a whole pair of surrogates by escapes passes', () => {
+  expect(parse('{"a":"\\ud83d\\ude00"}')).toEqual({ a: '😀' });
+});
+
+test('nesting passes to the limit and is refused beyond it, before it is parsed', () => {
+  const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+  expect(() => parse(nested(jsonDepthMax))).not.toThrow();
+  expect(() => parse(nested(jsonDepthMax + 1))).toThrow('nested deeper than 64');
+  expect(() => parse('{"a":'.repeat(1_000_000))).toThrow('nested deeper than 64');
+});
+
+test('names and values pass to their limits and are refused beyond them, before they are parsed', () => {
+  const names = (count: number) => `[${Array.from({ length: count }, () => '{"a":1}').join()}]`;
+  expect(parse(names(jsonNamesMax))).toHaveLength(jsonNamesMax);
+  expect(() => parse(names(jsonNamesMax + 1))).toThrow(`more than ${jsonNamesMax} names`);
+  expect(() => parse(`[1${',1'.repeat(jsonValuesMax)}`)).toThrow(`more than ${jsonValuesMax} values`);
+});
+
+test('brackets inside of strings do not nest', () => {
+  expect(parse(JSON.stringify('[{'.repeat(500)))).toBe('[{'.repeat(500));
+});
+
+test('a megabyte of escaped quotes is read in linear time', () => {
+  const text = '\\"'.repeat(500_000);
+  expect(cpuMsOf(() => expect(parse(JSON.stringify(text))).toBe(text))).toBeLessThan(2000);
+});
+
+const list = (values: number) => `[${'0,'.repeat(values - 2)}0]`;
+const object = (names: number) => `{${Array.from({ length: names }, (_, n) => `"k${n}":0`).join()}}`;
+
+test.each([
+  ['names', object(50_001), 'more than 50000 names'],
+  ['values', list(500_001), 'more than 500000 values'],
+  ['values of what is no JSON', `${'['.repeat(10)}${'0,'.repeat(500_001)}`, 'more than 500000 values'],
+])('more %s than a request needs are refused before anything is parsed', (_, text, message) => {
+  expect(() => parse(text)).toThrow(message);
+});
+
+test('as many names and values as are taken are read', () => {
+  expect(Object.keys(parse(object(50_000)) as object)).toHaveLength(50_000);
+  expect(parse(list(500_000))).toHaveLength(499_999);
+});

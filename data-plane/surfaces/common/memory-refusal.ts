@@ -1,0 +1,30 @@
+/** The answer of a gateway where memory for bodies is exhausted. */
+import { Refusal } from '../../../shared/decision/refusal.ts';
+import type { MemoryShortage } from '../../../shared/runtime/byte-budget.ts';
+import { NodeFailure } from './node-failure.ts';
+
+const messages: Readonly<Record<MemoryShortage, string>> = {
+  memory: 'The service holds too many bodies of requests and answers now. Try again.',
+  share:
+    'The bodies of your organisation’s requests take all the memory that one organisation may have at a time. Try again once one of them is done.',
+};
+
+/** `what` was to be held: the body of a request, or of its answer. */
+export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer'): Refusal {
+  return new Refusal(
+    shortage === 'memory' ? `${what} budget` : `${what} budget of the organisation`,
+    messages[shortage],
+  );
+}
+
+/** A stream for which there is no more memory; its node has done nothing wrong. */
+export class UnheldAnswer extends NodeFailure {
+  /** The client's answer, where its stream has not begun. */
+  readonly refusal: Refusal;
+
+  constructor(shortage: MemoryShortage) {
+    const refusal = memoryRefusal(shortage, 'answer');
+    super('unheld', refusal.reason);
+    this.refusal = refusal;
+  }
+}

@@ -1,0 +1,224 @@
+/**
+ * The body of a request to a node, in the dialect of the engine: rendered here where the text is here, else on the body
+ * worker that retains it. It is built from fields that the shape has validated: the served name, a limit of tokens always
+ * set, no nulls, usage always requested; plain messages go as the client wrote them. What the engine would ignore is refused
+ * by name, and the refusal reveals nothing of engine or place.
+ */
+import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
+import type { ChatMessage, FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
+import type { Dialect } from '../../../schemas/names.ts';
+import { Refusal } from '../../../shared/decision/refusal.ts';
+import type { DialectTable, NodeBody } from '../../../shared/engines/dialect.ts';
+import { dialects } from '../../../shared/engines/dialects.ts';
+import { tokenCountRequest } from '../../../shared/engines/node-answers.ts';
+import type {
+  AskedChat,
+  AskedRequest,
+  ChatBody,
+  ChatFacts,
+  CountRequest,
+  NodeTarget,
+  WholeAsked,
+  WholeChat,
+  WholeEmbeddings,
+  WholeRerank,
+} from './asked.ts';
+import { chatFieldGrants } from './chat-fields.ts';
+import { writeJson } from './json-source.ts';
+import { shapeRefusal } from './validate.ts';
+
+/** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
+export function renderBody(
+  asked: AskedRequest,
+  dialect: Dialect,
+  target: NodeTarget,
+): string | Promise<Uint8Array<ArrayBuffer>> {
+  if (asked.workerText !== undefined) return asked.workerText.nodeBody(dialect, target);
+  const body = toNodeBody(asked, dialect, target);
+  return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
+}
+
+/** `source`: text of plain messages as the client wrote it. If it was kept, no other text of the request was. */
+function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
+  const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
+  return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;
+}
+
+/** The request that has a node count the tokens of the prompt; undefined where the node cannot. */
+export function renderCount(
+  chat: AskedChat,
+  dialect: Dialect,
+  servedName: string,
+): CountRequest | undefined | Promise<CountRequest | undefined> {
+  if (chat.workerText !== undefined) return chat.workerText.countRequest(dialect, servedName);
+  return countRequest(chat, dialect, servedName);
+}
+
+function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): CountRequest | undefined {
+  const body = undefinedIfRefused(() => toNodeBody(chat, dialect, { servedName, maxTokens: 1 }));
+  const request = tokenCountRequest(dialect, body ?? {});
+  if (request?.body['messages'] === undefined) return undefined;
+  return { path: request.path, body: writeChat(request.body) };
+}
+
+/** Counting does not refuse a request that the dialect cannot carry: forwarding does, after routing. */
+function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
+  try {
+    return render();
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
+
+/** The refusal of a field that the engine or its model cannot carry; it does not reveal which. */
+export function notForThisModel(path: Path): Refusal {
+  return shapeRefusal(path, 'is not supported for this model', 'not for this model');
+}
+
+/** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
+export function toNodeBody(asked: WholeAsked, dialect: Dialect, target: NodeTarget): NodeBody {
+  const table = dialects[dialect];
+  switch (asked.kind) {
+    case 'chat':
+      return chatBody(asked, table, target);
+    case 'embeddings':
+      return embeddingsBody(asked, table, target.servedName);
+    case 'rerank':
+      return rerankBody(asked, table, target.servedName);
+    default:
+      return asked satisfies never;
+  }
+}
+
+function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): NodeBody {
+  const { maxTokens, servedName } = target;
+  // An engine that gets no limit, or none that it understands, may generate without end.
+  if (!Number.isInteger(maxTokens) || maxTokens < 1) throw new RangeError('maxTokens must be at least 1');
+  refuseUngranted(request, table, target);
+  const { messages, tools, tool_choice } = request.body;
+  const body: Record<string, unknown> = {};
+  // Assigned one by one: a spread of what is left of an object costs more than all else here.
+  for (const name of Object.keys(request.body) as (keyof ChatBody)[])
+    if (name !== 'messages' && name !== 'tools' && name !== 'tool_choice')
+      addSetting(body, name, request, table.name);
+  body['model'] = servedName;
+  body['messages'] = messages.map((message) => nodeMessage(message, table));
+  body['max_tokens'] = maxTokens;
+  if (table.takesMaxCompletionTokens) body['max_completion_tokens'] = maxTokens;
+  body['stream'] = request.stream;
+  if (request.stream) body['stream_options'] = streamOptions(request, table);
+  if (tools !== undefined) Object.assign(body, toolFields(tools, tool_choice, table));
+  if (table.takesSingleToolCall && request.needs.includes('single_tool_call'))
+    body['parallel_tool_calls'] = false;
+  if (request.needs.includes('prefill')) Object.assign(body, table.prefill);
+  if (table.takesCacheSalt && target.cacheSalt !== undefined) body['cache_salt'] = target.cacheSalt;
+  return body;
+}
+
+/** Throws UnsupportedShapeError where the engine does not honour the setting, or not this value. */
+function addSetting(
+  nodeBody: Record<string, unknown>,
+  field: keyof ChatSettings,
+  { body, paths }: WholeChat,
+  dialect: Dialect,
+): void {
+  const value = body[field];
+  const grant = chatFieldGrants[field][dialect];
+  if (grant === undefined || grant.values?.includes(value) === false)
+    throw notForThisModel(paths?.[field] ?? [field]);
+  nodeBody[grant.name ?? field] = value;
+}
+
+function streamOptions({ usageAtStart }: ChatFacts, table: DialectTable): NodeBody {
+  const atStart = usageAtStart === true && table.reportsUsageAtStart;
+  return { include_usage: true, ...(atStart ? { continuous_usage_stats: true } : {}) };
+}
+
+type Path = readonly PropertyKey[];
+
+/** Throws UnsupportedShapeError for what is no setting. */
+function refuseUngranted(
+  { body, needs, paths }: WholeChat,
+  table: DialectTable,
+  { seesImages }: NodeTarget,
+): void {
+  if (needs.includes('images') && !table.refusesUnseenImages && seesImages !== true)
+    throw notForThisModel(paths?.images ?? pathOfImage(body));
+  if (needs.includes('prefill') && table.prefill === undefined)
+    throw notForThisModel(paths?.prefill ?? ['messages', body.messages.length - 1]);
+  if (!takesChoice(body.tool_choice, table)) throw notForThisModel(['tool_choice']);
+}
+
+function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boolean {
+  if (choice === undefined || choice === 'auto') return true;
+  return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
+}
+
+/** The path of the first image. */
+export function pathOfImage({ messages }: ChatBody): Path {
+  for (const [index, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    const part = content.findIndex(({ type }) => type === 'image_url');
+    if (part !== -1) return ['messages', index, 'content', part];
+  }
+  return ['messages'];
+}
+
+function nodeMessage(message: ChatMessage, table: DialectTable): object {
+  if (message.role === 'developer') return { ...message, role: 'system' };
+  if (message.role !== 'assistant') return message;
+  const { reasoning, reasoning_content, refusal, content: text, ...rest } = message;
+  const content = withRefusal(text, refusal);
+  const thoughts = reasoning_content ?? reasoning;
+  const carried: Record<string, unknown> = rest;
+  // An answer without text comes back with null, which no engine needs to see.
+  if (content !== undefined || rest.tool_calls === undefined) carried['content'] = content ?? '';
+  if (thoughts !== undefined) carried[table.reasoningField] = thoughts;
+  return carried;
+}
+
+type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
+
+/** No template knows a refusal, so what an earlier answer refused with becomes its text. */
+function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
+  if (refusal === undefined) return content;
+  if (content === undefined || content === '') return refusal;
+  return typeof content === 'string'
+    ? `${content}\n\n${refusal}`
+    : [...content, { type: 'text', text: refusal }];
+}
+
+function toolFields(
+  tools: readonly FunctionTool[],
+  choice: ToolChoice | undefined,
+  table: DialectTable,
+): NodeBody {
+  if (choice === undefined) return { tools };
+  if (typeof choice === 'string') {
+    // An engine that knows no choice behaves as `auto` without the field.
+    return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
+  }
+  if (table.namedTool === 'carried') return { tools, tool_choice: choice };
+  return {
+    tools: tools.filter((tool) => tool.function.name === choice.function.name),
+    tool_choice: 'required',
+  };
+}
+
+function embeddingsBody(request: WholeEmbeddings, table: DialectTable, servedName: string): NodeBody {
+  if (request.dimensions !== undefined && !table.takesDimensions) throw notForThisModel(['dimensions']);
+  if (request.tokenInput && !table.takesTokenInput) throw notForThisModel(['input']);
+  return {
+    model: servedName,
+    input: request.body.input,
+    encoding_format: request.encoding,
+    ...(request.dimensions === undefined ? {} : { dimensions: request.dimensions }),
+  };
+}
+
+/** How many are wanted, and whether with their texts, is no matter of the node: engines differ in it, and some ignore it. */
+function rerankBody({ body }: WholeRerank, table: DialectTable, servedName: string): NodeBody {
+  if (table.rerankSigns.length === 0) throw notForThisModel(['model']);
+  return { model: servedName, query: body.query, documents: body.documents };
+}

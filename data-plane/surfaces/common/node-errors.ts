@@ -1,0 +1,85 @@
+/**
+ * Maps errors of a node that the request itself causes to refusals that are not retryable: too long a prompt; what its model
+ * cannot do, by the field's path, as if the dialect had not granted it; and 400 or 422. The engine's error text is not
+ * forwarded: a known reason is mapped, an unknown one is left out.
+ */
+import type { Dialect } from '../../../schemas/names.ts';
+import { Refusal } from '../../../shared/decision/refusal.ts';
+import type { Inability } from '../../../shared/engines/dialect.ts';
+import { contextErrorOf, inabilityOf, rejectionOf } from '../../../shared/engines/node-answers.ts';
+import type { Route } from '../../../shared/snapshot/lookup.ts';
+import type { AskedRequest } from './asked.ts';
+import { notForThisModel, pathOfImage } from './node-body.ts';
+
+type Path = readonly PropertyKey[];
+
+export interface FailedAttempt {
+  /** For the log. */
+  readonly reason: string;
+  readonly status?: number;
+  /** The parsed error body of the node. */
+  readonly detail?: unknown;
+}
+
+/** Undefined where the request is not what caused the error. */
+export function refusalOfError(
+  failed: FailedAttempt,
+  asked: AskedRequest,
+  route: Pick<Route, 'dialect' | 'windowTokens'>,
+  tier: string,
+): Refusal | undefined {
+  return (
+    contextRefusal(failed, route, tier) ??
+    inabilityRefusal(asked, route.dialect, failed.detail) ??
+    rejectionRefusal(failed)
+  );
+}
+
+function contextRefusal(
+  { detail, reason }: FailedAttempt,
+  route: Pick<Route, 'dialect' | 'windowTokens'>,
+  tier: string,
+): Refusal | undefined {
+  const found = contextErrorOf(route.dialect, detail);
+  if (found === undefined) return undefined;
+  const windowTokens = found.windowTokens ?? route.windowTokens;
+  const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
+  return new Refusal(
+    'window',
+    `On the ${tier} tier, this request needs more context than the window of this model${window}.`,
+    { detail: reason },
+  );
+}
+
+/** `error`: of the node, as parsed. Undefined where it means something else. */
+export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: unknown): Refusal | undefined {
+  const found = inabilityOf(dialect, error);
+  return found && notForThisModel(pathOf(found, asked));
+}
+
+/** In the caller's own body. */
+function pathOf(inability: Inability, asked: AskedRequest): Path {
+  if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
+  if (asked.kind === 'rerank') return ['documents'];
+  const { hasSchema, paths = {} } = asked;
+  switch (inability) {
+    case 'images':
+      return paths.images ?? (asked.workerText === undefined ? pathOfImage(asked.body) : ['messages']);
+    case 'schema':
+      return hasSchema ? (paths.response_format ?? ['response_format']) : ['tools'];
+    case 'thinking':
+      return paths.reasoning_effort ?? ['reasoning_effort'];
+    case 'dimensions':
+      return ['model'];
+    default:
+      return inability satisfies never;
+  }
+}
+
+/** Undefined where the error is about the node: overload, a fault, a wrong address or credential. */
+function rejectionRefusal({ reason, status, detail }: FailedAttempt): Refusal | undefined {
+  const rejection = rejectionOf(status, detail);
+  if (rejection === undefined) return undefined;
+  const suffix = rejection.reason === undefined ? '' : `: ${rejection.reason}`;
+  return new Refusal('rejected', `This model does not accept this request${suffix}.`, { detail: reason });
+}

@@ -1,0 +1,73 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { shapeChat } from '../chat/shape-chat.ts';
+import { prefixesOfChat } from './asked.ts';
+
+interface Message {
+  readonly role: string;
+  readonly content: unknown;
+}
+
+function prefixes(messages: readonly Message[], more: object = {}): readonly number[] {
+  const body = JSON.stringify({ model: 'm', messages, ...more });
+  return prefixesOfChat(shapeChat(JSON.parse(body)).asked);
+}
+
+const user = (content: unknown): Message => ({ role: 'user', content });
+const system = (content: string): Message => ({ role: 'system', content });
+const shared = (a: readonly number[], b: readonly number[]): number =>
+  a.findIndex((hash, at) => b[at] !== hash);
+
+const message = fc.record({
+  role: fc.constantFrom('system', 'user', 'assistant'),
+  content: fc.string({ minLength: 1, maxLength: 700 }),
+});
+
+test('a conversation that continues keeps all prefixes of the turns before', () => {
+  fc.assert(
+    fc.property(fc.array(message, { minLength: 1, maxLength: 8 }), message, (before, next) => {
+      const earlier = prefixes(before);
+      expect(prefixes([...before, next]).slice(0, earlier.length)).toEqual(earlier);
+    }),
+  );
+});
+
+test('prompts that differ have no prefix in common from there on', () => {
+  const [a, b] = ['red', 'blue'].map((colour) =>
+    prefixes([system('s'.repeat(2000)), user(colour), user('x')]),
+  );
+  // 256 and 1024 characters, and the end of the system message.
+  expect(shared(a ?? [], b ?? [])).toBe(3);
+  expect(new Set([...(a ?? []), ...(b ?? [])]).size).toBe(3 + 2 + 2);
+});
+
+test('a document before its question is a prefix of its own', () => {
+  const document = 'd'.repeat(5000);
+  const [a, b] = ['why?', 'who?'].map((question) => prefixes([user(`${document} ${question}`)]));
+  expect(shared(a ?? [], b ?? [])).toBe(3);
+});
+
+test.each<[string, readonly [Message[], object], readonly [Message[], object]]>([
+  ['the role', [[user('x')], {}], [[system('x')], {}]],
+  ['the cache key', [[user('x')], { prompt_cache_key: 'a' }], [[user('x')], { prompt_cache_key: 'b' }]],
+  ['a border between messages', [[user('a'), user('bc')], {}], [[user('ab'), user('c')], {}]],
+  [
+    'a tool',
+    [[user('x')], { tools: [{ type: 'function', function: { name: 'a' } }] }],
+    [[user('x')], { tools: [{ type: 'function', function: { name: 'b' } }] }],
+  ],
+])('%s counts', (_, [a, moreA], [b, moreB]) => {
+  expect(prefixes(a, moreA)).not.toEqual(prefixes(b, moreB));
+});
+
+test('a text in parts has the prefixes of all its parts', () => {
+  const parts = (...texts: string[]): Message => user(texts.map((text) => ({ type: 'text', text })));
+  expect(prefixes([parts('a', 'b')])).not.toEqual(prefixes([parts('a', 'c')]));
+});
+
+test('however long the prompt, at most 64 prefixes are kept, and 64 Ki characters decide', () => {
+  const many = Array.from({ length: 3000 }, (_, at) => user(`message ${at}`));
+  expect(prefixes(many)).toHaveLength(64);
+  const long = system('x'.repeat(70_000));
+  expect(prefixes([long, user('a')])).toEqual(prefixes([long, user('b')]));
+});

@@ -1,0 +1,106 @@
+/**
+ * Compares the lower bound of a prompt's tokens with counts of real tokenisers (test/fixtures/token-counts.json): prose of
+ * many scripts, code, data, and runs that vocabularies have single tokens for.
+ */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { shapeChat } from '../chat/shape-chat.ts';
+import { shapeEmbeddings } from '../embeddings/shape-embeddings.ts';
+import { leastTokensOf } from './asked.ts';
+import { leastTokens } from './prompt-size.ts';
+
+interface Counts {
+  readonly texts: readonly {
+    readonly name: string;
+    readonly text: string;
+    readonly tokens: Readonly<Record<string, number>>;
+  }[];
+  readonly longest: Readonly<Record<string, readonly string[]>>;
+}
+const counts = JSON.parse(
+  readFileSync(new URL('../../../test/fixtures/token-counts.json', import.meta.url), 'utf8'),
+) as Counts;
+const withLeast = ({ asked }: ReturnType<typeof shapeChat>) => ({
+  ...asked,
+  leastTokens: leastTokensOf(asked),
+});
+const chatOf = (content: unknown) =>
+  withLeast(shapeChat({ model: 'm', messages: [{ role: 'user', content }] }));
+
+test.each(counts.texts)(
+  'Limits 3: of $name no tokeniser makes fewer tokens than the bound',
+  ({ text, tokens }) => {
+    const fewest = Math.min(...Object.values(tokens));
+    expect(Object.keys(tokens)).toHaveLength(6);
+    expect(leastTokens(text)).toBeLessThanOrEqual(fewest);
+    // However the text is split: as a message and as an input of an embedding.
+    const parts = text.match(/[\s\S]{1,7}/gu)?.slice(0, 1000) ?? [];
+    const whole = chatOf(text);
+    expect(chatOf(parts.map((part) => ({ type: 'text', text: part }))).leastTokens).toBeLessThanOrEqual(
+      fewest,
+    );
+    expect(whole.leastTokens).toBeLessThanOrEqual(fewest);
+    expect(whole.promptBytes).toBeGreaterThan(Math.max(...Object.values(tokens)));
+    const { asked: embeddings } = shapeEmbeddings({ model: 'm', input: [text, text, 'a'] });
+    expect(embeddings.leastTokens).toBeLessThanOrEqual(fewest);
+  },
+);
+
+test.each(Object.entries(counts.longest))(
+  'Limits 3: no token of %s is bounded by more than one',
+  (_name, tokens) => {
+    expect(tokens.length).toBeGreaterThan(10);
+    for (const token of tokens) expect(leastTokens(token), JSON.stringify(token)).toBeLessThanOrEqual(1);
+  },
+);
+
+test('the bound is subadditive: that of two texts joined is at most the sum of theirs', () => {
+  const piece = fc.oneof(
+    fc.string({ unit: 'binary' }),
+    fc.constantFrom(...counts.texts.map(({ text }) => text.slice(0, 300))),
+    fc.constantFrom(...Object.values(counts.longest).flat()),
+  );
+  fc.assert(
+    fc.property(piece, piece, (one, other) => {
+      expect(leastTokens(one + other)).toBeLessThanOrEqual(leastTokens(one) + leastTokens(other));
+    }),
+    { numRuns: 3000 },
+  );
+});
+
+test('the bound is useful: at least half the tokens of plain prose', () => {
+  for (const { text, tokens } of counts.texts.filter(({ name }) =>
+    /^(English|Russian|Hindi|Korean)/.test(name),
+  ))
+    expect(leastTokens(text)).toBeGreaterThanOrEqual(Math.min(...Object.values(tokens)) / 2);
+});
+
+test('what a template may leave out of an earlier answer is not in the bound', () => {
+  const answer = (content: string, more = {}) =>
+    withLeast(
+      shapeChat({
+        model: 'm',
+        messages: [
+          { role: 'assistant', content, ...more },
+          { role: 'user', content: 'hi' },
+        ],
+      }),
+    ).leastTokens;
+  expect(answer('one two three')).toBe(4);
+  expect(answer('one two three</think> four')).toBe(1);
+  expect(answer('one', { reasoning: 'two three four' })).toBe(2);
+});
+
+test('an image counts something in each size, the least of it little', () => {
+  const url = 'data:image/png;base64,AAAA';
+  const {
+    promptBytes,
+    likelyTokens,
+    leastTokens: least,
+  } = chatOf([{ type: 'image_url', image_url: { url } }]);
+  const none = chatOf([{ type: 'text', text: '' }]);
+  expect(promptBytes - none.promptBytes).toBe(4096);
+  expect(likelyTokens - none.likelyTokens).toBe(1024);
+  expect(least).toBe(4);
+});

@@ -1,0 +1,150 @@
+/**
+ * The tool calls of one streamed choice. Each call is opened once, with id and name; after that only its arguments grow.
+ * Engines repeat ids and names, or send null for them; some give every call the number 0, and some number no call. Here each call
+ * has a place of its own. A part that could belong to two calls, or a name in parts, is a failure.
+ */
+
+import {
+  type FinishReason,
+  malformed,
+  noArguments,
+  optionalText,
+  toolCallsIn,
+  toolCallsMax,
+  tooManyCalls,
+} from './chat-parts.ts';
+import { JsonNesting } from './json-nesting.ts';
+import { integer, member, text } from './untrusted.ts';
+
+export interface ToolCallDelta {
+  readonly index: number;
+  /** Id and name, on the first delta of a call only. */
+  readonly opened?: { readonly id: string; readonly name: string };
+  readonly arguments: string;
+}
+
+export interface ToolCallDeltasOptions {
+  /** Only the first call passes; the others are read and left out. */
+  readonly firstOnly: boolean;
+  /** The id that the client sees for the call at this place. */
+  readonly idOf: (call: number, given: unknown) => string;
+}
+
+interface OpenCall {
+  readonly index: number;
+  readonly givenId: string | undefined;
+  readonly name: string;
+  readonly nesting: JsonNesting;
+}
+
+export class ToolCallDeltas {
+  readonly #options: ToolCallDeltasOptions;
+  /** By the number that the node gives. */
+  readonly #open = new Map<number, OpenCall>();
+  readonly #calls: OpenCall[] = [];
+  /** Ids of calls whose names have not arrived yet, by call number. */
+  readonly #unnamed = new Map<number, string>();
+
+  constructor(options: ToolCallDeltasOptions) {
+    this.#options = options;
+  }
+
+  get count(): number {
+    return this.#calls.length;
+  }
+
+  /** Reads the tool calls of a choice's delta. Throws NodeFailure. */
+  read(delta: unknown): ToolCallDelta[] {
+    const deltas: ToolCallDelta[] = [];
+    for (const [at, call] of toolCallsIn(delta).entries()) {
+      const read = this.#readCall(call, at === 0);
+      if (read === undefined || (read.opened === undefined && read.arguments === '')) continue;
+      if (read.index === 0 || !this.#options.firstOnly) deltas.push(read);
+    }
+    return deltas;
+  }
+
+  /** Empty arguments for calls that had none. Not if the token limit ended the choice, because clients would run a cut call. */
+  completed(finish: FinishReason | undefined): ToolCallDelta[] {
+    if (finish === undefined || finish === 'length') return [];
+    if (this.#unnamed.size > 0) throw namelessCall();
+    const shown = this.#options.firstOnly ? this.#calls.slice(0, 1) : this.#calls;
+    const empty = shown.filter(({ nesting }) => !nesting.hasBegun);
+    return empty.map(({ index, nesting }) => {
+      nesting.add(noArguments);
+      return { index, arguments: noArguments };
+    });
+  }
+
+  #readCall(call: object, isFirst: boolean): ToolCallDelta | undefined {
+    const number = callNumber(call);
+    const called = member(call, 'function');
+    const id = text(member(call, 'id'));
+    const name = text(member(called, 'name'));
+    const added = optionalText(member(called, 'arguments')) ?? '';
+
+    const known = number === undefined ? this.#lastOpened(id, name, isFirst) : this.#open.get(number);
+    if (known !== undefined && !isAnother(known, id, name, added)) {
+      if (name !== undefined && name !== known.name)
+        throw malformed('the name of a tool call changes or comes in parts');
+      known.nesting.add(added);
+      return { index: known.index, arguments: added };
+    }
+
+    if (name === undefined) {
+      if (added !== '') throw namelessCall();
+      if (id !== undefined) this.#unnamed.set(number ?? this.#calls.length, id);
+      return undefined;
+    }
+    return this.#openCall(number, id, name, added);
+  }
+
+  #openCall(number: number | undefined, id: string | undefined, name: string, added: string): ToolCallDelta {
+    const index = this.#calls.length;
+    if (index === toolCallsMax) throw tooManyCalls();
+    const key = number ?? index;
+    const next = { index, givenId: id ?? this.#unnamed.get(key), name, nesting: new JsonNesting() };
+    this.#unnamed.delete(key);
+    next.nesting.add(added);
+    this.#calls.push(next);
+    if (number !== undefined) this.#open.set(number, next);
+    return { index, opened: { id: this.#options.idOf(index, next.givenId), name }, arguments: added };
+  }
+
+  /**
+   * The call that a part without a number belongs to; undefined if the part opens another call. Without an id it is the last call,
+   * because engines that do not number calls send them one after another.
+   */
+  #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
+    const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
+    if (same !== undefined) return same;
+    // Each named entry of a list is a call of its own.
+    if (name !== undefined && !isFirst) return undefined;
+    if (name === undefined && this.#open.size > 1) throw malformed('a part of a tool call has no index');
+    return this.#calls.at(-1);
+  }
+}
+
+/** Number of a call; undefined if the engine does not number its calls. */
+function callNumber(call: object): number | undefined {
+  const given = member(call, 'index') ?? undefined;
+  const number = integer(given);
+  if (given !== number) throw malformed('the index of a tool call is not a number');
+  return number;
+}
+
+function namelessCall(): Error {
+  return malformed('a tool call has no name');
+}
+
+/** Whether a named delta opens another call with the number of a known one. Without ids, this shows only if the known call is complete. */
+function isAnother(
+  known: OpenCall,
+  id: string | undefined,
+  name: string | undefined,
+  added: string,
+): boolean {
+  if (name === undefined) return false;
+  if (id !== undefined) return id !== known.givenId;
+  return known.nesting.isClosed && (name !== known.name || added.trimStart().startsWith('{'));
+}

@@ -1,0 +1,158 @@
+/**
+ * Validates a body by its schema. A refusal names the JSON path and the rule, never a value; names that the caller chose are
+ * untrusted text, and only harmless ones are repeated.
+ */
+
+import type { z } from 'zod';
+import type { CauseOf } from '../../../shared/decision/causes.ts';
+import { Refusal } from '../../../shared/decision/refusal.ts';
+import { harmlessName, pathText } from './json-path.ts';
+
+/** Sets of fields remembered for each schema; clients send few. Further ones are parsed by the whole schema. */
+const setsMax = 256;
+
+export class PresentFields<Shape extends z.core.$ZodShape> {
+  readonly #whole: z.ZodObject<Shape, z.core.$strict>;
+  /** Fields that a schema of some fields must ask for too, because they may not be absent. */
+  readonly #required: readonly string[];
+  readonly #bySet = new Map<string, z.ZodObject>();
+
+  constructor(whole: z.ZodObject<Shape, z.core.$strict>) {
+    this.#whole = whole;
+    this.#required = Object.keys(whole.shape).filter(
+      (name) => !(whole.shape[name] as z.ZodType).safeParse(undefined).success,
+    );
+  }
+
+  /** As `safeParse` of the whole schema. */
+  safeParse(
+    value: Readonly<Record<string, unknown>>,
+  ): z.ZodSafeParseResult<z.output<z.ZodObject<Shape, z.core.$strict>>> {
+    const parsed = this.#schemaOf(Object.keys(value))?.safeParse(value);
+    if (parsed?.success) return parsed as z.ZodSafeParseSuccess<z.output<z.ZodObject<Shape, z.core.$strict>>>;
+    return this.#whole.safeParse(value, { reportInput: true });
+  }
+
+  #schemaOf(names: readonly string[]): z.ZodObject | undefined {
+    const set = names.join();
+    const known = this.#bySet.get(set);
+    if (known !== undefined || this.#bySet.size >= setsMax) return known;
+    if (!this.#isFit(names)) return undefined;
+    const inOrder = Object.keys(this.#whole.shape).filter((name) => names.includes(name));
+    const mask = Object.fromEntries(inOrder.map((name) => [name, true]));
+    const some = this.#whole.pick(mask as never) as unknown as z.ZodObject;
+    this.#bySet.set(set, some);
+    return some;
+  }
+
+  #isFit(names: readonly string[]): boolean {
+    return (
+      names.every((name) => Object.hasOwn(this.#whole.shape, name)) &&
+      this.#required.every((name) => names.includes(name))
+    );
+  }
+}
+
+type Path = readonly PropertyKey[];
+
+/** A refusal of the field at `path`, as in `messages[2].content: is required`. */
+export function shapeRefusal(
+  path: Path,
+  rule: string,
+  cause: CauseOf<'UnsupportedShapeError'> = 'shape',
+): Refusal {
+  const name = pathText(path);
+  return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
+}
+
+/** The refusal of the first fault that a schema found. */
+export function refusalOf(error: z.ZodError): Refusal {
+  const [issue] = error.issues;
+  if (issue === undefined) return shapeRefusal([], 'is not supported');
+  const fault = describe(issue as z.core.$ZodIssue, []);
+  return shapeRefusal(fault.path, fault.rule);
+}
+
+interface FieldFault {
+  readonly path: Path;
+  readonly rule: string;
+}
+
+function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
+  const path = [...outer, ...issue.path];
+  if (issue.code === 'unrecognized_keys') {
+    const key = issue.keys[0] ?? '';
+    if (!harmlessName.test(key)) return { path, rule: 'has an unknown field, which is not supported' };
+    return { path: [...path, key], rule: 'is not a supported field' };
+  }
+  if (issue.code === 'invalid_union') return closestBranch(issue, path);
+  if (issue.code === 'invalid_key') return { path, rule: issue.issues[0]?.message ?? 'is not supported' };
+  if (issue.code !== 'custom' && isAbsent(issue.input, path)) return { path, rule: 'is required' };
+  return { path, rule: ruleOf(issue) };
+}
+
+/** `null` counts as absent for a field, and is a value in a list. */
+function isAbsent(input: unknown, path: Path): boolean {
+  return input === undefined || (input === null && typeof path.at(-1) === 'string');
+}
+
+const typeRule = 'must be of type ';
+
+/** Of the branches of a union, the one that got furthest: its fault is the one that the caller meant. */
+function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFault {
+  const faults = issue.errors.flatMap(([first]) => (first === undefined ? [] : [describe(first, path)]));
+  const most = Math.max(...faults.map(reach));
+  const best = faults.filter((fault) => fault.path.length > path.length && reach(fault) === most);
+  // Where the type was right in one branch, what is wrong is what that branch says.
+  const one = best.find(({ rule }) => !rule.startsWith(typeRule)) ?? best[0];
+  if (one?.rule.startsWith(typeRule)) {
+    const types = new Set(best.map(({ rule }) => rule.slice(typeRule.length)));
+    return { path: one.path, rule: `${typeRule}${[...types].join(' or ')}` };
+  }
+  if (one !== undefined) return one;
+  const { input } = issue;
+  // Of a list of kinds the input is the whole object, and the path is its member that names the kind.
+  const named = path.at(-1);
+  const isUnnamed =
+    issue.errors.length === 0 &&
+    typeof input === 'object' &&
+    input !== null &&
+    !Object.hasOwn(input, named ?? '');
+  return {
+    path,
+    rule: isUnnamed || isAbsent(input, path) ? 'is required' : 'has a form that is not supported',
+  };
+}
+
+/** How far into the value a fault is: by its depth, then by its place in a list. */
+function reach({ path }: FieldFault): number {
+  const last = path.at(-1);
+  return path.length + (typeof last === 'number' ? 1 - 1 / (last + 2) : 0);
+}
+
+/** A whole number, in the word of JSON Schema. */
+function typeName(issue: z.core.$ZodIssueInvalidType): string {
+  return issue.expected === 'int' ? 'integer' : issue.expected;
+}
+
+function ruleOf(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      // The schema's own text replaces the standard one, which begins like this.
+      return issue.message.startsWith('Invalid input') ? `${typeRule}${typeName(issue)}` : issue.message;
+    case 'invalid_value':
+      if (!issue.message.startsWith('Invalid')) return issue.message;
+      return `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;
+    case 'too_small':
+      return issue.origin === 'array' || issue.origin === 'string'
+        ? 'must not be empty'
+        : `must be at least ${issue.minimum}`;
+    case 'too_big':
+      if (issue.origin === 'array') return `must have at most ${issue.maximum} entries`;
+      return issue.origin === 'string'
+        ? `must have at most ${issue.maximum} characters`
+        : `must be at most ${issue.maximum}`;
+    default:
+      return issue.message;
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * Sends the spans of requests over OTLP/HTTP, where OTEL_EXPORTER_OTLP_ENDPOINT (or its form for traces) is set; otherwise
+ * none of its packages is loaded. Spans wait in a bounded queue, and those that do not fit are dropped: a receiver that hangs
+ * costs no request. The packages read the variables of the exporter and of the resource themselves.
+ */
+import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
+import type { RecordedRequest } from '../../schemas/records/request-record.ts';
+import type { Closers } from '../../shared/runtime/closers.ts';
+import { within } from '../../shared/runtime/retry.ts';
+import { type Environment, environment } from '../../shared/runtime/settings.ts';
+import { version } from '../../shared/runtime/version.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+import { beginTrace, type RequestTrace, type SpanIds } from '../surfaces/common/trace-context.ts';
+import { type PlannedSpan, spansOf } from './request-spans.ts';
+import { blankEndpointIn, traceSettingsFrom } from './trace-settings.ts';
+import { type WatchOptions, watched } from './watched-exporter.ts';
+
+const closeTimeoutMs = 2000;
+
+export interface TraceExport {
+  /** At the start of a request, with its `traceparent` header. */
+  begin(header: unknown): RequestTrace;
+  /** At its end, monotonic ms. */
+  end(record: RequestRecord, recorded: RecordedRequest, endMs: number): void;
+}
+
+interface Options extends WatchOptions {
+  /** Of the gateway. */
+  readonly name: string;
+  /** At the end what waits is sent, for two seconds at most. */
+  readonly closers: Closers;
+}
+
+/** Undefined where no endpoint is set. Throws where a setting cannot be used. */
+export async function openTraceExport(
+  options: Options,
+  env: Environment = environment,
+): Promise<TraceExport | undefined> {
+  const found = traceSettingsFrom(env);
+  const variable = blankEndpointIn(env);
+  if (found === undefined && variable !== undefined)
+    options.logger.warn({ variable }, 'no traces are sent: the address of their receiver is empty');
+  if (found === undefined) return undefined;
+  const { ratio, followsClient, queue } = found;
+  const [api, sdk, resources, { OTLPTraceExporter }] = await Promise.all([
+    import('@opentelemetry/api'),
+    import('@opentelemetry/sdk-trace'),
+    import('@opentelemetry/resources'),
+    import('@opentelemetry/exporter-trace-otlp-http'),
+  ]);
+  const own = resources.resourceFromAttributes({
+    'service.name': 'headgate-gateway',
+    'service.instance.id': options.name,
+    'service.version': version(),
+  });
+  const ids = new PlannedIds();
+  const provider = new sdk.TracerProvider({
+    idGenerator: ids,
+    sampler: new sdk.AlwaysOnSampler(),
+    resource: own.merge(resources.detectResources({ detectors: [resources.envDetector] })),
+    spanProcessors: [
+      new sdk.BatchSpanProcessor({ exporter: watched(new OTLPTraceExporter(), options), ...queue }),
+    ],
+  });
+  const writer = new SpanWriter(api, provider.getTracer('headgate', version()), ids);
+  const shutdown = () => provider.shutdown().catch(() => undefined);
+  options.closers.add(() => within(shutdown(), closeTimeoutMs));
+  return {
+    begin: (header) => beginTrace(header, ratio, followsClient),
+    end: (record, recorded, endMs) => {
+      const spans = record.trace?.spans;
+      if (spans !== undefined) writer.write(spans, spansOf(record, recorded, endMs));
+    },
+  };
+}
+
+/** The ids were given to the node before the span could be made, so that the span must take them. */
+class PlannedIds {
+  traceId = '';
+  spanId: string | undefined;
+
+  generateTraceId(): string {
+    return this.traceId;
+  }
+
+  generateSpanId(): string {
+    return this.spanId ?? beginTrace(undefined, 0).traceparent.slice(36, 52);
+  }
+}
+
+class SpanWriter {
+  readonly #api: typeof import('@opentelemetry/api');
+  readonly #tracer: Tracer;
+  readonly #ids: PlannedIds;
+
+  constructor(api: typeof import('@opentelemetry/api'), tracer: Tracer, ids: PlannedIds) {
+    this.#api = api;
+    this.#tracer = tracer;
+    this.#ids = ids;
+  }
+
+  write({ traceId, parentId }: SpanIds, [request, ...phases]: readonly PlannedSpan[]): void {
+    if (request === undefined) return;
+    const { trace, ROOT_CONTEXT, TraceFlags } = this.#api;
+    this.#ids.traceId = traceId;
+    const client: SpanContext | undefined =
+      parentId === undefined
+        ? undefined
+        : { traceId, spanId: parentId, traceFlags: TraceFlags.SAMPLED, isRemote: true };
+    const parent = client === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, client);
+    const context = this.#span(request, parent);
+    for (const phase of phases) this.#span(phase, trace.setSpanContext(ROOT_CONTEXT, context));
+  }
+
+  #span(planned: PlannedSpan, parent: Context): SpanContext {
+    const { SpanKind, SpanStatusCode } = this.#api;
+    const kind = { server: SpanKind.SERVER, internal: SpanKind.INTERNAL, client: SpanKind.CLIENT }[
+      planned.kind
+    ];
+    this.#ids.spanId = planned.id;
+    const startTime = wallTime(planned.startMs);
+    const { name, attributes } = planned;
+    const span = this.#tracer.startSpan(name, { kind, startTime, attributes }, parent);
+    if (planned.failed) span.setStatus({ code: SpanStatusCode.ERROR });
+    span.end(wallTime(planned.endMs));
+    return span.spanContext();
+  }
+}
+
+/** Seconds and nanoseconds since 1970: a plain number could be taken for a monotonic one. */
+function wallTime(monotonicMs: number): HrTime {
+  const ms = performance.timeOrigin + monotonicMs;
+  const seconds = Math.floor(ms / 1000);
+  return [seconds, Math.min(Math.round((ms - seconds * 1000) * 1e6), 999_999_999)];
+}

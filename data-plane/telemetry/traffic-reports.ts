@@ -1,0 +1,141 @@
+/**
+ * Makes a traffic report of what was counted, at most each ten seconds and none where nothing happened. What the log did not
+ * take is part of the next one, which says from when on it counts: so nothing is lost by a log that is away, nor counted
+ * twice where a record turns out to be on it.
+ */
+import type { StackId } from '../../schemas/names.ts';
+import {
+  addTraffic,
+  type TrafficCaller,
+  type TrafficNode,
+  type TrafficReport,
+  type TrafficRow,
+  trafficBytesMax,
+  trafficCallersMax,
+  trafficNodesMax,
+  trafficRowsMax,
+} from '../../schemas/records/traffic.ts';
+import { wallClockMs } from '../../shared/runtime/clock.ts';
+import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import { isModelName, type RequestRecord } from '../request/gateway.ts';
+import { type CountedTraffic, type RefusedRequest, TrafficCounts } from './traffic-counts.ts';
+
+const everyMsDefault = 10_000;
+
+export class TrafficReports {
+  readonly #counts: TrafficCounts;
+  readonly #inFlight: () => number;
+  readonly #everyMs: number;
+  #fromMs = 0;
+  /** What is on its way to the log. */
+  #sent: TrafficReport | undefined;
+  /** What the log did not take. */
+  #kept: TrafficReport | undefined;
+
+  constructor(
+    lookup: Pick<Lookup, 'isCatalogued' | 'isPooled' | 'stack'>,
+    inFlight: () => number,
+    everyMs = everyMsDefault,
+  ) {
+    this.#counts = new TrafficCounts({
+      isKnown: (model) => isModelName(lookup, model),
+      isStack: (id) => lookup.stack(id as StackId) !== undefined,
+    });
+    this.#inFlight = inFlight;
+    this.#everyMs = everyMs;
+  }
+
+  /** Of a request that has ended. */
+  add(record: RequestRecord): void {
+    this.#counts.add(record);
+  }
+
+  /** Of a refusal before there was a request. */
+  addEarly(refused: RefusedRequest): void {
+    this.#counts.addEarly(refused, wallClockMs());
+  }
+
+  /** `isLast`: now, because the process ends. Each report must be settled before the next is taken. */
+  take(isLast: boolean): TrafficReport | undefined {
+    const toMs = Math.round(performance.now());
+    if (this.#sent !== undefined || (!isLast && toMs - this.#fromMs < this.#everyMs)) return undefined;
+    const fromMs = this.#kept?.fromMs ?? this.#fromMs;
+    const counted = together(this.#kept, this.#counts.take());
+    this.#fromMs = toMs;
+    this.#kept = undefined;
+    const running = this.#inFlight();
+    const isIdle = counted.rows.length === 0 && counted.rest.requests === 0 && running === 0;
+    if (!isIdle) this.#sent = bounded({ fromMs, toMs, inFlight: running }, counted);
+    return this.#sent;
+  }
+
+  settle(isOnLog: boolean): void {
+    if (!isOnLog) this.#kept = this.#sent;
+    this.#sent = undefined;
+  }
+}
+
+const keyOf = ({ organisation = '', stack = '', model = '' }: TrafficRow): string =>
+  `${organisation} ${stack} ${model}`;
+const callerKeyOf = ({ stack, surface, key }: TrafficCaller): string => `${stack} ${surface} ${key}`;
+
+const nodeKeyOf = ({ node }: TrafficNode): string => node;
+
+/** Both lists; what has the same key in both is added up in that of `kept`. */
+function joined<Item>(
+  kept: readonly Item[] | undefined,
+  counted: readonly Item[],
+  keyOf: (item: Item) => string,
+  add: (into: Item, more: Item) => void,
+): Item[] {
+  const all = new Map((kept ?? []).map((item) => [keyOf(item), item]));
+  for (const item of counted) {
+    const known = all.get(keyOf(item));
+    if (known === undefined) all.set(keyOf(item), item);
+    else add(known, item);
+  }
+  return [...all.values()];
+}
+
+function together(kept: TrafficReport | undefined, counted: CountedTraffic): CountedTraffic {
+  if (kept === undefined) return counted;
+  const rest = kept.rest ?? { requests: 0 };
+  addTraffic(rest, counted.rest);
+  return {
+    rows: joined(kept.rows, counted.rows, keyOf, addTraffic),
+    rest,
+    callers: joined(kept.callers, counted.callers, callerKeyOf, (into, { requests }) => {
+      into.requests += requests;
+    }),
+    otherCallers: (kept.otherCallers ?? 0) + counted.otherCallers,
+    nodes: joined(kept.nodes, counted.nodes, nodeKeyOf, addTraffic),
+  };
+}
+
+const mostFirst = (a: { readonly requests: number }, b: { readonly requests: number }): number =>
+  b.requests - a.requests;
+
+/** The largest rows, as many as there is room for; the others are one. */
+function bounded(
+  span: Pick<TrafficReport, 'fromMs' | 'toMs' | 'inFlight'>,
+  { rows, rest, callers, otherCallers, nodes }: CountedTraffic,
+): TrafficReport {
+  const largest = rows.toSorted(mostFirst);
+  const frequent = callers.toSorted(mostFirst);
+  const busiest = nodes.toSorted(mostFirst);
+  for (let share = 1; ; share /= 2) {
+    const rowsHere = Math.floor(trafficRowsMax * share);
+    const callersHere = Math.floor(trafficCallersMax * share);
+    const others = structuredClone(rest);
+    for (const row of largest.slice(rowsHere)) addTraffic(others, row);
+    const leftOut = frequent.slice(callersHere).reduce((sum, { requests }) => sum + requests, otherCallers);
+    const report: TrafficReport = {
+      ...{ v: 1, ...span, rows: largest.slice(0, rowsHere) },
+      ...(others.requests > 0 && { rest: others }),
+      ...(frequent.length > 0 && { callers: frequent.slice(0, callersHere) }),
+      ...(leftOut > 0 && { otherCallers: leftOut }),
+      ...(busiest.length > 0 && { nodes: busiest.slice(0, Math.floor(trafficNodesMax * share)) }),
+    };
+    if (rowsHere === 0 || JSON.stringify(report).length <= trafficBytesMax) return report;
+  }
+}

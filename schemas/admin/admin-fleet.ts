@@ -1,0 +1,156 @@
+/** The operations of the admin API about the fleet as it runs: replica, gateways, signers, limits, decisions. */
+import { z } from 'zod';
+import { changeSchema } from '../events/changes.ts';
+import { idSchema, modelIdSchema, stackIdSchema } from '../names.ts';
+import { decisionRecordSchema, requestIdSchema } from '../records/decisions.ts';
+import {
+  explainMatrixSchema,
+  explainRequestSchema,
+  explanationSchema,
+  gatewayDecisionSchema,
+} from '../records/explanations.ts';
+import {
+  confirmationsSchema,
+  fleetChangeSchema,
+  gatewayStatusSchema,
+  limitUseSchema,
+  listOf,
+  logSignerSchema,
+  pageOf,
+  position,
+  replicaStatusSchema,
+} from './admin-resources.ts';
+import {
+  commandQuerySchema,
+  cursorInQuery,
+  keyRoles,
+  momentInQuery,
+  numberInQuery,
+  type OperationRows,
+  operation,
+  readingRoles,
+  readQuerySchema,
+} from './admin-row.ts';
+import { bodySchemas, pathSchemas } from './commands.ts';
+import { effectRequestSchema, effectSchema } from './effect.ts';
+
+/** A silent gateway that fences is confirmed by time alone about 60 s after its last proof. */
+const waitSecondsMax = 75;
+const gatewayParams = z.object({ name: z.string().min(1).max(200) });
+
+export const fleetRows = {
+  'document.get': operation('public', 'This document', {
+    answer: z.looseObject({ openapi: z.string() }),
+  }),
+  'status.get': operation('operator', 'This replica and the log', {
+    query: readQuerySchema,
+    past: true,
+    answer: replicaStatusSchema,
+  }),
+  'gateway.list': operation('operator', 'List gateways and their positions', {
+    answer: listOf(gatewayStatusSchema),
+  }),
+  'gateway.get': operation('operator', 'One gateway', { params: gatewayParams, answer: gatewayStatusSchema }),
+  'change.list': operation('operator', 'List the staged change, and those that are over, the newest first', {
+    answer: listOf(changeSchema),
+  }),
+  'change.get': operation('operator', 'One staged change', {
+    params: pathSchemas.id,
+    answer: changeSchema.extend({ position }),
+  }),
+  'gateway.forget': operation(
+    'operator',
+    'Forget a gateway that was removed; one that still runs stays in the list, and is waited for',
+    {
+      params: gatewayParams,
+      query: commandQuerySchema,
+      answer: z.object({
+        name: z.string(),
+        /** How many processes of the name, and those of them that reported in the last ten seconds and may run on. */
+        ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
+        dryRun: z.literal(true).optional(),
+        position,
+      }),
+    },
+  ),
+  // Open to members: a person who may revoke a key may watch the revocation take effect; it contains no names of tenants.
+  'confirmations.get': operation(readingRoles, 'Wait until gateways have a position in force', {
+    opens: 'wait',
+    params: z.object({ position: numberInQuery.int().min(1) }),
+    query: z.object({
+      timeoutSeconds: numberInQuery.min(0).max(waitSecondsMax).default(waitSecondsMax),
+    }),
+    answer: confirmationsSchema,
+  }),
+  'snapshot.get': operation('gateway', 'Download the state as a SQLite file', {
+    mediaType: 'application/vnd.sqlite3',
+    answer: undefined,
+  }),
+  'counters.get': operation(
+    'gateway',
+    'Counters of all gateways: a line with the position, then one record a line',
+    { mediaType: 'application/x-ndjson', answer: undefined },
+  ),
+  'signer.list': operation('operator', 'List the signers of the log', {
+    query: readQuerySchema,
+    past: true,
+    answer: listOf(logSignerSchema),
+  }),
+  'fleet.diff': operation('operator', 'What applying this fleet would change', {
+    body: bodySchemas.applyFleet,
+    bodyKind: 'fleet',
+    answer: z.object({ changes: z.array(fleetChangeSchema), position }),
+  }),
+  'limits.list': operation('operator', 'Use of all limits, who is nearest first', {
+    query: readQuerySchema.extend({ after: cursorInQuery.optional() }),
+    answer: pageOf(limitUseSchema),
+  }),
+  'limits.visitors': operation('operator', 'Use of the limits of all visitors together', {
+    answer: limitUseSchema,
+  }),
+  'organisation.limits': operation(readingRoles, "Use of an organisation's limits", {
+    params: z.object({ id: z.string() }),
+    answer: limitUseSchema,
+  }),
+  'effect.get': operation(keyRoles, 'Which answers a command would turn, before it is written', {
+    opens: 'question',
+    body: effectRequestSchema,
+    bodyKind: 'fleet',
+    answer: effectSchema,
+  }),
+  'decision.explain': operation(readingRoles, 'Explain a decision, made or imagined', {
+    opens: 'question',
+    past: true,
+    /** The moment may be in the address, as with each read of the past. */
+    query: z.object({ at: momentInQuery.optional() }),
+    body: explainRequestSchema,
+    answer: explanationSchema,
+  }),
+  'decision.matrix': operation(readingRoles, 'Each model at each host of an organisation', {
+    opens: 'question',
+    past: true,
+    query: z.object({
+      organisation: idSchema,
+      host: z.union([z.literal('shared'), stackIdSchema]).optional(),
+      /** `next` of the page before. */
+      after: modelIdSchema.optional(),
+      at: momentInQuery.optional(),
+    }),
+    answer: explainMatrixSchema,
+  }),
+  'decision.get': operation(readingRoles, 'The recorded decision of a request', {
+    opens: 'question',
+    params: z.object({ request: requestIdSchema }),
+    answer: gatewayDecisionSchema,
+  }),
+  'decision.export': operation('operator', 'Recorded decisions of all gateways, one a line', {
+    opens: 'export',
+    query: z.object({
+      /** ms since 1970; an hour ago where it is left out. */
+      since: numberInQuery.min(0).optional(),
+      gateway: z.string().min(1).max(200).optional(),
+    }),
+    mediaType: 'application/x-ndjson',
+    answer: decisionRecordSchema,
+  }),
+} satisfies OperationRows;

@@ -1,0 +1,126 @@
+/**
+ * The bodies and path parameters of the admin API's commands. Strict: a field that a command does not have is refused.
+ * Shapes only; whether what they name exists is decided against the state.
+ */
+import { z } from 'zod';
+import { daySeconds } from '../durations.ts';
+import { declaredFleetSchema } from '../events/fleet.ts';
+import {
+  affinitySchema,
+  daySchema,
+  expiryChoiceSchema,
+  idSchema,
+  modelIdSchema,
+  momentSchema,
+  nameSchema,
+  roleSchema,
+  sha256HexSchema,
+  stackIdSchema,
+  surfaceSchema,
+  tierIdSchema,
+} from '../names.ts';
+import {
+  boundsShape,
+  limitSchema,
+  limitsShape,
+  modelSelectionSchema,
+  nodeShape,
+  personSchema,
+  tierNameSchema,
+  visitorsShape,
+  weightSchema,
+} from '../shapes.ts';
+
+const strictPlaceSchema = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('pool') }),
+  z.strictObject({ kind: z.literal('stack'), id: stackIdSchema }),
+  z.strictObject({ kind: z.literal('organisation'), id: idSchema }),
+]);
+
+/** Path parameters, by what they name. */
+export const pathSchemas = {
+  none: z.strictObject({}),
+  id: z.strictObject({ id: idSchema }),
+  tier: z.strictObject({ id: tierNameSchema }),
+  /** Tier id; `anonymous` stands for the visitors. */
+  tierOrVisitors: z.strictObject({ id: tierIdSchema }),
+  model: z.strictObject({ id: modelIdSchema }),
+  member: z.strictObject({ id: idSchema, person: personSchema }),
+  stack: z.strictObject({ id: stackIdSchema }),
+  stackModel: z.strictObject({ id: stackIdSchema, model: modelIdSchema }),
+  poolModel: z.strictObject({ model: modelIdSchema }),
+  signer: z.strictObject({ fingerprint: sha256HexSchema }),
+};
+
+/** Keys, or tokens, that one command creates. */
+export const madeAtOnceMax = 1000;
+
+export const bodySchemas = {
+  createOrganisation: z.strictObject({
+    id: idSchema,
+    name: nameSchema,
+    tier: tierNameSchema.nullable().optional(),
+    anchor: daySchema.optional(),
+  }),
+  updateOrganisation: z.strictObject({
+    name: nameSchema.optional(),
+    tier: tierNameSchema.nullable().optional(),
+    anchor: daySchema.optional(),
+    suspended: z.boolean().optional(),
+  }),
+  memberLink: z.strictObject({
+    seconds: z
+      .int()
+      .min(60)
+      .max(30 * daySeconds)
+      .optional(),
+  }),
+  invitation: z.strictObject({
+    role: roleSchema,
+    seconds: z
+      .int()
+      .min(60)
+      .max(30 * daySeconds)
+      .optional(),
+  }),
+  setMember: z.strictObject({ role: roleSchema }),
+  adjustUsage: z.strictObject({
+    /** Added to the present period's tokens; negative gives allowance back. */
+    tokens: z.int().min(-1_000_000_000_000).max(1_000_000_000_000),
+  }),
+  /** Ed25519, SPKI: base64 of its DER, or PEM. */
+  addSigner: z.strictObject({ publicKey: z.string().min(1).max(1000) }),
+  setTier: z.strictObject({
+    /** Left out: where it is, or above all others where it is new. */
+    rank: z.int().min(0).max(1000).optional(),
+    ...limitsShape,
+    monthlyTokens: limitSchema.optional(),
+    models: modelSelectionSchema,
+  }),
+  setAnonymous: z.strictObject(visitorsShape),
+  setBounds: z.strictObject(boundsShape),
+  setModel: z.strictObject({
+    family: nameSchema,
+    weight: weightSchema.optional(),
+    /** Left out: as it is, or prefix. */
+    affinity: affinitySchema.optional(),
+    added: momentSchema.optional(),
+  }),
+  createToken: z.strictObject({ node: idSchema }),
+  createKey: z.strictObject({ organisation: idSchema, name: nameSchema, expires: expiryChoiceSchema }),
+  createStack: z.strictObject({
+    organisation: idSchema,
+    id: stackIdSchema.optional(),
+    surface: surfaceSchema.optional(),
+  }),
+  setSurface: z.strictObject({ surface: surfaceSchema }),
+  registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
+  /** Only where it is in this wave: the watch may have continued it since the caller looked. */
+  advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
+  withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
+  applyFleet: z.strictObject({
+    fleet: declaredFleetSchema,
+    /** Remove what the file does not have. Keys are never in a file and go only with their organisation. */
+    prune: z.boolean().optional(),
+  }),
+};

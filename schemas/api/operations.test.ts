@@ -1,0 +1,35 @@
+/** The table of operations: each row leads back to its own kind. */
+import { expect, test } from 'vitest';
+import { factsOf } from '../../control-plane/explain/question.ts';
+import { resolveOperation } from '../../shared/decision/admission.ts';
+import { explainedKinds, operationKinds, operations, pathsOf, surfaceOfPath } from './operations.ts';
+
+test.each(operationKinds)('what is asked about %s is decided as a request for it', (operation) => {
+  const asked = {
+    operation,
+    host: 'shared',
+    model: 'team/a$&b',
+    promptTokensMax: 1,
+    maxTokens: undefined,
+  } as const;
+  const { method, path } = factsOf({ ...asked, credential: { fault: 'missing', carried: false } });
+  expect(resolveOperation(method, path)).toMatchObject({ kind: operation });
+});
+
+test('a path speaks the API of its row, and what no row names that of OpenAI unless it begins like one', () => {
+  for (const kind of operationKinds) {
+    const { path, surface } = operations[kind];
+    expect(surfaceOfPath(path)).toBe(surface === 'any' ? 'openai' : surface);
+  }
+  expect(surfaceOfPath('/v1/messages/batches')).toBe('anthropic');
+  expect(explainedKinds).toEqual(['chat', 'responses', 'messages', 'embeddings', 'rerank', 'models']);
+});
+
+test('what clients ask for at several paths is one operation, and no path is of two', () => {
+  for (const path of ['/v1/rerank', '/v2/rerank', '/rerank']) {
+    expect(resolveOperation('POST', path)).toEqual({ kind: 'rerank' });
+    expect(resolveOperation('GET', path)).toEqual({ kind: 'unknown' });
+  }
+  const all = operationKinds.flatMap(pathsOf);
+  expect(new Set(all).size).toBe(all.length);
+});

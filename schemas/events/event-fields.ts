@@ -1,0 +1,67 @@
+/**
+ * What the data of events are made of. The definitions of events are given these, and import none, so that they load no library
+ * of schemas: the console has them in a browser, for their sentences.
+ */
+import { z } from 'zod';
+import {
+  affinitySchema,
+  credentialNameSchema,
+  daySchema,
+  dialectSchema,
+  expiryChoiceSchema,
+  idSchema,
+  modelIdSchema,
+  momentSchema,
+  placeSchema,
+  recordedNodeUrlSchema,
+  roleSchema,
+  sha256HexSchema,
+  stackIdSchema,
+  storedNameSchema,
+  surfaceSchema,
+  tierIdSchema,
+} from '../names.ts';
+import { changeWatchSchema, stagedEventSchema, waveSchema, wavesMax } from './changes.ts';
+import { holdSecondsMax } from './release.ts';
+
+const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+
+export const eventFields = {
+  z,
+  affinity: affinitySchema,
+  credential: credentialNameSchema,
+  day: daySchema,
+  dialect: dialectSchema,
+  expires: expiryChoiceSchema,
+  id: idSchema,
+  modelId: modelIdSchema,
+  moment: momentSchema,
+  name: storedNameSchema,
+  place: placeSchema,
+  role: roleSchema,
+  sha256: sha256HexSchema,
+  stackId: stackIdSchema,
+  surface: surfaceSchema,
+  tierId: tierIdSchema,
+  url: recordedNodeUrlSchema,
+  limit,
+  /** Limits left out are unlimited. */
+  limits: {
+    requestsPerMinute: limit.optional(),
+    concurrency: limit.optional(),
+    contextTokens: limit.optional(),
+  },
+  bound: z.int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
+  modelSelection: z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)]),
+  /** A name as an engine reports it. */
+  served: z.string().min(1).max(200),
+  /** Ed25519 public keys, SPKI DER in base64. */
+  signers: z.array(z.string().max(200)).max(16),
+  wave: waveSchema,
+  wavesMax,
+  holdSecondsMax,
+  changeWatch: changeWatchSchema,
+  stagedEvent: stagedEventSchema,
+};
+
+export type EventFields = typeof eventFields;

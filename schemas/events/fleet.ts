@@ -1,0 +1,269 @@
+/**
+ * The fleet file: what an operator declares of models, tiers, visitors, the pool and organisations.
+ * Sections and lists that are left out are empty; models and tiers may then be named that the state has already.
+ * All faults are reported at once, each with its path, also where some part has the wrong shape. Keys are never in it.
+ */
+import { z } from 'zod';
+import {
+  affinitySchema,
+  daySchema,
+  hasHidden,
+  hiddenText,
+  idSchema,
+  modelIdSchema,
+  momentSchema,
+  roleSchema,
+  stackIdSchema,
+  storedNameSchema,
+  surfaceSchema,
+} from '../names.ts';
+import {
+  boundsShape,
+  limitSchema,
+  limitsShape,
+  modelSelectionSchema,
+  nodeShape,
+  personSchema,
+  tierNameSchema,
+  visitorsShape,
+  weightSchema,
+} from '../shapes.ts';
+import { releaseSchema } from './changes.ts';
+
+const fleetNodeSchema = z.strictObject(nodeShape);
+const installsSchema = z.array(modelIdSchema).max(10_000).optional();
+const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
+
+const fleetModelSchema = z.strictObject({
+  id: modelIdSchema,
+  family: storedNameSchema,
+  /** What one request counts against the concurrency allowance. Left out: as it is, or 1. */
+  weight: weightSchema.optional(),
+  /** Left out: as it is, or prefix. */
+  affinity: affinitySchema.optional(),
+  /** Left out: the time at which it was first applied. */
+  added: momentSchema.optional(),
+});
+
+const fleetTierSchema = z.strictObject({
+  id: tierNameSchema,
+  ...limitsShape,
+  monthlyTokens: limitSchema.optional(),
+  models: modelSelectionSchema,
+});
+
+const fleetStackSchema = z.strictObject({
+  id: stackIdSchema,
+  /** Left out: as it is, or openai. */
+  surface: surfaceSchema.optional(),
+  models: installsSchema,
+  nodes: nodesSchema,
+});
+
+const fleetOrganisationSchema = z.strictObject({
+  id: idSchema,
+  name: storedNameSchema,
+  /** null: no inference entitlement. Left out: as it is, or null. */
+  tier: tierNameSchema.nullable().optional(),
+  /** First day of a billing period. Left out: as it is, or the day on which it was first applied. */
+  anchor: daySchema.optional(),
+  members: z
+    .array(z.strictObject({ person: personSchema, role: roleSchema }))
+    .max(10_000)
+    .optional(),
+  /** Nodes of the organisation itself: they answer it on the shared host. */
+  nodes: nodesSchema,
+  stacks: z.array(fleetStackSchema).max(1000).optional(),
+});
+
+/** What a fleet consists of, for lists of changes. */
+export const fleetKinds = [
+  ...(['model', 'tier', 'anonymous', 'bounds', 'organisation'] as const),
+  ...(['member', 'stack', 'install', 'node'] as const),
+] as const;
+
+/** The fleet document, as its file and the admin API carry it. */
+export const fleetSchema = z
+  .strictObject({
+    version: z.literal(1),
+    models: z.array(fleetModelSchema).max(10_000).optional(),
+    /** Lowest first; the last is the top tier. */
+    tiers: z.array(fleetTierSchema).max(100).optional(),
+    anonymous: z.strictObject(visitorsShape).optional(),
+    /** What members may do; the defaults where a part is left out. */
+    bounds: z.strictObject(boundsShape).optional(),
+    /** How `apply --stage` releases it. No part of the state. */
+    release: releaseSchema.optional(),
+    pool: z.strictObject({ models: installsSchema, nodes: nodesSchema }).optional(),
+    organisations: z.array(fleetOrganisationSchema).max(10_000).optional(),
+  })
+  .superRefine(
+    (document, context) => {
+      for (const fault of crossFaults(document)) {
+        context.addIssue({ code: 'custom', path: [...fault.path], message: fault.message });
+      }
+    },
+    // Also where a part has the wrong shape, so that one run shows every fault.
+    { when: () => true },
+  );
+
+/** The same as a person declares it: names that were stored before may be in an answer, and not in a command. */
+export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
+  const refuse = (path: (string | number)[], name: string) => {
+    if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });
+  };
+  for (const [index, { family }] of models.entries()) refuse(['models', index, 'family'], family);
+  for (const [index, { name }] of organisations.entries()) refuse(['organisations', index, 'name'], name);
+});
+
+export type Fleet = z.infer<typeof fleetSchema>;
+export type FleetNode = z.infer<typeof fleetNodeSchema>;
+export type FleetStack = z.infer<typeof fleetStackSchema>;
+export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
+
+/** What the cross-checks look at, whatever shape the document has: positions in lists stay as they are. */
+type Members = Readonly<Record<string, unknown>>;
+const membersOf = (value: unknown): Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Members) : {};
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+const itemsOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+const textsOf = (value: unknown): (string | undefined)[] => itemsOf(value).map(textOf);
+const idsOf = (value: unknown): Identified[] =>
+  itemsOf(value).map((item) => ({ id: textOf(membersOf(item)['id']) }));
+
+interface Identified {
+  readonly id: string | undefined;
+}
+
+function planOf(value: unknown) {
+  const { id, models } = membersOf(value);
+  return { id: textOf(id), models: textsOf(models) };
+}
+
+function placeOf(value: unknown) {
+  return { ...planOf(value), nodes: idsOf(membersOf(value)['nodes']) };
+}
+
+function organisationOf(value: unknown) {
+  const { id, tier, members, nodes, stacks } = membersOf(value);
+  return {
+    ...{ id: textOf(id), tier: textOf(tier), nodes: idsOf(nodes) },
+    people: itemsOf(members).map((member) => ({ id: textOf(membersOf(member)['person']) })),
+    stacks: itemsOf(stacks).map(placeOf),
+  };
+}
+
+function skeletonOf(document: unknown) {
+  const { models, tiers, anonymous, pool, organisations } = membersOf(document);
+  return {
+    // Absent ones are not checked: what they would have may be in the state.
+    models: Array.isArray(models) ? idsOf(models) : undefined,
+    tiers: Array.isArray(tiers) ? tiers.map(planOf) : undefined,
+    anonymous: planOf(anonymous),
+    pool: placeOf(pool),
+    organisations: itemsOf(organisations).map(organisationOf),
+  };
+}
+type Skeleton = ReturnType<typeof skeletonOf>;
+
+type Path = readonly (string | number)[];
+interface FleetFault {
+  readonly path: Path;
+  readonly message: string;
+}
+interface Named extends Identified {
+  readonly path: Path;
+}
+
+function crossFaults(document: unknown): FleetFault[] {
+  const fleet = skeletonOf(document);
+  return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
+}
+
+function named(items: readonly Identified[], path: Path): Named[] {
+  return items.map(({ id }, index) => ({ path: [...path, index, 'id'], id }));
+}
+function listed(items: readonly (string | undefined)[], path: Path): Named[] {
+  return items.map((id, index) => ({ path: [...path, index], id }));
+}
+
+/** Every list in which an id may stand once. Nodes and stacks have one name space over all places. */
+function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
+  const stacks: Named[] = [];
+  const placed = named(fleet.pool.nodes, ['pool', 'nodes']);
+  const lists: [string, Named[]][] = [
+    ['model', named(fleet.models ?? [], ['models'])],
+    ['tier', named(fleet.tiers ?? [], ['tiers'])],
+    ['organisation', named(fleet.organisations, ['organisations'])],
+    ['stack', stacks],
+    ['node', placed],
+  ];
+  for (const [index, { people, nodes: own, stacks: theirs }] of fleet.organisations.entries()) {
+    const path = ['organisations', index];
+    const members = people.map(({ id }, at) => ({ path: [...path, 'members', at, 'person'], id }));
+    lists.push(['member', members]);
+    placed.push(...named(own, [...path, 'nodes']));
+    stacks.push(...named(theirs, [...path, 'stacks']));
+    for (const [at, { nodes: inside }] of theirs.entries()) {
+      placed.push(...named(inside, [...path, 'stacks', at, 'nodes']));
+    }
+  }
+  for (const { path, ids } of modelLists(fleet)) lists.push(['model', listed(ids, path)]);
+  return lists;
+}
+
+function duplicates(fleet: Skeleton): FleetFault[] {
+  return uniqueLists(fleet).flatMap(([kind, ids]) => {
+    const first = new Map<string, Path>();
+    return ids.flatMap(({ id, path }) => {
+      if (id === undefined) return [];
+      const before = first.get(id);
+      if (before) return [{ path, message: `the ${kind} ${id} is already at ${pathText(before)}` }];
+      first.set(id, path);
+      return [];
+    });
+  });
+}
+
+/** Every list that names models of the catalog. */
+function modelLists(fleet: Skeleton): { path: Path; ids: (string | undefined)[] }[] {
+  return [
+    ...(fleet.tiers ?? []).map(({ models }, index) => ({ path: ['tiers', index, 'models'], ids: models })),
+    { path: ['anonymous', 'models'], ids: fleet.anonymous.models },
+    { path: ['pool', 'models'], ids: fleet.pool.models },
+    ...fleet.organisations.flatMap(({ stacks }, index) =>
+      stacks.map(({ models }, at) => ({
+        path: ['organisations', index, 'stacks', at, 'models'],
+        ids: models,
+      })),
+    ),
+  ];
+}
+
+function unknownModels(fleet: Skeleton): FleetFault[] {
+  if (!fleet.models) return [];
+  const catalog = new Set(fleet.models.map(({ id }) => id));
+  return modelLists(fleet).flatMap(({ path, ids }) =>
+    listed(ids, path)
+      .filter(({ id }) => id !== undefined && !catalog.has(id))
+      .map(({ id, path: at }) => ({ path: at, message: `the model ${id} is not in models` })),
+  );
+}
+
+function unknownTiers(fleet: Skeleton): FleetFault[] {
+  if (!fleet.tiers) return [];
+  const tiers = new Set(fleet.tiers.map(({ id }) => id));
+  return fleet.organisations.flatMap(({ tier }, index) =>
+    tier === undefined || tiers.has(tier)
+      ? []
+      : [{ path: ['organisations', index, 'tier'], message: `the tier ${tier} is not in tiers` }],
+  );
+}
+
+/** `organisations[0].nodes[1].id`, as messages show a path. */
+export function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+    .join('')
+    .replace(/^\./, '');
+}

@@ -1,0 +1,68 @@
+/**
+ * Pairs of a tier and a model of it that counts as more requests than the tier carries at once: such a request counts as all of
+ * them, so it is served only alone. That is allowed and rarely meant, so who sets it is warned.
+ */
+import { anonymousTierName } from '../shapes.ts';
+
+export interface Overweight {
+  readonly tier: string;
+  readonly model: string;
+  readonly weight: number;
+  readonly concurrency: number;
+}
+
+interface Plan {
+  readonly concurrency?: number | undefined;
+  readonly models: '*' | readonly string[];
+}
+
+/** What decides: a fleet file has it, and so has the state. */
+export interface PlansAndModels {
+  readonly models?: readonly { readonly id: string; readonly weight?: number | undefined }[] | undefined;
+  readonly tiers?: readonly (Plan & { readonly id: string })[] | undefined;
+  readonly anonymous?:
+    | (Plan & { readonly total?: { readonly concurrency?: number | undefined } | undefined })
+    | undefined;
+}
+
+export function overweightPairs({ models = [], tiers = [], anonymous }: PlansAndModels): Overweight[] {
+  const heavy = models.flatMap(({ id, weight = 1 }) => (weight > 1 ? [{ model: id, weight }] : []));
+  const visitors = anonymous && {
+    ...{ id: anonymousTierName, models: anonymous.models },
+    concurrency: least(anonymous.concurrency, anonymous.total?.concurrency),
+  };
+  return [...tiers, ...(visitors ? [visitors] : [])].flatMap((tier) => {
+    const { concurrency = 0 } = tier;
+    // A tier that carries none serves nobody, which is no matter of weights.
+    if (concurrency < 1) return [];
+    return heavy
+      .filter(
+        ({ model, weight }) => weight > concurrency && (tier.models === '*' || tier.models.includes(model)),
+      )
+      .map((pair) => ({ tier: tier.id, ...pair, concurrency }));
+  });
+}
+
+function least(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
+}
+
+export function overweightText({ tier, model, weight, concurrency }: Overweight): string {
+  return `a request for ${model} counts as ${weight}, and the tier ${tier} carries ${concurrency} in flight: it is served only where nothing else is`;
+}
+
+export function overweightNext({ tier, model, weight, concurrency }: Overweight): string {
+  return `headgate tier set ${tier} --concurrency ${weight}, or headgate model set ${model} --weight ${concurrency}`;
+}
+
+const warningsMax = 20;
+
+/** One sentence for each pair; those beyond twenty are counted. */
+export function overweightWarnings(pairs: readonly Overweight[]): string[] {
+  const texts = pairs
+    .slice(0, warningsMax)
+    .map((pair) => `${overweightText(pair)} (${overweightNext(pair)})`);
+  return pairs.length > warningsMax
+    ? [...texts, `${pairs.length - warningsMax} more pairs of this kind`]
+    : texts;
+}

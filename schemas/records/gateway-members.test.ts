@@ -1,0 +1,58 @@
+import { expect, test } from 'vitest';
+import { reportOf } from '../../test/support/status-reports.ts';
+import { gatewayStatusSchema } from '../admin/admin-resources.ts';
+import {
+  type GatewayMember,
+  gatewayMemberNames,
+  gatewayMembers,
+  reportedMembers,
+  shownColumns,
+  shownMembers,
+} from './gateway-members.ts';
+import { statusSchema } from './status.ts';
+
+/** A value of each kind, and one that its bounds refuse. */
+function examplesOf(member: GatewayMember): { readonly good: unknown; readonly bad: unknown } {
+  const row = gatewayMembers[member];
+  switch (row.kind) {
+    case 'text':
+      return { good: 'x'.repeat(row.charactersMax), bad: 'x'.repeat(row.charactersMax + 1) };
+    case 'texts':
+      return { good: Array(row.countMax).fill('x'), bad: Array(row.countMax + 1).fill('x') };
+    case 'choice':
+      return { good: row.values[0], bad: 'another' };
+    case 'yes':
+      return { good: true, bad: 'true' };
+  }
+}
+
+test.each(gatewayMemberNames)(
+  '%s is part of a report, within its bounds, and of an answer only where it is shown',
+  (member) => {
+    const { good, bad } = examplesOf(member);
+    const report = statusSchema.parse({ ...reportOf(), [member]: good });
+    expect(report[member]).toEqual(good);
+    expect(statusSchema.safeParse({ ...reportOf(), [member]: bad }).success).toBe(false);
+    const isShown = gatewayMembers[member].shown !== null;
+    expect(member in gatewayStatusSchema.shape).toBe(isShown);
+    expect(member in reportedMembers(shownMembers, report)).toBe(isShown);
+  },
+);
+
+test('what there is nothing to report of is left out', () => {
+  const nothing = {
+    metrics: undefined,
+    overstating: [],
+    unanswering: [],
+    oddForms: [],
+    outOfFiles: false,
+    countsTraffic: true,
+  };
+  expect(reportedMembers(gatewayMemberNames, nothing)).toEqual({ countsTraffic: true });
+});
+
+test('each shown member has a column of its own on the command line', () => {
+  const headings = shownColumns.map(({ heading }) => heading);
+  expect(headings).toEqual([...new Set(headings)]);
+  expect(shownColumns.map(({ member }) => member)).toEqual(shownMembers);
+});

@@ -1,0 +1,168 @@
+/**
+ * What a completed request leaves on the usage log: one row, numbered without gaps by the gateway process that served it.
+ * One record of the log is a JSON array of rows of one incarnation, in order.
+ * Writers are strict, readers are loose. `incarnation` and `n` mean the same in every version, so that a reader can step
+ * over a row of a later version without losing the order. No prompt, completion or key ever stands here.
+ */
+import { z } from 'zod';
+import { daySeconds } from '../durations.ts';
+import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from '../names.ts';
+
+export const usageTopic = 'headgate.usage';
+/** Partitions of the topic where it stands on Kafka. */
+export const usagePartitions = 12;
+/** How long a control plane keeps each completed request by default, days: as long as the topic. */
+export const usageKeepDaysDefault = 35;
+/** How long the topic keeps a record, seconds: 35 days, longer than any period. */
+export const usageKeepSeconds = usageKeepDaysDefault * daySeconds;
+/** Rows in one record at most. */
+export const usageRecordRowsMax = 500;
+/** Tokens of one kind in one row at most; sums of rows then stay exact numbers. */
+export const usageTokensMax = 1_000_000_000;
+
+/** What the request drew on. Only `pool` counts against the allowance. */
+const capacitySchema = z.enum(['pool', 'stack', 'own']);
+const millisecondsSchema = z.int().min(0).max(1_000_000_000);
+const tokensSchema = z.int().min(0).max(usageTokensMax);
+
+const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_INTEGER) };
+const shape = {
+  v: z.literal(1),
+  ...envelope,
+  /** When the request completed, in the log's time as far as the gateway knows it. */
+  at: momentSchema,
+  /** null: an anonymous visitor's turn. */
+  organisation: idSchema.nullable(),
+  /** Opaque id of the anonymous visitor. */
+  visitor: idSchema.optional(),
+  /** First day of the organisation's period at `at`; stamped here so that a later anchor moves no old row. */
+  period: daySchema.nullable(),
+  draw: capacitySchema,
+  model: modelIdSchema,
+  promptTokens: tokensSchema,
+  completionTokens: tokensSchema,
+  stack: stackIdSchema.optional(),
+  /** The data folder that counted it. */
+  replica: z.uuid().optional(),
+  /** Id of the key that was used. */
+  key: idSchema.optional(),
+  /** From the accepted request to the first byte of the answer, and to its end. */
+  ttftMs: millisecondsSchema.optional(),
+  durationMs: millisecondsSchema.optional(),
+  /** Of visitors: keyed hash of the network. */
+  network: idSchema.optional(),
+  /** The node reported no numbers: these are estimated from bytes. */
+  estimated: z.literal(true).optional(),
+  requestId: z
+    .string()
+    .regex(/^[\x21-\x7e]+$/, 'must be printable')
+    .max(100),
+};
+
+interface Owned {
+  readonly organisation: string | null;
+  readonly visitor?: string | undefined;
+  readonly period: string | null;
+  readonly draw: string;
+}
+/** A row belongs to an organisation's period or to a visitor, never to both or neither; visitors have only the pool. */
+function hasOneOwner({ organisation, visitor, period, draw }: Owned): boolean {
+  if (visitor === undefined) return organisation !== null && period !== null;
+  return organisation === null && period === null && draw === 'pool';
+}
+
+export const usageRowSchema = z.strictObject(shape).refine(hasOneOwner, 'must have one owner');
+/** A line of the export: the row, and what its key is called, as of the export. */
+export const usageLineSchema = z
+  .strictObject({ ...shape, keyName: z.string().optional() })
+  .refine(hasOneOwner, 'must have one owner');
+const readerSchema = z.object(shape).refine(hasOneOwner);
+const envelopeSchema = z.object({ v: z.int().min(1), ...envelope });
+
+export type Capacity = z.infer<typeof capacitySchema>;
+export type UsageRow = z.infer<typeof usageRowSchema>;
+export type UsageLine = z.infer<typeof usageLineSchema>;
+
+/** A row as it was read. */
+export interface ReadUsageRow {
+  readonly incarnation: string;
+  readonly n: number;
+  /** The row as JSON, what its hash is taken of. */
+  readonly text: string;
+  /** Left out where the row is of a version that this build does not know. */
+  readonly row?: UsageRow;
+}
+
+/** One row in the value of a record; undefined where it is none. Total: never throws. */
+export function readUsageRow(value: unknown): ReadUsageRow | undefined {
+  const { data: row } = readerSchema.safeParse(value);
+  const { data: head } = row === undefined ? envelopeSchema.safeParse(value) : { data: row };
+  if (head === undefined || (row === undefined && head.v === 1)) return undefined;
+  const { incarnation, n } = head;
+  const text = textOf(value);
+  if (text === undefined) return undefined;
+  return row === undefined ? { incarnation, n, text } : { incarnation, n, text, row };
+}
+
+/**
+ * A row that was read and kept as JSON; undefined where it is none any more. Only what its readers rely on is looked at, because an
+ * earlier build may have taken names that this one does not. Total: never throws.
+ */
+export function readKeptRow(body: string): UsageRow | undefined {
+  try {
+    const row = JSON.parse(body) as UsageRow | null;
+    return row !== null && isKept(row) ? row : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isKept({
+  at,
+  organisation,
+  key = '',
+  draw,
+  model,
+  promptTokens,
+  completionTokens,
+}: UsageRow): boolean {
+  return (
+    [at, organisation ?? '', key, draw, model].every((text) => typeof text === 'string') &&
+    Number.isFinite(Date.parse(at)) &&
+    Number.isSafeInteger(promptTokens) &&
+    Number.isSafeInteger(completionTokens)
+  );
+}
+
+/** Undefined where the value is nested too deeply to be written. */
+function textOf(value: unknown): string | undefined {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return undefined;
+  }
+}
+
+export interface ReadUsageRecord {
+  readonly rows: readonly ReadUsageRow[];
+  /** Things in the record that are no rows. */
+  readonly junk: number;
+}
+
+/** The rows in a record's raw bytes. Total: never throws. */
+export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
+  let values: unknown;
+  try {
+    values = JSON.parse(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength).toString('utf8'));
+  } catch {
+    return { rows: [], junk: 1 };
+  }
+  if (!Array.isArray(values)) return { rows: [], junk: 1 };
+  const rows = values.map(readUsageRow).filter((row) => row !== undefined);
+  return { rows, junk: values.length - rows.length };
+}
+
+/** The partition of an incarnation's rows: always the same one, so that they keep their order. */
+export function usagePartitionOf(incarnation: string, partitions: number): number {
+  return Number.parseInt(incarnation.slice(0, 8), 16) % partitions;
+}

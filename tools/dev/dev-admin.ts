@@ -1,0 +1,96 @@
+/** The calls that `headgate dev` makes to its own control plane, on top of the typed admin client. */
+import { AdminClient } from '../../cli/admin-client/admin-client.ts';
+import type { AnswerAt } from '../../cli/admin-client/answers.ts';
+import type { AnswerOf, LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
+import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
+import type { Fleet } from '../../schemas/events/fleet.ts';
+import type { ExpiryChoice } from '../../schemas/names.ts';
+
+/** A key or a token, with the value that is returned once. */
+export interface DevSecret {
+  readonly id: string;
+  readonly value: string;
+}
+
+/** Longer than the control plane holds a wait for confirmations. */
+const timeoutMs = 70_000;
+
+export class DevAdmin extends AdminClient {
+  /** Calls are not retried: a failure ends the start. */
+  constructor(admin: string, token: string) {
+    super({ admin, token }, { attemptsMax: 1, timeoutMs });
+  }
+
+  /** One call as text, typed by its method and path: for tests, which send what no typed call would. */
+  call<M extends AdminMethod, Path extends string>(
+    method: M,
+    path: Path,
+    body?: unknown,
+  ): Promise<AnswerAt<M, Path>> {
+    const answer: Promise<unknown> = this.text(method, path, body);
+    return answer as Promise<AnswerAt<M, Path>>;
+  }
+
+  exportFleet(): Promise<Fleet> {
+    return this.run('fleet.get');
+  }
+
+  apply(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
+    return this.run('fleet.apply', { fleet });
+  }
+
+  /** Applies a fleet file without the guard on effect, because no gateway runs yet that the guard could ask for served requests. */
+  applyOwn(fleet: Fleet): Promise<AnswerOf<'fleet.apply'>> {
+    return this.call('POST', '/fleet/apply?force=true', { fleet });
+  }
+
+  async organisations(): Promise<readonly Organisation[]> {
+    return await this.all('organisation.list');
+  }
+
+  async stacks(): Promise<readonly Stack[]> {
+    return await this.all('stack.list');
+  }
+
+  async nodes(): Promise<readonly LiveNodeResource[]> {
+    return await this.all('node.list');
+  }
+
+  async activeNodeTokens(node: string): Promise<readonly string[]> {
+    return activeIds(await this.all('node-token.list', { id: node }));
+  }
+
+  async createNodeToken(node: string): Promise<DevSecret> {
+    return withValue(await this.run('node-token.create', { id: node }));
+  }
+
+  async activeKeys(): Promise<readonly string[]> {
+    return activeIds(await this.all('key.list'));
+  }
+
+  async createKey(organisation: string, name: string, expires: ExpiryChoice = 'never'): Promise<DevSecret> {
+    return withValue(await this.run('key.create', { organisation, name, expires }));
+  }
+
+  consoleLink(): Promise<AnswerOf<'console.link'>> {
+    return this.run('console.link');
+  }
+
+  async position(): Promise<number> {
+    return (await this.run('status.get')).position;
+  }
+
+  /** Resolves once every gateway has the position in force, or after the time-out. */
+  confirmed(position: number, timeoutSeconds: number): Promise<AnswerOf<'confirmations.get'>> {
+    return this.run('confirmations.get', { position, timeoutSeconds });
+  }
+}
+
+function activeIds(items: readonly { readonly id: string; readonly state: string }[]): string[] {
+  return items.filter(({ state }) => state === 'active').map(({ id }) => id);
+}
+
+function withValue({ id, value }: { readonly id: string; readonly value?: string | undefined }): DevSecret {
+  if (value === undefined) throw new Error(`the control plane returned no value for ${id}`);
+  return { id, value };
+}

@@ -1,0 +1,110 @@
+/**
+ * The gateways of `headgate dev`: separate processes, so that each can be measured and killed alone. Its IPC channel
+ * closes when this process ends, for any reason, and a gateway exits when its channel closes.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { gatewayOptions } from '../../cli/processes/gateway.ts';
+import type { Closers } from '../../shared/runtime/closers.ts';
+import { environment } from '../../shared/runtime/settings.ts';
+
+type Value = string | number | true | readonly string[] | undefined;
+/** Options of a gateway, as texts where they are parsed. */
+type GatewayPlan = { readonly [Name in keyof typeof gatewayOptions]?: Value } & { readonly name: string };
+
+export interface RunningChild {
+  readonly name: string;
+  readonly pid: number;
+  readonly api: string;
+  readonly metrics: string;
+  readonly stacks: readonly { readonly stack: string; readonly url: string }[];
+  /** Address of the page for visitors. */
+  readonly play?: string;
+}
+
+const startTimeoutMs = 120_000;
+const stopTimeoutMs = 10_000;
+
+interface Starting {
+  readonly gatewayToken: string;
+  /** Called when a gateway ends without `stop`. */
+  readonly onEnd: (name: string, how: string) => void;
+}
+
+/** Starts one gateway and resolves once it is ready; `closers` end it, also where it or another never is. */
+export async function startChild(
+  plan: GatewayPlan,
+  { gatewayToken, onEnd }: Starting,
+  closers: Pick<Closers, 'add'>,
+): Promise<RunningChild> {
+  const flags = Object.entries(gatewayOptions).flatMap(([name, make]) =>
+    flag(make().long ?? '', plan[name as keyof typeof gatewayOptions]),
+  );
+  const env = gatewayEnvironment(gatewayToken);
+  const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
+    env,
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    // Only this process handles Ctrl-C and drains its gateways; a second signal would end them at once.
+    detached: true,
+  });
+  let stopping = false;
+  closers.add(() => {
+    stopping = true;
+    return stop(child);
+  });
+  const ready = await firstMessage(child, plan.name);
+  child.once('exit', (code, signal) => {
+    if (!stopping) onEnd(plan.name, signal ?? `exit ${code}`);
+  });
+  return { ...ready, name: plan.name, pid: child.pid ?? 0 };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGTERM');
+  const timer = setTimeout(() => child.kill('SIGKILL'), stopTimeoutMs);
+  await exited;
+  clearTimeout(timer);
+}
+
+const withheldFromGateways = [
+  'HEADGATE_OPERATOR_TOKEN',
+  'HEADGATE_TOKEN',
+  'HEADGATE_SIGNING_KEY',
+  'HEADGATE_GATEWAY_TOKEN_PREVIOUS',
+];
+
+/** The environment of a gateway, without operator secrets: clients can reach this process. */
+function gatewayEnvironment(gatewayToken: string): NodeJS.ProcessEnv {
+  const env = { HEADGATE_LOG_LEVEL: 'warn', ...environment, HEADGATE_GATEWAY_TOKEN: gatewayToken };
+  for (const name of withheldFromGateways) Reflect.deleteProperty(env, name);
+  return env;
+}
+
+/** A flag with each of its values, or nothing if there is none. */
+function flag(name: string, value: Value): string[] {
+  if (value === true) return [name];
+  return [value ?? []].flat().flatMap((each) => [name, String(each)]);
+}
+
+type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks' | 'play'>;
+
+function firstMessage(child: ChildProcess, name: string): Promise<Ready> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      child.kill('SIGKILL');
+      reject(new Error(`${name} was not ready within ${startTimeoutMs / 1000} s; see its log above`));
+    }, startTimeoutMs);
+    child.once('message', (message) => {
+      clearTimeout(timer);
+      resolve(message as Ready);
+    });
+    child.once('exit', (code, signal) => {
+      clearTimeout(timer);
+      reject(
+        new Error(`${name} ended before it was ready (${signal ?? `exit ${code}`}); see its error above`),
+      );
+    });
+  });
+}

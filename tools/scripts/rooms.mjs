@@ -1,0 +1,349 @@
+/**
+ * Checks the size of each room (a folder), and the imports of all sources, types included. A room has at most the lines of its
+ * entry, and imports only the rooms that its entry names, in the order of the two roads (ARCHITECTURE.md), never in a circle. Only its owner imports a driver. The product does not import tests.
+ * Every export is imported somewhere, no two exported types of the product share a name, and only one module reads the wall clock.
+ * Imports are found by their text, because TypeScript 7 has no interface for tools; the formatter keeps that text uniform.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+const schemas = ['schemas', 'schemas/events', 'schemas/api', 'schemas/records', 'schemas/admin'];
+const plumbing = [...schemas, 'shared/runtime', 'shared/ids'];
+const log = [...plumbing, 'shared/log/core', 'shared/log'];
+/** What a request may know: no log, no driver, no server. */
+const decision = [...plumbing, 'shared/engines', 'shared/snapshot', 'shared/decision'];
+const folded = [...log, 'shared/snapshot', 'shared/usage', 'shared/status', 'shared/limits'];
+
+/** Entries of rooms of which each may import the ones before it. */
+function inOrder(base, rows) {
+  const earlier = [];
+  return Object.fromEntries(
+    rows.map(([room, linesMax, more = []]) => {
+      const entry = [room, [linesMax, [...base, ...earlier, ...more]]];
+      earlier.push(room);
+      return entry;
+    }),
+  );
+}
+
+/** The way of a request to a node and back. */
+const requestRoad = inOrder(decision, [
+  ['data-plane/surfaces/common', 2750],
+  ['data-plane/http', 2050],
+  ['data-plane/surfaces/chat', 450],
+  ['data-plane/surfaces/embeddings', 150],
+  ['data-plane/surfaces/messages', 750],
+  ['data-plane/surfaces/rerank', 150],
+  ['data-plane/surfaces/responses', 1300],
+  ['data-plane/surfaces', 200],
+  ['data-plane/body-worker', 600],
+  ['data-plane/nodes', 2900],
+]);
+
+const controlPlane = inOrder(folded, [
+  ['control-plane/core', 200],
+  ['control-plane/state', 1500],
+  ['control-plane/commands', 3450],
+  ['control-plane/explain', 1950, ['shared/decision']],
+  ['control-plane/history', 2000, ['shared/decision']],
+  ['control-plane/usage', 2300],
+  ['control-plane/gateways', 2600],
+  ['control-plane/nodes', 1900, ['shared/engines']],
+  ['control-plane/doctor', 1350],
+  ['control-plane/sessions', 450],
+  ['control-plane/admin-api', 4450, ['shared/decision']],
+  ['control-plane/console-server', 1200],
+  ['control-plane', 450],
+]);
+
+/** Each room: the most lines that its sources may have, tests not counted, and all other rooms that it may import. */
+const rooms = {
+  ...inOrder(
+    [],
+    [
+      ['schemas', 300],
+      ['schemas/events', 1400],
+      ['schemas/api', 1100],
+      ['schemas/records', 1800],
+      ['schemas/admin', 2050],
+    ],
+  ),
+  'shared/runtime': [4450, schemas],
+  'shared/ids': [100, schemas],
+  'shared/log/core': [950, plumbing],
+  'shared/log/embedded': [750, [...plumbing, 'shared/log/core']],
+  'shared/log/kafka': [2450, [...plumbing, 'shared/log/core']],
+  'shared/log': [450, [...plumbing, 'shared/log/core', 'shared/log/embedded', 'shared/log/kafka']],
+  'shared/snapshot': [4000, [...plumbing, 'shared/log/core']],
+  'shared/usage': [100, log],
+  'shared/status': [400, log],
+  'shared/limits': [1200, log],
+  'shared/engines': [900, plumbing],
+  'shared/decision': [2100, [...plumbing, 'shared/snapshot']],
+  ...requestRoad,
+  'data-plane/limits': [1500, [...log, 'shared/limits']],
+  'data-plane/usage': [3400, [...folded, 'data-plane/limits']],
+  'data-plane/snapshot': [1200, folded],
+  'data-plane/request': [
+    1350,
+    [...decision, ...Object.keys(requestRoad), 'shared/limits', 'data-plane/usage'],
+  ],
+  'data-plane/playground': [
+    850,
+    [...decision, 'data-plane/surfaces/common', 'data-plane/http', 'data-plane/request'],
+  ],
+  'data-plane/records': [
+    1200,
+    [...decision, 'shared/status', 'data-plane/http', 'data-plane/request', 'data-plane/usage'],
+  ],
+  'data-plane/telemetry': [
+    1150,
+    [...decision, 'data-plane/surfaces/common', 'data-plane/request', 'data-plane/records'],
+  ],
+  'data-plane': [
+    400,
+    [
+      ...folded,
+      ...decision,
+      ...Object.keys(requestRoad),
+      'data-plane/limits',
+      'data-plane/usage',
+      'data-plane/snapshot',
+      'data-plane/request',
+      'data-plane/playground',
+      'data-plane/records',
+      'data-plane/telemetry',
+    ],
+  ],
+  ...controlPlane,
+  agent: [1150, [...plumbing, 'shared/engines']],
+  'cli/admin-client': [550, plumbing],
+  'cli/terminal': [1700, [...plumbing, 'cli/admin-client']],
+  'cli/commands': [
+    5700,
+    [
+      ...folded,
+      'shared/log/embedded',
+      'shared/log/kafka',
+      'control-plane/doctor',
+      'control-plane/explain',
+      'control-plane/gateways',
+      'control-plane/usage',
+      'cli/admin-client',
+      'cli/terminal',
+    ],
+  ],
+  'cli/processes': [
+    1050,
+    [
+      ...plumbing,
+      'cli/terminal',
+      'agent',
+      'control-plane',
+      'data-plane',
+      'data-plane/nodes',
+      'tools/simulator',
+    ],
+  ],
+  cli: [300, ['shared/runtime', 'cli/terminal', 'cli/commands', 'cli/processes', 'tools/dev']],
+  // Browsers get the schemas alone: types of other rooms leave nothing in the built files.
+  ...inOrder(schemas, [
+    ['console/lib', 1850],
+    ['console/ui', 2250],
+    ['console/pages', 5150],
+    ['console', 300],
+  ]),
+  'console/play': [1300, [...schemas, 'console/lib']],
+  'tools/simulator': [1950, plumbing],
+  'tools/dev': [
+    1050,
+    [
+      ...plumbing,
+      'shared/engines',
+      'agent',
+      'cli/admin-client',
+      'cli/processes',
+      'cli/terminal',
+      'control-plane',
+      'tools/simulator',
+    ],
+  ],
+};
+
+/** Folders of the workshop with a budget alone: they may import anything. */
+const workshop = {
+  'tools/bench': 1250,
+  'tools/bench/support': 650,
+  'tools/scripts': 1350,
+};
+
+/** The only room or file that may import a driver. */
+const drivers = [
+  [/^better-sqlite3/, /^shared\/runtime\/sqlite\.ts/],
+  [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
+  [/^@?preact/, /^console\//],
+  [/^@opentelemetry/, /^data-plane\/telemetry\//],
+  [/^altcha-lib/, /^console\/play\//],
+  [/^markdown-it/, /^console\/play\/markdown/],
+  [/^openid-client/, /^control-plane\/console-server\//],
+  [/^@?fastify/, /^control-plane\/(admin-api|console-server)\//],
+];
+
+const product = new Set(Object.keys(rooms).map((room) => room.split('/')[0]));
+const isOfProduct = (path) => product.has(path.split('/')[0]) && workshop[dirname(path)] === undefined;
+
+function sourcesIn(folder) {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : sourcesIn(path);
+    return /\.(tsx?|mjs)$/.test(entry.name) ? [path] : [];
+  });
+}
+
+const statement = /(?:^|\n)(?:import|export)\s+(?:type\s+)?([\w*{][^'";]*?)?(?:\s*from\s+)?'([^']+)'/g;
+/** `const { names } = await import('…')`, `(await import('…')).name` or the type `import('…').Name`. */
+const dynamic = /(?:\{([^{}]*)\} = \(?await )?\bimport\(\s*'([^']+)'\s*\)\)?(?:\.(\w+))?/g;
+const workerFile = /new URL\(\s*'(\.[^']+)'/g;
+
+/** The first word of each: what is exported, whatever it is called where it is imported. */
+function namesIn(list) {
+  return list.split(',').flatMap((name) => /^\s*(?:type\s+)?(\w+|\*)/.exec(name)?.[1] ?? []);
+}
+
+/** `names`: what is imported by name; '*' where all of it is. */
+function importsOf(path) {
+  const text = readFileSync(path, 'utf8');
+  const found = [];
+  for (const [, names = '', from] of text.matchAll(statement))
+    found.push({ from, names: namesIn(/\{([^}]*)\}/.exec(names)?.[1] ?? '*') });
+  for (const [, names, from, name = '*'] of text.matchAll(dynamic))
+    found.push({ from, names: namesIn(names ?? name) });
+  for (const [, from] of text.matchAll(workerFile)) found.push({ from, names: [] });
+  return found.map(({ from, names }) => ({
+    names,
+    from,
+    to: from.startsWith('.') ? join(dirname(path), from) : undefined,
+  }));
+}
+
+const exported =
+  /(?:^|\n)export\s+(?:declare\s+|abstract\s+|async\s+)*(const|let|function\*?|class|interface|type|enum)\s+(\w+)/g;
+
+const files = [...product, 'test'].flatMap(sourcesIn);
+const imports = new Map(files.map((path) => [path, importsOf(path)]));
+const faults = [];
+const isTest = (path) => /\.test\.ts$/.test(path) || !isOfProduct(path);
+
+function checkRoom(path, { from, to }) {
+  const room = dirname(path);
+  const [, allowed] = rooms[room] ?? [];
+  if (allowed === undefined) return;
+  if (to === undefined) {
+    for (const [driver, owner] of drivers)
+      if (driver.test(from) && !owner.test(path)) faults.push(`${path}: only ${owner} may import ${from}`);
+    return;
+  }
+  if (!/\.(tsx?|mjs)$/.test(to)) return;
+  const target = dirname(to);
+  if (isTest(to)) faults.push(`${path}: imports test code, ${to}`);
+  else if (product.has(to.split('/')[0]) && target !== room && !allowed.includes(target))
+    faults.push(`${path}: ${room}/ may not import ${target}/ (${to})`);
+}
+
+/** Circles of the graph, each as the list of its members; found once each. */
+function circles(edges) {
+  const state = new Map();
+  const found = [];
+  const visit = (node, way) => {
+    if (state.get(node) === 'done') return;
+    if (state.get(node) === 'open') {
+      found.push([...way.slice(way.indexOf(node)), node]);
+      return;
+    }
+    state.set(node, 'open');
+    for (const next of edges.get(node) ?? []) visit(next, [...way, node]);
+    state.set(node, 'done');
+  };
+  for (const node of edges.keys()) visit(node, []);
+  return found;
+}
+
+const fileEdges = new Map();
+const roomEdges = new Map();
+for (const [path, list] of imports) {
+  if (isTest(path)) continue;
+  if (rooms[dirname(path)] === undefined)
+    faults.push(`${path}: the folder has no entry in the table of rooms (tools/scripts/rooms.mjs)`);
+  for (const one of list) {
+    checkRoom(path, one);
+    if (one.to === undefined || isTest(one.to) || one.names.length === 0) continue;
+    fileEdges.set(path, (fileEdges.get(path) ?? new Set()).add(one.to));
+    const [room, target] = [dirname(path), dirname(one.to)];
+    if (room !== target) roomEdges.set(room, (roomEdges.get(room) ?? new Set()).add(target));
+  }
+}
+for (const circle of circles(fileEdges)) faults.push(`a circle of files: ${circle.join(' → ')}`);
+for (const circle of circles(roomEdges)) faults.push(`a circle of rooms: ${circle.join(' → ')}`);
+
+const used = new Map();
+for (const list of imports.values())
+  for (const { to, names } of list)
+    if (to !== undefined) for (const name of names) used.set(to, (used.get(to) ?? new Set()).add(name));
+for (const path of files) {
+  if (!/\.tsx?$/.test(path)) continue;
+  const names = used.get(path) ?? new Set();
+  if (names.has('*')) continue;
+  const text = readFileSync(path, 'utf8');
+  for (const [, kind, name] of text.matchAll(exported)) {
+    // A type in the signature of another export is part of the interface.
+    const isSignature = /interface|type/.test(kind) && text.split(new RegExp(`\\b${name}\\b`)).length > 2;
+    if (!names.has(name) && !isSignature)
+      faults.push(`${path}: nothing imports ${name}, so it needs no export`);
+  }
+}
+
+/** One name has one meaning, so a reader who searches for a type finds one declaration. */
+const typeOwners = new Map();
+for (const path of files) {
+  if (isTest(path) || !/\.tsx?$/.test(path)) continue;
+  for (const [, kind, name] of readFileSync(path, 'utf8').matchAll(exported)) {
+    if (!/interface|type|class|enum/.test(kind)) continue;
+    const owner = typeOwners.get(name);
+    if (owner === undefined) typeOwners.set(name, path);
+    else if (owner !== path) faults.push(`${path}: ${owner} exports a type ${name} too`);
+  }
+}
+
+/** Browser pages and the simulator may read the wall clock, because they do not compare it with times of other machines. */
+const hasOwnClock = /^(?:console|tools\/dev|tools\/simulator)\//;
+for (const path of files) {
+  if (isTest(path) || hasOwnClock.test(path) || path === 'shared/runtime/clock.ts') continue;
+  if (/\bDate\.now\b|\bnew Date\b(?:\(\)|(?!\())/.test(readFileSync(path, 'utf8')))
+    faults.push(`${path}: only shared/runtime/clock.ts may read the wall clock`);
+}
+
+const budgets = {
+  ...Object.fromEntries(Object.entries(rooms).map(([room, [linesMax]]) => [room, linesMax])),
+  ...workshop,
+};
+const linesOf = {};
+for (const path of files)
+  if (budgets[dirname(path)] !== undefined && !/\.test\.ts$/.test(path))
+    linesOf[dirname(path)] =
+      (linesOf[dirname(path)] ?? 0) + readFileSync(path, 'utf8').split('\n').length - 1;
+for (const [room, linesMax] of Object.entries(budgets)) {
+  const lines = linesOf[room] ?? 0;
+  process.stdout.write(
+    `${room.padEnd(28)} ${String(lines).padStart(6)} of ${String(linesMax).padStart(6)} lines\n`,
+  );
+  if (lines > linesMax)
+    faults.push(
+      `${room}/ has ${lines} lines, and its budget is ${linesMax}: take lines out, or raise the budget and say why`,
+    );
+}
+
+for (const fault of faults) process.stderr.write(`${fault}\n`);
+process.stdout.write(
+  `rooms: ${files.length} files, ${Object.keys(rooms).length} rooms, ${faults.length} faults\n`,
+);
+process.exit(faults.length === 0 ? 0 : 1);

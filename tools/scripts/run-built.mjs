@@ -1,0 +1,19 @@
+// Builds, then runs a module of the build with the arguments that follow: `node tools/scripts/run-built.mjs test/fuzz/main --seconds 60`.
+// What each of them takes is at its head. A folder in its place takes the next argument as the module, and lists them without it.
+import { spawnSync } from 'node:child_process';
+import { readdirSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+
+let [module = '', ...args] = process.argv.slice(2);
+if (statSync(module, { throwIfNoEntry: false })?.isDirectory()) {
+  const names = readdirSync(module).filter((name) => name.endsWith('.ts'));
+  const [name] = args;
+  if (!names.includes(`${name}.ts`)) {
+    const known = names.map((each) => each.slice(0, -'.ts'.length)).join(', ');
+    console.error(`usage: npm run ${basename(module)} -- NAME\nNAME is one of: ${known}`);
+    process.exit(2);
+  }
+  [module, args] = [`${module}/${name}`, args.slice(1)];
+}
+const run = (...words) => spawnSync(process.execPath, words, { stdio: 'inherit' }).status ?? 1;
+process.exit(run('tools/scripts/build.mjs') || run(`dist/${module}.js`, ...args));
