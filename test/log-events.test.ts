@@ -1,0 +1,22 @@
+/** The list of log lines names each line that a process writes, once. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { logEvents } from '../schemas/records/log-events.ts';
+
+const root = new URL('..', import.meta.url).pathname;
+const files = execFileSync('git', ['ls-files'], { cwd: root, encoding: 'utf8' }).split('\n');
+
+test('the list of log lines has none that nothing writes', () => {
+  const written = files
+    .filter((path) =>
+      /^(?:agent|cli|control-plane|data-plane|tools\/dev|tools\/simulator|shared)\/.*(?<!\.test)\.ts$/.test(
+        path,
+      ),
+    )
+    .map((path) => readFileSync(join(root, path), 'utf8'));
+  const texts = Object.values(logEvents).map(([, text]) => text);
+  expect(texts.filter((text) => !written.some((source) => source.includes(`'${text}'`)))).toEqual([]);
+  expect(new Set(texts).size).toBe(texts.length);
+});
