@@ -334,14 +334,6 @@ test('--limit is of all pages together', async () => {
   expect(calls()).toEqual(['GET /keys?limit=3', 'GET /keys?limit=1&after=2']);
 });
 
-test('sums of more than a day say since when they are complete at the earliest', async () => {
-  server.answer = () => ({ body: { items: [], silent: [], position: 7 } });
-  const errOf = async (since: string) =>
-    (await cli(['requests', 'stats', '--by', 'organisation', '--since', since])).err;
-  expect(await errOf('7d')).toMatch(/complete since \S+ \S+ UTC at the earliest/);
-  expect(await errOf('23h')).not.toContain('complete since');
-});
-
 test('a drain says what is still in flight', async () => {
   server.answer = () => ({ body: { ...node, inFlight: 3, ...at7 } });
   const { out, err } = await cli(['node', 'drain', 'n1']);

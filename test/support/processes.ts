@@ -11,7 +11,7 @@ const built = import.meta.url.includes('/dist/test/')
   : '../../dist/cli/headgate.js';
 export const binary = new URL(built, import.meta.url).pathname;
 /** Runs a simulated node that can fail (test/simulator). */
-export const faultyNodeBinary = join(binary, '../simulator/main.js');
+export const faultyNodeBinary = join(binary, '../../test/simulator/main.js');
 
 export interface Started<Ready> {
   readonly child: ChildProcess;
