@@ -249,7 +249,7 @@ test('the log appears as it grows, with who, what and by which way', async () =>
     await dev.admin('POST', '/keys', { organisation: 'cedar', name: 'seen live', expires: '30d' });
     const first = events.getByRole('listitem').first();
     await first.getByText('seen live').first().waitFor();
-    expect(await first.textContent()).toMatch(/operator created the key seen live.*api/);
+    expect(await first.textContent()).toMatch(/operator created the key seen live.*cli/);
     for (const [suspended, verb] of [
       [true, 'suspended'],
       [false, 'resumed'],
