@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readFileSync, realpathSync, renameSync, rmSync }
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
-const root = resolve(import.meta.dirname, '..');
+const root = resolve(import.meta.dirname, '../..');
 const { values } = parseArgs({
   options: {
     tag: { type: 'string', default: 'headgate' },

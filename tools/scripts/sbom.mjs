@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
-const read = (name) => JSON.parse(readFileSync(resolve(import.meta.dirname, '..', name), 'utf8'));
+const read = (name) => JSON.parse(readFileSync(resolve(import.meta.dirname, '../..', name), 'utf8'));
 const { name, version, license } = read('package.json');
 const { packages } = read('package-lock.json');
 const installed = new Map(Object.entries(packages).filter(([path, { dev }]) => path !== '' && dev !== true));

@@ -6,7 +6,7 @@ import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from '
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 
-const root = resolve(import.meta.dirname, '..');
+const root = resolve(import.meta.dirname, '../..');
 const cache = join(root, '.cache');
 const apart = new Set(['node_modules', 'dist', '.cache', '.headgate'].map((name) => join(root, name)));
 

@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path';
 
 /** Version 0.2.0. */
 const before = '21f2b6ad';
-const root = resolve(import.meta.dirname, '..');
+const root = resolve(import.meta.dirname, '../..');
 const folder = join(root, '.cache', `headgate-${before}`);
 
 function run(command, args, options = {}) {
