@@ -80,11 +80,14 @@ test('a page that is opened while nobody knows who is signed in says so, and is 
     await button(page, 'Sign in').click();
     await heading(page, 'Fleet').waitFor();
     // As of a proxy whose control plane is away: the document comes from a cache, without answers.
-    await page.route('**/doctor', async (route) => {
-      const answer = await route.fetch();
-      const body = (await answer.text()).replace(/<script[^>]*id="answers">.*?<\/script>/s, '');
-      await route.fulfill({ response: answer, body });
-    });
+    await page.route(
+      ({ pathname }) => pathname === '/doctor',
+      async (route) => {
+        const answer = await route.fetch();
+        const body = (await answer.text()).replace(/<script[^>]*id="answers">.*?<\/script>/s, '');
+        await route.fulfill({ response: answer, body });
+      },
+    );
     await page.route('**/api/me', (route) => route.fulfill({ status: 503, body: 'no upstream' }));
     await page.goto('/doctor');
     await heading(page, 'The control plane does not answer').waitFor();
