@@ -25,7 +25,7 @@ export function inspectState(path: string): StateFile {
   try {
     const snapshot = openExisting(path, { readOnly: true });
     try {
-      // One read transaction, because a process may still write to the file.
+      // All reads are in one transaction, because a process may still write to the file.
       snapshot.db.exec('BEGIN');
       const { differing, rows } = verify(snapshot.db);
       const { log, seq, divergedAt } = snapshot;

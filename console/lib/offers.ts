@@ -1,4 +1,4 @@
-/** What a chooser offers: the first organisations that the admin API finds for a text, however many there are. */
+/** Offers of a chooser: the first organisations that the admin API finds for a text. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useKnown } from './organisations.ts';
 import { useRead } from './read.ts';
@@ -33,7 +33,7 @@ const settleMs = 150;
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;
-  // Who may be asked about is of now, also on a page of the past.
+  // A page of the past also offers the organisations that exist now.
   const { data } = useRead(name, { text: settled, limit: offeredMax }, { isOfNow: true });
   useKnown(data?.items);
   const last = useRef(data);

@@ -4,7 +4,7 @@ import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { CommandPlan } from './definition.ts';
 
-/** What one commit takes of a plan. */
+/** The events of a plan that fit one commit. */
 interface PlanPart {
   readonly events: readonly KnownEvent[];
   /** Fields of the answer. */
@@ -49,7 +49,7 @@ export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inPart
   };
 }
 
-/** Where each part ends: as late as its bytes allow, at a place where the next one may begin. */
+/** Ends of the parts. Each part is as long as its bytes allow, and ends at a place where the next one may begin. */
 function partEnds(
   sizes: readonly number[],
   roomBytes: number,

@@ -1,4 +1,4 @@
-/** Which replicas run, and with which keys they sign: what a command that changes the signers needs to know. */
+/** The replicas that run, and the keys with which they sign. Commands that change the signers need to know them. */
 import type { Signer } from '../../shared/log/core/signing.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { SigningView } from '../commands/definition.ts';

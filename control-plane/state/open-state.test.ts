@@ -1,4 +1,4 @@
-/** Which log a control plane folds: its own, and no other. */
+/** A control plane folds its own log, and no other. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';

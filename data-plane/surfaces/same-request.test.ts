@@ -160,7 +160,7 @@ const bodyOf = (kind: keyof typeof surfaces, asked: Request): Record<string, unk
 const shaped = (kind: InferenceKind, body: object): WholeChat =>
   shapeOperation({ kind }, Buffer.from(JSON.stringify(body)), headers).asked as WholeChat;
 
-/** What the node is sent, or the refusal of the field in its place, whose path is one of the body. */
+/** The request that the node receives, or the refusal with the path of the refused field. */
 function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
   try {
     const sent = toNodeBody(asked, dialect, {

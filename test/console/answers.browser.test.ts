@@ -183,7 +183,7 @@ test('a member sees what their organisation may use, and nothing of others', asy
     const matrix = page.getByRole('table', { name: 'Models and hosts' });
     await matrix.getByRole('cell', { name: 'echo-small', exact: true }).waitFor();
     await watched.expectAccessible('models');
-    // Of other organisations, the address gives nothing.
+    // The address of another organisation shows nothing.
     await page.goto('/models?org=acme');
     await heading(page, 'Models').waitFor();
     await page.locator('.lead').filter({ hasText: 'Birch' }).waitFor();
