@@ -14,7 +14,7 @@ import { until } from '../support/until.ts';
 
 const allowance = 3000;
 /** What may come above it: in flight when it runs out, and admitted by the other gateways in half a second (docs/limits.md). */
-const aboveMax = 2000;
+const aboveMax = 600;
 
 /** Two gateways, and a client that counts the tokens of each completion itself. */
 export class AllowanceFleet extends ProcessFleet {
@@ -59,8 +59,8 @@ export class AllowanceFleet extends ProcessFleet {
   /** The status of one completion. */
   async complete(name: string): Promise<number> {
     const { api } = this.gateways.get(name)?.ready ?? { api: '' };
-    const messages = [{ role: 'user', content: 'hello '.repeat(20) }];
-    const response = await completion(api, this.key, { max_tokens: 20, messages });
+    const messages = [{ role: 'user', content: 'hello' }];
+    const response = await completion(api, this.key, { max_tokens: 5, messages });
     const body = (await response.json()) as { usage?: { total_tokens: number } };
     if (response.status === 200) this.tokens += body.usage?.total_tokens ?? 0;
     return response.status;
