@@ -1,8 +1,9 @@
 /**
- * Background verification: recomputes a snapshot's digests from its rows repeatedly while the process serves, so that a row
- * that something else than the fold changed is found, in a small snapshot within seconds.
- * It reads through its own connection, each table in one read transaction, so that the fold continues meanwhile. It uses
- * at most a tenth of the processor's time while it reads, and pauses between two passes.
+ * Repeatedly recomputes a snapshot's digests from its rows while the process serves. A row changed by
+ * anything but the fold is found, within seconds in a small snapshot.
+ *
+ * It reads through its own connection, one read transaction per table, so the fold continues meanwhile. While
+ * reading it uses at most a tenth of the processor's time, and it pauses between passes.
  */
 
 import { sleep } from '../runtime/retry.ts';
@@ -11,18 +12,27 @@ import type { Snapshot } from './snapshot.ts';
 import { type TableName, tableNames } from './tables.ts';
 import { verifyTable } from './verify.ts';
 
-/** Rows read before the event loop gets its turn. */
+/** Rows read per turn of the event loop. */
 const rowsPerSlice = 50;
-/** Pause after a slice, as a multiple of its duration. */
+/** Pause after a slice, as a multiple of the slice's duration. */
 const pauseFactor = 9;
-/** A slice that took longer was interrupted, and its pause would keep the read transaction open meanwhile. */
+/**
+ * Longest pause after a slice, in ms. A slice that seems slower was interrupted, and pausing longer would
+ * only hold the read transaction open.
+ */
 const pauseMsMax = 50;
-/** Pause after a pass, as a multiple of its duration. */
+/** Pause after a pass, as a multiple of the pass's duration. */
 const passPauseFactor = 3;
-/** An open read transaction keeps the write-ahead log from being shortened: a slower table is left for the next pass. */
+/**
+ * Write-ahead log size at which reading stops. An open read transaction keeps the log from being truncated,
+ * so a slow table waits for the next pass.
+ */
 const walBytesMeanwhileMax = walBytesMax / 2;
 
-/** Resolves with the tables that differ as soon as some do, or with none once `signal` aborts. Rejects where pages are damaged. */
+/**
+ * Resolves with the differing tables as soon as there are any, or with none once `signal` aborts. Rejects on
+ * damaged pages.
+ */
 export async function verifyContinuously(
   snapshot: Pick<Snapshot, 'path'>,
   signal: AbortSignal,
@@ -44,7 +54,7 @@ export async function verifyContinuously(
   }
 }
 
-/** Also true where the pass was abandoned. */
+/** Whether the table matches its digest. Also true if reading was abandoned. */
 async function isWhole(
   db: Database,
   table: TableName,

@@ -1,4 +1,7 @@
-/** What a commit does not touch is asked once; what it touches is seen at once. */
+/**
+ * The cached look-up queries the snapshot once for each answer, and again only after a commit that touches
+ * it.
+ */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
@@ -24,7 +27,9 @@ const records = recordsOf([
   [known('key.revoked', { id: 'key-1' })],
 ]);
 
-/** Over a snapshot at the second commit; `asked` counts what reaches the tables. */
+/**
+ * Opens a cached look-up over a snapshot at the second commit. `asked` counts queries that reach the tables.
+ */
 function opened() {
   const snapshot = memorySnapshot();
   snapshot.apply(records.slice(0, -1));
@@ -83,7 +88,7 @@ test('after each commit of any history every answer is that of the snapshot', ()
   const values = (table: string, column: string) => [
     ...new Set(rows(table).map((row) => String(row[column]))),
   ];
-  /** All that may be asked of the state, and some of what is not there. */
+  /** Runs every query with all IDs in the state and with some that do not exist. */
   const askAll = (lookup: Lookup) => {
     const models = ['none', ...values('model', 'id'), ...values('routes', 'model')];
     const tiers = ['none', ...values('tier', 'id')];

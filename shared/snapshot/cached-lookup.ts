@@ -1,20 +1,24 @@
 /**
- * A look-up that remembers what the same requests ask again and again. What a commit touches is forgotten row by row, so that a
- * node that flaps does not make every other request ask again; each table is bounded, because callers choose keys and models.
+ * A look-up that remembers answers to repeated queries. A commit drops only the answers that depend on the
+ * rows it touches, so a flapping node does not slow down other requests. Every cache is bounded, because
+ * callers choose keys and models.
  */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';
 import type { RowOf, TableName, TableRow } from './tables.ts';
 
 export interface CachedLookup extends Lookup {
-  /** A row is written or removed: no answer that was made of it is valid. Takes effect before the next question. */
+  /**
+   * Drops every answer that depends on this row, before the next query. Call it for each row written or
+   * removed.
+   */
   forget(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void;
 }
 
-/** Answers of one query remembered at most; the next one empties its table. */
+/** Most answers remembered per query. One more empties that query's cache. */
 const answersMax = 10_000;
 
-/** A null in a key cannot be part of a name. */
+/** Joins key parts with a NUL character, which names cannot contain. */
 const join = (first: string, second: string): string => `${first}\0${second}`;
 
 const latin1 = (hash: Buffer): string => hash.toString('latin1');
@@ -41,13 +45,14 @@ function forgetAll(answers: Remembered): void {
   for (const known of Object.values(answers)) known.clear();
 }
 
-/** What is forgotten with a row of each table; null where no answer is made of one. */
+/** Drops the answers that depend on a row of each table; null if no answer does. */
 const forgetters: {
   readonly [Name in TableName]: ((answers: Remembered, row: RowOf<Name>) => void) | null;
 } = {
-  // Of all keys: to look for those of one tier or organisation would cost a commit of many rows as often.
+  // Clears the owners of all keys. Finding the keys of one tier or organisation would itself be costly in a
+  // commit of many rows.
   tier: ({ owners }) => owners.clear(),
-  // A row may be of all models.
+  // The row may stand for all models.
   tier_model: ({ included }) => included.clear(),
   model: ({ catalogued, weights, affinities }, { id }) => {
     for (const answers of [catalogued, weights, affinities]) answers.delete(id);
@@ -68,7 +73,7 @@ const forgetters: {
   usage_adjustment: ({ adjustments }, { organisation, period }) =>
     void adjustments.delete(join(organisation, period)),
   bounds: null,
-  // Another view of all definitions, or other rows in it.
+  // The rows of any definition may change.
   change: forgetAll,
   overlay: forgetAll,
   closed_change: null,
@@ -84,7 +89,7 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
       const key = latin1(hash);
       const known = owners.get(key);
       if (known !== undefined) return known;
-      // An unknown key is not remembered, so that guesses displace nothing.
+      // Unknown keys are not remembered, so that guesses cannot evict real answers.
       const owner = lookup.keyOwner(hash);
       return owner && owners.keep(key, owner);
     },

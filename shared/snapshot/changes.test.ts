@@ -1,6 +1,7 @@
 /**
- * A change that is released in waves, over random histories: every fold of one log has one state; the base never has more than a
- * reader of the same log has that knows no changes; and a gateway has the base, or the base with all events of the change.
+ * Changes released in waves, over random histories. Every fold of one log ends in the same state. The base
+ * equals the state of a reader that does not know changes. A gateway reads either the base, or the base with
+ * all events of the change.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,7 +32,7 @@ function baseDigests(snapshot: Snapshot): string[] {
   return baseTables.map((name) => `${name} ${digests[name]}`);
 }
 
-/** A history in which changes are staged, advanced, withdrawn and completed at random. */
+/** Generates a history in which changes are staged, advanced, withdrawn and completed at random. */
 function historyWithChanges(seed: number, commits: number): KnownEvent[][] {
   const random = seededRandom(seed);
   let open: { readonly id: string; readonly events: readonly KnownEvent[]; wave: number } | undefined;
@@ -69,7 +70,7 @@ function stagedEvent(change: string, events: readonly KnownEvent[]): KnownEvent 
   });
 }
 
-/** As a reader sees them that was built before there were changes. */
+/** Renames change events to an unknown type, as a reader built before changes existed would see them. */
 function unknown(stored: StoredEvent): StoredEvent {
   return stored.type.startsWith('change.') ? { ...stored, type: `later.${stored.type}` } : stored;
 }
@@ -102,7 +103,7 @@ function foldedRows(snapshot: Snapshot, events: readonly KnownEvent[]): unknown[
   return snapshot.stateAt({ kind: 'previewed', events, context }, definitionsIn);
 }
 
-/** A gateway that begins with a copy of another's state. */
+/** Starts a gateway from a copy of another snapshot. */
 function copyOf(snapshot: Snapshot, path: string): Snapshot {
   rmSync(path, { force: true });
   snapshot.db.exec(`VACUUM INTO '${path}'`);
@@ -113,7 +114,10 @@ function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
   return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
 }
 
-/** Keys end by it, which the base has, so all gateways have it in force: their digests are those of the older reader. */
+/**
+ * A revocation takes effect in the base, so on all gateways at once. Their digests then equal the older
+ * reader's.
+ */
 function isRevocation(records: readonly LogRecord[], at: number): boolean {
   return records[at]?.value.includes('"key.revoked"') ?? false;
 }

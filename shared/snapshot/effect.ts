@@ -1,4 +1,7 @@
-/** What an event does to the state, and what follows from that: the second half of its definition (`schemas/events-*.ts`). */
+/**
+ * Types for the effects of events: how an event changes the rows, how it can be undone, and which rows it
+ * explains. An event's data format is defined in `schemas/events/`.
+ */
 import type { CommandName, InputOf } from '../../schemas/admin/admin.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData } from '../../schemas/events/events.ts';
@@ -8,30 +11,30 @@ import type { SqlValue } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import { type MarkOf, type RowOf, type TableName, tableSpecs } from './tables.ts';
 
-/** The id of the visitors' limits in the tier table. No tier may have it. */
+/** Tier ID that holds the visitors' limits. No real tier may use it. */
 export const anonymousTier = 'anonymous';
 
 export interface EventContext {
   readonly seq: number;
-  /** The commit's time, ms since 1970; 0 where it has none that can be parsed. */
+  /** Commit time in ms since 1970; 0 if it cannot be parsed. */
   readonly atMs: number;
   readonly by: string;
 }
 
-/** undefined: applied. A text: skipped, and why. */
+/** undefined if the event was applied; otherwise the reason for skipping it. */
 export type EventSkipReason = string | undefined;
 
-/** A table, and the marks of its rows that the event moves. */
+/** A table, followed by the marks of its rows that the event moves. */
 type Explains = {
   [Table in TableName]: readonly [Table, ...MarkOf<Table>[]];
 }[TableName];
 
 export interface EventEffect<Name extends EventTypeName> {
-  /** Total and pure, see fold.ts. */
+  /** Applies the event. Must be total and pure; see fold.ts. */
   fold(tables: TableViews, data: EventData<Name>, context: EventContext): EventSkipReason;
-  /** A text: why there is none; null where nothing more can be said. */
+  /** Undoes the event. A text says why that is not possible; null means that there is nothing to say. */
   readonly inverse: Inverse<EventData<Name>> | string | null;
-  /** The step of an explanation that depends on such a row names this event. */
+  /** Table and marks that this event sets. An explanation step that depends on such a row names the event. */
   readonly explains: Explains | readonly [];
 }
 export type EventEffects = { readonly [Name in EventTypeName]: EventEffect<Name> };
@@ -42,13 +45,16 @@ export interface UndoCommand {
 }
 
 export interface Inverse<Data> {
-  /** What the event is about; it must be now as it was after the event. */
+  /** Reads the event's subject. Undo requires that the subject is still as the event left it. */
   subject(db: Database, data: Data): unknown;
-  /** A text: why there is none. undefined: there is nothing to take back. */
+  /**
+   * Returns the command that undoes the event, a text if that is impossible, or undefined if there is nothing
+   * to undo.
+   */
   command(before: Database, data: Data): UndoCommand | string | undefined;
 }
 
-/** `was`: what the event is about, before it. */
+/** Builds an inverse. `was` is the subject before the event. */
 export function inverse<Data, Subject>(
   subject: (db: Database, data: Data) => Subject,
   command: (was: Subject, data: Data) => UndoCommand | string | undefined,
@@ -61,16 +67,16 @@ export function undo<Name extends CommandName>(name: Name, input: InputOf<Name>)
 }
 
 export interface RowSource<Data> {
-  /** Reads the row with this key. Undefined if there is no row, or if the event does not apply to it. */
+  /** Reads the row with this key. Undefined if there is no such row, or if the event does not apply to it. */
   at(db: Database, ...key: SqlValue[]): Data | undefined;
 }
 
-/** Converts rows of a table to data of the event that sets them. */
+/** Converts a table's rows to the data of the event that sets them. */
 export function rowSource<Table extends TableName, Data>(
   table: Table,
   data: (row: RowOf<Table>, db: Database) => Data | undefined,
 ): RowSource<Data> {
-  // Columns by name, because the table also has marks.
+  // Select columns by name, because the table also contains marks.
   const { columns, key } = tableSpecs[table];
   const where = key.map((column) => `${column} = ?`).join(' AND ');
   const select = `SELECT ${Object.keys(columns).join(', ')} FROM ${table} WHERE ${where}`;

@@ -1,4 +1,4 @@
-/** What events of stacks, the pool and nodes do to the state, and to the routes that follow from nodes. */
+/** Effects of events on stacks, the pool and nodes, and on the routes derived from nodes. */
 import { type Place, type PlaceKey, placeKey } from '../../schemas/names.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { columnOf, present } from '../runtime/statements.ts';
@@ -28,7 +28,7 @@ export function removeStack(tables: TableViews, stack: RowOf<'stack'>): undefine
   tables.stack.remove(stack);
 }
 
-/** Names as a column holds them. */
+/** Formats names for a column: sorted JSON without duplicates. */
 export function textOfNames(names: readonly string[]): string {
   return JSON.stringify([...new Set(names)].sort());
 }
@@ -41,7 +41,7 @@ function changeNode(tables: TableViews, id: string, change: Partial<RowOf<'node'
   return refreshRoutes(tables, after);
 }
 
-/** A place as a column holds it. */
+/** Parses a place from its column text. */
 function placeOf(key: PlaceKey): Place {
   const [kind, id = ''] = key.split(':', 2);
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
@@ -58,7 +58,7 @@ export function nodeIdsAt(db: Database, place: PlaceKey): string[] {
 const stacks = rowSource('stack', ({ id, organisation, surface }) => ({ id, organisation, surface }));
 const stackModels = rowSource('stack_model', ({ stack, model }) => ({ stack, model }));
 const poolModels = rowSource('pool_model', ({ model }) => ({ model }));
-/** A node as it was registered. */
+/** Converts a row back to the data with which the node was registered. */
 export function nodeOf({ id, place, url, dialect, credential, models, agent }: RowOf<'node'>) {
   return {
     ...{ id, place: placeOf(place), url, dialect },
@@ -170,7 +170,8 @@ export const capacityEffects = {
         models: data.models ? JSON.stringify(data.models) : null,
         agent: data.agent ? 1 : 0,
         drained: before?.drained ?? 0,
-        // A new address must be found healthy first; the generation is kept, so no former owner can report on it.
+        // A new address must first be found healthy. The generation is kept, so that no former owner can
+        // report on it.
         owner: null,
         generation: before?.generation ?? 0,
         up: 0,

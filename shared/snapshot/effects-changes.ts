@@ -1,4 +1,7 @@
-/** What events of changes do: the row of the open one, and what is kept of those that are over. Their overlay is derived. */
+/**
+ * Effects of events on changes released in waves: the row of the open change, and the rows of recently closed
+ * ones. The open change's overlay is derived in overlay.ts.
+ */
 
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import { readEvent, type StoredEvent, toStored } from '../../schemas/events/events.ts';
@@ -7,7 +10,10 @@ import { type EventContext, type EventEffects, inverse, rowSource, undo } from '
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/** Events that a change may be of: those of definitions. All others act at once, on every gateway. */
+/**
+ * Event types that a change may contain, all of them definitions. Every other type takes effect on all
+ * gateways at once.
+ */
 export const stagedEventTypes = [
   'tier.set',
   'tier.removed',
@@ -22,7 +28,7 @@ export const stagedEventTypes = [
   'stack.surface_set',
 ] as const satisfies readonly EventTypeName[];
 
-/** The one slot that there is. */
+/** Key of the only slot: at most one change can be open. */
 export const openSlot = 'open';
 
 const closedKept = 20;
@@ -31,7 +37,7 @@ export function isStagedType(type: string): boolean {
   return stagedEventTypes.some((each) => each === type);
 }
 
-/** As this build reads them; undefined where it cannot read one, or where one cannot be staged. */
+/** Returns the events as this build reads them, or undefined if one cannot be read or staged. */
 function stagedEvents(events: readonly StoredEvent[]): readonly StoredEvent[] | undefined {
   const known: StoredEvent[] = [];
   for (const stored of events) {
@@ -61,7 +67,7 @@ function close(
   });
 }
 
-/** The oldest ones go when one more is staged. */
+/** Removes the oldest closed changes when a new change is staged. */
 function trimClosed(tables: TableViews): void {
   const closed = (['completed', 'withdrawn'] as const).flatMap((state) =>
     tables.closed_change.where('state', state),
@@ -132,7 +138,7 @@ export const changeEffects = {
       close(tables, open, context, { state: 'completed', reason: null });
       return undefined;
     },
-    // Its events follow it in the commit, and each has its own.
+    // Nothing to undo here: the change's events follow in the same commit, each with its own inverse.
     inverse: inverse(
       () => null,
       () => undefined,

@@ -1,4 +1,7 @@
-/** What events of tiers, visitors, members' bounds, models, organisations, members, keys and usage adjustments do to the state. */
+/**
+ * Effects of events on tiers, visitors, fleet bounds, models, organisations, members, keys and usage
+ * adjustments.
+ */
 import type { Database } from '../runtime/sqlite.ts';
 import { columnOf, moment, present } from '../runtime/statements.ts';
 import {
@@ -20,7 +23,10 @@ function setTierModels(tables: TableViews, tier: string, models: '*' | readonly 
   for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
 }
 
-/** Removes all that belongs to an organisation, so that a new one with its id does not inherit its keys. */
+/**
+ * Removes an organisation and all its rows, so that a new organisation with the same ID does not inherit its
+ * keys.
+ */
 function removeOrganisation(tables: TableViews, organisation: RowOf<'organisation'>): undefined {
   const { id } = organisation;
   removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
@@ -44,7 +50,7 @@ function limitsOf(row: RowOf<'tier'>) {
   });
 }
 
-/** Of a tier: only the visitors' limits have no rank. */
+/** Row of a real tier. Only the visitors' row has no rank. */
 export interface TierRow extends RowOf<'tier'> {
   readonly rank: number;
 }
@@ -99,7 +105,7 @@ const members = rowSource('member', ({ organisation, person, role }) => ({ organ
 const createdKeys = rowSource(
   'api_key',
   ({ id, hash, organisation, name, expires, expires_at: expiresAtMs }) => {
-    // A key that was revoked before it was created has none of these.
+    // A key that was revoked before it was created does not have these columns.
     if (hash === null || organisation === null || name === null || expires === null) return undefined;
     const expiresAt = expiresAtMs === null ? null : momentOf(expiresAtMs);
     return { id, organisation, name, hash: hash.toString('hex'), expires, expiresAt };
@@ -291,7 +297,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.revoked': {
-    // A revocation that precedes its key is kept, so that no order of events can lose it.
+    // A revocation may precede its key in the log. Keep it, so that no order of events can lose it.
     fold: (tables, { id }, { atMs, by }) => {
       const key = tables.api_key.get(id);
       if (key && key.revoked_at !== null) return 'revoked already';
@@ -303,7 +309,8 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.forgotten': {
-    // Whatever wrote it, and by whichever clock: a key that was in force at the time of the commit stays.
+    // Never forget a key that was still in force at the commit's time, whoever wrote the event and by
+    // whichever clock.
     fold: (tables, { id }, { atMs }) => {
       const key = tables.api_key.get(id);
       if (!key) return 'no such key';
@@ -317,7 +324,8 @@ export const tenantEffects = {
   'usage.adjusted': {
     fold: (tables, { organisation, period, tokens }) => {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
-      // Clamped, because a sum beyond the integers that both JavaScript and SQLite hold would not be a function of the rows.
+      // Clamp the sum to integers that both JavaScript and SQLite hold exactly. Beyond them it would not be a
+      // function of the rows.
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },

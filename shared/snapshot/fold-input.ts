@@ -1,15 +1,18 @@
-/** Prepares records for the fold: increasing offsets, chunks of bounded size, a commit's context, printable texts. */
+/**
+ * Prepares log records for the fold: drops repeated offsets, cuts chunks of bounded size, and derives each
+ * commit's context.
+ */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './effect.ts';
 
-/** Records, and bytes of them, folded between two checks of the clock: those that take about a millisecond, and more where there is more time. */
+/** Records and bytes that fold in about 1 ms. A chunk between two clock checks is worth up to `msMax` ms. */
 const recordsPerMs = 13;
 const bytesPerMs = 6 * 1024;
 const msMax = 5;
 
-/** Drops records that were read before: a record that is not folded must not move the chain either. */
+/** Drops records that were read before. A record that is not folded must not move the chain either. */
 export function withIncreasingOffsets(records: readonly LogRecord[], from: number): LogRecord[] {
   let next = from;
   return records.filter(({ offset }) => {
@@ -19,7 +22,7 @@ export function withIncreasingOffsets(records: readonly LogRecord[], from: numbe
   });
 }
 
-/** The records from `start` on that may be folded before the next check of the clock; at least one. */
+/** Returns the records from `start` that may be folded before the next clock check; at least one. */
 export function nextChunk(records: readonly LogRecord[], start: number, budgetMs: number): LogRecord[] {
   const ms = Math.min(budgetMs, msMax);
   let bytes = 0;
@@ -29,17 +32,17 @@ export function nextChunk(records: readonly LogRecord[], start: number, budgetMs
   return records.slice(start, end);
 }
 
-/** The context in which a commit's events are folded. */
+/** Returns the context in which a commit's events are folded. */
 export function contextOf(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
   return {
     seq: commit.seq,
-    // Other forms of a time would be read in the time zone of this process.
+    // Date.parse would read other time formats in this process's time zone.
     atMs: momentSchema.safeParse(commit.at).success ? Date.parse(commit.at) : 0,
     by: commit.by.slice(0, 200),
   };
 }
 
-/** Text from the log, made safe for a message: the name of an event type is untrusted. */
+/** Makes text from the log safe for messages, because event type names are untrusted. */
 export function printable(text: string): string {
   return /^[a-z0-9_.-]{1,64}$/i.test(text) ? text : '(unprintable)';
 }

@@ -1,6 +1,6 @@
 /**
- * The fold is total: whatever a commit of the chain contains, it never throws, and what is around it folds as if the
- * junk were not there. Without that, one bad event would stop every gateway for good.
+ * The fold is total. Whatever a commit contains, the fold never throws, and the events around the junk are
+ * folded as if it were absent. Otherwise, one bad event would stop every gateway for good.
  */
 
 import fc from 'fast-check';
@@ -56,7 +56,7 @@ const oddNumbers = fc.constantFrom(
   1.7e308,
 );
 const nested: unknown = JSON.parse('['.repeat(500) + ']'.repeat(500));
-/** Values as JSON.parse can give them: own keys named __proto__ too. */
+/** Values that JSON.parse can return, including own properties named `__proto__`. */
 const oddValues: fc.Arbitrary<unknown> = fc.oneof(
   oddTexts,
   oddNumbers,
@@ -66,7 +66,7 @@ const oddValues: fc.Arbitrary<unknown> = fc.oneof(
   fc.dictionary(oddTexts, oddTexts, { maxKeys: 3, noNullPrototype: true }),
 );
 
-/** Data of a known type with some of its fields exchanged, missing or added. */
+/** Data of a known type with some fields replaced, missing or added. */
 const bent = fc
   .tuple(
     fc.constantFrom(...eventTypeNames),
@@ -84,7 +84,7 @@ const bent = fc
     if (extra) Object.defineProperty(data, extra[0], { value: extra[1], enumerable: true });
     return { type: type as string, data: data as unknown };
   });
-/** Fields that a schema may let through although they are odd: each is filled to the brim of what is allowed. */
+/** Odd fields that a schema may accept, each filled to the allowed maximum. */
 const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   .tuple(oddTexts, oddTexts, oddNumbers, fc.nat({ max: 5 }))
   .map(([a, b, n, which]) => {
@@ -120,7 +120,7 @@ const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   });
 const foreign = fc.record({ type: fc.oneof(oddTexts, fc.constantFrom(...eventTypeNames)), data: oddValues });
 
-/** Junk that no rule obliges a reader to halt at: a critical event of an unknown kind has a test of its own. */
+/** Junk that a reader may skip. Critical events of unknown types have their own test. */
 const junkEvent: fc.Arbitrary<StoredEvent> = fc
   .tuple(
     fc.oneof(bent, brim, foreign),
@@ -138,7 +138,7 @@ function rowsOf(snapshot: Snapshot): unknown[] {
   return tableNames.map((name) => snapshot.db.prepare(`SELECT * FROM ${name}`).all());
 }
 
-/** The fold's own function, with nothing around it that could hide a throw. */
+/** Calls the fold directly, so that nothing can hide an exception. */
 function foldBare(stored: StoredEvent, snapshot: Snapshot, by: string, at: string): void {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return;
@@ -166,7 +166,7 @@ test('no junk in a commit makes the fold throw, and rows and digests stay one', 
   expect(events).toBeGreaterThan(8 * numRuns);
 });
 
-/** Junk that changes no row by rule: readers cannot make anything of it. */
+/** Junk that readers cannot parse, so it never changes a row. */
 const unreadable = junkEvent.filter((stored) => readEvent(stored).outcome !== 'known');
 
 test('valid events between junk give the rows and digests that they give alone', { timeout: 60_000 }, () => {

@@ -1,4 +1,4 @@
-/** The metrics of every process with a snapshot: its build, the position of its fold, and its freshness. */
+/** Metrics of every process with a snapshot: its build, fold position and freshness. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Commit } from '../../schemas/events/commit.ts';
 import { isEventType } from '../../schemas/events/event-definitions.ts';
@@ -10,7 +10,7 @@ import { foldVersion } from './fold.ts';
 import type { Replicator } from './replicator.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** The snapshot in use; a gateway may replace both. */
+/** The snapshot in use with its replicator; a gateway may replace both. */
 export interface FoldSource {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
@@ -34,7 +34,8 @@ export class FoldMetrics {
     new Gauge({ ...build, labelNames: ['version', 'node'], registers })
       .labels({ version: version(), node: process.versions.node })
       .set(1);
-    // The digest is no label: each commit would begin a series. `headgate_fold_diverged` compares at equal positions.
+    // The digest is not a label, because every commit would start a new series. `headgate_fold_diverged`
+    // compares digests at equal positions.
     const info = { name: 'headgate_snapshot_info', help: '1, by version of the fold' };
     new Gauge({ ...info, labelNames: ['schema_version'], registers })
       .labels({ schema_version: String(foldVersion) })
@@ -62,7 +63,10 @@ export class FoldMetrics {
     }).series({});
   }
 
-  /** Observes a slice. `isLive`: the fold was at the head of the log, so a commit's age is its propagation, not a backlog. */
+  /**
+   * Records a folded slice. `isLive` means that the fold was at the head of the log, so a commit's age is its
+   * propagation time and not a backlog.
+   */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)
@@ -78,7 +82,7 @@ export class FoldMetrics {
     this.#quarantined.inc();
   }
 
-  /** Registers what is read of a fold. To be called once. */
+  /** Registers the metrics read from the current fold. Call it once. */
   watch(source: () => FoldSource): void {
     const metrics = new ObservedMetrics(this.registry);
     metrics.gauge('headgate_fold_position', 'seq of the last commit folded', () => source().snapshot.seq);
@@ -90,7 +94,8 @@ export class FoldMetrics {
     metrics.gauge('headgate_fold_head_offset', 'end of the log when it was last requested', () =>
       Math.max(source().snapshot.nextOffset, source().replicator.endOffset),
     );
-    // Counts in the snapshot, which a gateway may replace: it then begins at 0, as a counter may.
+    // The count belongs to the snapshot. If a gateway replaces the snapshot, it restarts at 0, as a counter
+    // may.
     metrics.counter(
       'headgate_fold_skipped_total',
       'records that did not extend the chain',

@@ -1,6 +1,6 @@
 /**
- * What each event does to the rows: given these events, when this one comes, then exactly these rows differ.
- * Every type has a case (checked below), and so has every reason for which the fold passes an event over.
+ * Effect of each event on the rows. Given some events, one more event changes exactly the listed rows. Every
+ * event type has a case (checked below), and so has every reason for which the fold skips an event.
  */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
@@ -11,7 +11,7 @@ import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
-/** `leaves` has all rows of each table that changed; tables left out must not have changed. */
+/** `leaves` lists all rows of each changed table. All other tables must stay unchanged. */
 type Case = readonly [
   name: string,
   given: readonly KnownEvent[],
@@ -19,7 +19,7 @@ type Case = readonly [
   leaves: Partial<Record<TableName, readonly TableRow[]>>,
 ];
 
-/** The commit of `when` is the third: genesis, given, when. */
+/** Time of the commit with `when`, which is the third: genesis, given, when. */
 const whenMs = firstMomentMs + 3000;
 const givenMs = firstMomentMs + 2000;
 const hashOf = (text: string): Buffer => Buffer.from(sha256(text), 'hex');
@@ -72,7 +72,7 @@ const nodeRow = (row: TableRow = {}): TableRow => ({
   changed_at: null,
   ...row,
 });
-/** A node that its owner found up in the commit before. */
+/** Row of a node whose owner reported it up in the preceding commit. */
 const upRow = (row: TableRow = {}): TableRow =>
   nodeRow({
     owner: 'control-1',
@@ -96,7 +96,7 @@ const routeRow = (row: TableRow = {}): TableRow => ({
   ...row,
 });
 
-/** Of a node that has both models loaded. */
+/** Routes of a node that has both models loaded. */
 const bothRoutes = [routeRow(), routeRow({ model: 'large', served: 'large' })];
 
 const tier = known('tier.set', { id: 'Team', rank: 1, models: ['echo', 'large'] });
@@ -770,7 +770,7 @@ const changeCases: readonly Case[] = [
 ];
 
 const secondChange = known('change.staged', { ...staged.data, change: '8' } as never);
-/** Events whose subject is not there, or is there no more. */
+/** Events whose subject does not exist, or no longer exists. */
 const ofNothing: readonly (readonly [when: KnownEvent, noun: string, given?: readonly KnownEvent[]])[] = [
   [known('tier.removed', { id: 'Team' }), 'tier'],
   [known('model.removed', { id: 'echo' }), 'model'],
@@ -925,7 +925,7 @@ const passedOver = [
   ...otherPassedOver,
 ];
 
-/** The rows before and after, and why the event was passed over. */
+/** Folds the events. Returns the rows before and after `when`, and why it was skipped. */
 function folded(given: readonly KnownEvent[], when: KnownEvent) {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
@@ -941,7 +941,7 @@ test.each(cases)('%s', (_name, given, when, leaves) => {
   const { before, after, anomalies } = folded(given, when);
   expect(after).toEqual({ ...before, ...leaves });
   expect(anomalies).toEqual([]);
-  // A case whose rows are there before would prove nothing.
+  // Rows that already existed before the event would not prove anything.
   for (const name of Object.keys(leaves) as TableName[]) expect(before[name]).not.toEqual(leaves[name]);
 });
 

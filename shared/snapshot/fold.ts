@@ -1,8 +1,10 @@
 /**
- * The fold: one event becomes changes of rows. Total and pure: it never throws, reads no clock and draws no random,
- * and what it does depends on the rows and the event alone. Bulk replay, live tail and dry-run all call it.
- * A reference to something missing is stored and joined when it is read; an event that contradicts the rows
- * (a second creation of one id, a report of a node's former owner) is skipped, and the reason is returned.
+ * The fold: turns one event into row changes. It is total and pure: it never throws, never reads a clock,
+ * never draws random numbers, and depends only on the rows and the event. Bulk replay, live tailing and dry
+ * runs share it.
+ *
+ * A reference to something missing is stored and resolved when it is read. An event that contradicts the rows
+ * (an ID created twice, a report from a node's former owner) is skipped, and the reason is returned.
  */
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -10,21 +12,23 @@ import type { EventContext, EventSkipReason } from './effect.ts';
 import { eventEffects } from './effects.ts';
 import type { TableViews } from './table.ts';
 
-/** Raised with every change of the tables, or of what the fold makes of events that are there. */
+/** Increase this after every change to the tables, or to how existing event types are folded. */
 const rowsVersion = 8;
 
-/** A type of event that is new says its own. A snapshot of another version is rebuilt. */
+/**
+ * Version of the fold. A new event type brings its own version. Snapshots with another version are rebuilt.
+ */
 export const foldVersion = Math.max(
   rowsVersion,
   ...Object.values(eventDefinitions).map((definition) => definition.foldVersion),
 );
 
-/** Of any type, whose data are those of its event. */
+/** A fold for any event type; `data` must be that type's data. */
 interface Folding {
   fold(tables: TableViews, data: unknown, context: EventContext): EventSkipReason;
 }
 
-/** Applies one event. Returns undefined, or why it was skipped. */
+/** Applies one event. Returns undefined, or the reason for skipping it. */
 export function applyEvent(tables: TableViews, event: KnownEvent, context: EventContext): EventSkipReason {
   const effect: Folding = eventEffects[event.type];
   return effect.fold(tables, event.data, context);

@@ -1,6 +1,6 @@
 /**
- * A snapshot file has exactly the tables and indexes that this build makes. Anything else in its schema, a trigger above
- * all, would change rows behind the back of their digests.
+ * A snapshot file has exactly the tables and indexes that this build creates. Anything else in its schema,
+ * especially a trigger, could change rows without updating their digests.
  */
 import { copyFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,10 @@ const { snapshot: good } = openOrRebuild(intact);
 good.apply(recordsOf(fleetHistory(5, 30)));
 good.close();
 
-/** A comment of SQL ends at a line feed, and at nothing else that JavaScript takes for the end of a line. */
+/**
+ * Returns a table's SQL without STRICT, and with STRICT in a comment instead. In SQL, a comment ends at a
+ * line feed only, not at the carriage return that JavaScript also takes for a line end.
+ */
 function withoutRules(table: string): string {
   const db = openDatabase(intact, { durability: 'normal', readOnly: true });
   const own = db

@@ -1,4 +1,4 @@
-/** The age of a proof, by whichever clock shows more, and the ladder that follows from it (design: Freshness). */
+/** Age of a proof, by whichever clock shows more, and the freshness states that follow from it. */
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Freshness, type FreshnessState } from './freshness.ts';
@@ -79,7 +79,10 @@ test('on every walk of proofs, time, suspensions and set clocks, only a proof or
     fc.property(fc.array(anyStep, { maxLength: 40 }), (steps) => {
       let clock = { monotonicMs: 1_000_000, wallMs: 5_000_000 };
       const freshness = new Freshness(() => clock);
-      /** Of the proof that counts: what has really passed since then at least. */
+      /**
+       * Latest proven moment, in ms of the monotonic clock. The age must be at least the monotonic time since
+       * then.
+       */
       let provenMs: number | undefined;
       for (const step of steps) {
         const before = freshness.state();

@@ -1,19 +1,21 @@
 /**
- * How fresh a snapshot is, without comparing the clocks of two machines. A proof is a moment of this process at which the
- * snapshot contained everything that the log had acknowledged; the age since the latest proof decides the state:
+ * Measures how fresh a snapshot is without comparing clocks of two machines. A proof is a moment, by this
+ * process's clock, at which the snapshot contained everything that the log had acknowledged. The age of the
+ * latest proof decides the state:
  *
  *                 over 15 s          over 30 s           over 45 s
  *    ┌────────┐──────────────►┌─────────┐──────►┌──────────┐──────►┌────────┐
  *    │ ready  │               │ lagging │       │ draining │       │ fenced │
  *    └────────┘◄──────────────┴─────────┘◄──────┴──────────┘◄──────┴────────┘
- *         ▲          a proof leads back, to the state of its own age
+ *         ▲      a proof leads back to the state of the proof's age
  *         │ first proof
  *    ┌──────────┐
- *    │ unproven │   time alone never leads out of it
+ *    │ unproven │   time alone never leads out of this state
  *    └──────────┘
  *
- * Age is the larger of the monotonic and the wall-clock difference, because the monotonic clock may stop while a machine is
- * suspended and the wall clock may be set back. So a suspended process wakes up in the state of its true age.
+ * Age is the larger of the monotonic and the wall-clock difference, because the monotonic clock may stop
+ * while a machine is suspended and the wall clock may be set back. A suspended process therefore wakes up in
+ * the state of its true age.
  */
 import { wallClockMs } from '../runtime/clock.ts';
 
@@ -24,7 +26,7 @@ export interface Moment {
 
 export type FreshnessState = 'unproven' | 'ready' | 'lagging' | 'draining' | 'fenced';
 
-/** Up to which age a proven snapshot is in a state, seconds; in the order of the states. */
+/** Largest age in seconds at which a proven snapshot is in each state, in the order of the states. */
 const ageSecondsMax = {
   ready: 15,
   lagging: 30,
@@ -52,19 +54,22 @@ export class Freshness {
     return this.#asOf !== undefined;
   }
 
-  /** Everything that was acknowledged before this moment is folded. */
+  /** Notes that everything acknowledged before this moment is folded. */
   prove(moment: Moment): void {
     if (!this.#asOf || moment.monotonicMs > this.#asOf.monotonicMs) this.#asOf = moment;
   }
 
-  /** Age of the last proof in seconds; infinite before the first. */
+  /** Age of the latest proof in seconds; infinite before the first. */
   ageSeconds(): number {
     if (!this.#asOf) return Number.POSITIVE_INFINITY;
     const { monotonicMs, wallMs } = this.#clock();
     return Math.max(monotonicMs - this.#asOf.monotonicMs, wallMs - this.#asOf.wallMs, 0) / 1000;
   }
 
-  /** Whether the proof is too old by the wall clock alone, which may have been set forward: another proof is to decide. */
+  /**
+   * Whether the proof is too old by the wall clock alone. That clock may have been set forward, so a new
+   * proof must decide.
+   */
   get isFencedByWallClock(): boolean {
     if (this.#asOf === undefined || this.state() !== 'fenced') return false;
     return this.#clock().monotonicMs - this.#asOf.monotonicMs <= ageSecondsMax.draining * 1000;

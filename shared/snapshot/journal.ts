@@ -1,15 +1,15 @@
 /**
- * What a snapshot stores in addition to the state: which command made which commit (so that a repeat is recognised), the
- * events this build could not read, and those the fold skipped. Not part of the digests; bounded and trimmed.
+ * Side records of a snapshot: the command behind each commit (to recognise repeats), events that this build
+ * could not read, and events that the fold skipped. They are bounded, trimmed, and not part of the digests.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { fieldsOf } from '../../schemas/events/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
 
-/** A repeated command is recognised for this many commits. */
+/** Number of commits for which a repeated command is recognised. */
 const commandsKept = 100_000;
-/** Trimmed in batches, which costs less than one by one. */
+/** Commits between two trims, because trimming in batches is cheaper. */
 const commandsTrimmedAtOnce = 64;
 const anomaliesKept = 1_000;
 const unreadKept = 10_000;
@@ -107,14 +107,14 @@ export class Journal {
     return this.#byId.get(id);
   }
 
-  /** Stored as received, so that a later build can read it. */
+  /** Stores an unreadable event as received, so that a later build can read it. */
   keepUnread(seq: number, index: number, stored: StoredEvent, outcome: 'unknown' | 'malformed'): void {
     const type = stored.type.slice(0, 200).toWellFormed();
     this.#insertUnread.run(seq, index, type, Math.min(stored.v, 2 ** 31), outcome, textOf(stored.data));
     this.#trimUnread.run(seq - unreadKept);
   }
 
-  /** The last one of those that are kept. */
+  /** The newest stored event that this build could not read. */
   newestUnread(): UnreadRow | undefined {
     return this.#newestUnread.get();
   }
@@ -125,7 +125,10 @@ export class Journal {
   }
 }
 
-/** Data may be nested deeper than can be printed, though it could be parsed. */
+/**
+ * Serialises event data. Returns null if it is too long, or nested too deeply to serialise although it could
+ * be parsed.
+ */
 function textOf(data: unknown): string | null {
   try {
     const text = JSON.stringify(data ?? null);

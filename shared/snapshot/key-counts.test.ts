@@ -1,4 +1,6 @@
-/** The counts of keys are those of the rows, whatever was folded, previewed or rolled back. */
+/**
+ * The stored key counts always equal the counts of the rows, whatever was folded, previewed or rolled back.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
@@ -9,7 +11,7 @@ import { memorySnapshot } from './open-snapshot.ts';
 import { keyEndSql } from './tables.ts';
 
 const counted = (db: Database) => db.prepare('SELECT * FROM key_count ORDER BY 1, 2').all();
-/** The same from the rows. */
+/** Counts recomputed from the key rows. */
 const recounted = (db: Database) => {
   const keys = `SELECT organisation, ${keyEndSql} / ${dayMs} AS day FROM api_key WHERE organisation IS NOT NULL`;
   return db

@@ -1,7 +1,7 @@
 /**
- * How many keys there are by organisation and by the day on which they end, so that the bounds of keys read a few numbers and
- * no key. Derived from the rows as digests are: each change of a key is counted in memory, and stored in the transaction of
- * the fold that made it.
+ * Counts keys by organisation and by the day on which they end, so that key bounds are checked by reading a
+ * few numbers instead of all keys. Like digests, counts are derived from the rows: each change is counted in
+ * memory and stored in the transaction of the fold that made it.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
@@ -10,7 +10,7 @@ import { keyEndMs, type RowOf } from './tables.ts';
 type KeyRow = RowOf<'api_key'>;
 
 interface CountChange {
-  /** Empty: all keys. */
+  /** Organisation ID; empty for the total over all keys. */
   readonly organisation: string;
   readonly day: number;
   keys: number;
@@ -32,13 +32,13 @@ export class KeyCounts {
     this.#sweep = db.prepare('DELETE FROM key_count WHERE organisation = ? AND day = ? AND keys = 0');
   }
 
-  /** A key is written or removed. */
+  /** Counts a key that was written or removed. */
   changed(before: KeyRow | undefined, after: KeyRow | undefined): void {
     if (before) this.#count(before, -1);
     if (after) this.#count(after, 1);
   }
 
-  /** Of keys alone: a revocation without its key belongs to nobody. */
+  /** Counts keys only. A revocation whose key is unknown does not belong to any organisation. */
   #count(row: KeyRow, by: number): void {
     if (row.organisation === null) return;
     const day = dayOfMs(keyEndMs(row));
@@ -50,7 +50,7 @@ export class KeyCounts {
     }
   }
 
-  /** To be called in the transaction that changed the rows. */
+  /** Stores the pending counts. Call it in the transaction that changed the rows. */
   store(): void {
     for (const { organisation, day, keys } of this.#changes.values()) {
       if (keys === 0) continue;
@@ -60,7 +60,7 @@ export class KeyCounts {
     this.#changes = new Map();
   }
 
-  /** After a rollback: what was counted since the last `store` is not there. */
+  /** Drops the pending counts after a rollback. */
   reset(): void {
     this.#changes = new Map();
   }

@@ -1,4 +1,4 @@
-/** Whether a log is still the one that was folded: a truncated, replaced or re-created log is recognised. */
+/** Recognises a log that is no longer the one that was folded: a truncated, replaced or re-created log. */
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';

@@ -1,6 +1,6 @@
 /**
- * Checks whether a log is still the one that was folded: at every start and after every reconnect or offset error, because
- * a topic that was re-created, truncated or restored answers reads without an error.
+ * Checks that a log is still the one that was folded. It runs at every start and after every reconnect or
+ * offset error, because a topic that was re-created, truncated or restored answers reads without an error.
  */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, recordAt } from '../log/core/batches-to-end.ts';
@@ -14,23 +14,23 @@ import {
 } from '../log/core/control-log.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 
-/** Junk before the first valid record is skipped, but not without end. */
+/** Junk before the first valid record is skipped, but only up to this many records. */
 const recordsBeforeGenesisMax = 10_000;
 
-/** How a log begins. */
+/** First valid record of a log, and the log's ID. */
 export interface Genesis {
   readonly log: string;
   readonly record: LogRecord;
 }
 
-/** The id of the log, from its first valid record. null where the log has none yet. */
+/** Reads the log's ID from its first valid record. Null if the log does not have one yet. */
 export async function readLogId(log: ControlLog): Promise<string | null> {
   return (await readGenesis(log))?.log ?? null;
 }
 
 /**
- * The first valid record; null if the log has none yet. Rejects with a LogTruncated that names the next step if the log has
- * lost its first records.
+ * Reads the first valid record; null if the log does not have one yet. If the log has lost its first records,
+ * rejects with a LogTruncated that names the next step.
  */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
   try {
@@ -63,14 +63,17 @@ export interface Folded {
   readonly head: { readonly hash: string };
 }
 
-/** The log holds the record that the position names, but it is another commit: the snapshot is wrong, not the log. */
+/**
+ * Thrown if the log has a record at the snapshot's offset, but not the commit that the snapshot names. The
+ * snapshot is wrong, not the log.
+ */
 export class WrongPosition extends Error {
   override readonly name = 'WrongPosition';
 }
 
 /**
- * Checks that the log still holds the last commit that was folded. Throws LogTruncated or LogReplaced where it does not, and
- * WrongPosition where the record is there but is not the commit that the position names.
+ * Checks that the log still has the last folded commit. Throws LogTruncated or LogReplaced if it does not,
+ * and WrongPosition if the record exists but is not the commit that the position names.
  */
 export async function checkIdentity(log: ControlLog, folded: Folded): Promise<void> {
   if (folded.seq === 0 && folded.headOffset < 0) return;
@@ -85,7 +88,10 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
     : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
 }
 
-/** The hash proves the record alone: with another number or log, every commit that follows would be skipped. */
+/**
+ * Checks the commit's number and log. The hash covers only the record: with a wrong number or log, every
+ * later commit would be skipped.
+ */
 function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
   if (commit?.log === log && commit.seq === seq) return;
   throw new WrongPosition(
@@ -94,8 +100,9 @@ function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
 }
 
 /**
- * Checks that a trusted signer signed the first record, and that the log is the one that was folded; else throws LogReplaced.
- * An empty log passes: the code that folds its first record calls TrustedSigners.checkBeginning too.
+ * Checks that a trusted signer signed the first record and that the log is the one that was folded. Throws
+ * LogReplaced otherwise. An empty log passes, because the code that folds its first record also calls
+ * TrustedSigners.checkBeginning.
  */
 export async function checkTrust(log: ControlLog, folded: Folded, trusted: TrustedSigners): Promise<void> {
   const genesis = await readGenesis(log);

@@ -1,4 +1,7 @@
-/** Which nodes serve a model: those that can, where it is installed, from the commit on that says so. */
+/**
+ * A node serves a model if it can, and if the model is installed at its place. Both take effect with their
+ * commit.
+ */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
@@ -9,7 +12,7 @@ import { memorySnapshot } from './open-snapshot.ts';
 const stack = 'stk-amber-otter-1';
 const places: readonly PlaceKey[] = ['pool', `stack:${stack}`, 'organisation:acme'];
 
-/** A node of each place that is up and has the model loaded. */
+/** Events that put a node at each place, up and with the model loaded. */
 function upEverywhere() {
   return places.flatMap((place) => {
     const [kind = '', id] = place.split(':');

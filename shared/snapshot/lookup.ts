@@ -1,6 +1,6 @@
 /**
- * The look-up: the queries that a request may run on the snapshot, each one a prepared statement.
- * SQLite is the index; there is no second copy in memory to keep consistent.
+ * The look-up: every query that a request may run on the snapshot, as a prepared statement. SQLite is the
+ * index, so there is no second copy in memory to keep consistent. It never writes.
  */
 import type {
   Dialect,
@@ -17,7 +17,7 @@ import { installsIn, servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
 import type { Overlaid } from './waves.ts';
 
-/** Limits of a tier; null is unlimited. */
+/** Limits of a tier; null means unlimited. */
 export interface TierLimits {
   readonly id: string;
   readonly rank: number | null;
@@ -28,9 +28,9 @@ export interface TierLimits {
   readonly freeTurns: number | null;
 }
 
-/** Limits of a network and of all visitors together; null is unlimited. */
+/** Limits on each visitor network and on all visitors together; null means unlimited. */
 export interface VisitorTotals {
-  /** Turns that a network has in a day, as a multiple of a visitor's. */
+  /** Daily turns of one network, as a multiple of one visitor's. */
   readonly networkFactor: number;
   readonly requestsPerMinute: number | null;
   readonly concurrency: number | null;
@@ -43,28 +43,28 @@ export interface KeyOwner {
   readonly keyId: KeyId;
   readonly organisation: OrganisationId;
   readonly revoked: boolean;
-  /** ms since 1970; null: never. */
+  /** Expiry in ms since 1970; null if the key never expires. */
   readonly expiresAtMs: number | null;
   readonly suspended: boolean;
-  /** First day of a billing period, YYYY-MM-DD. */
+  /** Date on which a billing period begins, YYYY-MM-DD. */
   readonly anchor: string;
-  /** null: no inference entitlement. */
+  /** null if the organisation has no inference entitlement. */
   readonly tier: TierLimits | null;
 }
 
 export interface Route {
   readonly node: NodeId;
-  /** The engine's name for the model. */
+  /** Engine's name for the model. */
   readonly served: string;
   readonly url: string;
   readonly dialect: Dialect;
-  /** Name of the node's credential, if it needs one. */
+  /** Name of the node's credential; null if the node does not need one. */
   readonly credential: string | null;
-  /** Context window of the model at this node, tokens; null where the engine does not report it. */
+  /** Model's context window at this node, in tokens; null if the engine does not report it. */
   readonly windowTokens: number | null;
-  /** The model is known to take images. */
+  /** Whether the model is known to accept images. */
   readonly takesImages: boolean;
-  /** The model is known to rerank, and to do nothing else. */
+  /** Whether the model is known to rerank and do nothing else. */
   readonly reranks: boolean;
 }
 
@@ -75,42 +75,45 @@ export interface ServedModel {
 }
 
 export interface Lookup {
-  /** The organisation a key resolves to; undefined for an unknown key or a removed organisation. */
+  /** Owner of the key; undefined for an unknown key or a removed organisation. */
   keyOwner(hash: Buffer): KeyOwner | undefined;
-  /** The same by the id of the key, for a decision that is made again. */
+  /** Owner of the key with this ID, for decisions that are replayed. */
   keyOwnerById(id: string): KeyOwner | undefined;
-  /** What any good key of the organisation resolves to, without a key. */
+  /** Owner that any valid key of the organisation would resolve to. */
   organisationOwner(id: string): KeyOwner | undefined;
   anonymousTier(): TierLimits | undefined;
-  /** undefined: visitors are not served. */
+  /** undefined if visitors are not served. */
   visitorTotals(): VisitorTotals | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
-  /** Of one organisation, by id. */
+  /** Stacks of one organisation, sorted by ID. */
   stacksOf(organisation: OrganisationId): readonly { readonly id: StackId; readonly surface: Surface }[];
-  /** Nodes that serve the model for the place now. */
+  /** Nodes that serve the model at the place now. */
   routes(place: PlaceKey, model: string): readonly Route[];
   isPooled(model: string): boolean;
-  /** Whether a node of the place that is down or drained now had the model loaded last. */
+  /** Whether a node of the place that is now down or drained last reported this model as loaded. */
   loadedLast(place: PlaceKey, model: string): boolean;
   tierIncludes(tier: string, model: string): boolean;
   isCatalogued(model: string): boolean;
-  /** What one request of the model counts against the concurrency allowance. */
+  /** Number of concurrent requests that one request for the model counts as. */
   weight(model: string): number;
-  /** Whether prompts for the model that begin alike go to one node. */
+  /** Whether prompts with the same beginning are sent to the same node. */
   hasAffinity(model: string): boolean;
-  /** Id of the next tier above that allows more tokens per period and includes the model; undefined if there is none. */
+  /**
+   * ID of the next higher tier that allows more tokens per period and includes the model; undefined if there
+   * is none.
+   */
   nextTier(rank: number, monthlyTokens: number, model: string): string | undefined;
-  /** Models that some node of the place serves now, newest first. */
+  /** Models that at least one node of the place serves now, newest first. */
   listing(place: PlaceKey): ServedModel[];
-  /** Tokens added to or subtracted from the usage of a period by an operator. */
+  /** Tokens that operators added to (or subtracted from) the usage of a period. */
   usageAdjustment(organisation: OrganisationId, period: string): number;
   /** `seq` of the last commit that the look-up reflects. */
   position(): number;
-  /** The change whose rows the look-up reads in place of others; undefined: none. */
+  /** The open change whose rows this look-up reads instead of the base rows; undefined if there is none. */
   overlaid(): Overlaid | undefined;
 }
 
-/** What a row is read of, by the names of the values: a column, or a value that is the same for all rows. */
+/** Maps each property of a row to a column, or to an SQL expression that is the same for all rows. */
 type Columns<Row> = { readonly [Name in keyof Row]: string };
 
 type TierRow = { readonly [Name in keyof TierLimits]: TierLimits[Name] | null };
@@ -162,8 +165,8 @@ const totalsColumns: Columns<TotalsRow> = {
 };
 
 /**
- * Asks for the columns, and gives what they hold by their names. The driver has lists, because objects of its own cost twice as
- * much, and each request runs several of these.
+ * Prepares a SELECT of the columns, and returns its rows as objects. The driver returns arrays here, because
+ * its own objects cost twice as much and each request runs several of these queries.
  */
 function askRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
   const names = Object.keys(columns);
@@ -240,7 +243,7 @@ function stacksOf(db: Database): Lookup['stacksOf'] {
   return (organisation) => stacks.all(organisation);
 }
 
-/** Prepares the statements on one snapshot's database. */
+/** Prepares all statements on one snapshot's database. */
 export function createLookup(db: Database): Lookup {
   const ask = <Row, Parameters extends unknown[]>(sql: string) => prepare<Row, Parameters>(db, sql);
   const askOne = <Value, Parameters extends unknown[]>(sql: string) => ask<Value, Parameters>(sql).pluck();

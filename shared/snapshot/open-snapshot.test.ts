@@ -1,6 +1,6 @@
 /**
- * A snapshot that cannot be trusted is quarantined and rebuilt with the reason; nothing that a file may hold keeps a
- * process from starting. What only a full reading can find is found by verify.
+ * A snapshot that cannot be trusted is quarantined and rebuilt, and the reason is reported. No file content
+ * may keep a process from starting. Damage that only a full read can find is found by verify.
  */
 
 import { copyFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ const digests = built.snapshot.digests();
 built.snapshot.close();
 
 let copies = 0;
-/** A copy of the intact snapshot, to be harmed. */
+/** Copies the intact snapshot, so that a test can damage the copy. */
 function copyOfIntact(): string {
   const path = join(folder, `copy-${copies++}.db`);
   copyFileSync(intact, path);
@@ -129,7 +129,10 @@ const harms: [string, (path: string) => void, RegExp][] = [
   ],
 ];
 
-/** The position of the snapshot: a reader that adopted a wrong one would continue elsewhere, or refuse its own log. */
+/**
+ * Wrong values of the position. A reader that adopted one would continue at a wrong place or refuse its own
+ * log.
+ */
 const wrongValues = {
   log: "'other'",
   seq: 'seq - 1',
@@ -154,7 +157,7 @@ test.each(harms)('a file with %s is quarantined and rebuilt, with the reason', (
   const harmed = readFileSync(path);
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   expect(rebuiltBecause).toMatch(reason);
-  // Looking at an empty file makes it a database.
+  // Opening an empty file already makes it a database, so only a non-empty file stays unchanged.
   if (harmed.length > 0) expect(readFileSync(`${path}.aside`).equals(harmed)).toBe(true);
   expect(snapshot.seq).toBe(0);
   snapshot.apply(records);
@@ -176,7 +179,7 @@ test('a quarantined file takes its write-ahead log along', () => {
   const path = join(folder, 'wal.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records);
-  // As a kill leaves them: both files, taken while the database is open.
+  // Copy both files while the database is open, as a kill would leave them.
   const killed = join(folder, 'killed.db');
   for (const suffix of ['', '-wal']) copyFileSync(path + suffix, killed + suffix);
   first.snapshot.close();
@@ -188,7 +191,7 @@ test('a quarantined file takes its write-ahead log along', () => {
   expect(openOrRebuild(killed).snapshot.seq).toBe(0);
 });
 
-/** Everything a request could learn about keys and routes, and the position of the snapshot. */
+/** Everything that a request can learn about keys and routes, plus the snapshot's position. */
 function answers(path: string): unknown {
   const snapshot = openExisting(path, { readOnly: true });
   try {
@@ -196,7 +199,8 @@ function answers(path: string): unknown {
     const hashes = records
       .flatMap(({ value }) => JSON.parse(value.toString()).events)
       .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
-    // Marks are outside of the digests: a wrong one names a wrong event in an explanation, and decides nothing.
+    // Leave out marks, which the digests do not cover. A wrong mark names a wrong event in an explanation but
+    // does not change a decision.
     const columnsOf = (name: TableName): string => Object.keys(tableSpecs[name].columns).join();
     const rows = tableNames.map((name) =>
       snapshot.db.prepare(`SELECT ${columnsOf(name)} FROM ${name}`).all(),
@@ -211,7 +215,7 @@ function answers(path: string): unknown {
 
 test('a bit flipped anywhere is found at opening or by verify, or changes no answer, no row and no position', () => {
   const content = readFileSync(intact);
-  // Most of a small file is room that nothing stands in.
+  // Most of a small file is unused space.
   const used = [...content.keys()].filter((at) => content[at] !== 0);
   const random = seededRandom(77);
   const whole = answers(intact);
@@ -219,7 +223,7 @@ test('a bit flipped anywhere is found at opening or by verify, or changes no ans
   const flips = runs({ fast: 45, full: 90 });
   for (let n = 0; n < flips; n++) {
     const path = copyOfIntact();
-    // A third of them in the header.
+    // A third of the flips are in the header.
     const at = n < flips / 3 ? n * 2 : (used[Math.floor(random() * used.length)] as number);
     const byte = content[at] as number;
     overwrite(path, at, Buffer.from([byte ^ (1 << Math.floor(random() * 8))]));
@@ -232,7 +236,7 @@ test('a bit flipped anywhere is found at opening or by verify, or changes no ans
   for (const outcome of ['rebuilt', 'named by verify']) expect(outcomes[outcome]).toBeGreaterThan(0);
 });
 
-/** Anything but damage that is thrown fails the test. */
+/** Opens and verifies the file. Any exception other than damage fails the test. */
 function outcomeOf(path: string): string {
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   try {

@@ -1,6 +1,6 @@
 /**
- * Opens the snapshot of a data folder, or makes an empty one where there is none that can be trusted.
- * A file that is damaged, of another fold version or of another log is quarantined, never folded further.
+ * Opens the snapshot of a data folder, or creates an empty one if none can be trusted. A file that is
+ * damaged, or belongs to another fold version or log, is quarantined and never folded further.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -23,36 +23,45 @@ import { verify } from './verify.ts';
 
 export interface OpenedSnapshot {
   readonly snapshot: Snapshot;
-  /** Why an earlier file was quarantined, if one was. */
+  /** Reason for quarantining an earlier file, if that happened. */
   readonly rebuiltBecause?: string;
 }
 
-/** A short write-ahead log, 4 KB a page: moving it into the file holds the event loop as long as it is long. */
+/**
+ * Write-ahead log pages (4 KB each) at which SQLite checkpoints. Checkpointing blocks the event loop, so the
+ * log is kept short.
+ */
 const walPages = 400;
 
-/** All tables of a snapshot. */
+/** SQL that creates all tables of a snapshot. */
 export function stateSql(): string {
   return `${schemaSql()} ${positionSql} ${journalSql}`;
 }
 
-/** Makes the tables of an empty snapshot, all of them or none; `orders`: the indexes of a file, by which lists are read. */
+/**
+ * Creates all tables of an empty snapshot, or none on failure. `orders` is SQL for the indexes that only
+ * files need, to list keys in order.
+ */
 export function createSchema(db: Database, orders = ''): void {
   db.exec(`BEGIN; ${stateSql()} ${orders} COMMIT`);
 }
 
-/** An empty snapshot in memory, for dry runs, time travel and tests. */
+/** Creates an empty snapshot in memory, for dry runs, time travel and tests. */
 export function memorySnapshot(): Snapshot {
   const db = openDatabase(':memory:', { durability: 'normal' });
   createSchema(db);
   return new Snapshot(db, ':memory:');
 }
 
-/** The file was folded by another version of the fold. */
+/** Thrown if another version of the fold wrote the file. */
 export class OtherFoldVersion extends Error {
   override readonly name = 'OtherFoldVersion';
 }
 
-/** Opens `path` unchanged; throws DatabaseCorrupt, OtherFoldVersion, or an Error with the reason why it cannot be used. */
+/**
+ * Opens `path` without changing it. Throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why the
+ * file cannot be used.
+ */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;
@@ -63,7 +72,7 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
       throw new OtherFoldVersion(
         `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
       );
-    // Digests do not cover what is in no table of this build.
+    // Digests do not cover tables that this build does not know.
     refuseForeignSchema(db, path, stateSql() + keyOrdersSql);
     return tuned(db, path);
   } catch (error) {
@@ -77,7 +86,7 @@ function tuned(db: Database, path: string): Snapshot {
   return new Snapshot(db, path);
 }
 
-/** Which run of the machine this is; null where the system does not report it. */
+/** ID of the machine's current boot; null if the system does not report it. */
 function bootId(): string | null {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -88,12 +97,13 @@ function bootId(): string | null {
 
 const boot = bootId();
 /**
- * Nothing here is lost with the machine that the log does not have, so no fold waits for the disk; a file that was open
- * when the machine went down is recomputed before it is used. Where such a fall cannot be seen, the disk is waited for.
+ * Durability of snapshot files. A snapshot contains nothing that the log does not have, so a fold need not
+ * wait for the disk, and a file that was open when the machine went down is verified before use. If the boot
+ * ID is unknown, such a crash cannot be noticed, so the fold waits for the disk.
  */
 const durability = boot === null ? 'normal' : 'process';
 
-/** Why a file that was not closed in good order cannot be trusted, if so. */
+/** Returns why a file that was not closed cleanly cannot be trusted; undefined if it can. */
 function faultAfterFall(snapshot: Snapshot, position: PositionRow): string | undefined {
   if (position.clean || position.boot === null || position.boot === boot) return undefined;
   const { differing } = verify(snapshot.db);
@@ -104,14 +114,14 @@ function faultAfterFall(snapshot: Snapshot, position: PositionRow): string | und
 
 const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwritable, DatabaseBusy];
 
-/** A file that does not hold what a snapshot of this version holds is damaged, whichever read failed. */
+/** Treats any other failure to read the file as damage, whichever read failed. */
 function asCorruption(error: unknown, path: string): unknown {
   const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
   return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
 }
 
-/** Asked before anything else: the tables of another version may have other columns. */
+/** Reads the version before anything else, because tables of another version may have other columns. */
 function readFoldVersion(db: Database, path: string): number {
   const tables = db.prepare(`SELECT count(*) AS n FROM sqlite_master WHERE name = 'position'`).get() as {
     n: number;
@@ -121,7 +131,10 @@ function readFoldVersion(db: Database, path: string): number {
   return position.fold_version;
 }
 
-/** Opens `path`, or quarantines what was there and creates an empty one. `log`, where given, is the id the snapshot must belong to. */
+/**
+ * Opens `path`. If its file cannot be trusted, quarantines it and creates an empty one. `log` is the ID of
+ * the log that the snapshot must belong to, if given.
+ */
 export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   let rebuiltBecause: string | undefined;
@@ -136,7 +149,7 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       }
       snapshot.db.close();
     } catch (error) {
-      // Only a fault of the file itself leads to a rebuild; a full disk or a missing module does not.
+      // Only a fault of the file itself causes a rebuild. A full disk or a missing module does not.
       if (!(error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion)) throw error;
       rebuiltBecause = error.message;
     }
@@ -161,7 +174,10 @@ function reasonAgainst(
   return faultAfterFall(snapshot, position);
 }
 
-/** Keeps one earlier file for inspection; its write-ahead log would otherwise be replayed into the new one. */
+/**
+ * Renames the file for inspection, replacing any earlier quarantined one. Takes its write-ahead log along,
+ * which would otherwise be replayed into the new file.
+ */
 export function quarantineFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(`${path}.aside${suffix}`, { force: true });

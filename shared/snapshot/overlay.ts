@@ -21,7 +21,7 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** Tables of definitions: no event that can be staged writes another. */
+/** Tables of definitions. Events that can be staged write only to these tables. */
 export const overlaidTables = [
   'tier',
   'tier_model',
@@ -31,7 +31,7 @@ export const overlaidTables = [
   'pool_model',
 ] as const satisfies readonly TableName[];
 
-/** What moves the overlay. */
+/** Tables that the overlay depends on. */
 const watchedTables: readonly TableName[] = ['change', ...overlaidTables];
 
 function asJson(table: TableName, row: TableRow): string {
@@ -40,9 +40,9 @@ function asJson(table: TableName, row: TableRow): string {
   return JSON.stringify(Object.fromEntries(columns.map((column) => [column, values[column] ?? null])));
 }
 
-/** A table with the rows that events of the change have written, in memory. */
+/** A table in memory: the rows that the change's events have written, in front of the base. */
 class OverlayTable<Name extends TableName> implements TableView<Name> {
-  /** undefined: removed. */
+  /** Written rows by key; undefined if the row was removed. */
   readonly written = new Map<string, RowOf<Name> | undefined>();
   readonly #name: Name;
   readonly #base: TableView<Name>;
@@ -79,7 +79,7 @@ class OverlayTable<Name extends TableName> implements TableView<Name> {
     this.written.set(this.#keyOf(row), undefined);
   }
 
-  /** Of what was written, that which differs from the base. */
+  /** Yields the written rows that differ from the base. */
   *differing(): Iterable<readonly [key: string, row: string | null]> {
     for (const [key, row] of this.written) {
       const before = this.#base.get(...keyParts(this.#name, key));
@@ -97,11 +97,11 @@ type Overlays = { readonly [Name in TableName]: OverlayTable<Name> };
 
 interface FoldedEvents {
   readonly tables: Overlays;
-  /** Why some of the events cannot be applied. */
+  /** Reasons for skipping some of the events. */
   readonly passedOver: readonly string[];
 }
 
-/** Folds events on a copy of what they write. */
+/** Folds events on top of the base without writing to it. */
 export function foldOver(base: TableViews, events: readonly KnownEvent[]): FoldedEvents {
   const tables = Object.fromEntries(
     tableNames.map((name) => [name, new OverlayTable(name, base[name])]),
@@ -114,7 +114,10 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
   return { tables, passedOver };
 }
 
-/** The fold takes references to what is not there; an event that was staged and then lost what it is about is not meant any more. */
+/**
+ * Returns why a staged event no longer applies. The fold itself accepts dangling references, but a staged
+ * event whose subject has since been removed must be skipped.
+ */
 function missing(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
   if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
   const models =
@@ -127,14 +130,14 @@ function missing(tables: TableViews, { type, data }: KnownEvent): EventSkipReaso
   return lost === undefined ? undefined : `no model ${lost}`;
 }
 
-/** `table key` of each row of definitions that events wrote, whether it then differs or not. */
+/** Returns `table key` for each row of definitions that the events wrote, even if it equals the base row. */
 export function rowsWritten(tables: Overlays): ReadonlySet<string> {
   return new Set(
     overlaidTables.flatMap((name) => [...tables[name].written.keys()].map((key) => `${name} ${key}`)),
   );
 }
 
-/** The tables of a state, to fold over: nothing of them is written. */
+/** Opens the tables of a state to fold over them. The tables themselves are not written. */
 export function tablesOf(db: Database): TableViews {
   return Object.fromEntries(
     tableNames.map((name) => [name, new Table(db, name, 0n, { seq: 0 })]),
@@ -148,7 +151,7 @@ export function eventsOf(change: Pick<RowOf<'change'>, 'events'>): KnownEvent[] 
   });
 }
 
-/** Works the overlay out again, and writes what differs. */
+/** Recomputes the overlay and writes only the rows that differ. */
 function settleOverlay(tables: TableViews): void {
   const change = tables.change.get(openSlot);
   const folded = change && foldOver(tables, eventsOf(change));
@@ -168,7 +171,7 @@ function writeOverlay(tables: TableViews, tbl: TableName, wanted: Map<string, st
   for (const [key, row] of wanted) tables.overlay.put({ tbl, key, row });
 }
 
-/** Settles the overlay of a snapshot's tables where one of those has changed on which it depends. */
+/** Keeps a snapshot's overlay current: recomputes it if a table that it depends on has changed. */
 export class OverlayKeeper {
   readonly #tables: Tables;
   #settledAt = 0;
@@ -184,7 +187,7 @@ export class OverlayKeeper {
     this.#settledAt = this.#writes();
   }
 
-  /** Rows were rolled back: which, is not known here. */
+  /** Forces the next `settle` to recompute, because a rollback may have undone any row. */
   forget(): void {
     this.#settledAt = -1;
   }
@@ -197,8 +200,9 @@ export class OverlayKeeper {
 }
 
 /**
- * The select of a table with the rows of the overlay in place of its own. `of`: the select of a table, or its name. `marks`: of
- * the table; those of such a row are the commit by which the change was staged.
+ * Builds the SELECT of a table in which overlay rows replace the table's own rows. `of` returns a table's
+ * name or its SELECT. `marks` are the table's mark columns; for an overlay row they contain the commit that
+ * staged the change.
  */
 export function overlaidSelect(
   table: (typeof overlaidTables)[number],
@@ -219,7 +223,7 @@ export function overlaidSelect(
     UNION ALL SELECT ${fromOverlay.join(', ')} FROM ${overlay} o WHERE o.tbl = '${table}' AND o.row IS NOT NULL`;
 }
 
-/** Every read of a connection to a snapshot reads the rows of the overlay from then on, until they are hidden. */
+/** SQL after which every read on the connection sees the overlay's rows, until `hideOverlay` is executed. */
 export const showOverlay = overlaidTables
   .map((table) => {
     const { marks = {} }: TableSpec = tableSpecs[table];

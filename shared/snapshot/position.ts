@@ -1,6 +1,7 @@
 /**
- * Where a snapshot stands, kept in the same file and written in the same transaction as its rows:
- * one row of position with a checksum of its own, and one digest a table.
+ * Position of a snapshot: what it has folded and where it continues. It is stored in the same file and
+ * written in the same transaction as the rows: one position row with its own checksum, and one digest per
+ * table.
  */
 import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/events/commit.ts';
@@ -8,30 +9,31 @@ import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlit
 import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 import { foldVersion } from './fold.ts';
 
-/** The columns of the position that say what was folded. */
+/** Columns that describe what has been folded. */
 const folded = {
-  log: orNull(text()), // id of the log, NULL before log.created
-  seq: integer(), // last commit folded, 0 before the first
-  hash: text(), // SHA-256 of its record, hex
-  head_offset: integer(), // where that record stands in the log, -1 before the first
-  next_offset: integer(), // behind the last record that was read and counted
+  log: orNull(text()), // log ID; NULL before log.created
+  seq: integer(), // last folded commit; 0 before the first
+  hash: text(), // SHA-256 of that commit's record, hex
+  head_offset: integer(), // offset of that record in the log; -1 before the first
+  next_offset: integer(), // offset after the last record that was read and counted
   signers: text(), // JSON list of public keys
   skipped: integer(), // records that did not extend the chain
-  diverged_at: orNull(integer()), // seq of a checkpoint that differed, NULL: none
+  diverged_at: orNull(integer()), // seq of the checkpoint that differed; NULL if none
   fold_version: integer(),
 } as const;
 export type FoldedColumns = RowWith<typeof folded>;
 const foldedNames = Object.keys(folded) as (keyof FoldedColumns)[];
 
 /**
- * SHA-256 of the columns, hex: the digests say nothing of this row, and a damaged one would make its reader fold from a
- * wrong place or refuse its own log. Without a key it proves no origin.
+ * SHA-256 of the position's columns, hex. The table digests do not cover this row, and a damaged one would
+ * make the fold continue from a wrong place or refuse its own log. The checksum is unkeyed, so it does not
+ * prove who wrote the row.
  */
 export function positionChecksum(row: FoldedColumns): string {
   return checksumOf(foldedNames.map((name) => row[name]));
 }
 
-/** The values are in the order of the table. */
+/** Values must be in the table's column order. */
 function checksumOf(values: readonly unknown[]): string {
   return digestOf('sha256', JSON.stringify(values), 'hex');
 }
@@ -94,7 +96,7 @@ export class PositionStore {
     this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest (name, sum) VALUES (?, ?)');
   }
 
-  /** Throws DatabaseCorrupt where the row is not as it was written. */
+  /** Throws DatabaseCorrupt if the row does not match its checksum. */
   read(): PositionRow {
     const stored = this.#db.prepare('SELECT * FROM position').get() as Stored;
     if (stored.checksum !== positionChecksum(stored))
@@ -122,7 +124,7 @@ export class PositionStore {
     this.#write.run(...values, checksumOf(values));
   }
 
-  /** The stored digest of each table that has one. */
+  /** Stored digests by table. Tables without a stored digest are missing. */
   sums(): Record<string, bigint> {
     const rows = this.#db.prepare('SELECT name, sum FROM digest').all() as { name: string; sum: string }[];
     return Object.fromEntries(rows.map(({ name, sum }) => [name, BigInt(`0x${sum}`)]));
@@ -132,7 +134,7 @@ export class PositionStore {
     this.#writeSum.run(name, sum);
   }
 
-  /** From here on the file is in use, in this run of the machine. */
+  /** Marks the file as in use since this boot of the machine. */
   markOpen(boot: string | null): void {
     this.#db.prepare('UPDATE position SET clean = 0, boot = ?').run(boot);
   }

@@ -1,6 +1,7 @@
 /**
- * The replicator keeps up with a log that is being written, proves no more than it may, waits for a log that is away,
- * and stops for good at what cannot pass. It never holds the event loop for long, however long the backlog.
+ * The replicator keeps up with a log that is being written, never proves more than it may, waits for an
+ * unreachable log, and stops for good at permanent faults. It never blocks the event loop for long, however
+ * long the backlog is.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -53,10 +54,10 @@ function digestsOf(records: readonly LogRecord[]) {
   return foldedInto(records).digests();
 }
 
-/** A log whose answers a test can hold back or exchange. */
+/** A log whose answers a test can delay or replace. */
 class StagedLog implements ControlLog {
   readonly #log: ControlLog;
-  /** Awaited before each batch is handed out. */
+  /** Awaited before each batch is delivered. */
   beforeBatch: () => Promise<void> = async () => undefined;
   beforeTail: () => void = () => undefined;
   answerEnd: (end: number) => Promise<number> = async (end) => end;
@@ -188,7 +189,7 @@ test('a proof is as of the moment before its end was asked for, not of the answe
   replicator.start();
   onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
-  // Between the moment and the proof an end was asked for; what was asked before the moment does not count.
+  // An end was requested between the moment and the proof. Requests before the moment do not count.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 
@@ -197,7 +198,7 @@ test('an end before the offset that was read proves nothing, and is reported', a
   const snapshot = memorySnapshot();
   snapshot.apply(records);
   const log = new StagedLog(new MemoryLog(topicOf(records)));
-  // Held at the identity check, so that only the probe requests the end.
+  // Block the identity check, so that only the probe requests the end.
   let release = (): void => undefined;
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -234,7 +235,7 @@ test('an unreachable log is retried with growing pauses, and its return is repor
   expect(snapshot.digests()).toEqual(digestsOf(records));
   expect(reaches).toEqual([false, true]);
   const pauses = triedMs.slice(1).map((ms, index) => ms - (triedMs[index] as number));
-  // Each is drawn from the upper half of 50, 100, 200 ms; a timer may fire a millisecond early.
+  // Each pause is drawn from the upper half of 50, 100, 200 ms. A timer may fire a millisecond early.
   for (const [index, pause] of pauses.entries()) expect(pause).toBeGreaterThanOrEqual(25 * 2 ** index - 2);
   expect(replicator.fault).toBeUndefined();
 });
@@ -373,12 +374,13 @@ test('a file that cannot be written stops it for good', async () => {
 });
 
 /**
- * A correctness bound, of processor time, which other processes on the machine cannot lengthen; it stays near the slice's
- * budget, while a fold that does not yield holds the loop for seconds.
+ * Longest allowed hold of the event loop, in ms of processor time, which other processes on the machine
+ * cannot lengthen. A fold that yields stays near its slice's budget; a fold that does not yield holds the
+ * loop for seconds.
  */
 const heldMsMax = 50;
 
-/** The most processor time, ms, that this process spent between two turns of its event loop while `task` ran. */
+/** Longest processor time in ms between two turns of the event loop while `task` ran. */
 async function longestHoldMs(task: () => Promise<void>): Promise<number> {
   let [heldMs, watching] = [0, true];
   let before = process.cpuUsage();
@@ -396,12 +398,15 @@ async function longestHoldMs(task: () => Promise<void>): Promise<number> {
   return heldMs;
 }
 
-/** The least of three rounds: what the runtime does by itself, such as collecting garbage, falls into few of them. */
+/**
+ * Returns the smallest of three measurements, because garbage collection and other work of the runtime rarely
+ * disturbs all three.
+ */
 async function leastOfThree(round: () => Promise<number>): Promise<number> {
   return Math.min(await round(), await round(), await round());
 }
 
-/** Folds a topic from its start, and returns the longest hold. */
+/** Folds a topic from its start and returns the longest hold in ms. */
 async function holdOfFold(topic: MemoryTopic, check: (snapshot: Snapshot) => void): Promise<number> {
   const { snapshot, replicator } = started({ log: new MemoryLog(topic) });
   const heldMs = await longestHoldMs(() => replicator.caughtUp(180_000));
@@ -418,7 +423,7 @@ test('a long backlog of commits never holds the event loop for long', { timeout:
   for (let n = 1; n <= commits; n++) {
     const data = { id: `key-${n}`, organisation: `org-${n % 100}`, name: 'a key', hash: sha256(`${n}`) };
     topic.add(writer.add([known('key.created', { ...data, expires: 'never', expiresAt: null })]).value);
-    // Records that do not count cost a reader little each, and must not add up either.
+    // Records that do not count are cheap one by one, but together they must not hold the loop either.
     if (n % 10 === 0) topic.add(Buffer.from('{}'));
   }
   const fold = () => holdOfFold(topic, (snapshot) => expect(snapshot.seq).toBe(commits + 1));
@@ -441,7 +446,7 @@ test('where the wall clock was set forward, a proof that is asked for comes at o
   const freshness = new Freshness(clock);
   const { replicator } = started({ log, freshness, probeIntervalMs: 600_000 });
   await vi.waitFor(() => expect(freshness.state()).toBe('ready'));
-  // As soon as nothing waits any more.
+  // Advance the clock as soon as nothing is waiting any more.
   for (let step = 0; step < 3; step++) {
     aheadMs += 3_600_000;
     expect(freshness.state()).toBe('fenced');

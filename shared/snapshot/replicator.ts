@@ -1,9 +1,10 @@
 /**
- * Keeps a snapshot at the head of its log: tails, folds in slices that never hold the event loop for long, and proves
- * how fresh the snapshot is. Both planes use it, at start and live.
- * It retries transient faults with back-off: an unreachable log and, in a control plane, a disk that refuses a write. It stops for
- * good at other faults, such as a truncated or replaced log or a fold that must halt. `fault` is then the reason, and freshness
- * expires.
+ * Keeps a snapshot at the head of its log: tails the log, folds in short slices so that the event loop stays
+ * free, and proves how fresh the snapshot is. Both planes use it, at start and live.
+ *
+ * It retries transient faults with back-off: an unreachable log and, in a control plane, a disk that refuses
+ * a write. Any other fault, such as a truncated or replaced log or a halted fold, stops it for good. `fault`
+ * then contains the reason, and freshness runs out.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -17,10 +18,13 @@ import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
 
 const probeIntervalMsDefault = 2000;
-/** The interval until the first proof, and while the request fails: recovery must be noticed soon. */
+/** Interval in ms until the first proof and while requests fail, so that recovery is noticed soon. */
 const probeRetryMs = 100;
 
-/** The next commit has an event that this build must not skip; the state before it stays as it is. */
+/**
+ * Thrown if the next commit contains an event that this build must not skip. The state before that commit is
+ * kept.
+ */
 export class FoldHalted extends Error {
   override readonly name = 'FoldHalted';
 }
@@ -28,21 +32,26 @@ export class FoldHalted extends Error {
 export interface ReplicatorOptions {
   readonly snapshot: Snapshot;
   readonly log: ControlLog;
-  /** Earlier proofs of this very state; without it nothing is proven yet. */
+  /** Earlier proofs for this snapshot. If omitted, nothing is proven yet. */
   readonly freshness?: Freshness;
-  /** One of them must have signed the first record; where left out, any log is accepted. */
+  /** Signers of which one must have signed the first record. If omitted, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
-  /** How often the end of the log is requested; 2 s unless it is given. */
+  /** Interval in ms at which the end of the log is requested; default 2 s. */
   readonly probeIntervalMs?: number;
-  /** Called after each folded slice that moved the position, with how long it took, and whether all that was read is folded. */
+  /**
+   * Called after each slice that moved the position, with its duration and whether the whole batch is folded.
+   */
   readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
-  /** Whether a write that the disk refuses is retried. If not, it is a fault. */
+  /** Whether to retry a write that the disk refuses. If not, such a write is a fault. */
   readonly waitsForDisk?: boolean;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
-  /** Called once the fold has reached an end of the log: only where it returns true does that end prove freshness. */
+  /**
+   * Called when the fold has reached a requested end of the log. That end proves freshness only if this
+   * returns true.
+   */
   readonly mayProve?: () => boolean;
-  /** Called when the log cannot be reached, and again when it can. */
+  /** Called when the log becomes unreachable, and when it is reachable again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -51,9 +60,9 @@ export class Replicator {
   readonly #options: ReplicatorOptions;
   readonly #probeIntervalMs: number;
   readonly #follower: Follower;
-  /** Of attempts to prove freshness that ended. */
+  /** Woken after each attempt to prove freshness. */
   readonly #attempts = new Waiters();
-  /** Of calls that ask for one. */
+  /** Woken by calls that request a proof. */
   readonly #asked = new Waiters();
   #endOffset = 0;
   #logMs: number | undefined;
@@ -77,7 +86,9 @@ export class Replicator {
     });
   }
 
-  /** Why the replicator has stopped for good, or why the disk refuses its current write. */
+  /**
+   * Reason for which the replicator has stopped for good, or for which the disk refuses its current write.
+   */
   get fault(): Error | undefined {
     return this.#follower.fault ?? this.#refusedByDisk;
   }
@@ -88,23 +99,29 @@ export class Replicator {
     const { failing } = this.#follower;
     return failing instanceof DatabaseUnwritable ? failing : undefined;
   }
-  /** End of the log when it was last requested; 0 before. */
+  /** End of the log when it was last requested; 0 before the first request. */
   get endOffset(): number {
     return this.#endOffset;
   }
 
-  /** When the last record that was folded was appended, by the clock of the log; undefined before the first since the start. */
+  /**
+   * Append time of the last folded record, by the log's clock; undefined until a record is folded in this
+   * process.
+   */
   get logMs(): number | undefined {
     return this.#logMs;
   }
 
-  /** Starts tailing and probing; returns at once. */
+  /** Starts tailing and probing; returns immediately. */
   start(): void {
     this.#follower.start();
     this.#probing = this.#probe();
   }
 
-  /** Resolves once all that the log contained at the call is folded. Rejects on a fault, once stopped, or with LogUnavailable at the deadline. */
+  /**
+   * Resolves once everything that the log contained at the call is folded. Rejects on a fault, once stopped,
+   * or with LogUnavailable at the deadline.
+   */
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
@@ -117,16 +134,17 @@ export class Replicator {
   }
 
   /**
-   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, and with the reason of
-   * `client`, because a `false` that comes at once makes a busy loop of every loop that waits here.
+   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, or with the
+   * abort reason of `client`: an immediate `false` would turn callers that wait in a loop into busy loops.
    */
   reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
   /**
-   * Asks for a proof at once, where only a wall clock that was set forward makes the last one too old. Resolves once there is
-   * another, at the deadline, or where the log cannot be reached: freshness then says what holds. Never rejects.
+   * Requests a new proof at once if only a wall clock that was set forward makes the last one too old.
+   * Resolves after a new proof, at the deadline, or if the log is unreachable; check `freshness` for the
+   * result. Never rejects.
    */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
@@ -144,7 +162,7 @@ export class Replicator {
     await Promise.all([stopped, this.#probing]);
   }
 
-  /** Is this the log that was folded, and one to be trusted? */
+  /** Checks that this is the log that was folded, and that it can be trusted. */
   async #check(): Promise<number> {
     const { snapshot, log, trusted } = this.#options;
     await checkIdentity(log, snapshot);
@@ -165,7 +183,10 @@ export class Replicator {
     return consumed;
   }
 
-  /** Resolves true once all before this offset of the log is folded, false at the deadline. Rejects on a fault, once stopped. */
+  /**
+   * Resolves true once everything before this log offset is folded, false at the deadline. Rejects on a fault
+   * or once stopped.
+   */
   hasRead(end: number, timeoutMs: number): Promise<boolean> {
     return this.#follower.until(() => this.#follower.position >= end, timeoutMs);
   }
@@ -189,14 +210,16 @@ export class Replicator {
     }
   }
 
-  /** Read-index: an end that was requested after moment `m`, and that the fold then reached, proves freshness as of `m`. */
+  /**
+   * Read-index: an end requested after moment `m`, and then reached by the fold, proves freshness as of `m`.
+   */
   async #prove(): Promise<void> {
     const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();
     const readBefore = this.#follower.position;
     const end = await log.end();
     this.#endOffset = end;
-    // A log that ends before the offset that was read is not the one that was read: its end proves nothing.
+    // A log that ends before the offset already read is a different log, so its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
     const isRead = await this.hasRead(end, this.#probeIntervalMs).catch(() => false);
     if (!isRead || this.fault || snapshot.halt) return;

@@ -1,7 +1,8 @@
 /**
- * The `routes` table: which node of a place can serve which model at this position, because it is up, not drained and reports
- * the model loaded. Derived by the fold, so that a request needs no join. Health of nodes is all that it follows: whether the
- * model is installed at the pool or a stack, where it must be, is asked of the installs.
+ * Maintains the `routes` table: which nodes of a place can serve which models now. A node can if it is up,
+ * not drained, and reports the model as loaded. The fold derives the table so that a request needs no join.
+ * Routes depend only on the nodes; whether a model is installed on the pool or a stack is checked separately
+ * at look-up.
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
@@ -9,7 +10,10 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/** Catalog id → the engine's name, for all that the node has loaded. A declared name takes precedence over the engine's own. */
+/**
+ * Maps catalog IDs to the engine's names for all models that the node has loaded. A declared name wins over
+ * the engine's own.
+ */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
   const loaded = parseColumn(node.loaded);
   const declared = node.models === null ? {} : parseColumn(node.models);
@@ -24,7 +28,10 @@ export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Ma
 
 const stackPrefix = 'stack:';
 
-/** Asks one database whether a model may be served at a place: organisations' own nodes need no install. */
+/**
+ * Returns a check of whether a model may be served at a place. An organisation's own nodes do not need an
+ * install.
+ */
 export function installsIn(db: Database): (place: PlaceKey, model: string) => boolean {
   const inPool = prepare<number, [string]>(db, 'SELECT 1 FROM pool_model WHERE model = ?').pluck();
   const onStack = prepare<number, [string, string]>(
@@ -38,7 +45,7 @@ export function installsIn(db: Database): (place: PlaceKey, model: string) => bo
   };
 }
 
-/** Updates the routes of a node; writes only what differs. */
+/** Updates a node's routes; writes only rows that differ. */
 export function refreshRoutes(tables: TableViews, node: RowOf<'node'>): undefined {
   const wanted = node.up && !node.drained ? servedModels(node) : new Map<string, string>();
   const windows = parseColumn(node.windows);

@@ -1,7 +1,8 @@
 /**
- * Position and rows change in one transaction: a process killed before any statement of a fold leaves the state of some
- * prefix of the log, and folding on from its position gives what an undisturbed process has. Statements are tried on a copy of
- * the files, in the nightly run all of them, and some by a kill.
+ * Position and rows change in one transaction. A process killed before any statement of a fold leaves the
+ * state of some prefix of the log, and folding on from there ends in the same state as an undisturbed fold.
+ * Most statements are tried on a copy of the files (in the nightly run, all of them), and some by a real
+ * kill.
  */
 
 import { spawn } from 'node:child_process';
@@ -23,7 +24,7 @@ interface End {
   readonly output: string;
 }
 
-/** Before which statement it is killed, or `copy` and the distance. */
+/** Runs the fold program. `what` is the statement before which it is killed, or `copy` and a distance. */
 async function fold(path: string, what: string): Promise<End> {
   const child = spawn(process.execPath, [program, path, what], { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
@@ -40,7 +41,7 @@ function position(snapshot: Snapshot) {
 }
 
 const records = crashHistory();
-/** The state of an undisturbed snapshot after each chunk, by the offset at which it continues. */
+/** State of an undisturbed snapshot after each chunk, by the offset at which it continues. */
 const undisturbed = new Map<number, ReturnType<typeof position>>();
 const whole = memorySnapshot();
 undisturbed.set(0, position(whole));
@@ -49,7 +50,9 @@ for (let from = 0; from < records.length; from += recordsPerApply) {
   undisturbed.set(whole.nextOffset, position(whole));
 }
 
-/** Checks what the kill left, and continues to fold. Returns where it continued. */
+/**
+ * Checks the state that the kill left, then folds the rest. Returns the offset at which folding continued.
+ */
 function recover(path: string, n: number): number {
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   try {
@@ -70,12 +73,12 @@ function recover(path: string, n: number): number {
 const folder = mkdtempSync(join(tmpdir(), 'headgate-crash-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Where each copy of the files continued, by the statement that was next. */
+/** Offset at which each copy of the files continued, by the next statement. */
 const continuedAt = new Map<number, number>();
 let statements = 0;
-/** From one statement that is tried to the next: all in the nightly run. */
+/** Number of statements between two that are tried; 1 in the nightly run. */
 const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
-/** One in so many of them is tried by a kill, because each costs the start of a process. */
+/** Copies per real kill, because each kill costs a process start. */
 const copiesOfKill = 10;
 
 beforeAll(async () => {
@@ -88,7 +91,7 @@ beforeAll(async () => {
 
 test('what is in the files before any statement of a fold loses and repeats nothing', () => {
   expect(continuedAt.size).toBeGreaterThan(300 / distance);
-  // They met every piece of the history, or there was nothing to lose.
+  // The copies cover every chunk of the history. Otherwise there would have been nothing to lose.
   const all = [...continuedAt.values(), whole.nextOffset];
   expect(new Set(all)).toEqual(new Set(undisturbed.keys()));
 });

@@ -1,6 +1,6 @@
 /**
- * Position, rows and digests move as one: however records are cut into batches, read twice or mixed with junk, a
- * position has one state. What is tried on a snapshot leaves no trace.
+ * Position, rows and digests change together. However records are batched, repeated or mixed with junk, one
+ * position always has one state. Previews do not leave a trace.
  */
 
 import { generateKeyPairSync, sign } from 'node:crypto';
@@ -26,7 +26,7 @@ const key = known('key.created', {
   expiresAt: null,
 });
 
-/** All of a snapshot, rows and journal included. */
+/** Full state of a snapshot, including its journal. */
 function stateOf(snapshot: Snapshot): unknown {
   const tables = [...tableNames, 'position', 'digest', 'command', 'unread_event', 'anomaly'];
   const rows = tables.map((name) => [name, snapshot.db.prepare(`SELECT * FROM ${name}`).all()]);
@@ -51,7 +51,7 @@ function folded(records: readonly LogRecord[]): Snapshot {
   return snapshot;
 }
 
-/** A log with junk and holes between its records. */
+/** A log with junk and gaps between its records. */
 function untidyLog(seed: number, commits: number): LogRecord[] {
   const writer = new ChainWriter();
   const records = [writer.junk('{"before":"genesis"}'), writer.open()];

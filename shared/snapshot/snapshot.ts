@@ -1,8 +1,9 @@
 /**
- * A snapshot: the state of one log prefix in one SQLite file, with its position and digests.
- * Position, rows and digests change in one transaction, so a crash between any two statements leaves a state that some
- * prefix of the log had, and folding again from its position loses and repeats nothing.
- * Derived and disposable: delete the file and it is rebuilt from the log.
+ * A snapshot: the state of a prefix of one log, with its position and digests, in a single SQLite file.
+ *
+ * Position, rows and digests change in one transaction. A crash between any two statements therefore leaves
+ * the state of some prefix, and folding on from its position neither loses nor repeats anything. The file is
+ * derived and disposable: if it is deleted, it is rebuilt from the log. Only the fold may change its rows.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
@@ -23,22 +24,27 @@ import { ShownStates, type State, type StateKind } from './views.ts';
 import { overlaidAt, overlaidIn, type StateView } from './waves.ts';
 
 export interface Applied {
-  /** Records consumed, accepted or skipped; fewer than given where the time ran out or the fold halted. */
+  /**
+   * Records consumed, whether accepted or skipped. Fewer than passed in if time ran out or the fold halted.
+   */
   readonly consumed: number;
-  /** The commits that extended the chain, in order. */
+  /** Commits that extended the chain, in order. */
   readonly accepted: readonly Commit[];
 }
 
-/** Why the fold has stopped at its position. */
+/** Reason for which the fold has stopped at its position. */
 export interface Halt {
   readonly seq: number;
   readonly reason: string;
 }
 
-/** Folds events that a preview undoes later. Returns why the fold would not apply some of them. */
+/**
+ * Folds events temporarily and returns the reasons for which the fold skipped some of them. The preview
+ * undoes them at its end.
+ */
 export type FoldPreviewed = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
-/** Itself the state of its last commit. */
+/** An open snapshot file. Read as a State, it is the state after its last commit. */
 export class Snapshot implements State {
   readonly db: Database;
   readonly path: string;
@@ -56,7 +62,7 @@ export class Snapshot implements State {
   #nextOffset: number;
   #halt: Halt | undefined;
 
-  /** `db` must hold the schema of this fold version; see open-snapshot.ts. */
+  /** `db` must have the schema of this fold version; see open-snapshot.ts. */
   constructor(db: Database, path: string, observer?: FoldObserver) {
     this.db = db;
     this.path = path;
@@ -77,22 +83,22 @@ export class Snapshot implements State {
   }
 
   /**
-   * Calls `onRow` for each row that is written or removed, until `undefined` is passed. The call runs inside the transaction of a
-   * fold or preview, which may be undone.
+   * Calls `onRow` for each row that is written or removed, until `undefined` is passed. The call runs inside
+   * a fold or preview transaction that may still be rolled back.
    */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
   }
 
-  /** `seq` of the last commit folded; 0 before the first. */
+  /** `seq` of the last folded commit; 0 before the first. */
   get seq(): number {
     return this.#head.seq;
   }
-  /** The log's id, or null before `log.created` was folded. */
+  /** Log ID, or null before `log.created` has been folded. */
   get log(): string | null {
     return this.#head.log;
   }
-  /** SHA-256 of the last accepted record, hex. */
+  /** End of the folded chain: the log's ID, `seq`, SHA-256 of the last accepted record, and the signers. */
   get head(): Head {
     return this.#head;
   }
@@ -101,8 +107,8 @@ export class Snapshot implements State {
     return this.#nextOffset;
   }
   /**
-   * Reading resumes after the last accepted record, whose place the log itself proves: the next offset is only the file's
-   * claim, and a log may have lost skipped records. Records that are skipped again are counted once.
+   * Moves the read offset back to just after the last accepted record, because the log can prove only that
+   * position. Skipped records after it are judged again but counted once; the log may have lost some of them.
    */
   rewind(): void {
     this.#nextOffset = this.#row.headOffset + 1;
@@ -111,18 +117,21 @@ export class Snapshot implements State {
   get headOffset(): number {
     return this.#row.headOffset;
   }
-  /** Records that did not extend the chain, since the snapshot was built. */
+  /** Number of records, since the snapshot was built, that did not extend the chain. */
   get skipped(): number {
     return this.#row.skipped;
   }
   get halt(): Halt | undefined {
     return this.#halt;
   }
-  /** `seq` of the checkpoint whose digests differ from ours, if one did. */
+  /** `seq` of the last checkpoint whose digests differed from ours, or null. */
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /** For a state that this build folded from the first record: it overrides a checkpoint. */
+  /**
+   * Forgets a divergence. Call this only if the present build folded the state from the first record: its
+   * result then outweighs the checkpoint.
+   */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);
@@ -132,8 +141,9 @@ export class Snapshot implements State {
   }
 
   /**
-   * Folds records that follow `nextOffset`, in one transaction; those before it were consumed earlier and change nothing.
-   * Stops early after `budgetMs`, so that a caller that also serves can yield. Throws DatabaseUnwritable or DatabaseCorrupt, with nothing applied.
+   * Folds records in one transaction. Records before `nextOffset` have been consumed already and change
+   * nothing. Stops after about `budgetMs` so that a serving process can yield. Throws DatabaseUnwritable or
+   * DatabaseCorrupt; nothing has been applied then.
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): Applied {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
@@ -159,8 +169,9 @@ export class Snapshot implements State {
   }
 
   /**
-   * Reads another state than that of the last commit. Events of a preview are folded one after the other as they come, so each
-   * may be worked out on the state with those before it, and are undone. `passedOver`: why the fold would not apply some of them.
+   * Reads a state other than the one after the last commit. Previewed events are folded one by one as the
+   * iterable yields them, so each can be computed from the state before it; all are undone afterwards.
+   * `passedOver` lists why the fold skipped some of them.
    */
   stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
     if (of.kind === 'present') return this.#inView(of.view, read);
@@ -172,7 +183,10 @@ export class Snapshot implements State {
     return this.preview((fold) => read({ db: this.db, seq: context.seq }, fold(events, context)));
   }
 
-  /** Calls `work` with a function that folds events on the state with those before them, and undoes all of them at the end. */
+  /**
+   * Calls `work` with a function that folds events on top of the current state, and undoes them all at the
+   * end.
+   */
   preview<Result>(work: (fold: FoldPreviewed) => Result): Result {
     return this.#rolledBack(() =>
       work((events, context) => {
@@ -182,7 +196,7 @@ export class Snapshot implements State {
           const reason = applyEvent(this.#tables, event, context);
           if (reason !== undefined) passedOver.push(reason);
         }
-        // Bounds that are counted on this state count what it added.
+        // Bounds checked on the previewed state must also count the keys that the preview added.
         this.#keyCounts.store();
         this.#overlay.settle();
         return passedOver;
@@ -190,7 +204,10 @@ export class Snapshot implements State {
     );
   }
 
-  /** Statements that are there already read the rows of the open change, too, and nothing is folded meanwhile. */
+  /**
+   * Reads the present state through a view. While the overlay is shown, prepared statements read it too;
+   * nothing may fold meanwhile.
+   */
   #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
     const { db, seq } = this;
     const overlaid = overlaidIn(db, view);
@@ -203,7 +220,7 @@ export class Snapshot implements State {
     }
   }
 
-  /** The newest event that this build could not read and did without. */
+  /** The newest event that this build could not read and skipped. */
   get passedOver(): string | undefined {
     const unread = this.#journal.newestUnread();
     if (unread === undefined) return undefined;
@@ -212,7 +229,7 @@ export class Snapshot implements State {
     return `commit ${seq}: event type ${printable(type)} ${why}`;
   }
 
-  /** One digest a table, 32 hex digits each. */
+  /** Digests by table, 32 hex digits each. */
   digests(): Record<TableName, string> {
     return Object.fromEntries(tableNames.map((name) => [name, hex128(this.#tables[name].sum)])) as Record<
       TableName,
@@ -220,12 +237,12 @@ export class Snapshot implements State {
     >;
   }
 
-  /** All tables in one digest, 16 hex digits: which processes report to each other. */
+  /** Combined digest of all tables, 16 hex digits. Processes report and compare it. */
   digest(): string {
     return digestOfTables(this.digests());
   }
 
-  /** Marks the file as cleanly closed and releases it. */
+  /** Marks the file as cleanly closed, then closes it. */
   close(): void {
     this.#shown.close();
     if (!this.db.open) return;
@@ -236,14 +253,20 @@ export class Snapshot implements State {
     }
   }
 
-  /** Writes everything to the disk first, so that the mark of a clean close never precedes the data. */
+  /**
+   * Flushes everything to disk before marking the file, so that the mark never reaches the disk before the
+   * data.
+   */
   #checkpoint(): void {
     this.db.pragma('synchronous = FULL');
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.#positions.markClean();
   }
 
-  /** Returns how many records were consumed; the rest is for the next slice, or for a build that knows the event. */
+  /**
+   * Returns the number of records consumed. The rest is for the next slice, or for a build that knows the
+   * event.
+   */
   #foldRecords(records: readonly LogRecord[], budgetMs: number, accepted: Commit[]): number {
     const until = performance.now() + budgetMs;
     let consumed = 0;
@@ -281,7 +304,10 @@ export class Snapshot implements State {
     }
   }
 
-  /** False where the commit holds an event this build must not pass over: nothing of it is folded then. */
+  /**
+   * Folds one commit. Returns false, without folding any of it, if it contains a critical event unknown to
+   * this build.
+   */
   #foldCommit(commit: Commit, recordHash: string): boolean {
     const events = commit.events.map((stored) => ({ stored, read: readEvent(stored) }));
     const unknown = events.find(({ stored, read }) => read.outcome === 'unknown' && stored.critical);
@@ -336,8 +362,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Runs `work` and undoes its changes. Releasing the outermost savepoint is a commit, which fails on a full disk and
-   * leaves the transaction open: only a rollback never writes.
+   * Runs `work` and undoes its changes. Always ends in a rollback: releasing the outermost savepoint would be
+   * a commit, which fails on a full disk and leaves the transaction open.
    */
   #rolledBack<Result>(work: () => Result): Result {
     const sums = this.#sums();
@@ -350,7 +376,10 @@ export class Snapshot implements State {
     }
   }
 
-  /** Rolls back the rows, and the sums and counts in memory with them: outside of a transaction none wait to be stored. */
+  /**
+   * Rolls back the rows and resets the digests and counts in memory. Outside a transaction no counts are
+   * waiting to be stored.
+   */
   #rollback(statement: string, sums: readonly bigint[]): void {
     if (this.db.inTransaction) this.db.exec(statement);
     for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);

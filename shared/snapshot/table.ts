@@ -1,4 +1,7 @@
-/** One table of a snapshot as the fold sees it, and the only code that writes its rows: it keeps the digest up to date with them. */
+/**
+ * Reads and writes the rows of one table on behalf of the fold. No other code writes these rows, so the
+ * table's digest always matches them.
+ */
 import type { Database, Statement } from '../runtime/sqlite.ts';
 import type { SqlValue } from '../runtime/table-columns.ts';
 import {
@@ -11,22 +14,31 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** One table as the fold reads and changes it. A change returns what a fold does that passes nothing over. */
+/**
+ * A table as the fold reads and changes it. Changes return undefined, so that a fold can return them as
+ * "nothing was skipped".
+ */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
-  /** The rows whose column has this value; the column must be indexed or first in the key. */
+  /** Returns the rows with this value in the column, which must be indexed or first in the key. */
   where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[];
   put(row: RowOf<Name>): undefined;
-  /** As `put`, for a caller that has read the row with this key: `before` is that row, or undefined where there is none. */
+  /**
+   * Like `put`, but saves the read: `before` is the current row with the same key, or undefined if there is
+   * none.
+   */
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): undefined;
-  /** Changes some columns of a row that is there. */
+  /** Changes some columns of an existing row. */
   update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined;
   remove(row: RowOf<Name>): undefined;
 }
 
 export type TableViews = { readonly [Name in TableName]: TableView<Name> };
 
-/** SQLite stores UTF-8, which has no lone surrogates: the digest must be of what can be read back. */
+/**
+ * Replaces lone surrogates, which SQLite cannot store as UTF-8. The digest must describe the text that is
+ * read back.
+ */
 export function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
@@ -38,19 +50,22 @@ export function wellFormed(row: TableRow): TableRow {
   );
 }
 
-/** Called with each row that is written or removed. */
+/** Called for each row that is written or removed. */
 export type RowObserver = (
   table: TableName,
   before: TableRow | undefined,
   after: TableRow | undefined,
 ) => void;
 
-/** The commit whose events are folded. */
+/** Position of the commit that is being folded. */
 export interface FoldStamp {
   seq: number;
 }
 
-/** The rows of one table in the database. Every change passes through `replace` and `remove`, so digest and rows cannot diverge. */
+/**
+ * Rows of one table in the database. Every change goes through `replace` or `remove`, so digest and rows
+ * cannot diverge.
+ */
 export class Table<Name extends TableName = TableName> implements TableView<Name> {
   readonly name: Name;
   readonly #db: Database;
@@ -151,19 +166,19 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     return this.#sum;
   }
 
-  /** Grows with every row that is written or removed. */
+  /** Number of rows written or removed so far. */
   get writes(): number {
     return this.#writes;
   }
 
-  /** The sum if it changed since the last call. */
+  /** Returns the digest if it has changed since the last call. */
   takeDirtySum(): bigint | undefined {
     if (!this.#dirty) return undefined;
     this.#dirty = false;
     return this.#sum;
   }
 
-  /** After a rollback: resets the sum in memory to that of the rows. */
+  /** Restores the in-memory digest after a rollback. */
   reset(sum: bigint): void {
     this.#sum = sum;
     this.#dirty = false;

@@ -1,6 +1,6 @@
 /**
- * The tables of a snapshot, and their digests: the sum mod 2^128 of a hash of each canonical row (design: Digest).
- * Rows are logical, so neither the SQLite version nor the order of pages matters.
+ * Tables of a snapshot, and their digests. A table's digest is the sum, mod 2^128, of a hash of each
+ * canonical row. It is computed from logical rows, so neither the SQLite version nor the page order matters.
  */
 
 import * as nodeCrypto from 'node:crypto';
@@ -32,43 +32,44 @@ import {
 export type TableRow = Record<string, SqlValue>;
 
 export interface TableSpec {
-  /** The order is the canonical order of the digest. */
+  /** Columns in the canonical order of the digest. */
   readonly columns: Columns;
   readonly key: readonly string[];
   readonly indexes?: readonly (readonly string[])[];
   /**
-   * Positions of the commits that last set the row, for explanations; not part of the digest. Each names the columns whose
-   * change moves it; without columns every write does. A table with marks also keeps what was removed from it.
+   * Mark columns: each stores the position of the commit that last set the row, so that explanations can name
+   * the event. A mark moves if one of its listed columns changes; with an empty list it moves on every write.
+   * Marks are not part of the digest. If a table has marks, its removed rows are also remembered.
    */
   readonly marks?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** The mark of every write. */
+/** Mark that moves on every write. */
 const anyWrite = { set_at: [] } as const;
 
 /**
- * Times are milliseconds since 1970 in UTC, flags 0 or 1. What is never NULL is so by the fold: SQLite is not asked to
- * enforce it, because the fold must not fail.
+ * Columns, keys and indexes of every table. Times are in ms since 1970 (UTC), flags are 0 or 1. NOT NULL is
+ * guaranteed by the fold and not declared in SQL, because the fold must never fail.
  */
 export const tableSpecs = {
   tier: {
     columns: {
-      id: text(), // a tier's name, or `anonymous` for visitors
-      rank: orNull(integer()), // order, lowest first; NULL for anonymous
-      requests_per_minute: orNull(integer()), // NULL: unlimited, here and below
+      id: text(), // tier name, or `anonymous` for visitors
+      rank: orNull(integer()), // sort order, lowest first; NULL for anonymous
+      requests_per_minute: orNull(integer()), // NULL means unlimited, also in the columns below
       concurrency: orNull(integer()),
       context_tokens: orNull(integer()),
       monthly_tokens: orNull(integer()),
-      free_turns: orNull(integer()), // anonymous only, as all below
+      free_turns: orNull(integer()), // this and the columns below: anonymous only
       network_factor: orNull(integer()),
-      total_requests_per_minute: orNull(integer()), // of all visitors together
+      total_requests_per_minute: orNull(integer()), // limit on all visitors together
       total_concurrency: orNull(integer()),
       total_tokens_per_day: orNull(integer()),
     },
     key: ['id'],
     marks: anyWrite,
   },
-  tier_model: { columns: { tier: text(), model: text() /* or * */ }, key: ['tier', 'model'] },
+  tier_model: { columns: { tier: text(), model: text() /* model name, or * */ }, key: ['tier', 'model'] },
   model: {
     columns: {
       id: text(),
@@ -98,15 +99,15 @@ export const tableSpecs = {
   api_key: {
     columns: {
       id: text<KeyId>(),
-      // The first four are NULL, as are creation and expiry, where only the revocation is known.
-      hash: orNull(blob()), // SHA-256 of the key's text
+      // If only the revocation is known, the columns from hash to created_by are NULL.
+      hash: orNull(blob()), // SHA-256 of the key text
       organisation: orNull(text<OrganisationId>()),
       name: orNull(text()),
       expires: orNull(text<ExpiryChoice>()),
-      expires_at: orNull(integer()), // NULL: never
+      expires_at: orNull(integer()), // NULL if the key never expires
       created_at: orNull(integer()),
       created_by: orNull(text()),
-      revoked_at: orNull(integer()), // NULL: not revoked
+      revoked_at: orNull(integer()), // NULL if the key is not revoked
       revoked_by: orNull(text()),
     },
     key: ['id'],
@@ -136,19 +137,19 @@ export const tableSpecs = {
       place: text<PlaceKey>(),
       url: text(),
       dialect: text<Dialect>(),
-      credential: orNull(text()), // name only
-      models: orNull(text<JsonColumn<ServedNames>>()), // catalog id → served name, where they differ
+      credential: orNull(text()), // name of the credential, never its value
+      models: orNull(text<JsonColumn<ServedNames>>()), // served name by catalog ID, if they differ
       agent: integer(),
       drained: integer(),
-      owner: orNull(text()), // control-plane replica that reports on it
-      generation: integer(), // counts the claims
+      owner: orNull(text()), // control-plane replica that owns the node
+      generation: integer(), // number of ownership claims so far
       up: integer(),
-      loaded: text<JsonColumn<readonly string[]>>(), // names the engine reports
-      windows: text<JsonColumn<Readonly<Record<string, number>>>>(), // context window by engine's name, tokens
-      image_models: text<JsonColumn<readonly string[]>>(), // names the engine reports of models that take images
-      rerank_models: text<JsonColumn<readonly string[]>>(), // of models that rerank and do nothing else
+      loaded: text<JsonColumn<readonly string[]>>(), // model names that the engine reports
+      windows: text<JsonColumn<Readonly<Record<string, number>>>>(), // context window in tokens, by the engine's model name
+      image_models: text<JsonColumn<readonly string[]>>(), // engine's names of the models that accept images
+      rerank_models: text<JsonColumn<readonly string[]>>(), // engine's names of the models that can only rerank
       reason: orNull(text()),
-      changed_at: orNull(integer()), // of the last change of health; NULL before the first report
+      changed_at: orNull(integer()), // last change of health; NULL before the first report
     },
     key: ['id'],
     indexes: [['place']],
@@ -166,41 +167,41 @@ export const tableSpecs = {
     indexes: [['hash'], ['node']],
   },
   usage_adjustment: {
-    columns: { organisation: text<OrganisationId>(), period: text() /* first day */, tokens: integer() },
+    columns: { organisation: text<OrganisationId>(), period: text() /* its first day */, tokens: integer() },
     key: ['organisation', 'period'],
   },
-  /** One row: what members may do, where the fleet says it. */
+  /** Fleet-wide bounds on what members may do, in a single row. Empty if the fleet does not set any. */
   bounds: {
     columns: {
       id: text(), // always `fleet`
-      active_keys_per_organisation: orNull(integer()), // NULL: the default of the control plane, here and below
+      active_keys_per_organisation: orNull(integer()), // NULL means the control plane's default, also in the columns below
       keys_per_organisation: orNull(integer()),
       commands_per_person_per_minute: orNull(integer()),
       commands_per_organisation_per_minute: orNull(integer()),
     },
     key: ['id'],
   },
-  /** The change that is released in waves now: one row at most. */
+  /** The change that is being released in waves. Contains at most one row. */
   change: {
     columns: {
       slot: text<'open'>(),
       id: text(),
-      events: text<JsonColumn<readonly StoredEvent[]>>(), // of known types, as the log has them
+      events: text<JsonColumn<readonly StoredEvent[]>>(), // events of known types, in the log's format
       waves: text<JsonColumn<readonly Wave[]>>(),
-      wave: integer(), // gateways of so many waves are in it; 0: none yet
-      wave_at: integer(), // when the last of these began
+      wave: integer(), // waves that have begun; 0 before the first
+      wave_at: integer(), // time when the last wave began
       hold_seconds: integer(),
       watch: text<JsonColumn<ChangeWatch>>(),
       advance_unseen: integer(),
       at: integer(),
       by: text(),
-      passed_over: integer(), // events that the rows of today make impossible
-      passed_over_reason: orNull(text()), // of the first of them
+      passed_over: integer(), // number of events that no longer apply to the current rows
+      passed_over_reason: orNull(text()), // reason for the first such event
     },
     key: ['slot'],
     marks: { ...anyWrite, staged_at: ['id'], advanced_at: ['id', 'wave'] },
   },
-  /** The last changes that are over. */
+  /** Recently completed or withdrawn changes. */
   closed_change: {
     columns: {
       id: text(),
@@ -213,58 +214,61 @@ export const tableSpecs = {
       by: text(),
       closed_at: integer(),
       closed_by: text(),
-      reason: orNull(text()), // of a withdrawal
+      reason: orNull(text()), // reason for the withdrawal; NULL if completed
     },
     key: ['id'],
     indexes: [['state']],
     marks: anyWrite,
   },
-  /** Derived: what rows of definitions are on the gateways of its wave, where they differ. See overlay.ts. */
+  /** Rows of definitions that the open change replaces or removes. Derived; see overlay.ts. */
   overlay: {
     columns: {
       tbl: text(),
-      key: text(), // with / between its columns
-      row: orNull(text<JsonColumn<TableRow>>()), // NULL: there is none
+      key: text(), // key columns joined by /
+      row: orNull(text<JsonColumn<TableRow>>()), // NULL if the change removes the row
     },
     key: ['tbl', 'key'],
   },
-  /** Derived: who serves a model for a place now, with all that a request needs to know of the node. */
+  /**
+   * Nodes that can serve a model at a place now, with every node property that a request needs. Derived by
+   * the fold.
+   */
   routes: {
     columns: {
       place: text<PlaceKey>(),
       model: text(),
       node: text<NodeId>(),
-      served: text(), // the engine's name for the model
+      served: text(), // engine's name for the model
       url: text(),
       dialect: text<Dialect>(),
       credential: orNull(text()),
-      window_tokens: orNull(integer()), // NULL: not reported
-      takes_images: integer(), // 0: not known to
-      reranks: integer(), // 1: known to, and does nothing else
+      window_tokens: orNull(integer()), // NULL if not reported
+      takes_images: integer(), // 1 if the model is known to accept images
+      reranks: integer(), // 1 if the model is known to rerank and do nothing else
     },
     key: ['place', 'model', 'node'],
     indexes: [['node']],
   },
 } as const satisfies Record<string, TableSpec>;
 
-/** Catalog id → the engine's name. */
+/** Maps a catalog ID to the engine's model name. */
 export type ServedNames = Readonly<Record<string, string>>;
 
 export type TableName = keyof typeof tableSpecs;
 export const tableNames = Object.keys(tableSpecs) as TableName[];
 export type RowOf<Name extends TableName> = RowWith<(typeof tableSpecs)[Name]['columns']>;
 
-/** The marks of a table's rows. */
+/** Names of a table's mark columns. */
 export type MarkOf<Name extends TableName> = (typeof tableSpecs)[Name] extends { readonly marks: infer Marks }
   ? keyof Marks & string
   : never;
 
-/** A key with / between its columns. */
+/** Formats a row's key as its columns joined by /. */
 export function keyText(table: TableName, row: Readonly<Record<string, unknown>>): string {
   return tableSpecs[table].key.map((column) => String(row[column])).join('/');
 }
 
-/** Its columns: a name of a model may have a slash, and it is always the last part. */
+/** Splits a key text into its columns. Only the last column, a model name, may itself contain a slash. */
 export function keyParts(table: TableName, text: string): string[] {
   if (tableSpecs[table].key.length === 1) return [text];
   const [first = '', ...rest] = text.split('/');
@@ -275,7 +279,10 @@ export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
 }
 
-/** What was removed from tables with marks; bounded by the journal, and no part of the digests. */
+/**
+ * Tombstones of rows removed from tables with marks. The journal trims them; they are not part of the
+ * digests.
+ */
 const removedSql = `
 CREATE TABLE removed (      -- what an explanation says of a thing that is not there any more
   kind TEXT, id TEXT,     -- table, and key with / between its columns
@@ -285,7 +292,10 @@ CREATE TABLE removed (      -- what an explanation says of a thing that is not t
 CREATE INDEX removed_by_seq ON removed (seq);
 `;
 
-/** Derived from the rows of keys and stored with them, see key-counts.ts; no part of the digests. */
+/**
+ * Number of keys per organisation and end day. Derived from the key rows (see key-counts.ts); not part of the
+ * digests.
+ */
 const keyCountSql = `
 CREATE TABLE key_count (  -- how many keys end on a day
   organisation TEXT,      -- '': all keys
@@ -295,7 +305,7 @@ CREATE TABLE key_count (  -- how many keys end on a day
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** SQL that makes the tables; WITHOUT ROWID keeps a look-up by key one descent of one tree. */
+/** Returns the SQL that creates all tables. WITHOUT ROWID makes a look-up by key a single B-tree descent. */
 export function schemaSql(): string {
   const tables = tableNames
     .map((name) => {
@@ -315,15 +325,15 @@ export function schemaSql(): string {
 
 const neverMs = Number.MAX_SAFE_INTEGER;
 
-/** When a key ends or ended, ms since 1970: by its revocation or its expiry, whichever is earlier. */
+/** Time at which a key ends, in ms since 1970: its revocation or its expiry, whichever is earlier. */
 export const keyEndSql = `min(ifnull(revoked_at, ${neverMs}), ifnull(expires_at, ${neverMs}))`;
 export function keyEndMs(row: Pick<RowOf<'api_key'>, 'revoked_at' | 'expires_at'>): number {
   return Math.min(row.revoked_at ?? neverMs, row.expires_at ?? neverMs);
 }
 
 /**
- * The orders in which keys are listed and forgotten, of a snapshot alone. Apart from `indexes`, because the history has those,
- * too.
+ * Indexes for the orders in which keys are listed and forgotten. Only snapshots have them: the history also
+ * creates every index in `indexes`, and it does not need these.
  */
 export const keyOrdersSql = `
 CREATE INDEX api_key_by_created_at ON api_key (created_at);
@@ -337,7 +347,7 @@ const sha256Hex: (text: string) => string =
     ? (text) => nodeCrypto.hash('sha256', text, 'hex')
     : (text) => createHash('sha256').update(text).digest('hex');
 
-/** The hash of one canonical row, as a number below 2^128. */
+/** Hashes one canonical row to a number below 2^128. */
 export function rowDigest(table: TableName, row: TableRow): bigint {
   const values: unknown[] = [table];
   for (const column in tableSpecs[table].columns) {
@@ -351,12 +361,12 @@ export function addDigest(sum: bigint, row: bigint): bigint {
   return (sum + row) & sum128;
 }
 
-/** A table's sum as it is stored and shown: 32 hex digits. */
+/** Formats a table's digest as 32 hex digits. */
 export function hex128(sum: bigint): string {
   return sum.toString(16).padStart(32, '0');
 }
 
-/** All tables in one digest, 16 hex digits: which processes report to each other. */
+/** Combines all table digests into one digest of 16 hex digits, which processes report and compare. */
 export function digestOfTables(digests: Readonly<Record<TableName, string>>): string {
   return sha256Hex(JSON.stringify(digests)).slice(0, 16);
 }

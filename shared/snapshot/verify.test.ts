@@ -1,4 +1,7 @@
-/** What is recomputed from the rows: a change behind the fold's back is found, in whichever table, and named. */
+/**
+ * Verification recomputes digests from the rows. It finds a change made without the fold in every table, and
+ * names the table.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -38,7 +41,7 @@ const folder = folderOfFile('verify');
 const image = filled().snapshot.db.serialize();
 let copies = 0;
 
-/** The database of such a snapshot, for a test that folds nothing more. */
+/** Database of a filled snapshot, for tests that do not fold anything else. */
 function filledDatabase(): Database {
   const path = join(folder, String(copies++));
   writeFileSync(path, image);
@@ -92,7 +95,7 @@ const indexes = tableNames.flatMap((table) =>
 
 test.each(indexes)('a row of %s missing from its index by %s is found', (table, index) => {
   const db = filledDatabase();
-  // An index made partial forgets every row; the rows themselves stay whole.
+  // A partial index with an impossible condition loses every row, while the rows themselves stay intact.
   db.unsafeMode(true);
   db.pragma('writable_schema = ON');
   db.exec(`UPDATE sqlite_master SET sql = sql || ' WHERE 1 = 0' WHERE name = '${table}_by_${index}'`);

@@ -1,8 +1,10 @@
 /**
- * Recomputes a snapshot's digests from its rows, in slices, and names the tables where they differ. Each row must also be
- * found through every index of its table: a look-up goes through them, and a key that an index lost would be unknown.
- * Runs while the process serves: each step reads a bounded number of rows, and a table that the fold changed meanwhile is
- * read again, because the sum of a changing table would mean nothing.
+ * Recomputes a snapshot's digests from its rows, in slices, and names the tables that differ. Each row must
+ * also be found through every index of its table, because look-ups use the indexes and would not see a key
+ * that an index lost.
+ *
+ * It runs while the process serves, so each step reads a bounded number of rows. If the fold changes a table
+ * meanwhile, the table is read again, because the sum of a changing table means nothing.
  */
 import { atOnce, inSlices } from '../runtime/slices.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -19,12 +21,14 @@ import {
 } from './tables.ts';
 
 export interface Verification {
-  /** Tables whose rows do not add up to their digest or are missing from an index; empty where all is well. */
+  /**
+   * Tables whose rows do not match their digest or are missing from an index. Empty if everything matches.
+   */
   readonly differing: readonly TableName[];
   readonly rows: number;
 }
 
-/** The column of a page with the number of indexes that contain the row. */
+/** Extra column: number of indexes that contain the row. */
 const indexed = '_indexed';
 
 function selectWithIndexes(table: TableName, indexes: readonly (readonly string[])[]): string {
@@ -36,7 +40,9 @@ function selectWithIndexes(table: TableName, indexes: readonly (readonly string[
   return `SELECT t.*, ${found.join(' + ') || '0'} AS ${indexed} FROM ${table} t`;
 }
 
-/** Recomputes one table; yields after each slice. `isIndexed` is false where a row is missing from an index. */
+/**
+ * Recomputes one table, yielding after each slice. `isIndexed` is false if a row is missing from an index.
+ */
 function* sumOf(
   db: Database,
   table: TableName,
@@ -70,8 +76,8 @@ function* sumOf(
 }
 
 /**
- * Steps through one table, whose rows must not change meanwhile. Returns its rows and whether they are as they must be.
- * Throws DatabaseCorrupt where the position is not as it was written.
+ * Checks one table in steps; its rows must not change meanwhile. Throws DatabaseCorrupt if the position does
+ * not match its checksum.
  */
 export function* verifyTable(
   db: Database,
@@ -79,14 +85,17 @@ export function* verifyTable(
   rowsPerSlice: number,
 ): Generator<void, { readonly rows: number; readonly isWhole: boolean }> {
   const positions = new PositionStore(db);
-  // For its checksum alone.
+  // Reads the position only to check its checksum.
   positions.read();
   const stored = positions.sums()[table] ?? 0n;
   const { sum, rows, isIndexed } = yield* sumOf(db, table, rowsPerSlice);
   return { rows, isWhole: isIndexed && sum === stored };
 }
 
-/** Steps through all tables; each `next()` reads at most `rowsPerSlice` rows. Throws DatabaseCorrupt-like driver errors on damaged pages. */
+/**
+ * Checks all tables in steps; each `next()` reads at most `rowsPerSlice` rows. Throws the driver's error for
+ * damaged pages.
+ */
 export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verification> {
   const positions = new PositionStore(db);
   const differing: TableName[] = [];
@@ -99,7 +108,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
       const computed = yield* sumOf(db, table, rowsPerSlice);
       const after = state(table);
       const isWhole = computed.isIndexed && computed.sum === after.sum;
-      // A fold may have changed rows there and back, but not at every reading.
+      // A fold may have changed rows and changed them back, but hardly during three readings in a row.
       const mayHaveMoved = after.sum !== before.sum || (after.seq !== before.seq && ++readings < 3);
       if (!isWhole && mayHaveMoved) continue;
       rows += computed.rows;
@@ -110,7 +119,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
   return { differing, rows };
 }
 
-/** Recomputes everything at once. */
+/** Checks all tables without yielding. */
 export function verify(db: Database): Verification {
   return atOnce(verifySteps(db, 10_000));
 }
@@ -118,7 +127,10 @@ export function verify(db: Database): Verification {
 const rowsPerStep = 50;
 const turnMsMax = 5;
 
-/** The tables that differ. A gateway that rebuilds its snapshot serves meanwhile, so requests get their turns. */
+/**
+ * Returns the tables that differ. Takes turns with requests, because a gateway serves while it rebuilds its
+ * snapshot.
+ */
 export async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
   return (await inSlices(verifySteps(db, rowsPerStep), turnMsMax)).differing;
 }

@@ -1,6 +1,6 @@
 /**
- * Other states than that of the last commit. Whatever reads a state reads a database, so look-ups and lists know no difference:
- * a state that the tables do not have is a connection whose temporary views hide them.
+ * Reads states other than the one after the last commit. Every reader takes a database, so look-ups and lists
+ * need not know which state they read: a past state is a connection whose temporary views hide the tables.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
@@ -10,26 +10,26 @@ import type { Overlaid, StateView } from './waves.ts';
 
 export interface State {
   readonly db: Database;
-  /** The last commit that it has. */
+  /** Last commit of the state. */
   readonly seq: number;
-  /** The open change whose rows it shows. */
+  /** The open change whose rows this state includes. */
   readonly overlaid?: Overlaid | undefined;
 }
 
-/** A state whose rows are those of a select for each table. */
+/** A past state, whose rows come from one SELECT per table. */
 interface PastKind {
   readonly kind: 'past';
   readonly seq: number;
   readonly select: (table: TableName) => string;
-  /** The rows of an open change are shown. */
+  /** Whether the rows of the open change are included. */
   readonly isOfWave: boolean;
 }
-/** The last state, as gateways read it. */
+/** The present state, as a given view of an open change. */
 interface PresentKind {
   readonly kind: 'present';
   readonly view: StateView;
 }
-/** The last state with events that are no commit. */
+/** The present state plus uncommitted events. */
 interface PreviewedKind {
   readonly kind: 'previewed';
   readonly events: Iterable<KnownEvent>;
@@ -37,7 +37,7 @@ interface PreviewedKind {
 }
 export type StateKind = PastKind | PresentKind | PreviewedKind;
 
-/** Makes every read of this connection read such a state. */
+/** Hides the tables behind temporary views, so that every read on this connection sees the past state. */
 function showState(db: Database, log: string | null, { seq, select }: PastKind): void {
   const views = tableNames.map((name) => `CREATE TEMP VIEW ${name} AS ${select(name)};`);
   const id = log === null ? 'NULL' : `'${log.replaceAll("'", "''")}'`;
@@ -46,7 +46,7 @@ function showState(db: Database, log: string | null, { seq, select }: PastKind):
 
 const keptMax = 8;
 
-/** Connections to one file, each of which shows one state; the last ones used are kept. */
+/** Connections to one file, each showing one past state. Keeps the eight most recently used ones. */
 export class ShownStates {
   readonly #path: string;
   readonly #kept = new Map<string, Database>();
@@ -63,7 +63,7 @@ export class ShownStates {
     const [oldest] = this.#kept;
     if (oldest !== undefined && this.#kept.size > keptMax) {
       this.#kept.delete(oldest[0]);
-      // Its user reads it in this turn.
+      // The caller may still read from the connection in this turn of the event loop.
       setImmediate(() => oldest[1].close());
     }
     return db;

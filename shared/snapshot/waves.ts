@@ -1,17 +1,20 @@
-/** Which gateways a change has reached: a function of the state and a gateway's name, the same for every reader. */
+/**
+ * Decides which gateways a change has reached. The answer depends only on the state and the gateway's name,
+ * so every reader gets the same one.
+ */
 import { createHash } from 'node:crypto';
 import type { Wave } from '../../schemas/events/changes.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, TableName } from './tables.ts';
 
-/** Where the gateway stands among all, from 0 up to, not including, 1. */
+/** Places a gateway in the range from 0 up to (but excluding) 1, by a hash. */
 function placeOf(change: string, gateway: string): number {
   const hash = createHash('sha256').update(`${change}\0${gateway}`).digest();
   return hash.readUIntBE(0, 6) / 2 ** 48;
 }
 
-/** The first wave that has the gateway, from 1 on; undefined where none has. */
+/** Returns the first wave that includes the gateway, counted from 1; undefined if none does. */
 export function waveOf(change: string, waves: readonly Wave[], gateway: string): number | undefined {
   const place = placeOf(change, gateway);
   const at = waves.findIndex((wave) =>
@@ -21,20 +24,22 @@ export function waveOf(change: string, waves: readonly Wave[], gateway: string):
 }
 
 /**
- * Whose rows of definitions are read where a change is open: those of gateways that it has not reached, of those that it has, or
- * those of one gateway.
+ * Selects the rows of definitions to read while a change is open: those of gateways not yet reached, those of
+ * gateways reached, or those of one gateway.
  */
 export type StateView = 'base' | 'wave' | { readonly gateway: string };
 
-/** The open change of a state, and how far it is. */
+/** The open change, and how far it has been released. */
 export interface Release {
   readonly change: string;
-  /** Gateways of so many waves are in it. */
+  /** Number of waves that have begun. */
   readonly wave: number;
   readonly waves: number;
 }
 
-/** The open change, where it has reached the gateway; without one, wherever it has. */
+/**
+ * Returns the open change if it has reached the gateway. Without a gateway, returns it if it has reached any.
+ */
 function releaseAt(db: Database, gateway: string | undefined): Release | undefined {
   const row = prepare<Pick<RowOf<'change'>, 'id' | 'wave' | 'waves'>, []>(
     db,
@@ -47,30 +52,33 @@ function releaseAt(db: Database, gateway: string | undefined): Release | undefin
   return { change: row.id, wave: row.wave, waves: waves.length };
 }
 
-/** What a decision was about, as far as it is known. */
+/** Subjects of a decision, as far as they are known. */
 export interface DecidedOn {
   readonly tier: string | undefined;
   readonly model: string | undefined;
   readonly stack: string | undefined;
-  /** It names the next tier above, so it read all of them. */
+  /** Whether the answer names the next higher tier, which means that all tiers were read. */
   readonly namesTiers?: boolean | undefined;
 }
 
-/** A change whose rows are read in place of those of the base. */
+/** An open change whose rows are read instead of the base rows. */
 export interface Overlaid extends Release {
-  /** Whether the row is one of them; `key` has / between its columns. */
+  /** Whether the row belongs to the overlay. `key` is the row's key columns joined by /. */
   has(table: TableName, key: string): boolean;
-  /** Whether a decision read such a row. */
+  /** Whether a decision read a row of the overlay. */
   decided(on: DecidedOn): boolean;
 }
 
-/** The change whose rows such a reader of the state reads. */
+/** Returns the change whose rows a reader with this view sees. */
 export function overlaidIn(db: Database, view: StateView): Overlaid | undefined {
   if (view === 'base') return undefined;
   return overlaidAt(db, view === 'wave' ? undefined : view.gateway);
 }
 
-/** Reads the rows once, for as long as the state is as it is. Without a gateway: of any that the change has reached. */
+/**
+ * Reads the overlay's keys once; valid until the state changes. Without a gateway, it is the overlay for any
+ * gateway that the change has reached.
+ */
 export function overlaidAt(db: Database, gateway?: string): Overlaid | undefined {
   const release = releaseAt(db, gateway);
   if (release === undefined) return undefined;
