@@ -74,7 +74,7 @@ const rooms = {
   'shared/log/embedded': [750, [...plumbing, 'shared/log/core']],
   'shared/log/kafka': [2450, [...plumbing, 'shared/log/core']],
   'shared/log': [450, [...plumbing, 'shared/log/core', 'shared/log/embedded', 'shared/log/kafka']],
-  'shared/snapshot': [4000, [...plumbing, 'shared/log/core']],
+  'shared/snapshot': [4200, [...plumbing, 'shared/log/core']],
   'shared/usage': [100, log],
   'shared/status': [400, log],
   'shared/limits': [1200, log],
