@@ -1,7 +1,10 @@
-/** Reads what a log has now, where a tail waits for more. */
+/** Reads what a log contains now. A tail would wait for more. */
 import type { ControlLog, LogRecord, TailOptions } from './control-log.ts';
 
-/** Batch by batch, from the first record unless `from` says otherwise. Throws what `end` and a tail throw. */
+/**
+ * Yields batches from `from` (default: the first record) up to the present end. Throws whatever `end` and a
+ * tail throw.
+ */
 export async function* batchesToEnd(
   log: ControlLog,
   { from = 0, ...options }: Partial<TailOptions> = {},
@@ -14,7 +17,9 @@ export async function* batchesToEnd(
   }
 }
 
-/** The first record at or behind `offset`, or undefined where the log ends before one. Throws what a tail throws. */
+/**
+ * Returns the first record at or after `offset`; undefined if there is none. Throws whatever a tail throws.
+ */
 export async function recordAt(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
   if ((await log.end()) <= offset) return undefined;
   for await (const batch of log.tail({ from: offset, recordsMax: 1 })) {

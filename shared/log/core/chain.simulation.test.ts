@@ -1,8 +1,8 @@
 /**
- * The accept rule under fire: thousands of seeded runs of three writers on a log that loses, doubles, delays and is
- * written to by an outsider. With any clause of the rule left out, or a writer that believes acknowledgements, the same
- * runs must find violations: that is what shows that they could.
- * A failing run is repeated with HEADGATE_SEED set to the seed that is printed.
+ * Simulates the accept rule: thousands of seeded runs in which three writers share a log that loses,
+ * duplicates and delays records, and that an outsider writes to. If a clause of the rule is left out, or a
+ * writer trusts acknowledgements, the same runs must find violations; this proves that they can. To repeat a
+ * failing run, set HEADGATE_SEED to the printed seed.
  */
 
 import { randomInt } from 'node:crypto';
@@ -14,7 +14,7 @@ import { type ChainRule, chainRules } from './chain.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 const simulations = runs({ fast: 300, full: 600 });
-/** With a clause left out the first violation comes soon; this many runs are tried. */
+/** Most runs tried until a violation is found. Without a clause, one is found soon. */
 const runsUntilViolation = 3000;
 const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
 
@@ -27,7 +27,8 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
     for (const [what, count] of Object.entries(result.counts)) counts[what] = (counts[what] ?? 0) + count;
   }
   console.log(JSON.stringify(counts));
-  // Every outcome, fault and clause was met, and not just once: a run that meets none proves nothing.
+  // Every outcome, fault and clause must have occurred several times. Otherwise the runs would not prove
+  // anything.
   const met = [
     ...['accepted', 'refused', 'conflict', 'unknown'].map((outcome) => `command ${outcome}`),
     ...['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'].map((fault) => `append ${fault}`),
@@ -37,7 +38,7 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
   for (const what of met) expect(counts[what] ?? 0, what).toBeGreaterThan(simulations / 150);
 }, 240_000);
 
-/** The violations of the first run that has any. */
+/** Returns the violations of the first run that has any. */
 async function violationsOf(options: {
   rules?: readonly ChainRule[];
   forgeries?: boolean;

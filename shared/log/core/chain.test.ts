@@ -1,6 +1,6 @@
 /**
- * The accept rule, clause by clause, over the published vectors, and in bulk.
- * The vectors in schemas/vectors are frozen: readers in other languages can be tested with them.
+ * The accept rule, clause by clause, against the published vectors, and in bulk. The vectors in
+ * schemas/vectors are frozen, so that readers in other languages can be tested with them.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -147,7 +147,10 @@ describe('in bulk', () => {
   const outsider = newSigner();
   const names = signers.map((signer) => signer.publicKey);
 
-  /** A signed log of this many commits; at each place the writer that came second left its record, too. */
+  /**
+   * Builds a signed log with this many commits. After each commit there is also the record of a second writer
+   * that lost the race.
+   */
   function honestLog(count: number): LogRecord[] {
     const records = [genesis('main', signers[0], names)];
     let head = accept(emptyHead(), records[0]!);
@@ -163,7 +166,7 @@ describe('in bulk', () => {
   }
   const honest = honestLog(6);
 
-  /** What someone without a signer's key can add behind these records, knowing all of them. */
+  /** Builds a record that someone without a signer's key could append, knowing all earlier records. */
   function forgery(kind: number, pick: number, before: readonly LogRecord[]): LogRecord {
     const judgements = judgeOneByOne(emptyHead(), before);
     const last = judgements.findLast((judgement) => 'accepted' in judgement);
@@ -179,7 +182,7 @@ describe('in bulk', () => {
       { ...known, signature: null },
       { ...known, signature: Buffer.alloc(64) },
       record(Buffer.from('junk')),
-      // A signature by a key that only the forger's own first record names.
+      // Signed by a key that only the forger's own first record names.
       genesis('main', undefined, [outsider.publicKey]),
     ];
     return kinds[kind % kinds.length]!;
@@ -194,7 +197,7 @@ describe('in bulk', () => {
     });
   }
 
-  /** The same records in batches of these sizes, over and over. */
+  /** Judges the records in batches of these sizes, cycling through the sizes. */
   function judgeInBatches(from: Head, records: readonly LogRecord[], sizes: readonly number[]): Judgement[] {
     let head = from;
     const all: Judgement[] = [];
@@ -322,7 +325,7 @@ interface ChainVectors {
   }[];
 }
 interface SignatureVectors {
-  /** The 32 bytes of the private key. */
+  /** The 32 bytes of the private key, hex. */
   readonly seedHex: string;
   readonly publicKey: string;
   readonly cases: readonly {

@@ -1,9 +1,10 @@
 /**
- * The accept rule: which records of the control log count, and in which order. Pure, and permanently frozen: two
- * readers that disagree here have different states. It turns a log's total order into compare-and-append, so writers need no
- * leader, no lock and no transaction; duplicates, late writes, forgeries and re-created logs are skipped by every reader.
- * It reads the envelope, the raw bytes, `log.created` and `log.signers_set` alone; what the other events mean is the
- * fold's business.
+ * The accept rule: decides which records of the control log count, and in which order. It is pure and
+ * permanently frozen, because two readers that disagree here end in different states.
+ *
+ * The rule turns a log's total order into compare-and-append, so writers need no leader, lock or transaction:
+ * every reader skips duplicates, late writes, forgeries and re-created logs. It reads only the envelope, the
+ * raw bytes, `log.created` and `log.signers_set`. The meaning of all other events is up to the fold.
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
@@ -19,37 +20,37 @@ import { idSchema } from '../../../schemas/names.ts';
 import type { LogRecord } from './control-log.ts';
 import { signatureBytes, verify } from './signing.ts';
 
-/** The end of the chain as one reader has followed it. */
+/** End of the chain as one reader has followed it. */
 export interface Head {
-  /** Id of the log; null while any log is accepted. */
+  /** Log ID; null as long as any log is accepted. */
   readonly log: string | null;
   /** `seq` of the last accepted record; 0 before the first. */
   readonly seq: number;
   /** SHA-256 of the last accepted record's raw bytes, hex. */
   readonly hash: string;
-  /** Ed25519 public keys, SPKI DER in base64; empty where the log is not signed. */
+  /** Ed25519 public keys, SPKI DER in base64. Empty if the log is not signed. */
   readonly signers: readonly string[];
 }
 
-/** The head before the first record. With `expectedLog`, only that log's first record is accepted. */
+/** Returns the head before the first record. With `expectedLog`, only that log's first record is accepted. */
 export function emptyHead(expectedLog: string | null = null): Head {
   return { log: expectedLog, seq: 0, hash: genesisPrev, signers: [] };
 }
 
-/** The hash that the next commit names as its `prev`: SHA-256 of a record's raw bytes, hex. */
+/** SHA-256 of a record's raw bytes, hex. The next commit names it as its `prev`. */
 export function recordHash(raw: Uint8Array): string {
   return hash('sha256', raw, 'hex');
 }
 
-/** What a rule may read. */
+/** Input of a rule. */
 export interface Candidate {
   readonly head: Head;
   readonly commit: Commit;
   readonly raw: Buffer;
   readonly signature: Buffer | null;
-  /** The keys that may sign this record; empty where no signature is needed. */
+  /** Keys that may sign this record. Empty if no signature is required. */
   readonly signers: readonly string[];
-  /** Whether this record names the signers of the next ones. */
+  /** Whether this record sets the signers of later records. */
   readonly namesSigners: boolean;
 }
 
@@ -58,7 +59,7 @@ export interface ChainRule {
   readonly holds: (candidate: Candidate) => boolean;
 }
 
-/** The clauses of the accept rule; a record counts where all of them hold. The expensive one is last. */
+/** Clauses of the accept rule. A record counts if all of them hold. The expensive clause comes last. */
 export const chainRules: readonly ChainRule[] = [
   { name: 'log', holds: ({ head, commit }) => head.log === null || commit.log === head.log },
   { name: 'seq', holds: ({ head, commit }) => commit.seq === head.seq + 1 },
@@ -73,9 +74,9 @@ export const chainRules: readonly ChainRule[] = [
 export type SkipReason = 'unreadable' | ChainRule['name'];
 
 export type Judgement =
-  /** The record extends the chain, and `head` is its end now. */
+  /** The record extends the chain and `head` is the new end. */
   | { readonly accepted: Commit; readonly head: Head }
-  /** The record does not count; the name of the first clause that it breaks. */
+  /** The record does not count. `skipped` is the first clause that it breaks. */
   | { readonly skipped: SkipReason };
 
 /** Applies the accept rule to one record. Never throws. Only tests pass other rules. */
@@ -92,23 +93,28 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
   return { accepted: commit, head: { log, seq, hash: recordHash(raw), signers: named ?? head.signers } };
 }
 
-/** The signers from the next record on, where this commit names them; undefined where it changes nothing. */
+/** Returns the signers that this commit sets for later records; undefined if it does not change them. */
 function signersNamedBy(head: Head, commit: Commit): readonly string[] | undefined {
   return head.seq === 0 ? genesisOf(commit)?.signers : signersSetBy(commit);
 }
 
-/** The signers before a record must sign it. Where there are none, a record that names the first ones is signed by one of them. */
+/**
+ * Returns the keys that may sign a record: the current signers. If there are none yet, a record that names
+ * the first signers must be signed by one of them.
+ */
 function signersOf(head: Head, named: readonly string[] | undefined): readonly string[] {
   return head.signers.length > 0 ? head.signers : (named ?? []);
 }
 
 /**
- * Judges records in bulk, one judgement each: of a signed log only the last accepted signature is verified, because the
- * chain covers the records before it, and that of each record that changes the signers, because other keys sign the records
- * after it; where the last one fails, every record is judged by itself.
- * A writer without a signer's key cannot add a record to the chain in this way. The result equals that of `judge`, except
- * where the stored signature of a record that a signer wrote was damaged: `judge` skips that record, while here the
- * signature of a later record proves its bytes.
+ * Judges records in bulk, with one judgement per record. In a signed log it verifies only two kinds of
+ * signatures: the last accepted one, because the chain covers all records before it, and those of records
+ * that change the signers, because other keys sign the records that follow. If the last one is invalid, every
+ * record is judged one by one.
+ *
+ * A writer without a signer's key still cannot add a record to the chain. The result equals that of `judge`
+ * with one exception: if the stored signature of a signer's genuine record was damaged, `judge` skips the
+ * record, while here the signature of a later record proves its bytes.
  */
 export function judgeBatch(
   head: Head,
@@ -124,7 +130,7 @@ export function judgeBatch(
   const judgement = optimistic[last];
   const record = records[last];
   if (!record || !judgement || !('accepted' in judgement)) return optimistic;
-  // A record that names signers was already verified, with the keys of the signers before it.
+  // A record that names signers has already been verified with the keys of the previous signers.
   const { accepted, head: end } = judgement;
   if (accepted.seq === 1 || signersSetBy(accepted) !== undefined) return optimistic;
   const isSigned = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
@@ -140,7 +146,10 @@ function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly Ch
   });
 }
 
-/** Assumes a valid signature, except of a record that names signers: the genesis signature is always verified. */
+/**
+ * Assumes that signatures are valid, except those of records that name signers. The genesis signature is
+ * therefore always verified.
+ */
 function assumeSigned(rule: ChainRule): ChainRule {
   return {
     name: rule.name,
@@ -151,14 +160,17 @@ function assumeSigned(rule: ChainRule): ChainRule {
   };
 }
 
-/** Separate from `schemas/events/events.ts`, so that a new version of an event can never change which records count. */
+/**
+ * Formats of the two events that the rule reads. Kept apart from `schemas/events/events.ts`, so that a new
+ * event version can never change which records count.
+ */
 const signersSchema = z.array(z.string().max(200)).max(16);
 const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });
 const signersSetSchema = z.object({ signers: signersSchema.min(1) });
 
 /**
- * The signers that a commit after the first one sets, or undefined. Only where it contains no other event, and the event is
- * critical, so that a reader that does not know it halts: every other commit leaves the signers unchanged.
+ * Returns the signers that a later commit sets; undefined if it does not set any. It does only if
+ * `log.signers_set` is its only event and is critical, so that a reader that does not know the event halts.
  */
 function signersSetBy(commit: Commit): readonly string[] | undefined {
   const event = commit.events[0];
@@ -166,7 +178,7 @@ function signersSetBy(commit: Commit): readonly string[] | undefined {
   return signersSetSchema.safeParse(event.data).data?.signers;
 }
 
-/** The data of `log.created` in a well-formed first commit, or undefined. */
+/** Returns the data of `log.created` if this is a well-formed first commit; undefined otherwise. */
 function genesisOf(commit: Commit): { readonly signers: readonly string[] } | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.created' || commit.events.length !== 1) return undefined;
@@ -175,14 +187,14 @@ function genesisOf(commit: Commit): { readonly signers: readonly string[] } | un
   return { signers: parsed.data.signers ?? [] };
 }
 
-/** One command's events, before they are in the log. */
+/** A commit that is not in the log yet: the events of one command. */
 export interface CommitDraft {
-  /** The head that the commit follows. Its `log` must be known. */
+  /** Head that the commit follows. Its `log` must not be null. */
   readonly head: Head;
   readonly id: string;
   /** SHA-256 of the command's canonical text, hex. */
   readonly command?: string;
-  /** RFC 3339, UTC. */
+  /** Time of the commit, RFC 3339 in UTC. */
   readonly at: string;
   readonly by: string;
   readonly why?: string;
@@ -190,7 +202,7 @@ export interface CommitDraft {
   readonly events: readonly StoredEvent[];
 }
 
-/** The command is too large for one commit. Nothing was written. */
+/** Thrown if a command is too large for one commit. Nothing has been written. */
 export class CommitTooLarge extends Error {
   override readonly name = 'CommitTooLarge';
   readonly bytes: number;
@@ -201,7 +213,7 @@ export class CommitTooLarge extends Error {
   }
 }
 
-/** The raw bytes of the commit that follows `head`. Throws CommitTooLarge. */
+/** Returns the raw bytes of the commit that follows `head`. Throws CommitTooLarge. */
 export function composeCommit(draft: CommitDraft): Buffer {
   const { head, id, command, at, by, why, via, events } = draft;
   if (head.log === null) throw new Error('a commit needs the id of its log');

@@ -1,4 +1,4 @@
-/** What every follower of a log does, whichever fold it has. */
+/** Behaviour that all followers share, whatever they fold. */
 import { expect, onTestFinished, test } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../../test/support/memory-log.ts';
 import { howItWaits } from '../../../test/support/turns.ts';
@@ -7,7 +7,7 @@ import { ReopenedLog } from '../reopened-log.ts';
 import { LogUnavailable } from './control-log.ts';
 import { Follower, type FollowerOptions } from './follower.ts';
 
-/** A follower that folds one record at a time, and what it folded. */
+/** Starts a follower that folds one record per slice, and collects what it folded. */
 function followed(topic: MemoryTopic, options: Partial<FollowerOptions> = {}) {
   const log = new ReopenedLog(async () => new MemoryLog(topic));
   const texts: string[] = [];
@@ -109,7 +109,7 @@ test('a slice is shorter while the event loop has other work, and comes once a t
   const [from, to] = [100, 120];
   let turns = 0;
   let turnsAmong = 0;
-  /** What a request does between two of its waits. */
+  /** Simulates the work of a request between two of its waits. */
   const other = (): void => {
     const untilMs = performance.now() + 0.5;
     while (performance.now() < untilMs);
@@ -127,6 +127,6 @@ test('a slice is shorter while the event loop has other work, and comes once a t
   const among = budgets.slice(from + 2, to);
   expect(budgets).toContain(5);
   expect([...new Set(among)]).toEqual([2]);
-  // Each slice waited for turns of the others, for as long as there were any.
+  // Each slice waited for other turns, as long as there were any.
   expect(turnsAmong).toBeGreaterThan(among.length);
 });

@@ -1,70 +1,78 @@
 /**
- * Follows one log: tails it, folds what it reads in slices, retries with back-off, and begins again where the log lost its
- * end or was replaced. What differs between the topics is in the options:
+ * Follows one log: tails it, folds its records in slices, and retries with back-off. It starts again from the
+ * beginning if the log was truncated or replaced. Options set the differences between topics:
  *
- * | log | ends it for good | truncated or replaced | counts as reached |
+ * | log | fatal errors | if truncated or replaced | reachable |
  * |---|---|---|---|
- * | control | all but LogUnavailable | ends it | once folded, or by a proof of its end |
- * | usage, one partition | a damaged store | read again, as repeats are recognised | once folded |
- * | gauges, counters | a fault of the fold | read again, as records are cumulative | once read |
- * | status | nothing | read again, as a known report changes nothing | once read |
+ * | control | all but LogUnavailable | stops for good | once folded, or by a proof of its end |
+ * | usage, one partition | a damaged store | reads again; repeats are recognised | once folded |
+ * | gauges, counters | a fault of the fold | reads again; records are cumulative | once read |
+ * | status | none | reads again; a known report changes nothing | once read |
  */
 import { Backoff, within } from '../../runtime/retry.ts';
 import { Waiters } from '../../runtime/waiters.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated, LogUnavailable } from './control-log.ts';
 
 const retryMs = { minMs: 50, maxMs: 1000 };
-/** How often an end is asked for again that could not be had. */
+/** Pause in ms before the end of the log is requested again after a failure. */
 const askAgainMs = 100;
 
-/** How long one slice of the fold may hold the event loop: where nothing else is done, and where requests are. */
+/** Longest slice of the fold in ms: if the event loop has no other work, and if it also serves requests. */
 const sliceMs = { alone: 5, among: 2 };
-/** A turn of the event loop that took longer did something else. */
+/** Longest idle turn of the event loop in ms. A longer turn did other work. */
 const idleTurnMs = 0.2;
-/** So long after such a turn slices stay short: a request waits for its node meanwhile. */
+/**
+ * Time in ms for which slices stay short after other work. A request may be waiting for its node meanwhile.
+ */
 const amongMs = 50;
 
-/** `replacements`: how often it was found replaced, where it opens what is in its place. */
+/** A log that may reopen itself after it was replaced; `replacements` counts how often. */
 export type FollowedLog = ControlLog & { readonly replacements?: number };
 
 export interface FollowerOptions {
   readonly log: FollowedLog;
-  /** The first offset to read; where it is left out, `begin` finds it. */
+  /** First offset to read. If omitted, `begin` must return it. */
   readonly from?: number;
-  /** Called before each attempt to tail, with the offset so far: checks the log, and gives the offset to read from. */
+  /**
+   * Called before each attempt to tail, with the current offset. Checks the log and returns the offset to
+   * read from.
+   */
   readonly begin?: (position: number | undefined) => Promise<number>;
-  /** Folds records, at least the first, and returns how many: what one turn of the event loop has time for, `budgetMs`. */
+  /** Folds at least the first record, and more until `budgetMs` is used up. Returns how many it folded. */
   readonly fold: (records: readonly LogRecord[], budgetMs: number) => number;
-  /** Called once a batch of so many records is folded; the next is read when this resolves. */
+  /** Called after a batch, with its number of records. The next batch is read when the promise resolves. */
   readonly rest?: (records: number) => Promise<void> | undefined;
-  /** What the log had may be gone, and it is read from its beginning. */
+  /** Called before the log is read from its beginning again. Its earlier records may be gone. */
   readonly onRestart?: () => void;
-  /** Which errors end it for good; all others are retried without end. */
+  /** Decides which errors stop the follower for good. All others are retried endlessly. */
   readonly isFatal?: (error: unknown) => boolean;
-  /** Called once, when it ends for good. */
+  /** Called once, when the follower stops for good. */
   readonly onFault?: (error: Error) => void;
-  /** Whether a log that was read counts as reached before its records are folded, so that an idle one does. */
+  /**
+   * Whether the log counts as reachable as soon as it has been read, before any fold. If so, an idle log is
+   * reachable.
+   */
   readonly isReachedByReading?: boolean;
-  /** Called when the log cannot be followed, and again when it can. */
+  /** Called when the log can no longer be followed, and again when it can. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
 export class Follower {
-  /** Why it ended for good. */
+  /** Fault that stopped the follower for good. */
   fault: Error | undefined;
-  /** Why the log cannot be followed now. */
+  /** Error for which the log cannot be followed now. */
   failing: Error | undefined;
-  /** Why the last request for the end of the log failed. */
+  /** Error of the last request for the end of the log, if it failed. */
   endFault: string | undefined;
   readonly #options: FollowerOptions;
   readonly #end = new AbortController();
-  /** Of folded slices, and of the end of it. */
+  /** Woken by each folded slice and when the follower stops. */
   readonly #waiters = new Waiters();
   #position: number | undefined;
   #restarts = 0;
-  /** Of the log that `#position` is of. */
+  /** Number of replacements of the log that `#position` refers to. */
   #replacements: number | undefined;
-  /** When the event loop was last seen to do something else than to fold. */
+  /** Last time at which the event loop was seen doing other work. */
   #othersMs = Number.NEGATIVE_INFINITY;
   #running: Promise<void> | undefined;
 
@@ -74,16 +82,16 @@ export class Follower {
     this.#replacements = options.log.replacements;
   }
 
-  /** The offset up to which all is folded. */
+  /** Offset up to which everything is folded. */
   get position(): number {
     return this.#position ?? 0;
   }
-  /** Aborts when it ends, by a fault or by `stop`. */
+  /** Aborts when the follower stops, by a fault or by `stop`. */
   get signal(): AbortSignal {
     return this.#end.signal;
   }
 
-  /** Returns at once. */
+  /** Starts following; returns immediately. */
   start(): void {
     this.#running = this.#run();
   }
@@ -94,14 +102,17 @@ export class Follower {
     await Promise.allSettled([this.#running]);
   }
 
-  /** Resolves true once all that the log held at the call is folded, false at the deadline. Rejects on a fault and once stopped. */
+  /**
+   * Resolves true once everything that the log contained at the call is folded, false at the deadline.
+   * Rejects on a fault or once stopped.
+   */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     let end: number | undefined;
     let restarts = this.#restarts;
     for (;;) {
       this.#checkRunning();
-      // The end of a replaced log does not apply to the one in its place.
+      // The end of a replaced log does not apply to its successor.
       if (restarts !== this.#restarts) end = undefined;
       restarts = this.#restarts;
       if (end === undefined) {
@@ -115,7 +126,10 @@ export class Follower {
     }
   }
 
-  /** Resolves true once a slice made it true, false at the deadline. Rejects on a fault, once stopped, and with the reason of `client`. */
+  /**
+   * Resolves true once a slice made the condition true, false at the deadline. Rejects on a fault, once
+   * stopped, or with the abort reason of `client`.
+   */
   async until(isTrue: () => boolean, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     while (!isTrue()) {
@@ -145,7 +159,7 @@ export class Follower {
     if (wasReachable) this.#options.onReachabilityChange?.(false, error);
   }
 
-  /** Ends it for good. */
+  /** Stops the follower for good. */
   fail(error: unknown): void {
     if (this.fault) return;
     this.fault = asError(error);
@@ -170,7 +184,7 @@ export class Follower {
     }
   }
 
-  /** Until the log ends the tail, which it does only on an error. */
+  /** Tails until the log ends the tail, which always throws. */
   async #tail(backoff: Backoff): Promise<void> {
     const { log, begin, rest, isReachedByReading } = this.#options;
     if (this.#isReplaced()) this.#restart();
@@ -196,14 +210,16 @@ export class Follower {
       this.#position = rest[0]?.offset ?? nextOffset;
       this.setReachable();
       this.#waiters.wake();
-      // After the last slice too: a tail with a long backlog yields its next batch in the same turn.
+      // Rest even after the last slice: during a long backlog the tail yields its next batch in the same
+      // turn.
       await this.#rest(budgetMs);
     } while (rest.length > 0 && !this.signal.aborted);
   }
 
   /**
-   * Until a turn of the event loop had nothing to do: the next slice then comes between requests, not between the steps of one.
-   * Where there is always something to do, as long as a slice, so that the fold has half of the time.
+   * Waits for an idle turn of the event loop, so that the next slice runs between requests and not between
+   * the steps of one. If the loop is never idle, waits about as long as a slice, so that the fold gets half
+   * of the time.
    */
   async #rest(mostMs: number): Promise<void> {
     let turnMs = performance.now();
@@ -240,7 +256,7 @@ export class Follower {
     }
   }
 
-  /** Throws the fault; LogUnavailable once stopped. */
+  /** Throws the fault, or LogUnavailable once stopped. */
   #checkRunning(): void {
     if (this.fault) throw this.fault;
     if (this.signal.aborted) throw new LogUnavailable('the log is no longer followed here');

@@ -1,20 +1,20 @@
 /**
- * Authenticates the records that processes exchange, because write access to a topic alone must not be enough. Each record
- * has an HMAC-SHA256 under the gateway token, in the header that carries the signature of a control log record. The token is
- * shared, so its holder can write under any name.
+ * Authenticates the records that processes exchange, because write access to a topic must not be enough. Each
+ * record has an HMAC-SHA256 under the gateway token, in the header that holds a control record's signature.
+ * The token is shared, so anyone who has it can write under any process's name.
  */
 import { createHash, hash, timingSafeEqual } from 'node:crypto';
 import type { LogRecord } from './control-log.ts';
 
-/** Of SHA-256: a block of its input, and its result. */
+/** Sizes of SHA-256: its input block and its result. */
 const blockBytes = 64;
 const hashBytes = 32;
 
-/** A key of HMAC (RFC 2104), ready for the hash of a value: two hashes in one call each cost half of what `createHmac` does. */
+/** Prepared HMAC key (RFC 2104). Two one-shot hashes cost half as much as one `createHmac`. */
 interface Key {
-  /** The inner pad and the domain. */
+  /** Inner pad followed by the domain. */
   readonly inner: Buffer;
-  /** The outer pad; the inner hash is written behind it. */
+  /** Outer pad, followed by space for the inner hash. */
   readonly outer: Buffer;
 }
 
@@ -28,15 +28,15 @@ function keyOf(token: string, domain: string): Key {
   };
 }
 
-/** Why a record does not count. */
+/** Reason for rejecting a record. */
 export type MacRefusal = 'unsigned' | 'wrong_mac';
 
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
   /**
-   * The first token signs; all are accepted, so that tokens can be rotated. None may be empty.
-   * `topic` separates the domains: a record is not valid on another topic.
+   * The first token signs; all are accepted, so that tokens can be rotated. Throws if a token is empty.
+   * `topic` separates domains: a record is not valid on any other topic.
    */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
@@ -53,7 +53,7 @@ export class RecordMac {
     return this.signerOf(value, given) !== undefined;
   }
 
-  /** Which of the tokens made this MAC, counted from 0. Compares in constant time. */
+  /** Index of the token that made this MAC, or undefined. Compares in constant time. */
   signerOf(value: Uint8Array, given: Uint8Array): number | undefined {
     const index = this.#keys.findIndex((key) => {
       const wanted = mac(key, value);
@@ -63,7 +63,10 @@ export class RecordMac {
   }
 }
 
-/** Undefined where the record has a MAC of one of the tokens; without a token none has. */
+/**
+ * Returns undefined if the record has a valid MAC of one of the tokens. Without tokens, every record is
+ * refused.
+ */
 export function macRefusalOf(
   { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
   recordMac: RecordMac | undefined,
@@ -72,18 +75,18 @@ export function macRefusalOf(
   return recordMac?.accepts(value, signature) ? undefined : 'wrong_mac';
 }
 
-/** Records of a topic that do not count because of their MAC, since the start, with the first and the last offset. */
+/** Records of a topic that were refused because of their MAC since the process started. */
 export interface RefusedRecords {
   readonly count: number;
   readonly first: number;
   readonly last: number;
-  /** Of the processes that they claim to be of, as far as they state one; the first few. */
+  /** Process names that the refused records claim; the first ten at most. */
   readonly claimed?: readonly string[];
 }
 
 const claimedMax = 10;
 
-/** With one more; `claimed`: of which process it says it is. */
+/** Counts one more refused record. `claimed` is the process name in the record. */
 export function addRefused(
   before: RefusedRecords | undefined,
   offset: number,

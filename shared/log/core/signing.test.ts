@@ -1,4 +1,4 @@
-/** Signing keys: which files make a signer, the errors of the others, and which signatures are valid. */
+/** Signing keys: which files make a signer, which errors the others cause, and which signatures are valid. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
 function spki(key: KeyObject): string {
   return key.export({ type: 'spki', format: 'der' }).toString('base64');
 }
-/** Its signatures are as long as those of Ed25519. */
+/** An RSA key whose signatures are as long as Ed25519's. */
 const shortRsa = generateKeyPairSync('rsa', { modulusLength: 512 });
 const x25519 = generateKeyPairSync('x25519');
 

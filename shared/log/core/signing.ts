@@ -1,7 +1,7 @@
 /**
- * Ed25519 signatures of the control log: where a log names signers, write access to its topic is not enough for a record to
- * count. A signature covers a record's raw bytes and is stored with them.
- * The private key stays inside `Signer`; error texts contain nothing of a key file except its path.
+ * Ed25519 signatures of the control log. If a log names signers, write access to its topic is not enough to
+ * add a record. A signature covers the record's raw bytes and is stored with them. The private key stays
+ * inside `Signer`, and error texts never contain anything from a key file but its path.
  */
 import {
   createPrivateKey,
@@ -15,29 +15,29 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { errorCode } from '../../runtime/error-code.ts';
 import { NoRegularFile, textOfNamed } from '../../runtime/named-file.ts';
 
-/** Length of every Ed25519 signature. */
+/** Length of an Ed25519 signature in bytes. */
 export const signatureBytes = 64;
 
 export interface Signer {
-  /** SPKI DER in base64, as `log.created` names it. */
+  /** SPKI DER in base64, as in `log.created`. */
   readonly publicKey: string;
-  /** The signature over a record's raw bytes. */
+  /** Signs a record's raw bytes. */
   sign(raw: Uint8Array): Buffer;
 }
 
-/** The key file cannot be used; the message contains the next step. */
+/** Thrown if the key file cannot be used. The message contains the next step. */
 export class SigningKeyUnusable extends Error {
   override readonly name = 'SigningKeyUnusable';
 }
 
 const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 
-/** What a value is taken for that is a secret itself: no error quotes it. */
+/** Whether the value looks like a key and not like a path. Errors must not quote a key. */
 const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
 
 /**
- * Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY): the path of a PEM file, or the PEM itself. Throws
- * SigningKeyUnusable.
+ * Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY), given as the path of a PEM file or as the
+ * PEM text. Throws SigningKeyUnusable.
  */
 export function loadSigner(value: string): Signer {
   const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
@@ -75,14 +75,14 @@ function whatIsWrong(pem: string): string {
   return `holds no private key in PEM form; ${howToMake}`;
 }
 
-/** The name of a signer in flags and output: SHA-256 of its public key's DER, hex. */
+/** Name of a signer in flags and output: SHA-256 of its public key's DER, hex. */
 export function fingerprintOf(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
 /**
- * The public key in a text, PEM or base64 of its SPKI DER, in the form that is stored in logs. Throws
- * SigningKeyUnusable; `where` is how the message names the text.
+ * Reads a public key from PEM, or from base64 of its SPKI DER, and returns it in the format of the log.
+ * Throws SigningKeyUnusable; `where` names the text in the message.
  */
 export function publicKeyIn(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
@@ -105,10 +105,13 @@ function parsePublicPem(pem: string): KeyObject | null {
   }
 }
 
-/** Parsed public keys; bounded, because a forged record may name any number. */
+/** Cache of parsed public keys. Bounded, because a forged record may name any number of keys. */
 const publicKeys = new BoundedMap<string, KeyObject | null>(64, 'all');
 
-/** Whether the signature over `raw` is by one of these keys. Never throws; an unreadable key verifies no signature. */
+/**
+ * Whether one of these keys made the signature over `raw`. Never throws; an unreadable key does not verify
+ * any signature.
+ */
 export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
   if (signature?.length !== signatureBytes) return false;
   return signers.some((signer) => {

@@ -1,4 +1,7 @@
-/** A pin applies to the first record of a log, in every format of the pin and with any records before it. */
+/**
+ * A pin applies to the first record of a log, in every format of the pin and with any number of records
+ * before it.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -84,7 +87,7 @@ test('a state from before the pin was set is refused, unless a pinned key signed
     const check = checkTrust(log, snapshot, pins);
     if (fits) await expect(check).resolves.toBeUndefined();
     else await expect(check).rejects.toThrow(/log main is refused/);
-    // A state of another log than the one that begins here, though its last record is here, too.
+    // The state belongs to a log other than the one that begins here, although its last record is here too.
     await expect(
       checkTrust(
         logOf([genesis([own], own)]).log,

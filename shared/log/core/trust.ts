@@ -1,7 +1,8 @@
 /**
- * Pinned signers (`--trust-signer`): the trust anchor for a log that a process reads for the first time. Without one,
- * anybody with write access to an empty topic could start a log there, with their own signers or unsigned. The pin applies
- * to the first record only, because each later change of the signers is signed by the previous ones.
+ * Pinned signers (`--trust-signer`): the trust anchor of a process that reads a log for the first time.
+ * Without a pin, anyone with write access to an empty topic could start a log there, unsigned or with their
+ * own signers. The pin applies to the first record only, because the previous signers sign every later change
+ * of signers.
  */
 import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';
@@ -11,7 +12,9 @@ import { fingerprintOf, publicKeyIn, SigningKeyUnusable, verify } from './signin
 export class TrustedSigners {
   readonly #fingerprints: ReadonlySet<string>;
 
-  /** Each is a fingerprint, a public key in base64, or the path of a PEM file with one. Throws SigningKeyUnusable. */
+  /**
+   * Each pin is a fingerprint, a public key in base64, or the path of a PEM file. Throws SigningKeyUnusable.
+   */
   constructor(pins: readonly string[]) {
     this.#fingerprints = new Set(pins.map(fingerprintIn));
   }
@@ -21,7 +24,8 @@ export class TrustedSigners {
   }
 
   /**
-   * False where no record can begin a log. Throws LogReplaced where the first that can has no signature of a pinned signer.
+   * Checks the record that begins the log. Returns false if none of the records can begin a log. Throws
+   * LogReplaced if the first that can is not signed by a pinned signer.
    */
   checkBeginning(records: readonly LogRecord[]): boolean {
     for (const record of records) {
@@ -36,7 +40,7 @@ export class TrustedSigners {
   }
 }
 
-/** Undefined where none are given. Throws SigningKeyUnusable. */
+/** Returns undefined if there are no pins. Throws SigningKeyUnusable. */
 export function trustedSigners(pins: readonly string[] = []): TrustedSigners | undefined {
   return pins.length > 0 ? new TrustedSigners(pins) : undefined;
 }
@@ -53,7 +57,7 @@ function untrusted(log: string | null, signers: readonly string[]): LogReplaced 
 }
 
 function fingerprintIn(pin: string): string {
-  // An empty pin, as from an unset variable, must not disable the check.
+  // An empty pin, for example from an unset variable, must not disable the check.
   if (pin.trim() === '')
     throw new SigningKeyUnusable('--trust-signer is empty: name a signer, or leave it out');
   if (/^[0-9a-f]{64}$/i.test(pin)) return pin.toLowerCase();
