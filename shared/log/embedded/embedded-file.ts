@@ -1,7 +1,7 @@
 /**
- * The file behind an embedded log: one SQLite database for each topic, shared by all processes of one machine.
- * Everything here is synchronous and never waits for a lock: it throws DatabaseBusy, and the caller retries later.
- * A record is complete in the file or absent, and its offset is one more than that of the record before it.
+ * File of an embedded log: one SQLite database per topic, shared by all processes of a machine. All calls are
+ * synchronous and never wait for a lock: they throw DatabaseBusy, and the caller retries. A record is either
+ * complete or absent, and offsets increase by one.
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -15,7 +15,7 @@ import {
 import { type LogRecord, LogReplaced, LogTruncated } from '../core/control-log.ts';
 import { LogTime, logTimeSql } from './log-time.ts';
 
-/** Records removed by one trimming at most, so that no append waits for long. */
+/** Most records removed per trim, so that no append waits long. */
 const trimmedAtOnceMax = 10_000;
 
 const format = {
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS record (
   signature BLOB                -- Ed25519 over value
 ) STRICT;
 `,
-  // Added later, and unknown to the first version, which neither needs nor harms it.
+  // Added later. The first version does not know this table, and works with it unchanged.
   added: logTimeSql,
 };
 
@@ -37,7 +37,7 @@ export interface NewRecord {
   readonly signature: Buffer | null;
 }
 
-/** A commit to the file failed, and the records may be in it or not. */
+/** Thrown if a commit to the file failed and its records may or may not be stored. */
 export class CommitUnclear extends Error {
   override readonly name = 'CommitUnclear';
 }
@@ -71,9 +71,12 @@ function prepare(db: Database): Statements {
 export interface FileOptions {
   readonly path: string;
   readonly durability: 'full' | 'normal';
-  /** The first record kept may be after the offset that a reader requests. */
+  /** Whether a reader may ask for an offset before the first record kept. */
   readonly allowTrimmed: boolean;
-  /** Monotonic clock that keeps the records' time from leaping. Without it, records get the writer's wall-clock time. */
+  /**
+   * Monotonic clock that prevents record times from jumping. Without it, records get the writer's wall-clock
+   * time.
+   */
   readonly monotonicMs?: (() => number) | undefined;
 }
 
@@ -84,7 +87,10 @@ export class EmbeddedFile {
   readonly #opened: Identity;
   readonly #time: LogTime | undefined;
 
-  /** Creates folder (0700) and file (0600) where they are missing. Throws the errors of shared/runtime/sqlite.ts, or LogReplaced. */
+  /**
+   * Creates the folder (0700) and the file (0600) if missing. Throws the errors of shared/runtime/sqlite.ts,
+   * or LogReplaced.
+   */
   constructor(options: FileOptions) {
     this.#options = options;
     create(options.path);
@@ -102,7 +108,7 @@ export class EmbeddedFile {
     this.#db = db;
   }
 
-  /** Throws LogReplaced where the path no longer leads to the file that is open here. */
+  /** Throws LogReplaced if the path no longer leads to the open file. */
   checkInPlace(): void {
     const { path } = this.#options;
     const now = identityOf(path);
@@ -110,12 +116,15 @@ export class EmbeddedFile {
     throw new LogReplaced(`${path} was ${now ? 'replaced' : 'removed'} while it was in use`);
   }
 
-  /** The offset after the last record. */
+  /** Offset after the last record. */
   end(): number {
     return this.#try(() => this.#statements.end.get() as number);
   }
 
-  /** The offset of the first record from this time on, or the end. A search by halves, so that a large file costs little. */
+  /**
+   * Returns the offset of the first record at or after this time, or the end. Searches by bisection, because
+   * the file may be large.
+   */
   offsetAt(atMs: number): number {
     return this.#try(() => {
       let low = this.#statements.start.get() as number;
@@ -123,7 +132,7 @@ export class EmbeddedFile {
       while (low < high) {
         const middle = Math.floor((low + high) / 2);
         const timeMs = this.#statements.timeOf.get(middle) as number | undefined;
-        // Removed by another process meanwhile: older than all that is kept.
+        // Another process has removed the record meanwhile, so it is older than everything kept.
         if (timeMs === undefined || timeMs < atMs) low = middle + 1;
         else high = middle;
       }
@@ -131,14 +140,14 @@ export class EmbeddedFile {
     });
   }
 
-  /** Time of the last record, ms since 1970; undefined in an empty file. */
+  /** Time of the last record, in ms since 1970; undefined if the file is empty. */
   lastMs(): number | undefined {
     return this.#try(() => this.#statements.timeOf.get(this.end() - 1) as number | undefined);
   }
 
   /**
-   * Appends all records or none. Returns the offset of the first, and the time of all. On return they are in the file, with the
-   * durability of the options.
+   * Appends all records or none. Returns the first offset and the common append time. On return the records
+   * are in the file, as durable as the options say.
    */
   append(records: readonly NewRecord[], wallMs: number): { readonly first: number; readonly atMs: number } {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
@@ -154,7 +163,10 @@ export class EmbeddedFile {
     return appended;
   }
 
-  /** Removes the records before the first one that is not older than `beforeMs`; where all are older, none. */
+  /**
+   * Removes records from the front up to the first one that is not older than `beforeMs`. Removes none if all
+   * are older.
+   */
   trim(beforeMs: number): void {
     this.#try(() => {
       const keptFrom = this.#statements.keptFrom.get(beforeMs) as number | undefined;
@@ -162,7 +174,10 @@ export class EmbeddedFile {
     });
   }
 
-  /** The records from `from` on, as many as the limits allow, but one at least. Throws LogTruncated where they were removed. */
+  /**
+   * Returns at least one record from `from` on, if there is any, and more as far as the limits allow. Throws
+   * LogTruncated if records at that offset were removed.
+   */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
       const found: LogRecord[] = [];
@@ -214,7 +229,9 @@ export class EmbeddedFile {
   }
 }
 
-/** A failed write leaves no complete commit; after a failed flush the state is unknown. */
+/**
+ * Maps a commit error. A failed write leaves no complete commit; after a failed flush, the state is unknown.
+ */
 function commitError(error: unknown, path: string): unknown {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (code.startsWith('SQLITE_IOERR') && code !== 'SQLITE_IOERR_WRITE')
@@ -222,14 +239,17 @@ function commitError(error: unknown, path: string): unknown {
   return mapSqliteError(error, path);
 }
 
-/** Which file a path leads to: the device and the number of the file on it. */
+/** Identity of the file at a path: its device and inode; undefined if there is no file. */
 type Identity = { readonly ino: bigint; readonly dev: bigint } | undefined;
 
 function identityOf(path: string): Identity {
   return statSync(path, { bigint: true, throwIfNoEntry: false });
 }
 
-/** Only a missing file is opened here: closing a second descriptor would drop the locks of the first. */
+/**
+ * Creates the file if it is missing. Never opens an existing file here: closing a second descriptor would
+ * drop the locks of the first.
+ */
 function create(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {

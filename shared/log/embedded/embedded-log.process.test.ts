@@ -1,6 +1,6 @@
 /**
- * The embedded log between real processes: writers that are killed, writers at once, a disk that is full, and how soon
- * another process sees an append. The children are the built files under dist/.
+ * The embedded log between real processes: killed writers, concurrent writers, a full disk, and the delay
+ * until another process sees an append. The child processes run the built files in dist/.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -40,7 +40,7 @@ afterEach(async () => {
 
 interface Writer {
   readonly child: Child;
-  /** Lines of its stdout until it ends. */
+  /** Lines of its stdout, until the process exits. */
   readonly lines: AsyncIterable<string>;
   readonly exited: Promise<unknown>;
 }
@@ -68,7 +68,7 @@ async function acknowledged(
   return acks;
 }
 
-/** Every record there is, as `name → n@offset`. Fails on a record that is not whole. */
+/** Groups all records as `name → n@offset`. Fails on an incomplete record. */
 function sorted(records: readonly LogRecord[], bytes = 0): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const { offset, value } of records) {
@@ -101,7 +101,7 @@ test('a writer killed at any moment loses no acknowledged append and leaves none
   for (const [name, acked] of acks) {
     const present = found.get(name) ?? [];
     expect(present).toEqual(expect.arrayContaining(acked));
-    // What was written and not yet acknowledged when the kill came may be there: one append, no more.
+    // At most one append that was written but not yet acknowledged may also be present.
     expect(present.length - acked.length).toBeLessThanOrEqual(1);
     expect(new Set(present.map((entry) => entry.split('@')[0])).size).toBe(present.length);
   }
@@ -124,7 +124,7 @@ test('four processes that append hundreds each at once lose nothing and double n
 
 test('a full disk is reported, nothing of the failed append is there, and the log still reads and writes', async () => {
   await log.append(Buffer.from('before:0'));
-  // The limit is on the size of any file this process writes, in units of 1 024 bytes.
+  // Limits the size of every file that this process writes, in units of 1 024 bytes.
   const command = 'ulimit -f 400 && exec "$@"';
   const args = [process.execPath, writerPath, folder, topic, 'full', '1000', '20000'];
   const writer = start('bash', ['-c', command, 'bash', ...args]);
@@ -154,7 +154,7 @@ test('another process sees an append by the report of the system, not by the slo
   latencies.sort((a, b) => a - b);
   const at = (share: number) => (latencies[Math.floor(count * share)] as number).toFixed(2);
   console.log(`append → seen in another process, ms: p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}`);
-  // With the slow poll alone the last ones would not have been seen within the time of a test.
+  // With the slow poll alone, the last appends would not have been seen in time.
   expect(latencies).toHaveLength(count);
 });
 
@@ -163,7 +163,7 @@ test('an idle log costs next to nothing', async () => {
   const idle = (async () => {
     for await (const _ of log.tail({ from: 0, signal: abort.signal }));
   })();
-  // What its start costs is not counted; idleness can only be watched for a while.
+  // Leave out the cost of starting. Idleness can only be observed for a while.
   await new Promise((resolve) => setTimeout(resolve, 500));
   const before = process.cpuUsage();
   await new Promise((resolve) => setTimeout(resolve, 3000));

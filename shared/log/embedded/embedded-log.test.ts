@@ -1,6 +1,7 @@
 /**
- * The embedded log keeps the contract of every adapter, and reports what can happen to a file: removed, replaced, cut
- * off, damaged, locked, full. Tests with several processes are in embedded-log.process.test.ts.
+ * The embedded log fulfils the contract of all adapters, and reports everything that can happen to a file:
+ * removed, replaced, truncated, damaged, locked, full. Tests with several processes are in
+ * embedded-log.process.test.ts.
  */
 import {
   mkdtempSync,
@@ -111,7 +112,7 @@ test('a log cut off before the position of a waiting tail is reported', async ()
 });
 
 test('a log cut off at the end of an earlier look is reported to a tail that read further since', async () => {
-  // The looks at the file run only where the test advances the clock, as on a machine that is busy.
+  // With fake timers the file is checked only when the test advances the clock, as on a busy machine.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   try {
     const log = await logOf(1);
@@ -233,7 +234,7 @@ test('the queue of waiting appends is bounded', async () => {
   expect(await log.append(large)).toBe(1);
 });
 
-/** Both clocks of a process, in milliseconds. */
+/** Options that set both clocks of a process, in ms. */
 const clockAt = (nowMs: () => number) => ({ now: nowMs, monotonicMs: nowMs });
 
 test('old records are removed from the front at appends, the last one never', async () => {

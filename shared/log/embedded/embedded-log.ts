@@ -1,8 +1,8 @@
 /**
- * The control log without a broker: one SQLite file for each topic in a folder, for any number of processes of one machine.
- * An append is on the disk when it is acknowledged; all processes see one order. The event loop never blocks on a lock: a
- * locked file is retried after a random pause. Pending appends are written in one transaction.
- * A file that was replaced, removed, truncated or damaged is reported.
+ * The control log without a broker: one SQLite file per topic in a folder, for any number of processes on one
+ * machine. An acknowledged append is on disk, and all processes see the same order. The event loop never
+ * blocks on a lock: a locked file is retried after a random pause, and pending appends share one transaction.
+ * A file that was replaced, removed, truncated or damaged is reported, never read on.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,35 +32,44 @@ import { FileWatch } from './file-watch.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** The pending appends of one transaction, at most. */
+/** Most pending appends written in one transaction. */
 const groupRecordsMax = 100;
 const groupBytesMax = 4 * 1024 * 1024;
-/** The pending appends, at most. */
+/** Most pending appends. Further ones are rejected. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** The longest pause before a locked file is retried. */
+/** Longest pause in ms before a locked file is retried. */
 const pauseMsMax = 32;
 
 export interface EmbeddedLogOptions {
   readonly folder: string;
   readonly address: TopicAddress;
-  /** How long a locked file is retried before LogUnavailable. */
+  /** Time in ms for which a locked file is retried before LogUnavailable; default 10 s. */
   readonly lockDeadlineMs?: number;
-  /** How often a waiting tail checks the file, in case the system does not report a change. */
+  /**
+   * Interval in ms at which a waiting tail checks the file, in case the system does not report a change;
+   * default 100 ms.
+   */
   readonly pollMs?: number;
-  /** `normal`: an acknowledged append survives a crash of every process, but not of the machine. For topics whose loss is harmless. */
+  /**
+   * `normal` lets an acknowledged append survive a crash of every process, but not of the machine. Use it for
+   * topics whose loss is harmless.
+   */
   readonly durability?: 'full' | 'normal';
-  /** Records older than this are removed, at appends. Without it, none are. */
+  /** Records older than this are removed during appends. If omitted, none are removed. */
   readonly keepSeconds?: number;
-  /** The shortest time between two trimmings by one process. */
+  /** Shortest time between two trims by one process, in seconds; default 10. */
   readonly trimEverySeconds?: number;
-  /** A tail from before the first record kept begins there, instead of reporting LogTruncated. */
+  /**
+   * Lets a tail that asks for removed records begin at the first record kept, instead of reporting
+   * LogTruncated.
+   */
   readonly allowTrimmed?: boolean;
-  /** Reject with LogUnavailable where there is no such log yet, instead of creating it. */
+  /** Rejects with LogUnavailable if the log does not exist yet, instead of creating it. */
   readonly mustExist?: boolean;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock, in ms since 1970. */
   readonly now?: () => number;
-  /** Milliseconds since the machine started. */
+  /** Monotonic clock, in ms since the machine started. */
   readonly monotonicMs?: () => number;
 }
 
@@ -74,15 +83,20 @@ const defaults = {
 
 type Settings = EmbeddedLogOptions & typeof defaults;
 
-/** Why the last append to any topic of a folder failed, by folder: of all topics on a disk, that of reports is written each second. */
+/**
+ * Error of the last failed append to any topic of a folder, by folder. The topics share a disk, and the
+ * reports' topic is written every second, so a fault is noticed and cleared soon.
+ */
 const writeFaults = new Map<string, string>();
 
-/** The file of a topic. */
+/** Path of a topic's file. */
 export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicAddress): string {
   return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
 }
 
-/** Opens a topic's log; creates its folder and file where they are missing. Throws LogUnavailable or LogReplaced. */
+/**
+ * Opens a topic's log; creates its folder and file if they are missing. Throws LogUnavailable or LogReplaced.
+ */
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<TimedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
@@ -93,7 +107,7 @@ export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<Time
   return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
 }
 
-/** An append that waits for its transaction. */
+/** An append that is waiting for its transaction. */
 interface Waiting extends NewRecord {
   readonly untilMs: number;
   readonly resolve: (offset: number) => void;
@@ -116,7 +130,7 @@ class EmbeddedLog implements TimedLog {
 
   constructor(file: EmbeddedFile, path: string, settings: Settings) {
     this.#removal = new RemovalTime(settings.monotonicMs);
-    // The removal time must begin with a record of earlier processes, because this process's own clock may be fast.
+    // Start from the last record of earlier processes, because this process's own clock may be ahead.
     const lastMs = file.lastMs();
     if (lastMs !== undefined) this.#removal.limit(lastMs);
     this.#file = file;
@@ -137,7 +151,7 @@ class EmbeddedLog implements TimedLog {
       this.#queueBytes += value.length;
       if (this.#writing) return;
       this.#writing = true;
-      // Not in this turn: a caller that keeps appending would otherwise starve the event loop.
+      // Write in a later turn. Otherwise a caller that appends continuously would starve the event loop.
       setImmediate(() => void this.#writeAll());
     });
   }
@@ -160,7 +174,7 @@ class EmbeddedLog implements TimedLog {
       }
       next = last.offset + 1;
       yield { records, nextOffset: next };
-      // A long catch-up must leave the event loop its turns.
+      // A long catch-up must leave turns to the event loop.
       await nextTurn();
     }
   }
@@ -200,7 +214,7 @@ class EmbeddedLog implements TimedLog {
     return this.#file.read(from, recordsMax, bytesMax);
   }
 
-  /** Wakes the tails where there is a new record, or a fault that their next read reports. */
+  /** Wakes the tails if there is a new record, or a fault that their next read will report. */
   #look(): void {
     if (this.#waiters.size === 0) return;
     try {
@@ -211,7 +225,10 @@ class EmbeddedLog implements TimedLog {
     }
   }
 
-  /** Reads count too: a file that is cut back to the end of an earlier look differs from what the tails read since. */
+  /**
+   * Reads update the seen end too. Otherwise a file cut back to the end of an earlier check would look
+   * unchanged, although tails have read further.
+   */
   #sawEnd(end: number): void {
     if (end === this.#seenEnd) return;
     this.#seenEnd = end;
@@ -241,7 +258,7 @@ class EmbeddedLog implements TimedLog {
     this.#writing = false;
   }
 
-  /** The appends of the next transaction: the longest-waiting ones. */
+  /** Returns the appends of the next transaction, oldest first. */
   #group(): readonly Waiting[] {
     let bytes = 0;
     const fit = leading(this.#queue, ({ value }) => {
@@ -258,7 +275,7 @@ class EmbeddedLog implements TimedLog {
     this.#trim(atMs);
   }
 
-  /** `logMs`: time of the last record. */
+  /** Removes old records if it is time to. `logMs` is the time of the last record. */
   #trim(logMs: number): void {
     const { keepSeconds, trimEverySeconds, monotonicMs } = this.#settings;
     const nowMs = monotonicMs();
@@ -267,7 +284,8 @@ class EmbeddedLog implements TimedLog {
     try {
       this.#file.trim(this.#removal.limit(logMs) - keepSeconds * 1000);
     } catch {
-      // The append itself is done. What could not be removed now is removed later, and a fault shows at the next append.
+      // The append itself has succeeded. Old records are removed later instead, and a fault will show at the
+      // next append.
     }
   }
 
@@ -282,7 +300,7 @@ class EmbeddedLog implements TimedLog {
   }
 }
 
-/** Retries while another process holds the lock of the file, up to a deadline. */
+/** Retries while another process holds the file's lock, up to a deadline. */
 async function untilUnlocked<Result>(
   operation: () => Result,
   path: string,
@@ -301,7 +319,7 @@ async function untilUnlocked<Result>(
   }
 }
 
-/** Random pauses, so that processes that wait for one lock do not retry at the same time. */
+/** Random pauses, so that processes waiting for the same lock do not retry at the same time. */
 function lockBackoff(): Backoff {
   return new Backoff({ minMs: 2, maxMs: pauseMsMax });
 }

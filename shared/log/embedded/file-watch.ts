@@ -1,21 +1,23 @@
 /**
- * Triggers the checks of a log's file: at once when the system reports a write to its journal, a few times shortly after (the
- * report arrives before the commit is on the disk), and at a slow interval in case a report was lost.
- * A report is only a hint; only latency depends on it. While nobody waits there are none: each would cost a reader that reads
- * at its own pace as much as the record.
+ * Triggers checks of a log's file: immediately when the system reports a write to its write-ahead log, a few
+ * times shortly after (the report may precede the commit), and at a slow interval in case a report was lost.
+ * A report is only a hint, so nothing but latency depends on it. While nobody waits, the file is not watched:
+ * each report would cost a reader that reads at its own pace as much as the record itself.
  */
 import { type FSWatcher, watch } from 'node:fs';
 
-/** Pauses between the checks after a report, ms. Together they last longer than a slow flush. */
+/** Pauses in ms between checks after a report. Their sum is longer than a slow flush. */
 const burstMs: readonly number[] = [0, 1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 21];
-/** After so many reports for which nobody waited, the watch ends until somebody waits again. */
+/**
+ * Number of reports without a waiting reader after which the watch ends. It starts again when a reader waits.
+ */
 const unwantedMax = 4;
 
 export interface FileWatchOptions {
   readonly path: string;
-  /** The slow interval. */
+  /** Slow interval in ms. */
   readonly pollMs: number;
-  /** Does anybody wait for a change? */
+  /** Whether a reader is waiting for a change. */
   readonly isAwaited: () => boolean;
   /** Checks the file. Must not throw. */
   readonly look: () => void;
@@ -33,12 +35,12 @@ export class FileWatch {
     this.#options = options;
   }
 
-  /** Watches from now on; call it whenever somebody begins to wait. */
+  /** Starts watching. Call it whenever a reader begins to wait. */
   start(): void {
     this.#unwanted = 0;
     if (this.#closed || this.#watcher !== undefined) return;
     this.#watch();
-    // What was written before the watch began is found now.
+    // Finds writes from before the watch began.
     this.#schedule(0);
   }
 
@@ -48,7 +50,10 @@ export class FileWatch {
     this.#unwatch();
   }
 
-  /** Of the journal alone, because other logs have their files in the same folder. Without watches only the interval is used. */
+  /**
+   * Watches only this log's write-ahead log, because other logs have files in the same folder. If the system
+   * cannot watch files, only the interval is used.
+   */
   #watch(): void {
     const { path } = this.#options;
     try {

@@ -17,7 +17,10 @@ beforeEach(() => {
 });
 afterEach(() => db.close());
 
-/** After so long, a process with a clock so far from the true one appends: how far the time of its record is from the true one. */
+/**
+ * Appends after a delay, by a process whose wall clock is off by `offMs`. Returns the error of the record's
+ * time in ms.
+ */
 function append(afterMs: number, offMs = 0): number {
   nowMs += afterMs;
   const trueMs = start + nowMs;

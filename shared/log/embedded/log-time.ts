@@ -1,6 +1,7 @@
 /**
- * The time of an embedded log, which continues by the monotonic clock that all processes of a machine share. So the records of one
- * whose wall clock is wrong have the time of all others, as a broker would give it to them. Called within the transaction of an append.
+ * Time of an embedded log. It advances with the monotonic clock that all processes of a machine share. A
+ * process with a wrong wall clock therefore stamps its records with the same time as all others, as a broker
+ * would. Call it only within the transaction of an append.
  */
 import type { Database, Statement } from '../../runtime/sqlite.ts';
 
@@ -13,9 +14,12 @@ CREATE TABLE IF NOT EXISTS log_time (
 ) STRICT;
 `;
 
-/** Wall clocks that differ by no more are followed. */
+/** Largest difference in ms at which a writer's wall clock is simply followed. */
 const toleranceMs = 10_000;
-/** Where nobody appended for so long, or all had another wall clock for so long, that one is right. */
+/**
+ * Time in ms after which a differing wall clock is accepted as right: nobody appended for so long, or every
+ * writer's clock differed for so long.
+ */
 const heldMs = 60_000;
 
 interface Row {
@@ -39,7 +43,7 @@ export class LogTime {
     this.#monotonicMs = nowMs;
   }
 
-  /** The time of records that are appended now by a process with this wall clock. */
+  /** Returns the time for records that a process with this wall clock appends now. */
   next(wallMs: number): number {
     const nowMs = this.#monotonicMs();
     const last = this.#last.get() as Row | undefined;
@@ -51,10 +55,10 @@ export class LogTime {
   }
 }
 
-/** undefined where the wall clock is right as far as the log knows. */
+/** Monotonic time since which writers' wall clocks have been wrong; undefined if this one seems right. */
 function offSince({ atMs, monotonicMs, offSinceMs }: Row, wallMs: number, nowMs: number): number | undefined {
   const elapsedMs = nowMs - monotonicMs;
-  // The machine was started again, or nobody appended for long.
+  // The machine has restarted, or nobody appended for a long time.
   if (elapsedMs < 0 || elapsedMs > heldMs) return undefined;
   if (Math.abs(wallMs - atMs - elapsedMs) <= toleranceMs) return undefined;
   return offSinceMs ?? nowMs;
