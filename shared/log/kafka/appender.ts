@@ -1,7 +1,8 @@
 /**
- * Appends to one partition: in order, one request in flight, pending appends grouped into one request. What was certainly
- * not written is retried until a deadline; what may have been written is reported as AppendUnknown and never retried, and
- * its connection is closed, so that nothing can be sent late. The caller decides what to do then.
+ * Appends to one partition: in order, with one request in flight, and with pending appends grouped into one
+ * request. An append that was certainly not written is retried until a deadline. An append that may have been
+ * written is reported as AppendUnknown and never retried, and its connection is closed, so that nothing can
+ * be sent late. The caller decides how to continue.
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
@@ -10,13 +11,13 @@ import type { KafkaPartition } from './partition.ts';
 import { signatureHeader } from './record-batches.ts';
 import { closedError, retryBackoff, unavailable } from './retry.ts';
 
-/** A batch of records must be smaller than the topic's largest message, 1 MiB. */
+/** A record batch must be smaller than the topic's largest message, 1 MiB. */
 const groupRecordsMax = 500;
 const groupBytesMax = 512 * 1024;
-/** The bounds of what may be pending. */
+/** Bounds on pending appends. Further ones are rejected. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** What a record adds to a batch in addition to its value and signature, at most. */
+/** Most bytes that a record adds to a batch besides its value and signature. */
 const recordOverheadBytes = 100;
 
 interface PendingAppend {
@@ -28,7 +29,7 @@ interface PendingAppend {
 }
 
 interface Producer {
-  /** The partition's epoch at the last check. */
+  /** Epoch of the partition at the last check. */
   readonly epoch: number;
   readonly connection: KafkaConnection;
   readonly replicas: number;
@@ -43,7 +44,10 @@ export class KafkaAppender {
   #writing = false;
   #producer: Producer | undefined;
 
-  /** `timeoutMs`: how long an append that was not sent is retried. The signal ends everything at once. */
+  /**
+   * `timeoutMs` is how long an append that was not sent is retried. The signal rejects all pending appends at
+   * once.
+   */
   constructor(partition: KafkaPartition, signal: AbortSignal, timeoutMs: number) {
     this.#partition = partition;
     this.#signal = signal;
@@ -114,7 +118,7 @@ export class KafkaAppender {
     }
   }
 
-  /** Returns where the append may be retried. */
+  /** Returns only if the append may be retried. */
   #throwUnlessRetryable(fault: KafkaFault, replicas: number, deadlineMs: number): void {
     const { name } = this.#partition;
     const outcome = outcomeOf(fault, replicas);
@@ -125,7 +129,10 @@ export class KafkaAppender {
     if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailable(name, fault);
   }
 
-  /** A connection to the leader, opened after the partition was checked to be the same log. Rejects with LogUnavailable or LogReplaced. */
+  /**
+   * Returns a connection to the leader. The partition is checked to be the same log after connecting. Rejects
+   * with LogUnavailable or LogReplaced.
+   */
   async #connection(deadlineMs: number): Promise<Producer> {
     const { cluster, target, epoch } = this.#partition;
     if (this.#producer?.connection.isOpen && this.#producer.epoch === epoch) return this.#producer;

@@ -1,11 +1,15 @@
 /**
- * The only file that knows kafkajs, and everything of it that is private. It makes KafkaConnections (connection.ts), one
- * socket each, out of kafkajs's broker, and maps its errors to KafkaFault. Only the wire protocol is used: the consumer of
- * kafkajs skips records after a rebalance and silently resets an offset that is out of range, its producer may acknowledge
- * what is not in the log, and its admin client, before each command, reads the metadata of every topic of the cluster and
- * fails with the error of any of them. Offsets, retries and closing are decided by the other files of this folder.
+ * The only file that uses kafkajs, including its private parts. It turns kafkajs's broker into
+ * KafkaConnections (connection.ts), one socket each, and maps its errors to KafkaFault.
  *
- * The private classes are typed here as far as they are used; client.test.ts fails when their version or shape changes.
+ * Only the wire protocol is used, because the rest of kafkajs is not safe enough here. Its consumer skips
+ * records after a rebalance and silently resets an offset that is out of range. Its producer may acknowledge
+ * records that are not in the log. Its admin client reads the metadata of every topic of the cluster before
+ * each command, and fails with the error of any of them. Offsets, retries and closing are decided by the
+ * other files of this folder.
+ *
+ * The private classes are typed here as far as they are used. client.test.ts fails if their version or shape
+ * changes.
  */
 import { createRequire } from 'node:module';
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
@@ -25,11 +29,14 @@ import { KafkaFault } from './errors.ts';
 import { decodeFetchResponse, fetchVersions } from './fetch-response.ts';
 import type { KafkaSettings } from './settings.ts';
 
-/** Connecting, shaking hands and authenticating. */
+/** Time limit in ms for connecting, the handshake and authentication. */
 const dialTimeoutMs = 3000;
-/** Each response; a fetch may take its waiting time longer. */
+/** Time limit in ms for each response. A fetch may take its waiting time longer. */
 const requestTimeoutMs = 5000;
-/** How long the leader waits for its replicas; below `requestTimeoutMs`, so that its response arrives in time. */
+/**
+ * Time in ms that the leader waits for its replicas. Below `requestTimeoutMs`, so that its response arrives
+ * in time.
+ */
 const replicasTimeoutMs = 4000;
 const metadataApiKey = 3;
 const fetchApiKey = 1;
@@ -121,9 +128,9 @@ const protocol: {
 const { createErrorFromCode }: { createErrorFromCode: (code: number) => Error } =
   require('kafkajs/src/protocol/error.js');
 
-/** Returns a function that connects with these settings, or with those of the moment. */
+/** Returns a function that connects with these settings, or with the current ones if `current` is given. */
 export function dialWith(settings: KafkaSettings, current = () => settings): Dial {
-  // Each broker is asked for its API versions once.
+  // Each broker is asked for its API versions only once.
   const versions = new Map<string, object>();
   return async ({ host, port }) => {
     const connection = new KafkajsConnection(host, port, current(), versions.get(`${host}:${port}`) ?? null);
@@ -150,7 +157,7 @@ class KafkajsConnection implements KafkaConnection {
       port,
       clientId: 'headgate',
       ssl: null,
-      // A copy, because kafkajs writes what it derives from the password into it.
+      // Copy the settings, because kafkajs stores values derived from the password in them.
       sasl: settings.sasl ? { ...settings.sasl } : null,
       logger: silent,
       connectionTimeout: dialTimeoutMs,
@@ -158,7 +165,8 @@ class KafkajsConnection implements KafkaConnection {
       enforceRequestTimeout: false,
       socketFactory: (target) => this.#openSocket(target),
     });
-    // The pool keeps a second socket for fetches and reconnects both by itself; this connection has one socket and ends with it.
+    // The pool would use a second socket for fetches and reconnect both automatically. This connection has
+    // one socket and ends with it.
     this.#pool.getConnectionByRequest = () => {
       if (this.#lost) throw new KafkaFault('NOT_CONNECTED', { kind: 'unsent' });
       return this.#pool.getConnection(0);
@@ -202,7 +210,7 @@ class KafkajsConnection implements KafkaConnection {
     const { topicMetadata, brokers } = await this.#bounded(async () => {
       const encode = this.#broker.lookupRequest(metadataApiKey, protocol.requests.Metadata);
       const request = encode({ topics: [topic], allowAutoTopicCreation: false });
-      // A topic's error is part of the result here, so kafkajs must not throw it.
+      // Here a topic's error is part of the result, so kafkajs must not throw it.
       const response = { ...request.response, parse: async (data: unknown) => data };
       return (await this.#pool.send({ ...request, response })) as MetadataResponse;
     });
@@ -223,7 +231,7 @@ class KafkajsConnection implements KafkaConnection {
     return offset < 0 ? undefined : offset;
   }
 
-  /** `timestamp`: ms since 1970, or what the protocol defines: -2 the start, -1 the end. */
+  /** `timestamp` is in ms since 1970, or -2 for the start and -1 for the end, as the protocol defines. */
   async #listOffset({ topic, partition }: TopicPartition, timestamp: number): Promise<number> {
     const topics = [{ topic, partitions: [{ partition, timestamp }] }];
     const { responses } = await this.#bounded(() =>
@@ -294,11 +302,11 @@ class KafkajsConnection implements KafkaConnection {
     if (this.#lost) return;
     this.#lost = true;
     for (const reject of [...this.#pending]) reject(fault);
-    // With an error, so that kafkajs rejects its pending requests, too.
+    // The error makes kafkajs reject its pending requests too.
     this.#socket?.destroy(new Error('connection abandoned'));
   }
 
-  /** Settles within the time-out, also where kafkajs never does. */
+  /** Settles within the time limit, even if kafkajs never does. */
   #bounded<Result>(request: () => Promise<Result>, timeoutMs = requestTimeoutMs): Promise<Result> {
     if (this.#lost) return Promise.reject(new KafkaFault('NOT_CONNECTED', { kind: 'unsent' }));
     return new Promise((resolve, reject) => {
@@ -329,7 +337,7 @@ interface MetadataResponse {
   }[];
 }
 
-/** kafkajs recognises an error of the broker by what this throws. */
+/** Throws kafkajs's error for an error code, so that kafkajs treats it as a broker's error. */
 async function refuseError<Response extends { readonly errorCode: number }>(
   response: Response,
 ): Promise<Response> {
@@ -337,7 +345,10 @@ async function refuseError<Response extends { readonly errorCode: number }>(
   return response;
 }
 
-/** kafkajs sets this timer again each millisecond while a connection is open, also with nothing pending. */
+/**
+ * Replaces a kafkajs timer that restarts every millisecond while a connection is open, even with nothing
+ * pending.
+ */
 function scheduleOnlyPending(queue: RequestQueue): void {
   queue.scheduleCheckPendingRequests = () => {
     if (queue.throttleCheckTimeoutId || queue.pending.length === 0) return;
@@ -355,7 +366,10 @@ function onlyOne<Item>(items: readonly Item[] | undefined): Item {
   return item;
 }
 
-/** kafkajs marks an error response by its `type`, and uses "Not connected" where it wrote nothing. */
+/**
+ * Maps an error of kafkajs. It marks broker errors by `type`, and says "Not connected" if it did not write
+ * anything.
+ */
 function mapKafkaError(error: unknown): KafkaFault {
   if (error instanceof KafkaFault) return error;
   if (!(error instanceof Error)) return new KafkaFault('UNKNOWN', { kind: 'lost', cause: error });

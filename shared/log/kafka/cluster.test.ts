@@ -1,11 +1,14 @@
-/** A leader is confirmed by as many other replicas as it takes, and no slow broker delays that. */
+/** A leader is confirmed by as many other replicas as necessary, and a slow broker does not delay that. */
 import { expect, test } from 'vitest';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 
 const place = { topic: 'headgate.control', partition: 0 };
 
-/** Brokers 1 to n on ports of their numbers; `named[n]` is the leader that broker n names, null where it never responds. */
+/**
+ * A cluster of brokers 1 to n on ports of the same numbers. `named[n]` is the leader that broker n names, or
+ * null if it never responds.
+ */
 function clusterWhere(
   named: Readonly<Record<number, number | null>>,
   replicas: readonly number[],

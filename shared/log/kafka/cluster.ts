@@ -1,8 +1,8 @@
 /**
- * The brokers as one process sees them: which broker leads which partition, and one connection to each broker for short
- * requests, shared by all logs of the process. Tails and appenders have connections of their own, because a broker
- * responds in order on each connection, and a waiting fetch would block everything after it.
- * Nothing here retries or waits longer than a connection's own time-outs; the caller's RetryPolicy does.
+ * Brokers as one process sees them: which broker leads which partition, and one connection per broker for
+ * short requests, shared by all logs of the process. Tails and appenders have their own connections, because
+ * a broker responds in order on each connection and a waiting fetch would block everything after it. Nothing
+ * here retries, or waits longer than a connection's time limits; the caller's RetryPolicy does.
  */
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
@@ -10,11 +10,14 @@ import type { KafkaFiles } from './files.ts';
 import type { KafkaSettings } from './settings.ts';
 import { TopicReadings } from './topic-readings.ts';
 
-/** Metadata is requested again after this long, also without an error. */
+/** Age in ms at which metadata is requested again, even without an error. */
 const metadataAgeMsMax = 10_000;
-/** Node id that brokers return while a partition has no leader. */
+/** Node ID that brokers return while a partition does not have a leader. */
 const noLeader = -1;
-/** Where no broker has accepted a connection for this long since the start, requests no longer wait for one. */
+/**
+ * Time in ms after the start at which requests no longer wait for brokers, if none has ever accepted a
+ * connection.
+ */
 const unreachableAfterMs = 5000;
 
 interface Address {
@@ -24,15 +27,16 @@ interface Address {
 
 export interface Leader extends Address {
   readonly nodeId: number;
-  /** How many replicas the partition has. */
+  /** Number of the partition's replicas, including the leader's. */
   readonly replicas: number;
-  /** The brokers with the other replicas, as far as the metadata lists them. */
+  /** Brokers with the other replicas, as far as the metadata lists them. */
   readonly others: readonly Address[];
 }
 
 /**
- * How many of the other replicas must name the same leader. Another leader would need two replicas in sync (one, where
- * there are two in all), so at least one of the replicas that respond here would name it.
+ * Returns how many of the other replicas must name the same leader. Another leader would need two in-sync
+ * replicas (one if there are only two replicas), so at least one of the replicas that respond here would name
+ * it.
  */
 function witnessesNeeded(replicas: number): number {
   return replicas > 1 ? Math.max(1, replicas - 2) : 0;
@@ -40,7 +44,9 @@ function witnessesNeeded(replicas: number): number {
 
 const clusters = new Map<string, KafkaCluster>();
 
-/** The one cluster of this process for these brokers and settings. Its users call `use` and `release`. */
+/**
+ * Returns this process's shared cluster for these brokers and settings. Users must call `use` and `release`.
+ */
 export function clusterOf(
   brokers: readonly string[],
   settings: KafkaSettings,
@@ -55,7 +61,7 @@ export function clusterOf(
   return cluster;
 }
 
-/** `host:port`, an IPv6 host in brackets. */
+/** Parses `host:port`; an IPv6 host is in brackets. */
 function parseAddress(broker: string): Address {
   const colon = broker.lastIndexOf(':');
   const host = broker.slice(0, colon).replace(/^\[(.*)\]$/, '$1');
@@ -63,20 +69,20 @@ function parseAddress(broker: string): Address {
 }
 
 export class KafkaCluster {
-  /** Checks of topics, pending or passed, by topic plan. */
+  /** Topic checks by topic plan, pending or passed. */
   readonly checkedTopics = new Map<string, Promise<void>>();
-  /** Of all logs of this process on these brokers. */
+  /** Readings of all logs that this process has on these brokers. */
   readonly readings = new TopicReadings();
-  /** Of the settings, where some come from files. */
+  /** Files that settings come from, if any. */
   readonly files: KafkaFiles | undefined;
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;
   readonly #onUnused: () => void;
   readonly #connections = new Map<string, Promise<KafkaConnection>>();
   readonly #topics = new Map<string, { metadata: Promise<TopicMetadata>; atMs: number }>();
-  /** Brokers to try first: those of the last metadata. */
+  /** Brokers of the last metadata. They are tried first. */
   #brokers: readonly Address[] = [];
-  /** Incremented at every fault, so that the next request tries another broker first. */
+  /** Incremented after every fault, so that the next request tries another broker first. */
   #rotation = 0;
   #users = 0;
   #released = false;
@@ -94,7 +100,7 @@ export class KafkaCluster {
     this.#onUnused = onUnused;
   }
 
-  /** No broker has accepted a connection since the start, which was some time ago. */
+  /** Whether no broker has ever accepted a connection although the process started some time ago. */
   get isUnreachable(): boolean {
     return !this.#reached && performance.now() - this.#sinceMs > unreachableAfterMs;
   }
@@ -103,7 +109,7 @@ export class KafkaCluster {
     this.#users++;
   }
 
-  /** The last user's release closes all shared connections. */
+  /** Releases one use. The last release closes all shared connections. */
   release(): void {
     this.#users--;
     if (this.#users > 0 || this.#released) return;
@@ -117,7 +123,7 @@ export class KafkaCluster {
     this.#connections.clear();
   }
 
-  /** A shared connection to the first broker that accepts one. Rejects with KafkaFault. */
+  /** Returns a shared connection to the first broker that accepts one. Rejects with KafkaFault. */
   async anyBroker(): Promise<KafkaConnection> {
     let fault: unknown = new KafkaFault('NO_BROKER', { kind: 'unsent' });
     const tried = new Set<string>();
@@ -139,7 +145,7 @@ export class KafkaCluster {
     throw fault;
   }
 
-  /** The shared connection to a broker. Rejects with KafkaFault. */
+  /** Returns the shared connection to a broker. Rejects with KafkaFault. */
   async connectionTo(address: Address): Promise<KafkaConnection> {
     const name = `${address.host}:${address.port}`;
     const shared = this.#connections.get(name);
@@ -160,12 +166,12 @@ export class KafkaCluster {
     }
   }
 
-  /** A new connection to a broker, which its user destroys. Rejects with KafkaFault. */
+  /** Opens a new connection to a broker; the caller must destroy it. Rejects with KafkaFault. */
   dial(address: Address): Promise<KafkaConnection> {
     return this.#dial(address);
   }
 
-  /** The metadata of a topic, at most 10 s old. Rejects with KafkaFault. */
+  /** Returns a topic's metadata, at most 10 s old. Rejects with KafkaFault. */
   async metadata(topic: string): Promise<TopicMetadata> {
     const known = this.#topics.get(topic);
     if (known && performance.now() - known.atMs < metadataAgeMsMax) return await known.metadata;
@@ -186,13 +192,16 @@ export class KafkaCluster {
     return metadata;
   }
 
-  /** The next request for metadata reaches a broker, and another one first; call after any error. */
+  /**
+   * Drops the topic's metadata, so that the next request asks a broker, starting with another one. Call it
+   * after any error.
+   */
   invalidate(topic: string): void {
     this.#topics.delete(topic);
     this.#rotation++;
   }
 
-  /** The broker that leads a partition. Rejects with KafkaFault, also where there is no leader now. */
+  /** Returns the broker that leads a partition. Rejects with KafkaFault, also if there is no leader now. */
   async leader({ topic, partition }: TopicPartition): Promise<Leader> {
     const { brokers, partitions, errorCode } = await this.metadata(topic);
     const found = partitions.find(({ partitionId }) => partitionId === partition);
@@ -210,7 +219,7 @@ export class KafkaCluster {
     });
   }
 
-  /** Resolves once enough of the other replicas, in a request sent now, name the same leader. Rejects with KafkaFault. */
+  /** Resolves once enough of the other replicas, asked now, name the same leader. Rejects with KafkaFault. */
   async confirmLeader(leader: Leader, { topic, partition }: TopicPartition): Promise<void> {
     const witnesses = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);
@@ -220,7 +229,7 @@ export class KafkaCluster {
     await quorumOf(witnesses, witnessesNeeded(leader.replicas));
   }
 
-  /** Asks the other replicas who leads. True if at least one names another leader, and none names this one. */
+  /** Asks the other replicas who leads. True if at least one names another leader and none names this one. */
   async isDeposed(leader: Leader, { topic, partition }: TopicPartition): Promise<boolean> {
     const asked = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);
@@ -231,7 +240,10 @@ export class KafkaCluster {
   }
 }
 
-/** Resolves as soon as that many have; a slow or unreachable broker delays nothing where the others are enough. */
+/**
+ * Resolves as soon as the needed number of witnesses agree, so a slow or unreachable broker does not delay it
+ * if the others suffice.
+ */
 function quorumOf(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let agreed = 0;

@@ -1,10 +1,11 @@
 /**
- * The one interface to a Kafka client: one connection to one broker. client.ts implements it; everything else of the log
- * knows only this. A connection never reconnects and never repeats a request: once it is lost, each request on it fails,
- * and its user opens another. Every request has a time-out, after which the connection is closed.
+ * The interface to a Kafka client: one connection to one broker. client.ts implements it; all other code of
+ * the log uses only this. A connection never reconnects and never repeats a request: once it is lost, every
+ * request on it fails, and its user opens another. Every request has a time limit, after which the connection
+ * is closed.
  */
 
-/** One broker or replica set member as the cluster names it. */
+/** A broker as the cluster names it. */
 export interface KafkaNode {
   readonly nodeId: number;
   readonly host: string;
@@ -13,25 +14,25 @@ export interface KafkaNode {
 
 export interface PartitionMetadata {
   readonly partitionId: number;
-  /** The broker that accepts writes; -1 while there is none. */
+  /** Broker that accepts writes; -1 while there is none. */
   readonly leader: number;
   readonly replicas: readonly number[];
 }
 
 export interface TopicMetadata {
   readonly brokers: readonly KafkaNode[];
-  /** Empty where the topic does not exist. */
+  /** Empty if the topic does not exist. */
   readonly partitions: readonly PartitionMetadata[];
-  /** Kafka's error code for the topic; 0 where there is none, 3 where it does not exist. */
+  /** Kafka's error code for the topic: 0 for none, 3 if the topic does not exist. */
   readonly errorCode: number;
 }
 
 export interface FetchedPartition {
   /** Offset after the last record that readers may see. */
   readonly highWatermark: number;
-  /** Offset of the first record that is kept. */
+  /** Offset of the first record kept. */
   readonly startOffset: number;
-  /** Record batches as Kafka stores them; the last one may be cut off. */
+  /** Record batches in Kafka's format. The last one may be cut off. */
   readonly recordSet: Buffer;
 }
 
@@ -42,9 +43,9 @@ export interface TopicPartition {
 
 export interface FetchRequest extends TopicPartition {
   readonly offset: number;
-  /** How long the broker may delay its response while there is no new record. */
+  /** Time in ms for which the broker may delay its response while there is no new record. */
   readonly waitMs: number;
-  /** The first batch of records is always complete, also where it is larger. */
+  /** Size limit. The first record batch is always complete, even if it is larger. */
   readonly bytesMax: number;
 }
 
@@ -60,23 +61,31 @@ export interface NewTopic {
   readonly settings: Readonly<Record<string, string>>;
 }
 
-/** Every request rejects with KafkaFault. */
+/** A connection to a single broker. Every request rejects with KafkaFault. */
 export interface KafkaConnection {
   readonly isOpen: boolean;
-  /** The largest version of a fetch that the broker knows, which shows its release. */
+  /** Latest fetch version that the broker knows. It reveals the broker's release. */
   readonly fetchVersionMax: number | undefined;
   metadata(topic: string): Promise<TopicMetadata>;
-  /** Offset of the first record kept (`start`), or the offset after the last record readers may see (`end`). */
+  /**
+   * Returns the offset of the first record kept (`start`), or the offset after the last record that readers
+   * may see (`end`).
+   */
   offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;
-  /** The offset of the first record from this time (ms since 1970) on; undefined where there is none. */
+  /**
+   * Returns the offset of the first record at or after this time (ms since 1970); undefined if there is none.
+   */
   offsetAt(target: TopicPartition, atMs: number): Promise<number | undefined>;
   fetch(request: FetchRequest): Promise<FetchedPartition>;
-  /** Resolves with the offset of the first message once all in-sync replicas have them. Never repeats the request. */
+  /**
+   * Resolves with the first message's offset once all in-sync replicas have the messages. Never repeats the
+   * request.
+   */
   produce(target: TopicPartition, messages: readonly NewMessage[]): Promise<number>;
   createTopic(topic: NewTopic): Promise<void>;
-  /** The effective settings of a topic, its own and the brokers'. */
+  /** Returns a topic's effective settings, from the topic or the brokers. */
   topicSettings(topic: string): Promise<ReadonlyMap<string, string>>;
-  /** Closes the connection at once; pending requests on it are rejected. Idempotent. */
+  /** Closes the connection at once and rejects its pending requests. Idempotent. */
   destroy(): void;
 }
 

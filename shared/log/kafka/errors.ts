@@ -1,16 +1,20 @@
 /**
- * The faults of a request to Kafka, classified by what matters to a writer: can the request have taken effect?
- * client.ts maps the driver's errors to KafkaFault; texts name Kafka's error code, never an address or a record.
+ * Faults of requests to Kafka, classified by the question that matters to a writer: can the request have
+ * taken effect? client.ts maps the driver's errors to KafkaFault. Messages name Kafka's error code, never an
+ * address or a record.
  */
 import { LogUnavailable } from '../core/control-log.ts';
 
-/** `unsent`: it was never sent. `lost`: it was sent and got no response. `answered`: the broker returned an error. */
+/**
+ * `unsent`: the request was never sent. `lost`: it was sent but not answered. `answered`: the broker returned
+ * an error.
+ */
 export type FaultKind = 'unsent' | 'lost' | 'answered';
 
 export class KafkaFault extends Error {
   override readonly name = 'KafkaFault';
   readonly kind: FaultKind;
-  /** Kafka's error code for `answered`, else the system's, for example ECONNREFUSED. */
+  /** Kafka's error code for `answered`, otherwise the system's, for example ECONNREFUSED. */
   readonly type: string;
 
   constructor(type: string, options: ErrorOptions & { readonly kind: FaultKind }) {
@@ -26,7 +30,10 @@ const sentences: Readonly<Record<FaultKind, string>> = {
   answered: 'Kafka refused',
 };
 
-/** The topic's settings would lose or hide records of the log; the text names the command that fixes them. */
+/**
+ * Thrown if the topic's settings would lose or hide log records. The message names the command that fixes
+ * them.
+ */
 export class TopicMisconfigured extends LogUnavailable {}
 
 /** Error codes after which a produced record is certainly not in the log, and a retry may succeed. */
@@ -37,7 +44,7 @@ const retryableCodes = new Set([
   'THROTTLING_QUOTA_EXCEEDED',
 ]);
 
-/** Error codes after which it is certainly not there, and no retry can succeed. */
+/** Error codes after which a produced record is certainly not in the log, and no retry can succeed. */
 const permanentCodes = new Set([
   'CORRUPT_MESSAGE',
   'MESSAGE_TOO_LARGE',
@@ -54,8 +61,9 @@ const permanentCodes = new Set([
 ]);
 
 /**
- * The outcome of a produce request. A leader that was deposed while it waited for its replicas returns the same code as a
- * broker that never was the leader: with several replicas that code leaves the outcome unknown.
+ * Returns the outcome of a produce request. A leader that was deposed while waiting for its replicas returns
+ * the same code as a broker that never led. With several replicas, that code therefore leaves the outcome
+ * unknown.
  */
 export function outcomeOf(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';

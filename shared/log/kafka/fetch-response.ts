@@ -1,14 +1,17 @@
 /**
- * The response to a fetch of one partition, up to its record batches, which stay bytes: kafkajs would inflate and decode
- * all of them at once, whatever their size.
+ * Decodes the fetch response of one partition, but leaves its record batches as bytes. kafkajs would
+ * decompress and decode all of them at once, whatever their size.
  */
 import type { FetchedPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 
-/** The versions of a fetch whose response is known here, and which kafkajs can ask for. */
+/** Fetch versions whose response can be decoded here, and which kafkajs can request. */
 export const fetchVersions = { min: 7, max: 11 } as const;
 
-/** Throws KafkaFault where it holds no partition; otherwise returns Kafka's error code along with it. */
+/**
+ * Returns the partition together with Kafka's error code. Throws KafkaFault if the response does not contain
+ * a partition.
+ */
 export function decodeFetchResponse(
   bytes: Buffer,
   version: number,
@@ -22,9 +25,10 @@ export function decodeFetchResponse(
 }
 
 /**
- * throttle_time int32, error_code int16, session_id int32, topics int32 [name string, partitions int32 [partition int32,
- * error_code int16, high_watermark int64, last_stable_offset int64, log_start_offset int64, aborted_transactions int32
- * [16 bytes], (from version 11 on) preferred_read_replica int32, records bytes]]
+ * Decodes a response with this layout: throttle_time int32, error_code int16, session_id int32, topics int32
+ * [name string, partitions int32 [partition int32, error_code int16, high_watermark int64, last_stable_offset
+ * int64, log_start_offset int64, aborted_transactions int32 [16 bytes], (since version 11)
+ * preferred_read_replica int32, records bytes]].
  */
 function decode(bytes: Buffer, version: number): FetchedPartition & { readonly errorCode: number } {
   const sessionError = bytes.readInt16BE(4);

@@ -1,11 +1,14 @@
-/** Settings of Kafka whose files may be replaced while a process runs: each connection is opened with what they hold then. */
+/**
+ * Kafka settings whose files may be replaced while the process runs. Each connection is opened with their
+ * current content.
+ */
 import type { Environment } from '../../runtime/settings.ts';
 import { WatchedFiles } from '../../runtime/watched-files.ts';
 import { type KafkaSettings, kafkaFilesFrom, kafkaSettingsFrom } from './settings.ts';
 
 export class KafkaFiles {
   readonly #files: WatchedFiles<KafkaSettings>;
-  /** Why the files cannot be used as they are now. */
+  /** Reason for which the current files cannot be used. */
   #fault: string | undefined;
 
   /** Throws KafkaSettingsInvalid. */
@@ -17,7 +20,7 @@ export class KafkaFiles {
     return this.#fault;
   }
 
-  /** The former settings where the files cannot be used. */
+  /** Returns the current settings, or the last valid ones if the files cannot be used. */
   current(): KafkaSettings {
     try {
       if (this.#files.look()) this.#fault = undefined;

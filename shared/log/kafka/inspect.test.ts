@@ -1,11 +1,11 @@
-/** What `doctor` reports of a topic: all that is wrong with it, each with what to do, what loses records first. */
+/** Topic faults that `doctor` reports, each with its fix. Faults that lose records come first. */
 import { expect, test } from 'vitest';
 import { controlTopic } from '../../../schemas/events/commit.ts';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 import { inspectBrokers } from './inspect.ts';
 
-/** One broker whose control log is so; the other topics are not made yet. */
+/** A cluster of one broker with this control log. The other topics do not exist yet. */
 function clusterWith({ partitions = 1, start = 0, end = 0, settings = {} }): KafkaCluster {
   const good = { 'cleanup.policy': 'delete', 'retention.ms': '-1', 'retention.bytes': '-1' };
   const more = { 'unclean.leader.election.enable': 'false', 'max.message.bytes': '1048588' };

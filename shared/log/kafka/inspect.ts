@@ -1,11 +1,13 @@
-/** What `doctor` reports of the brokers and topics: settings that were changed while processes run, lone and old brokers. */
+/** Collects facts about brokers and topics for `doctor`: changed settings, single brokers and old brokers. */
 import { controlTopic } from '../../../schemas/events/commit.ts';
 import { cutLogNext, type LogInspection, type TopicFault } from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
 import { topicFaults, topicPlans } from './topics.ts';
 
-/** The largest version of a fetch that releases know, the newest first: brokers name no release. */
+/**
+ * Releases by the latest fetch version that they support, newest first. Brokers do not report their release.
+ */
 const releases: readonly (readonly [fetchVersion: number, release: number])[] = [
   [18, 4.1],
   [17, 3.9],
@@ -17,7 +19,7 @@ const releases: readonly (readonly [fetchVersion: number, release: number])[] = 
   [10, 2.1],
 ];
 
-/** Rejects with KafkaFault. Topics that are not made yet are left out. */
+/** Inspects the brokers and all existing topics. Rejects with KafkaFault. */
 export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspection> {
   const connection = await cluster.anyBroker();
   const faults: TopicFault[] = [];
@@ -42,7 +44,7 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
   };
 }
 
-/** Removed records are missed only by a process that starts, which may be long after. */
+/** Reports deleted records. Only a process that starts will miss them, possibly much later. */
 async function removalFault(cluster: KafkaCluster, topic: string): Promise<TopicFault[]> {
   const target = { topic, partition: 0 };
   const leader = await cluster.connectionTo(await cluster.leader(target));
@@ -53,7 +55,7 @@ async function removalFault(cluster: KafkaCluster, topic: string): Promise<Topic
   return [{ topic, text, next }];
 }
 
-/** undefined of a broker that is away now. */
+/** Returns a broker's release; undefined if the broker cannot be reached. */
 async function releaseOf(
   cluster: KafkaCluster,
   address: { readonly host: string; readonly port: number },
@@ -62,7 +64,7 @@ async function releaseOf(
   return connection && releaseBy(connection);
 }
 
-/** 0: older than all that are listed. */
+/** Returns 0 if the broker is older than every listed release. */
 function releaseBy({ fetchVersionMax: version }: KafkaConnection): number | undefined {
   if (version === undefined) return undefined;
   return releases.find(([least]) => version >= least)?.[1] ?? 0;

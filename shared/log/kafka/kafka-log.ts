@@ -1,6 +1,6 @@
 /**
- * A partition on Kafka as a log: it owns the appender, the tails and the requests for the end, and ends all of them
- * at once when it is closed, also where no broker responds.
+ * A log on one Kafka partition. It owns the appender, the tails and the requests for the end. Closing it ends
+ * all of them at once, even if no broker responds.
  */
 import { setMaxListeners } from 'node:events';
 import {
@@ -26,19 +26,22 @@ import { isPublishedAgain, planOf } from './topics.ts';
 export interface KafkaLogOptions {
   readonly topic: string;
   readonly partition: number;
-  /** How long a topic without a plan of its own keeps records; without it, without limit. */
+  /** Retention in seconds of a topic without its own plan. If omitted, records are kept forever. */
   readonly keepSeconds?: number;
-  /** A tail from before the first record kept begins there, instead of reporting LogTruncated. */
+  /**
+   * Lets a tail that asks for deleted records begin at the first record kept, instead of reporting
+   * LogTruncated.
+   */
   readonly allowTrimmed?: boolean;
-  /** Reject with LogUnavailable where there is no such topic, instead of creating it. */
+  /** Rejects with LogUnavailable if the topic does not exist, instead of creating it. */
   readonly mustExist?: boolean;
-  /** How long opening waits for the brokers, ms. */
+  /** Time in ms for which opening waits for the brokers. */
   readonly openTimeoutMs?: number;
-  /** How long an append that was not sent is retried, ms. */
+  /** Time in ms for which an append that was not sent is retried. */
   readonly appendTimeoutMs?: number;
-  /** How long `end` waits for the brokers, ms. */
+  /** Time in ms for which `end` waits for the brokers. */
   readonly endTimeoutMs?: number;
-  /** How long a fault of a tail lasts before it is reported, ms. */
+  /** Time in ms that a fault of a tail may last before it is reported. */
   readonly tailTimeoutMs?: number;
 }
 
@@ -51,9 +54,10 @@ const defaults = {
 };
 
 /**
- * Opens one partition of a topic; creates the topic where it is missing, and checks its settings. Unreachable brokers are
- * no error: the log opens, and its methods reject with LogUnavailable until a broker can be reached.
- * Rejects with TopicMisconfigured (a LogUnavailable), and with LogUnavailable where the brokers refuse the credentials.
+ * Opens one partition of a topic; creates the topic if it is missing, and checks its settings. If the brokers
+ * are unreachable, the log opens anyway, and its methods reject with LogUnavailable until a broker can be
+ * reached. Rejects with TopicMisconfigured (a LogUnavailable), and with LogUnavailable if the brokers refuse
+ * the credentials.
  */
 export async function openKafkaLog(
   brokers: readonly string[],
@@ -71,7 +75,10 @@ export async function openKafkaLog(
   }
 }
 
-/** The brokers, reached with what the files hold at each connection, or with these settings where none come from files. */
+/**
+ * Returns the shared cluster. Each connection uses the current content of `files`, or these settings if there
+ * are no files.
+ */
 export function kafkaClusterOf(
   brokers: readonly string[],
   settings: KafkaSettings,
@@ -96,7 +103,7 @@ export class KafkaLog implements TimedLog {
     const plan = { ...planOf(topic, keepSeconds), mustExist: mustExist && !isPublishedAgain(topic) };
     this.#partition = new KafkaPartition(cluster, { topic, partition }, plan);
     this.#appender = new KafkaAppender(this.#partition, this.#closing.signal, this.#settings.appendTimeoutMs);
-    // Each request that waits for a retry listens; in an outage there is one for each caller.
+    // Each request that waits for a retry adds a listener. In an outage there is one per caller.
     setMaxListeners(0, this.#closing.signal);
     cluster.use();
   }
@@ -105,7 +112,7 @@ export class KafkaLog implements TimedLog {
     return this.#partition.isReplicated;
   }
 
-  /** Checks the topic and stores the hash of its first record. Rejects with TopicMisconfigured. */
+  /** Checks the topic and remembers the hash of its first record. Rejects with TopicMisconfigured. */
   async open(): Promise<void> {
     try {
       await this.#request(() => this.#partition.end(), this.#settings.openTimeoutMs);
@@ -125,7 +132,7 @@ export class KafkaLog implements TimedLog {
     }
   }
 
-  /** Why the broker refused the last append, if this process may not write to the topic. */
+  /** Reason for which the broker refused the last append, if this process may not write to the topic. */
   get writeFault(): string | undefined {
     return this.#writeFault;
   }
@@ -179,7 +186,10 @@ export class KafkaLog implements TimedLog {
     return this.#cluster.readings.all();
   }
 
-  /** A process that starts without Kafka requests several ends, and waits for the first of them only. */
+  /**
+   * Retries a request for a limited time. A process that starts without Kafka requests the end several times,
+   * but waits only for the first.
+   */
   #request<Result>(request: () => Promise<Result>, timeoutMs: number): Promise<Result> {
     return this.#partition.retryUntilDeadline(request, {
       timeoutMs,

@@ -1,7 +1,8 @@
 /**
- * One partition, shared by its readers and its appender: checks that its topic exists with the right settings, and that it
- * still is the log that was opened. A topic that was deleted and re-created has the same name and offsets, without any
- * error; so the batch of the first record is compared after every reconnect and every fault, and the end may never decrease.
+ * A Kafka partition, shared by its readers and its appender. Checks that the topic exists with the right
+ * settings, and that it is still the log that was opened. A topic that was deleted and re-created has the
+ * same name and offsets, and reports no error. So the batch of the first record is compared after every
+ * reconnect and fault, and the end must never decrease.
  */
 import { sleep } from '../../runtime/retry.ts';
 import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
@@ -12,7 +13,9 @@ import { batchesOf } from './record-batches.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 import { checkTopic, createTopic, isPublishedAgain, type TopicPlan } from './topics.ts';
 
-/** How long a new leader may take until its end includes what the old one had acknowledged. */
+/**
+ * Time in ms that a new leader may take until its end includes everything that the old leader acknowledged.
+ */
 const settleMs = 1000;
 
 export interface Range {
@@ -20,10 +23,10 @@ export interface Range {
   readonly end: number;
 }
 
-/** The first record that was kept at the last check. */
+/** First record kept at the time of the last check. */
 interface FirstRecord {
   readonly offset: number;
-  /** Of its batch. */
+  /** Identity of the record's batch. */
   readonly identity: string;
 }
 
@@ -33,13 +36,13 @@ export class KafkaPartition {
   readonly name: string;
   readonly #plan: TopicPlan;
   #first: FirstRecord | undefined;
-  /** The offset after the last record that was read or acknowledged here. */
+  /** Offset after the last record that this process has read or that was acknowledged to it. */
   #endSeen = 0;
-  /** The offset after the last record that was acknowledged to this process's appender. */
+  /** Offset after the last record acknowledged to this process's appender. */
   #endAcknowledged = 0;
-  /** The connection on which the last check passed. */
+  /** Connection on which the last check passed. */
   #checkedOn: KafkaConnection | undefined;
-  /** The last confirmed leader; unknown after every fault. */
+  /** Last confirmed leader; undefined after every fault. */
   #leader: Leader | undefined;
   #replicas = 1;
   #epoch = 0;
@@ -51,12 +54,15 @@ export class KafkaPartition {
     this.name = `${target.topic}/${target.partition}`;
   }
 
-  /** Incremented at every fault; a check of the log holds for one epoch. */
+  /** Incremented after every fault. A check of the log is valid for one epoch. */
   get epoch(): number {
     return this.#epoch;
   }
 
-  /** Creates the topic where it is missing, and checks it, once a process. Rejects with TopicMisconfigured or KafkaFault. */
+  /**
+   * Creates the topic if it is missing, and checks it once per process. Rejects with TopicMisconfigured or
+   * KafkaFault.
+   */
   async checkTopic(): Promise<void> {
     const { checkedTopics } = this.cluster;
     const name = JSON.stringify(this.#plan);
@@ -80,18 +86,22 @@ export class KafkaPartition {
     cluster.invalidate(topic);
     if (metadata.errorCode === 3 && !this.#plan.mustExist)
       await createTopic(connection, this.#plan, metadata.brokers.length);
-    // The next attempt finds and checks it.
+    // Fail, so that the next attempt finds and checks the new topic.
     throw new KafkaFault('LEADER_NOT_AVAILABLE', { kind: 'answered' });
   }
 
-  /** Retries a request, after a check of the topic, until the deadline; the leader is looked up again after each fault. */
+  /**
+   * Checks the topic, then retries the request until the deadline. The leader is looked up again after each
+   * fault.
+   */
   retryUntilDeadline<Result>(
     request: () => Promise<Result>,
     policy: Omit<RetryPolicy, 'operation'>,
   ): Promise<Result> {
     const onFault = ({ type }: KafkaFault) => {
       this.invalidate();
-      // The next attempt creates a deleted topic again, as a start does, if processes publish everything in it again.
+      // If processes publish a topic's records again, the next attempt re-creates a deleted topic, as a start
+      // would.
       if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isPublishedAgain(this.#plan.topic))
         this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
     };
@@ -102,7 +112,7 @@ export class KafkaPartition {
     return retryUntilDeadline(checked, { operation: `${this.name} on Kafka`, onFault, ...policy });
   }
 
-  /** Discards everything that was checked; call after every fault. */
+  /** Discards all check results. Call it after every fault. */
   invalidate(): void {
     this.#epoch++;
     this.cluster.invalidate(this.target.topic);
@@ -110,19 +120,21 @@ export class KafkaPartition {
     this.#leader = undefined;
   }
 
-  /** Records an acknowledged append. Throws LogReplaced where its offset is below an earlier one. */
+  /** Notes an acknowledged append. Throws LogReplaced if its offset is below an earlier one. */
   recordAppend(offset: number, nextOffset: number): void {
     if (offset < this.#endAcknowledged) throw this.#endDecreased(offset);
     this.#endAcknowledged = nextOffset;
     this.recordRead(nextOffset);
   }
 
-  /** Records how far a tail has read. */
+  /** Notes how far a tail has read. */
   recordRead(nextOffset: number): void {
     this.#endSeen = Math.max(this.#endSeen, nextOffset);
   }
 
-  /** Whether other brokers hold replicas, too: one of them may lead while a deposed leader does not know. */
+  /**
+   * Whether other brokers hold replicas too. If so, one of them may lead without a deposed leader knowing.
+   */
   get isReplicated(): boolean {
     return this.#replicas > 1;
   }
@@ -133,8 +145,8 @@ export class KafkaPartition {
   }
 
   /**
-   * The end, requested now from a leader that enough other brokers name, too. Every append acknowledged before this call is
-   * below it, also where a deposed leader still responds. Rejects with LogReplaced or KafkaFault.
+   * Requests the end from a leader that enough other brokers also name. Every append acknowledged before this
+   * call is below it, even if a deposed leader still responds. Rejects with LogReplaced or KafkaFault.
    */
   async confirmedEnd(): Promise<number> {
     const leader = await this.cluster.leader(this.target);
@@ -144,12 +156,15 @@ export class KafkaPartition {
     return await this.#endAt(await this.cluster.connectionTo(leader));
   }
 
-  /** The end as reported by the leader of the last metadata. Rejects with LogReplaced or KafkaFault. */
+  /** Returns the end according to the leader in the last metadata. Rejects with LogReplaced or KafkaFault. */
   async end(): Promise<number> {
     return await this.#endAt(await this.#leaderConnection());
   }
 
-  /** The offset of the first record from this time on, or the end. Rejects with LogReplaced or KafkaFault. */
+  /**
+   * Returns the offset of the first record at or after this time, or the end. Rejects with LogReplaced or
+   * KafkaFault.
+   */
   async offsetAt(atMs: number): Promise<number> {
     const connection = await this.#leaderConnection();
     const end = await this.#endAt(connection);
@@ -164,7 +179,10 @@ export class KafkaPartition {
     return end;
   }
 
-  /** Compares the first record and the end with those of the last check. Rejects with LogReplaced or KafkaFault. */
+  /**
+   * Compares the first record and the end with those of the last check. Rejects with LogReplaced or
+   * KafkaFault.
+   */
   async check(): Promise<Range> {
     const connection = await this.#leaderConnection();
     const range = await this.#range(connection);
@@ -187,7 +205,7 @@ export class KafkaPartition {
   async #compareFirst(connection: KafkaConnection, start: number): Promise<void> {
     const { recordSet } = await connection.fetch({ ...this.target, offset: start, waitMs: 0, bytesMax: 1 });
     const [batch] = batchesOf(recordSet);
-    // Deleted meanwhile, or not visible yet: the caller retries.
+    // Deleted meanwhile, or not visible yet. The caller retries.
     if (!batch || batch.nextOffset <= start)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     const found = { offset: Math.max(batch.firstOffset, start), identity: batch.identity };
@@ -210,13 +228,16 @@ export class KafkaPartition {
 
   #replaced(how: string): LogReplaced {
     this.#epoch++;
-    // The next open has to check the topic that exists then.
+    // The next open must check the topic that exists then.
     this.cluster.checkedTopics.clear();
     return new LogReplaced(`${this.name} on Kafka ${how}`);
   }
 }
 
-/** Whether a log that could not be opened may be used later: the brokers cannot be reached, but nothing is misconfigured. */
+/**
+ * Whether a log that could not be opened may become usable later: the brokers are unreachable, but nothing is
+ * misconfigured.
+ */
 export function mayOpenUnreached(error: unknown): boolean {
   if (!(error instanceof LogUnavailable) || error instanceof TopicMisconfigured) return false;
   return error.cause instanceof KafkaFault && !isPermanent(error.cause);

@@ -1,4 +1,7 @@
-/** What readers make of bytes that others wrote: a rule about the bytes alone, bounded by the header. */
+/**
+ * Decoding of batches written by anyone. Whether a batch is readable depends on its bytes alone, and its
+ * header bounds the work.
+ */
 import { expect, test } from 'vitest';
 import { batch, codecs, packed, record } from '../../../test/support/record-batches.ts';
 import { batchesOf, batchRecordsMax, signatureHeader } from './record-batches.ts';
@@ -40,7 +43,7 @@ test.each([
   const [first, skipped, last] = read(good(0, 'a', 'b'), poison, good(9, 'c'));
   expect(first).toEqual({ nextOffset: 2, records: ['0 a', '1 b'] });
   expect(skipped).toMatchObject({ unreadable });
-  // In its place stands one record that nobody accepts, at its last offset.
+  // The skipped batch is replaced by one record at its last offset, which no reader accepts.
   expect(skipped?.records).toEqual([`${(skipped?.nextOffset ?? 0) - 1} `]);
   expect(skipped?.nextOffset).toBeGreaterThan(2);
   expect(last).toEqual({ nextOffset: 10, records: ['9 c'] });

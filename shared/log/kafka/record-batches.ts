@@ -1,40 +1,51 @@
 /**
- * The record batches of a response to a fetch. The producer of a batch chooses its codec, size and number of records, so
- * nothing is inflated or decoded before its header shows that it is bounded. A batch that is not readable is skipped by its
- * header, which has its offsets: a rule about the bytes alone, so that all readers skip the same at any time. The service
- * never compresses what it writes.
+ * Decodes the record batches of a fetch response. A batch's producer chooses its codec, size and number of
+ * records, so nothing is decompressed or decoded before its header shows that it is bounded. An unreadable
+ * batch is skipped by the offsets in its header. This rule depends on the bytes alone, so all readers skip
+ * the same batches at any time. The service never compresses its own records.
  *
- * Batches count without regard to transactions, because an abort that is written later must not change what was read.
+ * Transactions are ignored, because an abort written later must not change what was read.
  */
 import type { LogRecord, UnreadableCause } from '../core/control-log.ts';
 
-/** The header that carries a record's signature. */
+/** Header that contains a record's signature. */
 export const signatureHeader = 'headgate-signature';
 
 export interface RecordBatch {
   readonly firstOffset: number;
-  /** The offset after its last record. */
+  /** Offset after the batch's last record. */
   readonly nextOffset: number;
-  /** Equal of the same batch, also on another broker and after a restart; includes its checksum and times. */
+  /**
+   * Identity of the batch, which is the same on every broker and after a restart. Includes its checksum and
+   * times.
+   */
   readonly identity: string;
-  /** Why its records are not read. */
+  /** Reason for not reading the batch's records. */
   readonly unreadable?: UnreadableCause;
-  /** None of a marker of a transaction. One that is empty and not signed in place of a batch that is unreadable. */
+  /**
+   * Decoded records. Empty for a transaction marker. An unreadable batch is replaced by one empty, unsigned
+   * record.
+   */
   readonly records: readonly LogRecord[];
 }
 
-/** The default of `max.message.bytes`; own batches are at most as large. */
+/** Default of Kafka's `max.message.bytes`. The service's own batches are not larger. */
 const batchBytesMax = 1_048_588;
-/** Own batches have at most 500; a batch is decoded in one turn of the event loop. */
+/**
+ * Most records per readable batch. A batch is decoded in one turn of the event loop; the service's own
+ * batches contain at most 500.
+ */
 export const batchRecordsMax = 10_000;
 
-/** Offset and length, which all formats begin with and which the length does not include. */
+/** Offset and length fields, with which every format begins. The length does not include them. */
 const prefixBytes = 12;
 const headerBytes = 61;
 const [lengthAt, magicAt, attributesAt, lastDeltaAt, timeAt, countAt] = [8, 16, 21, 23, 35, 57];
 const [codecBits, markerBit] = [0b111, 0b100000];
 
-/** In their order. A batch that the response cuts off is left out. Decodes each when it is asked for. */
+/**
+ * Yields the batches in order, each decoded on demand. Leaves out a last batch that the response cuts off.
+ */
 export function* batchesOf(recordSet: Buffer): Generator<RecordBatch> {
   let at = 0;
   while (at + prefixBytes <= recordSet.length) {
@@ -48,7 +59,8 @@ export function* batchesOf(recordSet: Buffer): Generator<RecordBatch> {
 function batchOf(bytes: Buffer): RecordBatch {
   const firstOffset = Number(bytes.readBigInt64BE(0));
   const identity = bytes.toString('latin1', magicAt, headerBytes);
-  // Before the format of today, a message had one offset, that of the last one where it contained several.
+  // Before the current format, a message had a single offset: that of its last record, if it contained
+  // several.
   const isOld = bytes.length < headerBytes || bytes.readInt8(magicAt) !== 2;
   const nextOffset = firstOffset + 1 + (isOld ? 0 : Math.max(bytes.readInt32BE(lastDeltaAt), 0));
   const batch = { firstOffset, nextOffset, identity };
@@ -69,7 +81,7 @@ function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause
   try {
     const cursor = new Cursor(bytes, headerBytes);
     const firstOffset = Number(bytes.readBigInt64BE(0));
-    // Where the broker stamps records, each of a batch has this time.
+    // If the broker stamps records, all records of a batch have this time.
     const atMs = Number(bytes.readBigInt64BE(timeAt));
     return Array.from({ length: count }, (_, index) => ({
       ...recordOf(cursor.slice(cursor.length()), firstOffset, index),
@@ -81,12 +93,15 @@ function readable(bytes: Buffer, offsets: number): LogRecord[] | UnreadableCause
   }
 }
 
-/** Throws RangeError where the bytes are no record, or one at another place than its offset claims. */
+/**
+ * Decodes one record. Throws RangeError if the bytes are not a record, or if its offset does not match its
+ * place in the batch.
+ */
 function recordOf(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
-  cursor.skipVarint(); // The time.
+  cursor.skipVarint(); // Time.
   if (cursor.varint() !== index) throw new RangeError('the offsets of a batch are consecutive');
-  cursor.nullable(); // The key.
+  cursor.nullable(); // Key.
   const value = cursor.nullable() ?? Buffer.alloc(0);
   const signatures: (Buffer | null)[] = [];
   for (let left = cursor.length(); left > 0; left--) {
@@ -94,14 +109,14 @@ function recordOf(bytes: Buffer, firstOffset: number, index: number): LogRecord 
     const content = cursor.nullable();
     if (name.equals(signatureName)) signatures.push(content);
   }
-  // Several signatures count as none.
+  // More than one signature counts as none.
   const signature = signatures.length === 1 ? (signatures[0] ?? null) : null;
   return { offset: firstOffset + index, value, signature };
 }
 
 const signatureName = Buffer.from(signatureHeader);
 
-/** Reads the parts of a record one after the other. Throws RangeError past the end. */
+/** Reads the fields of a record one by one. Throws RangeError past the end. */
 class Cursor {
   readonly #bytes: Buffer;
   #at: number;
@@ -129,7 +144,9 @@ class Cursor {
     return length < 0 ? null : this.slice(length);
   }
 
-  /** Seven bits a byte, the lowest first, at most 32 in all; the lowest of the number is its sign. */
+  /**
+   * Decodes a zigzag varint of up to 32 bits: seven bits per byte, lowest first. The lowest bit is the sign.
+   */
   varint(): number {
     let bits = 0;
     for (let shift = 0; shift < 35; shift += 7) {

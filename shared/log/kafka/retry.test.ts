@@ -1,11 +1,14 @@
-/** Retries of a request to Kafka: how long, what ends them early, and that no real time passes to find out. */
+/**
+ * Retries of a request to Kafka: how long they last and what ends them early. The tests do not wait in real
+ * time.
+ */
 import { expect, test } from 'vitest';
 import type { Clock } from '../../runtime/retry.ts';
 import { LogUnavailable } from '../core/control-log.ts';
 import { KafkaFault } from './errors.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 
-/** A clock that only sleeping moves. */
+/** A clock that only advances by sleeping. */
 function manualClock(): Clock {
   let nowMs = 0;
   const sleep = async (ms: number) => {
@@ -14,7 +17,7 @@ function manualClock(): Clock {
   return { now: () => nowMs, sleep, random: () => 1 };
 }
 
-/** Repeats a request that always fails; returns how often it was sent, and the error. */
+/** Repeats a request that always fails. Returns the number of attempts and the error. */
 async function attemptsOf(error: Error, policy: Partial<RetryPolicy> = {}) {
   let attempts = 0;
   const request = () => {
@@ -31,7 +34,7 @@ const refused = new KafkaFault('ECONNREFUSED', { kind: 'unsent' });
 
 test('a request is repeated with growing pauses until the deadline', async () => {
   const { attempts, thrown } = await attemptsOf(refused);
-  // After 20, 40, 80, 160, 320 and 500 ms.
+  // Pauses of 20, 40, 80, 160, 320 and 500 ms.
   expect(attempts).toBe(7);
   expect(thrown).toEqual(new LogUnavailable('topic/0: Kafka cannot be reached (ECONNREFUSED)'));
 });

@@ -1,33 +1,33 @@
 /**
- * Retrying a request to Kafka up to a deadline. Every retry of the Kafka log goes through here, so that each has an end in
- * time and a random pause, and stops at once when its log is closed.
+ * Retries requests to Kafka up to a deadline. Every retry of the Kafka log goes through this file, so that
+ * each one ends in time, pauses at random, and stops at once when its log is closed.
  */
 import { Backoff, type Clock, systemClock, within } from '../../runtime/retry.ts';
 import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
 import { isPermanent, KafkaFault } from './errors.ts';
 
 export interface RetryPolicy {
-  /** What is being done, for the text of LogUnavailable. */
+  /** Name of the operation, for the text of LogUnavailable. */
   readonly operation: string;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
   /** Called after each fault. */
   readonly onFault?: (fault: KafkaFault) => void;
-  /** Called after each fault; true ends the retries before the deadline. */
+  /** Called after each fault; true stops retrying before the deadline. */
   readonly giveUpEarly?: () => boolean;
-  /** For requests without side effects: a response that is still pending at the deadline is abandoned. */
+  /** Abandons a response that is still pending at the deadline. For requests without side effects only. */
   readonly abandonAtDeadline?: boolean;
   readonly clock?: Clock;
 }
 
-/** The pauses between two attempts of any request to Kafka. */
+/** Pauses between two attempts of any request to Kafka. */
 export function retryBackoff(clock: Clock = systemClock): Backoff {
   return new Backoff({ minMs: 20, maxMs: 500, clock });
 }
 
 /**
- * Repeats an idempotent request until it succeeds. Rejects with LogUnavailable at the deadline, when the signal aborts, or
- * after a permanent fault; an error that is no KafkaFault is rethrown.
+ * Repeats an idempotent request until it succeeds. Rejects with LogUnavailable at the deadline, when the
+ * signal aborts, or after a permanent fault. Errors other than KafkaFault are rethrown.
  */
 export async function retryUntilDeadline<Result>(
   request: () => Promise<Result>,

@@ -1,6 +1,6 @@
 /**
- * TLS and SASL settings of the connections to the brokers, from the environment. Incomplete or contradictory settings are
- * refused before anything is opened; no error text contains a value.
+ * TLS and SASL settings for connections to the brokers, from the environment. Incomplete or contradictory
+ * settings are refused before anything is opened. Error messages never contain a value.
  */
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
@@ -24,7 +24,7 @@ export interface KafkaSettings {
   readonly sasl?: KafkaSasl;
 }
 
-/** A HEADGATE_KAFKA_* variable is invalid; the text names the variable. */
+/** Thrown if a HEADGATE_KAFKA_* variable is invalid. The message names the variable. */
 export class KafkaSettingsInvalid extends Error {
   override readonly name = 'KafkaSettingsInvalid';
 }
@@ -42,7 +42,7 @@ export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
   return { ...(tls ? { tls } : {}), ...(sasl ? { sasl } : {}) };
 }
 
-/** The files that these variables name, which may change while a process runs. */
+/** Paths of the settings files that may change while a process runs. */
 export function kafkaFilesFrom(environment: Environment): string[] {
   return ['TLS_CA', 'TLS_CERT', 'TLS_KEY', 'SASL_PASSWORD_FILE'].flatMap(
     (name) => environment[prefix + name]?.trim() || [],

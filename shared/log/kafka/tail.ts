@@ -1,7 +1,8 @@
 /**
- * Reads one partition from an offset on, until aborted. The offset advances only with what was delivered; after every fault
- * the log is checked before reading continues, so that nothing is skipped or repeated without an error.
- * Each tail has a connection of its own, on which the broker delays the response to a fetch until there is a record.
+ * Reads one partition from an offset until aborted. The offset advances only past delivered records, and
+ * after every fault the log is checked before reading continues. Therefore nothing is skipped or repeated
+ * without an error. Each tail has its own connection, on which the broker delays its fetch response until
+ * there is a record.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -19,25 +20,27 @@ import { batchesOf, type RecordBatch } from './record-batches.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** Of one response, unless its first batch is larger. */
+/** Size limit of one response, unless its first batch is larger. */
 const fetchBytesMax = 1024 * 1024;
 const fetchWaitMs = 2000;
-/** After a longer pause between two fetches the log is checked again. */
+/** Pause between two fetches, in ms, after which the log is checked again. */
 const idleMsMax = 5000;
-/** After this long without a record, other brokers are asked who leads the partition. */
+/** Time in ms without a record after which other brokers are asked who leads the partition. */
 const quietMsMax = 3000;
-/** Responses without a record below the broker's own end, until they count as a fault. */
+/** Number of consecutive empty responses below the broker's own end that count as a fault. */
 const emptyResponsesMax = 20;
 
 export interface KafkaTailOptions extends TailOptions {
   readonly signal: AbortSignal;
-  /** Begin at the first record kept, where the requested one was deleted. */
+  /** Lets the tail begin at the first record kept if the requested one was deleted. */
   readonly allowTrimmed: boolean;
-  /** How long a fault may last before it is reported, ms. */
+  /** Time in ms that a fault may last before it is reported. */
   readonly timeoutMs: number;
 }
 
-/** Ends when the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced. */
+/**
+ * Tails one partition; returns when the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced.
+ */
 export async function* tailPartition(
   partition: KafkaPartition,
   options: KafkaTailOptions,
@@ -55,7 +58,7 @@ export async function* tailPartition(
         partition.recordRead(batch.nextOffset);
         yield batch;
         if (signal.aborted) return;
-        // A long catch-up must leave the event loop its turns.
+        // A long catch-up must leave turns to the event loop.
         await nextTurn();
       }
       reader.watchProgress(before, fetched);
@@ -75,7 +78,7 @@ class Reader {
   #connection: KafkaConnection | undefined;
   #leader: Leader | undefined;
   #fetchedMs = 0;
-  /** When the last record arrived or other brokers were last asked who leads; monotonic, ms. */
+  /** Monotonic time in ms at which a record last arrived or other brokers were last asked who leads. */
   #provenMs = 0;
   #emptyResponses = 0;
 
@@ -86,7 +89,7 @@ class Reader {
     options.signal.addEventListener('abort', this.#close, { once: true });
   }
 
-  /** The broker's next response, which may contain no record. */
+  /** Returns the broker's next response, which may not contain any record. */
   fetch(): Promise<FetchedPartition> {
     const { signal, timeoutMs } = this.#options;
     const request = async () => {
@@ -113,15 +116,16 @@ class Reader {
     this.#options.onRead?.();
     if (fetched.recordSet.length > 0) this.#provenMs = this.#fetchedMs;
     else this.#askWhoLeads(connection);
-    // Fetching below the start is an error of its own; this is a deletion during the fetch.
+    // Fetching below the start is an error of its own. Here, records were deleted during the fetch.
     if (fetched.startOffset > this.next && fetched.recordSet.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     return fetched;
   }
 
   /**
-   * A deposed leader that is cut off from its peers answers every fetch without records, indefinitely. So if a tail is quiet, other
-   * brokers are asked who leads, without delaying the next fetch, and the connection to a deposed leader is closed.
+   * Checks for a deposed leader. If it is cut off from its peers, it answers every fetch without records,
+   * indefinitely. So when a tail is quiet, other brokers are asked who leads, without delaying the next
+   * fetch, and the connection to a deposed leader is closed.
    */
   #askWhoLeads(connection: KafkaConnection): void {
     const { cluster, target } = this.#partition;
@@ -143,7 +147,7 @@ class Reader {
     if (!this.#connection?.isOpen) {
       this.#leader = await cluster.leader(target);
       this.#connection = await cluster.dial(this.#leader);
-      // The brokers may still name a deposed leader, so the first quiet response asks again.
+      // Brokers may still name a deposed leader, so the first quiet response asks again.
       this.#provenMs = 0;
       if (this.#options.signal.aborted) this.close();
     }
@@ -156,7 +160,10 @@ class Reader {
     return connection;
   }
 
-  /** The broker returns its first batch whole, however large it is, so each response with records has the next one. */
+  /**
+   * Throws if reading is stuck. A broker returns its first batch whole, however large, so each response with
+   * records must advance the offset.
+   */
   watchProgress(before: number, { highWatermark }: FetchedPartition): void {
     const stuck = this.next === before && highWatermark > this.next;
     this.#emptyResponses = stuck ? this.#emptyResponses + 1 : 0;
@@ -203,7 +210,7 @@ function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Prom
   });
 }
 
-/** Splits a response into deliveries of bounded size, each decoded when it is asked for. */
+/** Splits a response into deliveries of bounded size, each decoded on demand. */
 function* deliveries(
   { recordSet }: FetchedPartition,
   from: number,

@@ -1,4 +1,7 @@
-/** How this process reads each topic: since when it cannot, why, and what it skipped. Bounded by the number of partitions. */
+/**
+ * State of this process's reading of each topic: since when and why it fails, and which batches it skipped.
+ * Bounded by the number of partitions.
+ */
 import {
   LogTruncated,
   LogUnavailable,
@@ -21,22 +24,25 @@ interface Reading {
 }
 
 export class TopicReadings {
-  /** By topic, then by partition. */
+  /** Readings by topic, then by partition. */
   readonly #topics = new Map<string, Map<number, Reading>>();
 
-  /** The partition answers, with records or without. */
+  /** Notes that the partition answers, with or without records. */
   succeeded(target: TopicPartition): void {
     this.#of(target).failure = undefined;
   }
 
-  /** What was removed or replaced can be read: its readers begin again, or stop with that error. */
+  /**
+   * Notes a failure, except a truncated or replaced log: that one can be read, and its readers start again or
+   * stop with the error.
+   */
   failed(target: TopicPartition, error: unknown): void {
     if (!(error instanceof LogUnavailable) || error instanceof LogTruncated) return;
     const reading = this.#of(target);
     reading.failure = { sinceMs: reading.failure?.sinceMs ?? performance.now(), error };
   }
 
-  /** Counts each once, although several readers of a process may come by. */
+  /** Counts each skipped batch once, even if several readers of the process meet it. */
   skipped(target: TopicPartition, { nextOffset, unreadable: cause }: RecordBatch): void {
     const reading = this.#of(target);
     const offset = nextOffset - 1;
@@ -45,7 +51,7 @@ export class TopicReadings {
     reading.lastSkipped = { offset, cause };
   }
 
-  /** One for each topic that was read. */
+  /** Returns one reading per topic that was read. */
   all(): TopicReading[] {
     return [...this.#topics].map(([topic, partitions]) => {
       const readings = [...partitions].map(([partition, reading]) => ({ partition, ...reading }));

@@ -1,7 +1,8 @@
 /**
- * The settings that the topics need: creates missing topics, and refuses topics with other settings, because a topic that
- * deletes or compacts records would lose commits without an error. An error contains the command that fixes it, with
- * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
+ * Required topic settings. Creates missing topics, and refuses topics with other settings, because a topic
+ * that deletes or compacts records would lose commits without an error. Error messages contain the command
+ * that fixes the topic, with BROKERS in place of the address. Settings that keep more than required, such as
+ * a longer retention, are accepted.
  */
 
 import { dayMs } from '../../../schemas/durations.ts';
@@ -20,17 +21,17 @@ import { KafkaFault, TopicMisconfigured } from './errors.ts';
 export interface TopicPlan {
   readonly topic: string;
   readonly partitions: number;
-  /** How long records are kept at least, ms; -1 without limit. */
+  /** Shortest retention in ms; -1 for unlimited. */
   readonly retentionMs: number;
-  /** Whether the broker's clock must stamp the records, even in a topic that an older version created. */
+  /** Whether the broker's clock must stamp the records, even in a topic created by an older version. */
   readonly stampedByBroker: boolean;
-  /** How long a segment is written at most, ms: what is past its time is removed by whole segments. */
+  /** Longest time in ms for which a segment is written. Expired records are removed by whole segments. */
   readonly segmentMs?: number;
-  /** A missing topic is not created. */
+  /** Prevents the creation of a missing topic. */
   readonly mustExist?: boolean;
 }
 
-/** Of all topics of the service. */
+/** Plans of all topics of the service. */
 export const topicPlans: readonly TopicPlan[] = [
   { topic: controlTopic, partitions: 1, retentionMs: -1, stampedByBroker: false },
   {
@@ -49,27 +50,30 @@ export const topicPlans: readonly TopicPlan[] = [
   })),
 ];
 
-/** The plan of a topic; one without a plan has one partition, kept for `keepSeconds`. */
+/** Returns a topic's plan. A topic without one has one partition, kept for `keepSeconds`. */
 export function planOf(topic: string, keepSeconds?: number): TopicPlan {
   const plan = topicPlans.find((candidate) => candidate.topic === topic);
   const retentionMs = keepSeconds === undefined ? -1 : keepSeconds * 1000;
   return plan ?? { topic, partitions: 1, retentionMs, stampedByBroker: false };
 }
 
-/** The largest commit, with Kafka's framing. */
+/** Size of the largest commit with Kafka's framing. */
 const recordBytesMin = 1_000_000;
-/** A reader holds the whole batch that it skips because it is too large. */
+/** Upper limit, because a reader must hold a whole batch in memory even to skip it. */
 const recordBytesMax = 10 * 1024 * 1024;
 
-/** What is wrong with a topic, and what to do. */
+/** A fault of a topic, and how to fix it. */
 interface Fault {
   readonly text: string;
   readonly next: string;
-  /** Words before `next` in an error. */
+  /** Words before `next` in an error message. */
   readonly lead?: string;
 }
 
-/** A setting, its value on a new topic, and which values are accepted. Those that lose records come first. */
+/**
+ * A setting, its value in a new topic, and a test for acceptable values. Settings that could lose records
+ * come first.
+ */
 interface Rule {
   readonly name: string;
   readonly wanted: string;
@@ -85,7 +89,7 @@ function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
     { name: 'retention.ms', wanted: String(retentionMs), accepts: keeps },
     exactly('retention.bytes', '-1'),
     exactly('unclean.leader.election.enable', 'false'),
-    // Readers skip what a broker compressed.
+    // Readers skip batches that a broker has compressed.
     {
       name: 'compression.type',
       wanted: 'producer',
@@ -99,7 +103,8 @@ function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
     {
       name: 'message.timestamp.type',
       wanted: 'LogAppendTime',
-      // Topics of older versions may still have CreateTime, with which brokers refuse records whose time is an hour off.
+      // Topics of older versions may still have CreateTime, with which brokers refuse records whose time is
+      // off by an hour.
       accepts: (value) => !plan.stampedByBroker || value === 'LogAppendTime',
     },
     ...segmentRules(plan),
@@ -115,12 +120,12 @@ function segmentRules({ segmentMs }: TopicPlan): Rule[] {
   return [{ name: 'segment.ms', wanted: String(segmentMs), accepts }];
 }
 
-/** As many as there are brokers, three at most. */
+/** Returns one replica per broker, at most three. */
 function replicasFor(brokerCount: number): number {
   return Math.min(Math.max(brokerCount, 1), 3);
 }
 
-/** Creates the topic, unless another process created it meanwhile. Rejects with KafkaFault. */
+/** Creates the topic, unless another process has created it meanwhile. Rejects with KafkaFault. */
 export async function createTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -141,7 +146,10 @@ export async function createTopic(
   }
 }
 
-/** Checks an existing topic. Rejects with TopicMisconfigured, which has all that is wrong, and with KafkaFault. */
+/**
+ * Checks an existing topic. Rejects with TopicMisconfigured, whose message lists all faults, or with
+ * KafkaFault.
+ */
 export async function checkTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -154,7 +162,7 @@ export async function checkTopic(
   );
 }
 
-/** All that is wrong with an existing topic, what loses records first. Rejects with KafkaFault. */
+/** Returns all faults of an existing topic. Faults that lose records come first. Rejects with KafkaFault. */
 export async function topicFaults(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -196,7 +204,7 @@ async function settingsFault(
   };
 }
 
-/** undefined: this process has no right to. */
+/** Returns a topic's settings; undefined if this process may not read them. */
 async function settingsOf(
   connection: KafkaConnection,
   topic: string,
@@ -232,12 +240,14 @@ async function partitionsFault(
   return { text: `${text}, and none can be removed`, next, lead: '' };
 }
 
-/** Whether processes publish a topic's records again, so that the topic is not the only place that has them. */
+/**
+ * Whether processes publish the topic's records again, so that the topic is not the only place that has them.
+ */
 export function isPublishedAgain(topic: string): boolean {
   return [statusTopic, gaugesTopic, countersTopic].some((name) => name === topic);
 }
 
-/** False also where it is not known. */
+/** Whether the topic is empty. False if that cannot be determined. */
 async function isEmpty(
   connection: KafkaConnection,
   topic: string,
