@@ -1,4 +1,4 @@
-/** A limit topic over the embedded log and the log in memory; test/kafka/ has the same over Kafka. */
+/** A limit topic over the embedded log and the memory log. test/kafka/ runs the same tests over Kafka. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

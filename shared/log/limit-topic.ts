@@ -1,8 +1,10 @@
 /**
- * A topic on which gateways exchange what they count: gauges or counters. Records are cumulative, so a lost, late or
- * doubled one is harmless, and a topic that was truncated or replaced is read from its beginning.
- * Everything read is hostile: only records of a bounded size with the HMAC of the gateway token are delivered.
- * It opens when first used, and again after a fault that the open log does not survive; no call blocks the event loop.
+ * A topic on which gateways exchange their counts: gauges or counters. Records are cumulative, so a lost,
+ * late or repeated record is harmless, and a truncated or replaced topic is read from its beginning.
+ *
+ * All input is treated as hostile: only records of bounded size with the HMAC of the gateway token are
+ * delivered. The topic opens on first use, and again after a fault that the open log does not survive. No
+ * call blocks the event loop.
  */
 import {
   type LimitTopicName,
@@ -21,33 +23,42 @@ import { addRefused, macRefusalOf, RecordMac, type RefusedRecords } from './core
 import { openLog } from './open-log.ts';
 import { type OpenTopic, ReopenedLog } from './reopened-log.ts';
 
-/** A batch of so many records is the work of a reader that is behind, which does not rest. */
+/** Batch size from which a reader counts as behind and does not rest. */
 const behindRecords = 200;
 
 export interface LimitBatch {
   readonly records: readonly LogRecord[];
-  /** Records without a valid HMAC, or larger than allowed. */
+  /** Number of records without a valid HMAC, or larger than allowed. */
   readonly rejected: number;
 }
 
 export interface FollowTopicOptions {
-  /** A position, or a time (ms since 1970) from which on records are read. */
+  /** Start of reading: an offset, or a time in ms since 1970. */
   readonly from: number | { readonly atMs: number };
-  /** Called in the order of the topic. What it throws ends the follower. */
+  /** Called in the order of the topic. If it throws, the follower stops. */
   readonly onBatch: (batch: LimitBatch) => void;
   readonly onFault: (error: Error) => void;
-  /** Called after a batch that is not large; the next is read once this resolves, so that one read takes all that arrived meanwhile. */
+  /**
+   * Called after each batch that is not large. The next batch is read once this resolves, so that a single
+   * read takes everything that has arrived meanwhile.
+   */
   readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
-  /** The topic was replaced or lost its end: it is read from its beginning, and what was published before may be gone. */
+  /**
+   * Called if the topic was replaced or truncated, before it is read from its beginning. Earlier records may
+   * be gone.
+   */
   readonly onRestart?: () => void;
 }
 
 export interface LimitTopicOptions {
   readonly topic: LimitTopicName;
   readonly open: OpenTopic;
-  /** The first signs, all are accepted. */
+  /** Gateway tokens. The first one signs, all are accepted. */
   readonly tokens: readonly [string, ...string[]];
-  /** Called when the topic cannot be read or written, with the reason and the next step where there is one, and when it can again. */
+  /**
+   * Called when the topic can no longer be read or written, with the reason and, if known, the next step.
+   * Called again when it can.
+   */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -59,7 +70,7 @@ export class LimitTopic {
   readonly #log: ReopenedLog;
   readonly #followers: Follower[] = [];
   #isClosed = false;
-  /** Of the last call, and of the last attempt to read. */
+  /** Failures since the last success, of calls and of reading. */
   readonly #failing = new Set<'calls' | 'reading'>();
 
   constructor(options: LimitTopicOptions) {
@@ -69,24 +80,33 @@ export class LimitTopic {
     this.#log = new ReopenedLog(options.open);
   }
 
-  /** False from a failed call on until one succeeds, and while the topic cannot be read, whatever is appended. */
+  /**
+   * False after a failed call until one succeeds, and as long as the topic cannot be read, even if appends
+   * succeed.
+   */
   get reachable(): boolean {
     return this.#failing.size === 0;
   }
 
-  /** Appends a record once, and never repeats it. Rejects with LogUnavailable or AppendUnknown, and where it is too large. */
+  /**
+   * Appends a record once and never repeats it. Rejects with LogUnavailable or AppendUnknown, or if the
+   * record is too large.
+   */
   append(value: Uint8Array): Promise<number> {
     if (value.length > limitRecordBytesMax)
       return Promise.reject(new Error(`a record of ${this.name} has ${value.length} bytes`));
     return this.#noted(this.#log.append(value, this.#mac.of(value)));
   }
 
-  /** The position after the last record. Rejects with LogUnavailable. */
+  /** Returns the offset after the last record. Rejects with LogUnavailable. */
   end(): Promise<number> {
     return this.#noted(this.#log.end());
   }
 
-  /** Its `start` begins to read. It retries every fault of the log without end, and ends with the topic. */
+  /**
+   * Returns a follower; call its `start` to begin reading. It retries log faults endlessly and stops when the
+   * topic is closed.
+   */
   follower({ from, onBatch, onFault, rest, onRestart }: FollowTopicOptions): Follower {
     const follower: Follower = new Follower({
       log: this.#log,
@@ -149,11 +169,11 @@ function isLogFault(error: unknown): error is Error {
   return [LogUnavailable, AppendUnknown, LogTruncated, LogReplaced].some((fault) => error instanceof fault);
 }
 
-/** The topic at the address of the control log. It opens when first used. */
+/** Returns the topic at the control log's address. It opens on first use. */
 export function limitTopicAt(logUrl: string, options: Omit<LimitTopicOptions, 'open'>): LimitTopic {
   const { topic } = options;
   const keep = { keepSeconds: limitTopicKeepSeconds[topic], allowTrimmed: true };
-  // A record that is lost with the machine is followed by a larger one, so no gateway waits for a flush.
+  // If the machine loses a record, a later record includes its counts. So no gateway waits for a flush.
   return new LimitTopic({
     ...options,
     open: (mustExist) => openLog(logUrl, { topic }, { ...keep, mustExist, durability: 'normal' }),

@@ -1,4 +1,7 @@
-/** Metrics and log lines of how a process reads the topics: once a topic cannot be read, can again, or a batch was skipped. */
+/**
+ * Metrics and log lines about a process's reading of the topics: when a topic becomes unreadable, when it is
+ * readable again, and when a batch is skipped.
+ */
 import type { Registry } from 'prom-client';
 import type { LineLogger } from '../runtime/logger.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
@@ -12,7 +15,7 @@ interface Observed {
   readonly logger: Pick<LineLogger, 'warn' | 'error'>;
 }
 
-/** Observes all topics at the address of `log` until the function it returns is called. */
+/** Observes all topics at the address of `log`, until the returned function is called. */
 export function observeTopics({ log, registry, logger }: Observed): () => void {
   const readings = (): readonly TopicReading[] => log.readings?.() ?? [];
   const metrics = new ObservedMetrics(registry);

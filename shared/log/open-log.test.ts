@@ -1,4 +1,4 @@
-/** URLs of logs: what each means, and that invalid ones are refused without being repeated in the error. */
+/** Log URLs: what each one means, and that invalid ones are refused without being repeated in the error. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

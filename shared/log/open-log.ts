@@ -1,6 +1,6 @@
 /**
- * From the URL of a log to its adapter: the only parser of `HEADGATE_LOG`, which the composition roots read.
- * Error texts never contain the URL: it may include a password.
+ * Opens a log by its URL with the right adapter. This is the only parser of `HEADGATE_LOG`, which the
+ * composition roots read. Error messages must never contain the URL, because it may include a password.
  */
 import { environment } from '../runtime/settings.ts';
 import type { TimedLog, TopicAddress } from './core/control-log.ts';
@@ -9,12 +9,12 @@ import type { KafkaFiles } from './kafka/files.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
 
 export type LogUrl =
-  /** One SQLite file for each topic in this folder. */
+  /** A folder with one SQLite file per topic. */
   | { readonly kind: 'sqlite'; readonly folder: string }
-  /** `host:port` of the brokers to contact first. */
+  /** Brokers to contact first, each as `host:port`. */
   | { readonly kind: 'kafka'; readonly brokers: readonly string[] };
 
-/** The URL of a log is invalid or of an unsupported kind. */
+/** Thrown if a log URL is invalid or of an unsupported kind. */
 export class LogUrlInvalid extends Error {
   override readonly name = 'LogUrlInvalid';
 }
@@ -35,7 +35,10 @@ export function parseLogUrl(url: string): LogUrl {
   }
 }
 
-/** `sqlite://host/path` would name another machine's file; `sqlite:///path` is an absolute path. */
+/**
+ * Parses a folder. `sqlite:///path` is an absolute path. `sqlite://host/path` is refused, because it would
+ * name another machine's file.
+ */
 function parseFolder(rest: string): string {
   if (rest.trim() === '' || rest.includes('\0') || /^\/\/[^/]/.test(rest))
     throw new LogUrlInvalid(`the address of the log names no folder; ${supported}`);
@@ -49,16 +52,16 @@ function parseBrokers(rest: string): string[] {
   return brokers;
 }
 
-/** A name or an IPv4 address, or an IPv6 address in brackets; and a port. */
+/** Matches a host name, an IPv4 address or a bracketed IPv6 address, followed by a port. */
 const brokerPattern = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
 
-/** Kafka's own rule for topic names, which also keeps a file name inside its folder. */
+/** Kafka's rule for topic names. It also keeps a topic's file inside its folder. */
 const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
 
 /**
- * Opens the log of one topic. The options are those of the embedded log; Kafka uses those that apply to it.
+ * Opens one topic's log. The options are those of the embedded log; Kafka uses the ones that apply to it.
  * Throws LogUrlInvalid, LogUnavailable or LogReplaced.
  */
 export async function openLog(
@@ -78,7 +81,7 @@ export async function openLog(
   }
 }
 
-/** kafkajs is loaded only where a Kafka log is opened. */
+/** Imports kafkajs only if a Kafka log is opened. */
 async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<TimedLog> {
   const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   const files = await kafkaFiles();

@@ -1,6 +1,6 @@
 /**
- * A log that opens when first used, and again where it was replaced under its name. The calls that notice it reject with
- * LogUnavailable; its reader gets LogReplaced, and reads what is in its place from the beginning.
+ * A log that opens on first use, and again if it was replaced under its name. Calls that notice a replacement
+ * reject with LogUnavailable. A reader gets LogReplaced, and then reads the new log from its beginning.
  */
 import {
   type LogBatch,
@@ -10,7 +10,10 @@ import {
   type TimedLog,
 } from './core/control-log.ts';
 
-/** `mustExist` after the first time: a folder or topic that was moved away is not made again in its place. */
+/**
+ * Opens the log. `mustExist` is true after the first time, so that a folder or topic that was moved away is
+ * not created again.
+ */
 export type OpenTopic = (mustExist: boolean) => Promise<TimedLog>;
 
 export class ReopenedLog implements TimedLog {
@@ -24,7 +27,7 @@ export class ReopenedLog implements TimedLog {
     this.#open = open;
   }
 
-  /** How often the open log was found replaced. */
+  /** Number of times that the open log was found replaced. */
   get replacements(): number {
     return this.#replacements;
   }
@@ -59,7 +62,7 @@ export class ReopenedLog implements TimedLog {
     await (await this.#log?.catch(() => undefined))?.close();
   }
 
-  /** Rejects with what opening rejects with; the next call then tries again. */
+  /** Returns the open log. Rejects if opening fails; the next call tries again. */
   opened(): Promise<TimedLog> {
     if (this.#isClosed) return Promise.reject(new LogUnavailable('the log is closed'));
     this.#log ??= this.#openFirst();
@@ -85,7 +88,10 @@ export class ReopenedLog implements TimedLog {
     }
   }
 
-  /** Once for all callers. Where nothing is in its place yet, the next call fails in the same way and tries again. */
+  /**
+   * Reopens a replaced log once for all callers. If there is no new log yet, the next call fails the same way
+   * and tries again.
+   */
   async #reopenReplaced(opened: Promise<TimedLog>, error: unknown): Promise<void> {
     if (!(error instanceof LogReplaced) || this.#isClosed) return;
     if (this.#log === opened) this.#reopening ??= this.#reopen(opened);
@@ -99,7 +105,7 @@ export class ReopenedLog implements TimedLog {
       this.#replacements++;
       await (await before).close();
     } catch {
-      // The call rejects with the reason for which it was to be opened again.
+      // The call itself rejects with the reason for reopening.
     } finally {
       this.#reopening = undefined;
     }
