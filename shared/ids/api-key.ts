@@ -1,8 +1,8 @@
 /**
- * The text of an API key: mint, parse, hash (Resources, API key; Authentication 3).
- * `hg_`, 34 random base62 characters, then 6 that are the CRC-32 of all before them: a mistyped or truncated key is
- * detected without a look-up. The checksum is not secret and only detects typing errors.
- * The text is shown once; only its SHA-256 is stored.
+ * Text of an API key: minting, parsing and hashing (Resources, API key; Authentication 3). A key is `hg_`, 34
+ * random base62 characters, then 6 characters with the CRC-32 of everything before. The checksum detects a
+ * mistyped or truncated key without a look-up; it is not a secret. The text is shown once, and only its
+ * SHA-256 is stored.
  */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -10,7 +10,7 @@ import { crc32 } from 'node:zlib';
 /** Returns this many unpredictable bytes. */
 export type RandomSource = (bytes: number) => Uint8Array;
 
-/** Text with a valid checksum. It may still be unknown, revoked or expired. */
+/** Text with a valid checksum. The key may still be unknown, revoked or expired. */
 export type KeyText = string & { readonly __keyText: true };
 
 const keyPrefix = 'hg';
@@ -20,7 +20,10 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
-/** Characters of `alphabet` (at most 256), each equally likely: bytes beyond its last whole multiple are drawn again. */
+/**
+ * Draws characters of `alphabet` (at most 256) with equal probability. Bytes beyond the alphabet's last whole
+ * multiple are redrawn.
+ */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
   let text = '';
@@ -32,12 +35,15 @@ export function randomText(random: RandomSource, alphabet: string, length: numbe
   return text;
 }
 
-/** An id of 16 random characters, 82 bits: `key-…`, `tok-…`. It is independent of the value that it names. */
+/**
+ * Mints an ID with 16 random characters (82 bits), such as `key-…` or `tok-…`. It does not depend on the
+ * secret it names.
+ */
 export function mintId(random: RandomSource, kind: string): string {
   return `${kind}-${randomText(random, base36, 16)}`;
 }
 
-/** An id of the same form that follows from a text. */
+/** Derives an ID of the same format from a text. */
 export function derivedId(kind: string, text: string): string {
   const number = BigInt(`0x${hash('sha256', text)}`);
   return `${kind}-${number.toString(36).slice(-16).padStart(16, '0')}`;
@@ -48,24 +54,27 @@ export function mintKey(random: RandomSource): KeyText {
   return (body + checksum(body)) as KeyText;
 }
 
-/** The key in a text, or undefined where its form or checksum is wrong, without a reason. */
+/** Parses a key; undefined if its format or checksum is wrong. Never gives a reason. */
 export function parseKey(text: string): KeyText | undefined {
   if (!keyPattern.test(text)) return undefined;
   const body = text.slice(0, -checksumLength);
   return text.endsWith(checksum(body)) ? (text as KeyText) : undefined;
 }
 
-/** SHA-256 of the text, as stored in the log and in the snapshot. 202 random bits need no salt. */
+/**
+ * SHA-256 of the key text, as stored in the log and the snapshot. A key has 202 random bits, so it does not
+ * need a salt.
+ */
 export function hashKey(key: KeyText): Buffer {
   return hashSecret(key);
 }
 
-/** A node agent's token: `ngt_` and 256 random bits in base64url. */
+/** Mints a node agent's token: `ngt_` and 256 random bits in base64url. */
 export function mintNodeToken(random: RandomSource): string {
   return `ngt_${Buffer.from(random(32)).toString('base64url')}`;
 }
 
-/** SHA-256 of a minted secret's text. Not for passwords: it has no salt and costs nothing. */
+/** SHA-256 of a minted secret. Not for passwords, because it is unsalted and fast. */
 export function hashSecret(text: string): Buffer {
   return hash('sha256', text, 'buffer');
 }

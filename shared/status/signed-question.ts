@@ -1,7 +1,8 @@
 /**
- * How a process asks another at the address of its status report, without sending a secret there: the question has an HMAC under
- * the token that the report was signed with, and so has each piece of the answer. Plain http shows both, but nobody can ask, change
- * or repeat either. The asked process gives out a challenge first, so that no two clocks are compared.
+ * Lets a process query another one, at the address in its status report, without sending a secret. The
+ * question has an HMAC under the token that signed the report, and so has each piece of the answer. Over
+ * plain HTTP both can be read, but nobody without the token can ask, alter or replay them. The queried
+ * process issues a challenge first, so that no clocks of two machines are compared.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -11,28 +12,31 @@ import { Sealer } from '../runtime/sealed-text.ts';
 export const questionScheme = 'Headgate-MAC';
 
 const challengeMs = 30_000;
-/** Each costs its asker a MAC, so only holders of the token fill it. */
+/**
+ * Most used challenges remembered. Each one costs its sender a MAC, so only holders of the token can fill the
+ * memory.
+ */
 const usedMax = 10_000;
-/** Longer texts are neither challenge nor nonce. */
+/** Format of a challenge or nonce. Longer texts are refused. */
 const partSchema = z.string().regex(/^[\w-]{16,300}$/);
 const challengeSchema = z.object({ id: z.string(), untilMs: z.number() });
 const endMark = 'end ';
 const pieceMark = 'mac ';
-/** Of one line, and of the lines between two MACs. */
+/** Longest line, and most lines between two MACs. */
 const lineCharactersMax = 16 * 1024;
 const pieceLinesMax = 100;
 
 interface Asked {
-  /** Of the process that is asked, so that the question is good nowhere else. */
+  /** Incarnation of the queried process, so that the question is not valid for any other. */
   readonly incarnation: string;
-  /** With its query. */
+  /** Path including the query. */
   readonly path: string;
   readonly challenge: string;
-  /** Of the asker, so that an answer to another question is not taken for this one's. */
+  /** Nonce of the sender, so that an answer to another question is not accepted. */
   readonly nonce: string;
 }
 
-/** One question and its answer, for either side. */
+/** Both MACs of a question and its answer, for either side. */
 class Exchange {
   readonly #questions: RecordMac;
   readonly #answers: RecordMac;
@@ -59,7 +63,7 @@ class Exchange {
     return this.#questions.accepts(this.#question, Buffer.from(mac, 'base64url'));
   }
 
-  /** Of the next piece of the answer. */
+  /** Text that the MAC of the answer's next piece covers. */
   #answered(mark: string, text: string): Buffer {
     return Buffer.from(`${this.#pieces++}\n${mark}\n${this.#question.toString()}\n${text}`);
   }
@@ -73,7 +77,10 @@ class Exchange {
   }
 }
 
-/** A question to the process of this incarnation: its `Authorization`, and its answer as far as that proves itself. */
+/**
+ * Prepares a question to the process of this incarnation: its `Authorization` header, and a reader that
+ * accepts only authenticated answers.
+ */
 export function askSigned(token: string, asked: Omit<Asked, 'nonce'>): SignedQuestion {
   if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is no challenge');
   const exchange = new Exchange(token, { ...asked, nonce: randomBytes(18).toString('base64url') });
@@ -82,7 +89,7 @@ export function askSigned(token: string, asked: Omit<Asked, 'nonce'>): SignedQue
 
 export interface SignedQuestion {
   readonly authorization: string;
-  /** Whole lines; throws at the first that has no MAC, and where the end is missing. */
+  /** Yields whole lines. Throws at the first piece without a valid MAC, or if the end is missing. */
   answer(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void>;
 }
 
@@ -115,15 +122,15 @@ async function* linesWithin(body: AsyncIterable<Uint8Array>): AsyncGenerator<str
   }
 }
 
-/** Answers, sealed line by line in bounded pieces. */
+/** Seals an answer in pieces with a bounded number of lines. */
 export type SealAnswer = (pages: AsyncIterable<readonly string[]>) => AsyncIterable<string>;
 
-/** Accepts signed questions to one process, each once. */
+/** Accepts signed questions to one process, each only once. */
 export class SignedQuestions {
   readonly #token: string;
   readonly #incarnation: string;
   readonly #sealer = new Sealer(randomUUID(), 'challenge');
-  /** Until when a challenge that was used could be used again; the oldest first. */
+  /** Expiry of each used challenge, oldest first. Until then it could be replayed. */
   readonly #used = new Map<string, number>();
 
   constructor(token: string, incarnation: string) {
@@ -131,12 +138,15 @@ export class SignedQuestions {
     this.#incarnation = incarnation;
   }
 
-  /** Nothing is kept of it before it is used, because anybody may ask for any number. */
+  /**
+   * Issues a challenge. Nothing is stored until it is used, because anyone may request any number of
+   * challenges.
+   */
   challenge(): string {
     return this.#sealer.seal({ id: randomUUID(), untilMs: performance.now() + challengeMs });
   }
 
-  /** How to answer the question; undefined where it is not one, or not good any more. */
+  /** Returns a function that seals the answer; undefined if the question is invalid, expired or repeated. */
   accept(path: string, authorization: string): SealAnswer | undefined {
     const [scheme, parts = ''] = authorization.split(' ', 2);
     const [challenge, nonce, mac] = parts.split('.', 3).map((part) => partSchema.safeParse(part).data);

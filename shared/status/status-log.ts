@@ -1,15 +1,16 @@
 /**
- * The status topic: one day is kept, because only the latest reports count. For the same reason a topic that was replaced
- * under its name is opened again, and the calls that noticed it reject with LogUnavailable.
+ * The status topic. It is kept for one day, because only the latest reports matter. For the same reason, a
+ * topic that was replaced under its name is opened again; calls that notice the replacement reject with
+ * LogUnavailable.
  */
 import { daySeconds } from '../../schemas/durations.ts';
 import { statusTopic } from '../../schemas/records/status.ts';
 import { openLog } from '../log/open-log.ts';
 import { ReopenedLog } from '../log/reopened-log.ts';
 
-/** Throws what opening a log throws. */
+/** Opens the status topic. Throws the errors of opening a log. */
 export async function openStatusLog(logUrl: string): Promise<ReopenedLog> {
-  // A report lost with the machine is replaced by the next start's report, so no gateway waits for a flush.
+  // If the machine loses a report, the next start's report replaces it. So no gateway waits for a flush.
   const options = { keepSeconds: daySeconds, allowTrimmed: true, durability: 'normal' } as const;
   const log = new ReopenedLog((mustExist) =>
     openLog(logUrl, { topic: statusTopic }, { ...options, mustExist }),

@@ -1,4 +1,4 @@
-/** Metrics of status records that were refused by the log or ignored by a reader. */
+/** Metrics of status records that the log refused or that a reader ignored. */
 import type { Registry } from 'prom-client';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { RateLimitedLine } from '../runtime/rate-limited-line.ts';

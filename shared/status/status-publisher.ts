@@ -1,7 +1,7 @@
 /**
- * Publishes this process's status: at once when its position changed, and every two seconds.
- * One append is in flight at a time and a report contains the current state, so a slow log costs reports, never memory.
- * A record that the log did not accept is counted and logged; the next report replaces it.
+ * Publishes this process's status: as soon as its position changes, and every two seconds. Only one append is
+ * in flight, and each report contains the full current state, so a slow log costs reports but never memory. A
+ * record that the log did not accept is counted and logged; the next report replaces it.
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/records/status.ts';
@@ -14,13 +14,13 @@ import { Waiters } from '../runtime/waiters.ts';
 import type { StatusMac } from './status-mac.ts';
 
 const intervalMs = 2000;
-/** How long an acknowledged report proves that the brokers can be reached. */
+/** Time in ms for which an acknowledged report proves that the brokers can be reached. */
 const acknowledgedForMs = 10_000;
 const goodbyeTimeoutMs = 1000;
 
 export type ReportBody = Omit<StatusReport, 'incarnation' | 'n'>;
 
-/** What is counted between reports, and must reach the log once. */
+/** Counts collected between reports, each of which must reach the log once. */
 export interface TrafficSource {
   take(isLast: boolean): TrafficReport | undefined;
   settle(isOnLog: boolean): void;
@@ -30,7 +30,7 @@ export interface StatusPublisherOptions {
   readonly log: ControlLog;
   readonly mac: StatusMac;
   readonly report: () => ReportBody;
-  /** Gives undefined where there is none, or not yet. */
+  /** Returns undefined if there is no source, or not yet. */
   readonly traffic?: () => TrafficSource | undefined;
   readonly logger: Pick<LineLogger, 'error'>;
 }
@@ -62,7 +62,7 @@ export class StatusPublisher {
     this.publish();
   }
 
-  /** Are this process's own writes acknowledged by the log's brokers now? */
+  /** Whether the log's brokers currently acknowledge this process's writes. */
   get isAcknowledged(): boolean {
     return this.acknowledgedWithin(acknowledgedForMs);
   }
@@ -71,12 +71,12 @@ export class StatusPublisher {
     return performance.now() - this.#acknowledgedMs < ms;
   }
 
-  /** Resolves once a report was acknowledged, or at the deadline. */
+  /** Resolves once a report has been acknowledged, or at the deadline. */
   async acknowledged(timeoutMs: number): Promise<void> {
     if (!Number.isFinite(this.#acknowledgedMs)) await this.#waiters.next(timeoutMs);
   }
 
-  /** Publishes a report now, or once the pending one has been appended. */
+  /** Publishes a report now, or right after the one in flight. */
   publish(): void {
     if (this.#closed) return;
     if (this.#pending !== undefined) {
@@ -91,7 +91,7 @@ export class StatusPublisher {
     });
   }
 
-  /** Publishes the `stopped` report; waits at most a second for the log. */
+  /** Publishes the `stopped` report, waiting at most a second for the log. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#closed = true;
@@ -119,7 +119,10 @@ export class StatusPublisher {
   }
 }
 
-/** Omits the nodes of a report that is too large, because a process without reports would seem dead. */
+/**
+ * Encodes a report. If it is too large, leaves out its nodes, because a process without any reports would
+ * seem dead.
+ */
 export function encode(report: StatusReport): Buffer {
   const value = Buffer.from(JSON.stringify(report));
   if (value.length <= statusBytesMax || report.nodes === undefined) return value;

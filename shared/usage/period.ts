@@ -1,21 +1,23 @@
 /**
- * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC.
- * Where a month has no such day, its last day takes its place (anchor 31: 28 or 29 February). Periods tile all time,
- * before the anchor as well as after it: only the day of the month matters. Pure.
+ * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC. If a month
+ * does not have that day, its last day is used (anchor 31: 28 or 29 February). Periods cover all time without
+ * gaps, also before the anchor, because only the day of the month matters. Pure.
  */
 
 export interface Period {
   /** First day, `YYYY-MM-DD`. */
   readonly start: string;
   readonly startMs: number;
-  /** The first moment of the next period: when the allowance refills. */
+  /** First moment of the next period, when the allowance refills. */
   readonly endMs: number;
 }
 
-/** The period last asked for, by day of the month: nearly always the one asked for next. */
+/**
+ * Cache of the last period by day of the month, because the next request nearly always needs the same one.
+ */
 const latest: (Period | undefined)[] = [];
 
-/** The period of a moment (ms since 1970). `anchorDay` is a `YYYY-MM-DD` that was checked at the edge. */
+/** Returns the period that contains a moment (ms since 1970). `anchorDay` must be a valid `YYYY-MM-DD`. */
 export function periodOf(anchorDay: string, atMs: number): Period {
   const anchorDate = Number(anchorDay.slice(8, 10));
   const known = latest[anchorDate];
@@ -34,7 +36,7 @@ function findPeriod(anchorDate: number, atMs: number): Period {
     : period(startOf(month - 1, anchorDate), thisMonth);
 }
 
-/** Start of the period that begins in a month, counted from year 0. */
+/** Returns the start of the period that begins in this month; months are counted from year 0. */
 function startOf(month: number, anchorDate: number): number {
   const year = Math.floor(month / 12);
   const lastDate = new Date(Date.UTC(year, (month % 12) + 1, 0)).getUTCDate();

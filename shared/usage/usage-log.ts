@@ -1,4 +1,4 @@
-/** Where the usage log is. Apart from its fold, which a gateway never loads. */
+/** Address of the usage log. Separate from the log's fold, which a gateway never loads. */
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/records/usage.ts';
 import type { TimedLog } from '../log/core/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
@@ -6,13 +6,13 @@ import { openLog, parseLogUrl } from '../log/open-log.ts';
 export interface UsageLogAddress {
   readonly partitions: number;
   /**
-   * Opens one partition. If the log's first records were removed, reading must begin at the first record kept. With `mustExist`, a
-   * log that was moved away is not created again.
+   * Opens one partition. If the log's first records were removed, reading begins at the first record kept.
+   * With `mustExist`, a log that was moved away is not created again.
    */
   readonly open: (partition: number, mustExist?: boolean) => Promise<TimedLog>;
 }
 
-/** The usage log at the address of the control log. Throws LogUrlInvalid. */
+/** Returns the usage log at the control log's address. Throws LogUrlInvalid. */
 export function usageLogAt(logUrl: string): UsageLogAddress {
   const partitions = parseLogUrl(logUrl).kind === 'kafka' ? usagePartitions : 1;
   const options = { keepSeconds: usageKeepSeconds, allowTrimmed: true };
