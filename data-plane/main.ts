@@ -265,7 +265,7 @@ async function compose(
     streams,
     logger,
     fenced: () => state.fenced(),
-    provenSoon: () => state.provenSoon(),
+    awaitFreshProof: () => state.awaitFreshProof(),
     now: wallClockMs,
     logNow: () => wallClockMs() + exchange.periodsAheadMs,
     trace: traces === undefined ? passTrace : traces.begin,

@@ -15,15 +15,15 @@ export interface RequestOutline extends Omit<Shaped, 'asked'> {
 }
 
 /** Called on the worker. */
-export function outlineOf({ asked, form, surface }: WholeShaped): RequestOutline {
-  if (asked.kind === 'chat') return { asked: chatFacts(asked), form, surface };
+export function outlineOf({ asked, form }: WholeShaped): RequestOutline {
+  if (asked.kind === 'chat') return { asked: chatFacts(asked), form };
   const { body: _body, workerText: _text, ...facts } = asked;
-  return { asked: facts, form, surface };
+  return { asked: facts, form };
 }
 
 /** Called on the main thread: joins the outline with the reference to its text. */
-export function withText({ asked, form, surface }: RequestOutline, workerText: WorkerText): Shaped {
-  return { asked: { ...asked, workerText }, form, surface };
+export function withText({ asked, form }: RequestOutline, workerText: WorkerText): Shaped {
+  return { asked: { ...asked, workerText }, form };
 }
 
 function chatFacts({ body, cacheKey, workerText: _, source: __, ...facts }: WholeChat): ChatFacts {

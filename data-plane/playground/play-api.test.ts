@@ -14,7 +14,8 @@ import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
-import type { Gateway, RequestRecord } from '../request/gateway.ts';
+import type { Gateway } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { Challenges } from './challenges.ts';
 import { PlayApi } from './play-api.ts';
 import { Visitors } from './visitors.ts';
@@ -78,7 +79,7 @@ test('the bodies of all visitors have the memory of one organisation, and none o
       bodies,
       lookup: createLookup(snapshot.db),
       fenced: () => false,
-      provenSoon: () => undefined,
+      awaitFreshProof: () => undefined,
       now: Date.now,
       logNow: Date.now,
     },

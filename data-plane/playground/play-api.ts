@@ -19,12 +19,12 @@ import { type AnswerIds, pathOf, sendJson, sendRefusal } from '../http/answers.t
 import { readBody } from '../http/body.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from '../request/gateway.ts';
-import { type Entry, handle, type Visitor } from '../request/handle.ts';
+import { handle } from '../request/handle.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { type Solved, solutionSchema } from './challenges.ts';
-import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
 import { addressOf } from './network.ts';
 import { NewVisitors, newPerHourMax } from './new-visitors.ts';
+import { authenticateTurnByKey, authenticateVisitor, type Visitor } from './turn-admission.ts';
 import { cookieDays, Visitors } from './visitors.ts';
 
 export interface PlayApiOptions {
@@ -72,14 +72,11 @@ export class PlayApi {
   async #turn(exchange: Exchange, [, stack, operation]: RegExpExecArray): Promise<void> {
     const hasKey = exchange.head.headers.authorization !== undefined;
     if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
-    const entry: Entry = {
-      target: stack === undefined ? shared : { kind: 'stack', stack },
-      path: operations[operation as 'chat' | 'messages'].path,
-      visitorAt: hasKey ? undefined : (nowMs) => this.#known(exchange, nowMs),
-      bodyBytesMax,
-      checkBody: hasKey ? checkTurn : checkVisitorsTurn,
-    };
-    await handle(this.#options.gateway, exchange, undefined, entry);
+    const authenticate = hasKey
+      ? authenticateTurnByKey(operation as 'chat' | 'messages')
+      : authenticateVisitor((logMs) => this.#known(exchange, logMs));
+    const target: Target = stack === undefined ? shared : { kind: 'stack', stack };
+    await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
   /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */

@@ -7,7 +7,7 @@ import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { folderOfTest } from '../../test/support/folders.ts';
 import { until } from '../../test/support/until.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { SegmentLog } from '../usage/segment-log.ts';
 import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';

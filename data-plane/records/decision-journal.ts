@@ -9,7 +9,7 @@ import type { RecordedRequest } from '../../schemas/records/request-record.ts';
 import { isListing } from '../../shared/decision/model-listing.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import { within } from '../../shared/runtime/retry.ts';
-import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
+import { outcomeOf, type RequestRecord } from '../request/request-record.ts';
 import type { ReadGroup, RecordGroup } from '../usage/segment-frame.ts';
 import { SegmentLog } from '../usage/segment-log.ts';
 import { decisionOf } from './project.ts';

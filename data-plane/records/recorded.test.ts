@@ -4,7 +4,7 @@ import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { recordedIn, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
 import { attributesOf, decisionOf, lineOf } from './project.ts';
 import { recordedEarly, recordedOf } from './recorded.ts';

@@ -14,7 +14,8 @@ import type { Refusal } from '../../shared/decision/refusal.ts';
 import { anonymousTier } from '../../shared/snapshot/effect.ts';
 import type { Overlaid } from '../../shared/snapshot/waves.ts';
 import type { EarlyRefusal } from '../http/early-refusal.ts';
-import { keptModel, outcomeOf, type RequestRecord, recordedOutcome } from '../request/gateway.ts';
+import { keptModel } from '../request/model-names.ts';
+import { outcomeOf, type RequestRecord, recordedOutcome } from '../request/request-record.ts';
 
 /** The state and the clocks at the end of a request. */
 export interface RequestEnd {

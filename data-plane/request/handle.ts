@@ -5,64 +5,36 @@
  * A phase that is done at once gives its value and no promise: to await one costs each request a turn of the microtasks.
  */
 import { operations, surfaceOfPath } from '../../schemas/api/operations.ts';
-import type { Capacity } from '../../schemas/records/usage.ts';
 import type { Ender } from '../../schemas/records/verdict.ts';
-import { type Admitted, admit } from '../../shared/decision/admission.ts';
-import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
+import { type AdmittedInference, requestFacts } from '../../shared/decision/admission.ts';
+import { sharerOf, subjectOf } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { nodeFailed, nodeOfStackFailed, type Placement, type Target } from '../../shared/decision/route.ts';
-import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
-import {
-  badHttp,
-  credentialHeader,
-  idFields,
-  pathOf,
-  refuseEncoded,
-  sendJson,
-  sendRefusal,
-} from '../http/answers.ts';
-import { readBody } from '../http/body.ts';
+import { ClientGone } from '../../shared/runtime/request-body.ts';
+import { idFields, pathOf, refuseEncoded, sendJson, sendRefusal } from '../http/answers.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { NodeChooser } from '../nodes/affinity.ts';
 import { type ForwardOutcome, forward } from '../nodes/forward.ts';
-import { leastTokensOf } from '../surfaces/common/asked.ts';
+import { type AskedRequest, leastTokensOf } from '../surfaces/common/asked.ts';
 import { mintRequestId, mintUnique } from '../surfaces/common/request-id.ts';
 import { countTokensBody } from '../surfaces/messages/shape-messages.ts';
-import type { AnswerForm, Shaped } from '../surfaces/surfaces.ts';
+import { type Authenticator, authenticateByKey, type RequestAdmission } from './admission.ts';
 import { nodeChooser } from './choose-node.ts';
-import { type Gateway, RequestRecord } from './gateway.ts';
+import type { Gateway } from './gateway.ts';
+import { loadUsage, type MeteredDecision, recordUsage } from './record-usage.ts';
+import { RequestRecord } from './request-record.ts';
 import { type Reservation, reserveOrWait } from './reserve.ts';
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 import { answerTokens, type Measured, measure } from './token-budget.ts';
 
-/** Subjects by which a visitor and its network are counted in the periods of one moment. */
-export interface Visitor {
-  readonly id: string;
-  readonly network: string;
-}
-
-/** How a request came in; all but the target only where it did not come to the API itself. */
-export interface Entry {
-  /** Undefined: the host selects it. */
-  readonly target: Target | undefined;
-  /** The operation's path, in place of the request's own. */
-  readonly path?: string;
-  /** Of a request without a key: the subjects of its visitor at a moment; undefined where it is none. */
-  readonly visitorAt?: ((nowMs: number) => Visitor | undefined) | undefined;
-  readonly bodyBytesMax?: number;
-  /** Throws the refusal of a body that may not come this way. */
-  readonly checkBody?: (body: ChunkBuffer) => void;
-}
-
 /** Handles one request to its end; never rejects. */
 export async function handle(
   gateway: Gateway,
   exchange: Exchange,
-  fixed: Target | undefined,
-  entry: Entry = { target: fixed },
+  target: Target | undefined,
+  authenticate: Authenticator = authenticateByKey,
 ): Promise<void> {
   const { head } = exchange;
   const path = pathOf(head.url);
@@ -71,7 +43,7 @@ export async function handle(
   const record = new RequestRecord(exchange, ids, path, trace);
   gateway.begin();
   try {
-    await pass(gateway, exchange, record, entry);
+    await pass(gateway, exchange, record, authenticate(gateway, exchange, record, target));
   } catch (error) {
     refuse(gateway, exchange, record, error);
   }
@@ -83,15 +55,13 @@ async function pass(
   gateway: Gateway,
   exchange: Exchange,
   record: RequestRecord,
-  entry: Entry,
+  admission: RequestAdmission,
 ): Promise<void> {
   // The head: who asks, and for which operation.
-  const admitAt = admission(gateway, exchange, record, entry);
-  const proof = gateway.provenSoon();
+  const proof = gateway.awaitFreshProof();
   if (proof !== undefined) await proof;
   const acceptedMs = gateway.now();
-  const admitted = admitAt(acceptedMs);
-  record.at.accepted = performance.now();
+  const admitted = admission.admit(acceptedMs);
   if (admitted.kind === 'listing') {
     record.position = gateway.lookup.position();
     record.overlaid = gateway.lookup.overlaid();
@@ -103,9 +73,7 @@ async function pass(
   // The body: what is asked.
   const { operation } = admitted;
   const owner = sharerOf(subjectOf(admitted.caller));
-  const bytesMax = entry.bodyBytesMax ?? operations[operation.kind].bodyBytesMax;
-  const body = await readBody(exchange, gateway.bodies.of(owner), { bytesMax });
-  checkOrRelease(body, entry);
+  const body = await admission.readBody(gateway.bodies.of(owner), operations[operation.kind].bodyBytesMax);
   record.at.read = performance.now();
   const { bodyWorker, sealKeys } = gateway;
   const shaping = shapeBody(bodyWorker, { operation, body, owner, exchange, sealKeys });
@@ -113,27 +81,25 @@ async function pass(
   record.at.shaped = performance.now();
   try {
     // The decision: a place in the limits, and the nodes that may be asked.
-    const { shaped } = shapedBody;
-    const admittedAt = (nowMs: number): Admitted =>
-      isOld(record, entry, nowMs - acceptedMs) ? admitAt(nowMs) : admitted;
-    const reservation = await decided(gateway, exchange, record, shaped, admittedAt);
+    const { asked } = shapedBody.shaped;
+    const reservation = await decideAndReserve(gateway, exchange, record, asked, admission);
     const { facts, decision, lease } = reservation;
     try {
       // The node: which of them, and how long its answer may be.
       const placement = placementOf(record, decision);
-      const choose = nodeChooser(gateway, reservation, placement, shaped.asked);
-      const measuring = measure(gateway, reservation, shaped, placement, choose, record);
+      const choose = nodeChooser(gateway, reservation, placement, asked);
+      const measuring = measure(gateway, reservation, asked, placement, choose, record);
       const measured = measuring instanceof Promise ? await measuring : measuring;
       noteDecision(record, decision);
 
       // The answer, and the record of what it used.
-      if (shaped.form === undefined)
+      if (facts.onlyCounts)
         return sendOwn(exchange, record, JSON.stringify(countTokensBody(measured.tokens)));
       const placed = { facts, decision, capacity: placement.capacity, measured, choose };
-      const sent = await send(gateway, exchange, record, placed, shapedBody, shaped.form);
+      const sent = await send(gateway, exchange, record, placed, shapedBody);
       const outcome = attributeEnd(exchange, sent);
       record.outcome = outcome;
-      meter(gateway, record, placed, outcome);
+      recordUsage(gateway, record, placed, outcome);
     } finally {
       lease.release();
     }
@@ -142,89 +108,20 @@ async function pass(
   }
 }
 
-/** Admits the head at a moment, as often as it is asked to. Throws where the head is no HTTP that can be read in one way. */
-function admission(
+/** Decides once everything is known that the decision depends on. A request that finds no room may wait for it. */
+async function decideAndReserve(
   gateway: Gateway,
   exchange: Exchange,
   record: RequestRecord,
-  entry: Entry,
-): (nowMs: number) => Admitted {
-  const bad = badHttp(exchange);
-  if (bad !== undefined) throw bad;
-  const head = {
-    host: exchange.head.headers.host,
-    fixed: entry.target,
-    method: record.method,
-    path: entry.path ?? record.path,
-    authorization: credentialHeader(exchange.head, 'authorization'),
-    xApiKey: credentialHeader(exchange.head, 'x-api-key'),
-  };
-  const { visitorAt } = entry;
-  return (nowMs) => {
-    const fenced = gateway.fenced();
-    if (visitorAt === undefined) return admit(gateway.lookup, gateway.hosts, head, { fenced, nowMs }, record);
-    // Visitors have no key that could expire, and their days and months follow the log's time.
-    const logMs = gateway.logNow();
-    const visitor = visitorAt(logMs);
-    if (visitor === undefined) throw unauthorized('no visitor');
-    const asked = { ...head, visitor: visitor.id, network: visitor.network };
-    return admit(gateway.lookup, gateway.hosts, asked, { fenced, nowMs: logMs }, record);
-  };
-}
-
-function checkOrRelease(body: Body, { checkBody }: Entry): void {
-  try {
-    checkBody?.(body.bytes);
-  } catch (error) {
-    body.release();
-    throw error;
-  }
-}
-
-/** A key that was accepted longer ago is looked up again before the request is decided, ms. */
-const acceptedMsMax = 1000;
-
-/** A body may take minutes: meanwhile its key may be revoked or expire, and a visitor's month or day may end. */
-function isOld({ at }: RequestRecord, { visitorAt }: Entry, wallMs: number): boolean {
-  // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
-  const ageMs = Math.max(wallMs, performance.now() - (at.accepted ?? 0));
-  return ageMs > acceptedMsMax || visitorAt !== undefined;
-}
-
-/** Decides as soon as all is known that the decision depends on. A request that finds no room may wait for it. */
-async function decided(
-  gateway: Gateway,
-  exchange: Exchange,
-  record: RequestRecord,
-  { asked, form, surface }: Shaped,
-  admittedAt: (nowMs: number) => Admitted,
+  asked: AskedRequest,
+  admission: RequestAdmission,
 ): Promise<Reservation> {
-  const keepsUp = gateway.meter.keepsUp();
-  if (keepsUp !== true) await keepsUp;
-  const proof = gateway.provenSoon();
+  const meterCapacity = gateway.meter.awaitMeterCapacity();
+  if (meterCapacity !== true) await meterCapacity;
+  const proof = gateway.awaitFreshProof();
   if (proof !== undefined) await proof;
-  const admitted = admittedAt(gateway.now());
-  if (admitted.kind === 'listing') throw new Error('a listing has no body');
-  const { model, stream, maxTokens } = asked;
-  const facts: RequestFacts = {
-    target: admitted.target,
-    caller: admitted.caller,
-    model,
-    surface,
-    promptTokensMax: asked.promptBytes,
-    maxTokens,
-    onlyCounts: form === undefined,
-    reranks: asked.kind === 'rerank',
-    // Few requests need it, and it reads all text.
-    promptTokensLeast: () => {
-      record.promptLeast = leastTokensOf(asked);
-      return record.promptLeast;
-    },
-  };
+  const facts = noteFacts(record, admission.again(gateway.now()), asked);
   const seen = new SeenCounters(gateway.counters);
-  record.model = model;
-  record.stream = stream;
-  record.facts = facts;
   record.seen = seen;
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
@@ -236,12 +133,22 @@ async function decided(
   return reservation;
 }
 
-/** The caller's usage must be known before the decision; only its first request in a while waits for it. */
-function loadUsage({ meter, logNow }: Gateway, { caller, target }: RequestFacts): true | Promise<boolean> {
-  // Only the pool draws on an allowance.
-  if (target.kind === 'stack') return true;
-  if (caller.kind === 'key') return meter.loadTotal(caller.owner, logNow());
-  return meter.loadTotal(caller, caller.admittedMs ?? logNow());
+/** The facts of the request that the decision depends on. */
+function noteFacts(record: RequestRecord, admitted: AdmittedInference, asked: AskedRequest): RequestFacts {
+  const facts = requestFacts(admitted, {
+    model: asked.model,
+    promptTokensMax: asked.promptBytes,
+    maxTokens: asked.maxTokens,
+    // Few requests need it, and it reads all text.
+    promptTokensLeast: () => {
+      record.promptLeast = leastTokensOf(asked);
+      return record.promptLeast;
+    },
+  });
+  record.model = asked.model;
+  record.stream = asked.stream;
+  record.facts = facts;
+  return facts;
 }
 
 function noteDecision(record: RequestRecord, decision: Decision): void {
@@ -257,10 +164,7 @@ function placementOf(record: RequestRecord, decision: Decision): Placement {
   throw placement;
 }
 
-interface PlacedRequest {
-  readonly facts: RequestFacts;
-  readonly decision: Decision;
-  readonly capacity: Capacity;
+interface PlacedRequest extends MeteredDecision {
   readonly measured: Measured;
   readonly choose: NodeChooser;
 }
@@ -271,10 +175,11 @@ function send(
   record: RequestRecord,
   { facts, decision, capacity, measured, choose }: PlacedRequest,
   body: ShapedBody,
-  form: AnswerForm,
 ): Promise<ForwardOutcome> {
+  const { asked, form } = body.shaped;
+  if (form === undefined) throw new Error('a request that only counts tokens has no answer of a node');
   return forward(gateway, {
-    asked: body.shaped.asked,
+    asked,
     form,
     body,
     candidates: measured.candidates,
@@ -292,42 +197,6 @@ function send(
     onOddForm: (node, oddForm) => {
       record.oddForm = `${node} ${facts.model}: ${oddForm}`;
     },
-  });
-}
-
-/**
- * Usage is recorded only of what was completed (Events). What a node had done for a visitor who stopped it counts in what all
- * visitors may use, and is no usage. Times are from the arrival of the request to the first byte of its answer and to its end.
- */
-function meter(
-  gateway: Gateway,
-  { ids, startMs, at }: RequestRecord,
-  { facts: { caller, target, model }, decision: { tier, total }, capacity }: PlacedRequest,
-  outcome: ForwardOutcome,
-): void {
-  const isVisitor = caller.kind === 'anonymous';
-  const isCompleted = outcome.kind === 'completed';
-  const used = isCompleted ? outcome.usage : isVisitor ? outcome.spent : undefined;
-  if (used === undefined) return;
-  gateway.meter.record({
-    owner: isVisitor
-      ? { visitor: caller.visitor, network: caller.network }
-      : { organisation: caller.owner.organisation, anchor: caller.owner.anchor },
-    admittedMs: isVisitor ? caller.admittedMs : undefined,
-    unfinished: isCompleted ? undefined : true,
-    capacity,
-    model,
-    stack: target.kind === 'stack' ? target.stack : undefined,
-    promptTokens: used.promptTokens,
-    completionTokens: used.completionTokens,
-    estimated: used.estimated,
-    requestId: ids.requestId,
-    monthlyTokens: tier.monthlyTokens,
-    tokensPerDay: total?.tokensPerDay ?? null,
-    key: isVisitor ? undefined : caller.owner.keyId,
-    ttftMs: at.begun === undefined ? undefined : at.begun - startMs,
-    durationMs: performance.now() - startMs,
-    atMs: gateway.logNow(),
   });
 }
 

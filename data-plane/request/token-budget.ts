@@ -14,7 +14,6 @@ import type { NodeChooser } from '../nodes/affinity.ts';
 import type { PromptCounter } from '../nodes/count-tokens.ts';
 import type { NodeLoad } from '../nodes/load.ts';
 import type { AskedRequest } from '../surfaces/common/asked.ts';
-import type { Shaped } from '../surfaces/surfaces.ts';
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
@@ -33,18 +32,17 @@ export interface Measured {
 export function measure(
   gateway: Gateway,
   reservation: Reservation,
-  shaped: Shaped,
+  asked: AskedRequest,
   placement: Placement,
   choose: NodeChooser,
   record: { promptCounted?: number | undefined } = {},
 ): Measured | Promise<Measured> {
-  const { decision } = reservation;
-  const { asked, form } = shaped;
+  const { decision, facts } = reservation;
   const { candidates } = placement;
   const bounds = budgetWith(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
   // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
   const mustCount =
-    decision.uncounted || form === undefined || candidates.some((route) => needsExactCount(bounds(route)));
+    decision.uncounted || facts.onlyCounts || candidates.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
   return countedBy(gateway, reservation, { asked, candidates, bounds }, choose, record);
 }

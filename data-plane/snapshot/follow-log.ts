@@ -68,7 +68,7 @@ export interface GatewayState {
    * Resolves once there may be another proof, at the latest after two seconds, where only a wall clock that was set forward makes the
    * last one too old; undefined where waiting cannot help.
    */
-  provenSoon(): Promise<void> | undefined;
+  awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
   /** Part of each report, once it is there. */
   readonly late: Pick<LateReport, 'traffic'>;
@@ -143,7 +143,7 @@ export async function followLog(
       const state = supervisor.replicator.freshness.state();
       return state === 'unproven' || state === 'fenced';
     },
-    provenSoon: () => {
+    awaitFreshProof: () => {
       const { replicator, fault } = supervisor;
       const isWorthWaiting =
         replicator.freshness.isFencedByWallClock &&

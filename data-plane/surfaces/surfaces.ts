@@ -4,7 +4,6 @@
  */
 import type { Operation } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import type { RoutingFacts } from '../../shared/decision/route.ts';
 import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { ChatWriter } from './chat/chat-stream.ts';
 import { rebuildChat } from './chat/rebuild-chat.ts';
@@ -30,7 +29,6 @@ const row = <Context>(surface: ClientSurface<Context>): ClientSurface<Context> =
 
 const surfaces = {
   chat: row<ChatContext>({
-    style: 'openai',
     carried: {
       tools: { '*': { function: { parameters: 'kept' } } },
       response_format: { json_schema: { schema: 'kept' } },
@@ -41,14 +39,12 @@ const surfaces = {
     stream: (facts, context) => new ChatWriter(facts, context),
   }),
   embeddings: row<EmbeddingsContext>({
-    style: 'any',
     carried: {},
     shape: shapeEmbeddings,
     whole: rebuildEmbeddings,
     stream: undefined,
   }),
   messages: row<MessagesContext>({
-    style: 'anthropic',
     carried: {
       messages: { '*': { content: { '*': { input: 'kept' } } } },
       tools: { '*': { input_schema: 'kept' } },
@@ -59,14 +55,12 @@ const surfaces = {
     stream: (facts, context, memory) => new MessagesWriter(facts, context, memory),
   }),
   rerank: row<RerankContext>({
-    style: 'openai',
     carried: {},
     shape: shapeRerank,
     whole: rebuildRerank,
     stream: undefined,
   }),
   responses: row<ResponsesContext>({
-    style: 'openai',
     carried: {
       tools: { '*': { parameters: 'kept', tools: { '*': { parameters: 'kept' } } } },
       text: { format: { schema: 'kept' } },
@@ -92,7 +86,6 @@ export interface Shaped {
   readonly asked: AskedRequest;
   /** Undefined where only tokens are counted. */
   readonly form: AnswerForm | undefined;
-  readonly surface: RoutingFacts['surface'];
 }
 
 /** One whose text is here. */
@@ -112,16 +105,16 @@ export function shapeOperation(
     case 'messages':
     case 'rerank':
     case 'responses': {
-      const { shape, style, carried } = surfaces[kind];
+      const { shape, carried } = surfaces[kind];
       // The thread that retains large bodies would have them twice.
       const text = 'counts' in bytes ? bytes.text : undefined;
       const { asked, context } = shape(parseBody(bytes, headers.contentType, carried), headers, text);
-      return { asked, form: { surface: kind, context } as AnswerForm, surface: style };
+      return { asked, form: { surface: kind, context } as AnswerForm };
     }
     case 'count-tokens': {
-      const { style, carried } = surfaces.messages;
+      const { carried } = surfaces.messages;
       const asked = shapeCountTokens(parseBody(bytes, headers.contentType, carried), headers);
-      return { asked, form: undefined, surface: style };
+      return { asked, form: undefined };
     }
     case 'models':
     case 'model':

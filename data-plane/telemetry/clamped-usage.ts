@@ -6,7 +6,7 @@ import type { Registry } from 'prom-client';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { RecentTexts } from './recent-texts.ts';
 
 export class ClampedUsage {

@@ -9,7 +9,7 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import { within } from '../../shared/runtime/retry.ts';
 import { type Environment, environment } from '../../shared/runtime/settings.ts';
 import { version } from '../../shared/runtime/version.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { beginTrace, type RequestTrace, type SpanIds } from '../surfaces/common/trace-context.ts';
 import { type PlannedSpan, spansOf } from './request-spans.ts';
 import { blankEndpointIn, traceSettingsFrom } from './trace-settings.ts';

@@ -1,7 +1,7 @@
 /** What the gateway itself adds to a request before a node has it, phase by phase, and the decisions of the limits. */
 import { Counter, type Registry } from 'prom-client';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 
 const bounds = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1];
 const limitRefusals: ReadonlySet<string> = new Set([

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { recordedOf } from '../records/recorded.ts';
-import type { RequestRecord } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { spansOf } from './request-spans.ts';
 
 const isKnown = (model: string): boolean => model === 'echo-small';

@@ -5,7 +5,7 @@
 import { operations } from '../../schemas/api/operations.ts';
 import { type RecordedRequest, recordedIn } from '../../schemas/records/request-record.ts';
 import { type Attributes, attributesOf } from '../records/project.ts';
-import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
+import { outcomeOf, type RequestRecord } from '../request/request-record.ts';
 
 export interface PlannedSpan {
   readonly name: string;

@@ -7,7 +7,7 @@ import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
-import { outcomeOf, type RequestRecord } from '../request/gateway.ts';
+import { outcomeOf, type RequestRecord } from '../request/request-record.ts';
 import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
 import { ClampedUsage } from './clamped-usage.ts';
 import { PhaseMetrics } from './phase-metrics.ts';

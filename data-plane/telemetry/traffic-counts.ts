@@ -12,7 +12,8 @@ import {
   type TrafficSums,
 } from '../../schemas/records/traffic.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
-import { keptModel, type RequestRecord } from '../request/gateway.ts';
+import { keptModel } from '../request/model-names.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { NameTriples } from './name-triples.ts';
 
 /** Triples of organisation, stack and model that are counted apart; a report has fewer. */

@@ -17,7 +17,8 @@ import {
 } from '../../schemas/records/traffic.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import { isModelName, type RequestRecord } from '../request/gateway.ts';
+import { isModelName } from '../request/model-names.ts';
+import type { RequestRecord } from '../request/request-record.ts';
 import { type CountedTraffic, type RefusedRequest, TrafficCounts } from './traffic-counts.ts';
 
 const everyMsDefault = 10_000;

@@ -12,7 +12,7 @@ import {
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { KeyOwner } from '../../shared/snapshot/lookup.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { RequestRecord } from '../request/gateway.ts';
+import { RequestRecord } from '../request/request-record.ts';
 import { TrafficReports } from './traffic-reports.ts';
 
 const everyMs = 10_000;

@@ -53,7 +53,7 @@ export class Backlog {
   }
 
   /** True while the files keep up; else resolves once they do, or once `isFull` decides: back-pressure before refusals. */
-  keepsUp(): true | Promise<void> {
+  awaitMeterCapacity(): true | Promise<void> {
     if (!this.#isBehind() || this.isFull) return true;
     this.#caughtUp ??= this.#wait();
     return this.#caughtUp.promise;

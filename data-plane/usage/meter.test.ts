@@ -428,22 +428,22 @@ test('requests wait while the log is behind, all for one promise, and pass once 
   let nowMs = 0;
   const writer = writerFor();
   const meter = meterAlone({ writer, monotonicMs: () => nowMs });
-  expect(meter.keepsUp()).toBe(true);
+  expect(meter.awaitMeterCapacity()).toBe(true);
   for (let count = 0; count < 999; count++) meter.record(completed());
-  expect(meter.keepsUp()).toBe(true);
+  expect(meter.awaitMeterCapacity()).toBe(true);
   meter.record(completed());
-  const byRows = meter.keepsUp();
+  const byRows = meter.awaitMeterCapacity();
   expect(byRows).toBeInstanceOf(Promise);
-  expect(meter.keepsUp()).toBe(byRows);
+  expect(meter.awaitMeterCapacity()).toBe(byRows);
   await byRows;
   expect(writer.keptRows).toBe(1_000);
-  expect(meter.keepsUp()).toBe(true);
+  expect(meter.awaitMeterCapacity()).toBe(true);
   meter.record(completed());
   nowMs = 351;
-  const byTime = meter.keepsUp();
+  const byTime = meter.awaitMeterCapacity();
   expect(byTime).toBeInstanceOf(Promise);
   await byTime;
-  expect([writer.keptRows, meter.keepsUp()]).toEqual([1_001, true]);
+  expect([writer.keptRows, meter.awaitMeterCapacity()]).toEqual([1_001, true]);
 });
 
 test('requests wait while the database is behind, though the log has all rows', async () => {
@@ -457,21 +457,21 @@ test('requests wait while the database is behind, though the log has all rows', 
     await meter.sendRows();
   };
   await record(3_999);
-  expect(meter.keepsUp()).toBe(true);
+  expect(meter.awaitMeterCapacity()).toBe(true);
   await record(1);
-  const byRows = meter.keepsUp();
+  const byRows = meter.awaitMeterCapacity();
   expect(byRows).toBeInstanceOf(Promise);
   state(1);
   await byRows;
-  expect(meter.keepsUp()).toBe(true);
+  expect(meter.awaitMeterCapacity()).toBe(true);
   nowMs = 2_001;
-  const byTime = meter.keepsUp();
+  const byTime = meter.awaitMeterCapacity();
   expect(byTime).toBeInstanceOf(Promise);
   state(4_000);
   await byTime;
-  expect(meter.keepsUp()).toBe(true);
+  expect(meter.awaitMeterCapacity()).toBe(true);
   state(4_000, true);
-  const byDisk = meter.keepsUp();
+  const byDisk = meter.awaitMeterCapacity();
   expect(byDisk).toBeInstanceOf(Promise);
   state(4_000);
   await byDisk;
@@ -482,11 +482,11 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
   try {
     const meter = meterAlone();
     meter.onEvent({ kind: 'state', taken: 0, unshipped: 0, isFull: true, ...noRecords });
-    const wait = meter.keepsUp();
+    const wait = meter.awaitMeterCapacity();
     vi.advanceTimersByTime(3_200);
     await wait;
     expect(meter.isFull).toBe(true);
-    expect(meter.keepsUp()).toBe(true);
+    expect(meter.awaitMeterCapacity()).toBe(true);
   } finally {
     vi.useRealTimers();
   }
@@ -498,7 +498,7 @@ test('a wait for a database that accepts nothing ends with a refusal, though nob
     const meter = meterAlone();
     meter.record(completed());
     vi.advanceTimersByTime(2_001);
-    const wait = meter.keepsUp();
+    const wait = meter.awaitMeterCapacity();
     expect(wait).toBeInstanceOf(Promise);
     vi.advanceTimersByTime(3_200);
     await wait;

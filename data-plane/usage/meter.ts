@@ -36,10 +36,17 @@ export interface MeterOptions {
   readonly totalTimeoutMs?: number;
 }
 
-/** Who is billed: an organisation, or an anonymous visitor by an opaque id. */
+/** Who is billed: an organisation by one of its keys, or an anonymous visitor by an opaque id. */
 export type UsageOwner =
-  | { readonly organisation: string; readonly anchor: string }
-  | { readonly visitor: string; readonly network?: string | undefined };
+  | { readonly organisation: string; readonly anchor: string; readonly keyId?: string }
+  | VisitingOwner;
+
+interface VisitingOwner {
+  readonly visitor: string;
+  readonly network?: string | undefined;
+  /** Moment whose month and day the visitor's subjects belong to, ms since 1970; undefined: the moment of the call. */
+  readonly admittedMs?: number | undefined;
+}
 
 export interface MeteredRequest {
   readonly owner: UsageOwner;
@@ -54,14 +61,10 @@ export interface MeteredRequest {
   readonly requestId: string;
   /** Tokens that the owner may use in the period; null or left out: without limit. */
   readonly monthlyTokens?: number | null;
-  /** Id of the key. */
-  readonly key?: string | undefined;
   readonly ttftMs?: number | undefined;
   readonly durationMs?: number;
   /** Tokens that all visitors together may use in a day; null or left out: without limit. */
   readonly tokensPerDay?: number | null;
-  /** Of a visitor: the moment of whose periods its subjects are; `atMs` where it is left out. */
-  readonly admittedMs?: number | undefined;
   /** Of a visitor: the answer did not end, so that it is no turn and leaves no row, but its tokens count. */
   readonly unfinished?: true | undefined;
 }
@@ -105,9 +108,9 @@ export class Meter {
     return this.#backlog.isFull;
   }
 
-  /** As of the backlog: true, or resolves once requests may continue. */
-  keepsUp(): true | Promise<void> {
-    return this.#backlog.keepsUp();
+  /** True if usage can be recorded at once; else resolves once requests may continue. */
+  awaitMeterCapacity(): true | Promise<void> {
+    return this.#backlog.awaitMeterCapacity();
   }
 
   /** Tokens that all visitors together used on the day of a moment. */
@@ -131,7 +134,7 @@ export class Meter {
     const row = rowOf(request);
     this.#backlog.add();
     for (const amount of amountsOf(row)) this.#count(amount, 1);
-    const isUrgent = capacity === 'pool' && this.#isUrgent(owner, request.admittedMs ?? atMs, request);
+    const isUrgent = capacity === 'pool' && this.#isUrgent(owner, atMs, request);
     this.#writer.add(JSON.stringify(row), isUrgent);
   }
 
@@ -237,7 +240,7 @@ export class Meter {
     { monthlyTokens, tokensPerDay, ...used }: MeteredRequest,
   ): boolean {
     const isVisitor = 'visitor' in owner;
-    const account = isVisitor ? accountOfVisitors(atMs) : accountOf(owner, atMs);
+    const account = isVisitor ? accountOfVisitors(owner.admittedMs ?? atMs) : accountOf(owner, atMs);
     const limit = (isVisitor ? tokensPerDay : this.#limitOf(account, monthlyTokens)) ?? null;
     const unsent = this.#writer.useLimit(
       accountKey(account),
@@ -271,10 +274,8 @@ function accountOf(owner: { organisation: string; anchor: string }, atMs: number
 }
 
 /** All that count where a visitor asks. */
-function accountsOfVisitor(
-  { visitor, network }: Extract<UsageOwner, { visitor: string }>,
-  atMs: number,
-): Account[] {
+function accountsOfVisitor({ visitor, network, admittedMs }: VisitingOwner, nowMs: number): Account[] {
+  const atMs = admittedMs ?? nowMs;
   const own = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
   return network === undefined ? own : [...own, accountOfNetwork(network, atMs)];
 }
@@ -293,11 +294,11 @@ function rowOf(request: MeteredRequest): RecordedUsage {
     promptTokens: Math.min(promptTokens, usageTokensMax),
     completionTokens: Math.min(completionTokens, usageTokensMax),
     stack: request.stack,
-    key: request.key,
+    key: 'visitor' in owner ? undefined : owner.keyId,
     ttftMs: wholeMs(request.ttftMs),
     durationMs: wholeMs(request.durationMs),
     network: visit?.network,
-    admittedMs: visit && request.admittedMs,
+    admittedMs: visit?.admittedMs,
     unfinished: visit && request.unfinished,
     estimated: request.estimated,
     requestId: request.requestId,

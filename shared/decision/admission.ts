@@ -215,7 +215,10 @@ export function admission(
       verdict = { kind: 'listed', body: admitted.body };
       trace?.add('listing', 'ok');
     } else {
-      const decision = decideRequest(lookup, counters, requestFacts(admitted, facts), conditions, trace);
+      const { promptTokensLeast: least } = facts;
+      const promptTokensLeast = least === undefined ? undefined : () => least;
+      const request = requestFacts(admitted, { ...facts, promptTokensLeast });
+      const decision = decideRequest(lookup, counters, request, conditions, trace);
       const { placement } = decision;
       verdict =
         placement instanceof Refusal
@@ -244,18 +247,23 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
   trace.refuse(refusal, facts, isOfPlan ? planReads(caller, null) : []);
 }
 
-/** What the shape of an operation's body gives: the surface of its path, and what is asked for, nothing where nothing is generated. */
-function requestFacts({ target, operation, caller }: AdmittedInference, facts: AdmissionFacts): RequestFacts {
-  const { model, promptTokensMax, promptTokensLeast } = facts;
+/** The body's part of what a decision depends on. */
+type BodyFacts = Pick<RequestFacts, 'model' | 'promptTokensMax' | 'promptTokensLeast' | 'maxTokens'>;
+
+/** Adds to the body's facts what follows from the operation; where nothing is generated, no tokens are asked for. */
+export function requestFacts(
+  { target, operation, caller }: AdmittedInference,
+  { model, promptTokensMax, promptTokensLeast, maxTokens }: BodyFacts,
+): RequestFacts {
   const { surface, countsAs } = operations[operation.kind];
   return {
     target,
     caller,
     model,
-    promptTokensMax,
-    promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
     surface,
-    maxTokens: countsAs === 'generation' ? facts.maxTokens : 0,
+    promptTokensMax,
+    promptTokensLeast,
+    maxTokens: countsAs === 'generation' ? maxTokens : 0,
     onlyCounts: countsAs === 'count',
     reranks: countsAs === 'rerank',
   };

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { decisionOf } from '../../data-plane/records/project.ts';
 import { recordedOf } from '../../data-plane/records/recorded.ts';
-import type { RequestRecord } from '../../data-plane/request/gateway.ts';
+import type { RequestRecord } from '../../data-plane/request/request-record.ts';
 import { controlTopic } from '../../schemas/events/commit.ts';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { type Explanation, explanationSchema } from '../../schemas/records/explanations.ts';

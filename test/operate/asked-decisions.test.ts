@@ -11,7 +11,7 @@ import type { StatusBoard } from '../../control-plane/gateways/status-board.ts';
 import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
 import { recordedOf } from '../../data-plane/records/recorded.ts';
 import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
-import type { RequestRecord } from '../../data-plane/request/gateway.ts';
+import type { RequestRecord } from '../../data-plane/request/request-record.ts';
 import { mintRequestId } from '../../data-plane/surfaces/common/request-id.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { questionScheme } from '../../shared/status/signed-question.ts';

@@ -15,7 +15,7 @@ import { DecisionJournal } from '../../data-plane/records/decision-journal.ts';
 import { requestPages } from '../../data-plane/records/read-requests.ts';
 import { recordedOf } from '../../data-plane/records/recorded.ts';
 import { decisionRoute } from '../../data-plane/records/serve-decisions.ts';
-import type { RequestRecord } from '../../data-plane/request/gateway.ts';
+import type { RequestRecord } from '../../data-plane/request/request-record.ts';
 import { mintRequestId } from '../../data-plane/surfaces/common/request-id.ts';
 import { type GatewayRow, gatewayQuerySchema } from '../../schemas/admin/gateway-requests.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

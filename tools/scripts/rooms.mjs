@@ -89,7 +89,7 @@ const rooms = {
     [...decision, ...Object.keys(requestRoad), 'shared/limits', 'data-plane/usage'],
   ],
   'data-plane/playground': [
-    850,
+    900,
     [...decision, 'data-plane/surfaces/common', 'data-plane/http', 'data-plane/request'],
   ],
   'data-plane/records': [

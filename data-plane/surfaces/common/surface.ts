@@ -2,7 +2,6 @@
  * A surface: one API as clients see it, the form of its requests and of its answers. What a node is asked and how its answer is
  * read is the same for all of them. Each is a folder below data-plane/surfaces.
  */
-import type { RoutingFacts } from '../../../shared/decision/route.ts';
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { WholeAsked } from './asked.ts';
 import type { AnswerFacts } from './chat-parts.ts';
@@ -28,8 +27,6 @@ export interface RebuiltBody<Body extends object | string = object> {
 
 /** `Context`: what its answers need to know of a request; plain values, whose size does not grow with the body. */
 export interface ClientSurface<Context> {
-  /** The style of the hosts that have it. */
-  readonly style: RoutingFacts['surface'];
   /** Paths in its requests to JSON that is passed on as written. */
   readonly carried: KeptPaths;
   /** Throws UnsupportedShapeError naming the JSON path, never a value. `text`: what the body was parsed from, if it may be kept. */

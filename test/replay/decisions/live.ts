@@ -6,8 +6,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { Affinity } from '../../../data-plane/nodes/affinity.ts';
 import { NodeLoad } from '../../../data-plane/nodes/load.ts';
-import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
+import type { Gateway } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
+import type { RequestRecord } from '../../../data-plane/request/request-record.ts';
 import { TenantSecrets } from '../../../data-plane/surfaces/common/tenant-secrets.ts';
 import { fieldSeparator } from '../../../shared/decision/authenticate.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/decide.ts';
@@ -66,7 +67,7 @@ function gatewayOf(
     sealKeys: new TenantSecrets('gateway-token-of-the-tests', 'sealed thoughts'),
     meter: {
       isFull: facts.outboxFull === true,
-      keepsUp: () => true,
+      awaitMeterCapacity: () => true,
       loadTotal,
     } satisfies Partial<Gateway['meter']>,
     load,
@@ -75,7 +76,7 @@ function gatewayOf(
     countTokens: async () => undefined,
     logger: { error: () => undefined },
     fenced: () => facts.fenced === true,
-    provenSoon: () => undefined,
+    awaitFreshProof: () => undefined,
     now: () => facts.nowMs,
     logNow: () => facts.nowMs,
     trace: () => undefined,

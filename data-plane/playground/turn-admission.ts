@@ -1,0 +1,102 @@
+/**
+ * Admission of a turn of the playground, which goes the way of every request once its caller is known: by an API key, or as the
+ * visitor that a cookie names. It accepts only the paths and the bodies that the page sends.
+ */
+import { z } from 'zod';
+import { operations } from '../../schemas/api/operations.ts';
+import type { Admitted } from '../../shared/decision/admission.ts';
+import { unauthorized } from '../../shared/decision/authenticate.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
+import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import type { Body } from '../../shared/runtime/request-body.ts';
+import { type Authenticator, RequestAdmission } from '../request/admission.ts';
+
+const bodyBytesMax = 16 * 1024;
+const messagesMax = 20;
+
+const message = z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+const turnSchema = z.strictObject({
+  model: z.string().max(200),
+  messages: z.array(message).min(1).max(messagesMax),
+  system: z.string().optional(),
+  max_tokens: z.int().min(1).optional(),
+  temperature: z.number().optional(),
+  top_p: z.number().optional(),
+  stream: z.boolean().optional(),
+  stream_options: z.strictObject({ include_usage: z.boolean() }).optional(),
+});
+
+/** A visitor's answer is always streamed: what a node has written of another is not known before its end, so it could be stopped uncounted. */
+const visitorTurnSchema = turnSchema.extend({ stream: z.literal(true) });
+
+/** Subjects by which a visitor and its network are counted in the periods of one moment. */
+export interface Visitor {
+  readonly id: string;
+  readonly network: string;
+}
+
+export function authenticateTurnByKey(operation: 'chat' | 'messages'): Authenticator {
+  const { path } = operations[operation];
+  return (gateway, exchange, record, target) => new TurnAdmission(gateway, exchange, record, target, path);
+}
+
+/** `visitorAt` finds the visitor of the request at a moment of the log's time, ms since 1970. */
+export function authenticateVisitor(visitorAt: (logMs: number) => Visitor | undefined): Authenticator {
+  const { path } = operations.chat;
+  return (gateway, exchange, record, target) =>
+    new VisitorAdmission(visitorAt, gateway, exchange, record, target, path);
+}
+
+class TurnAdmission extends RequestAdmission {
+  override async readBody(memory: SharedBudget): Promise<Body> {
+    const body = await super.readBody(memory, bodyBytesMax);
+    if (this.bodySchema.safeParse(parsed(body.bytes)).success) return body;
+    body.release();
+    throw new Refusal(
+      'no turn',
+      `The playground takes at most ${messagesMax} messages of text, and the parameters of its page.`,
+    );
+  }
+
+  protected get bodySchema(): z.ZodType {
+    return turnSchema;
+  }
+}
+
+class VisitorAdmission extends TurnAdmission {
+  readonly #visitorAt: (logMs: number) => Visitor | undefined;
+
+  constructor(
+    visitorAt: (logMs: number) => Visitor | undefined,
+    ...request: ConstructorParameters<typeof RequestAdmission>
+  ) {
+    super(...request);
+    this.#visitorAt = visitorAt;
+  }
+
+  /** Visitors have no key that could expire. Their days and months follow the log's time, so they are identified by it alone. */
+  protected override decide(): Admitted {
+    const logMs = this.gateway.logNow();
+    const visitor = this.#visitorAt(logMs);
+    if (visitor === undefined) throw unauthorized('no visitor');
+    return this.decideFor({ ...this.head, visitor: visitor.id, network: visitor.network }, logMs);
+  }
+
+  protected override get bodySchema(): z.ZodType {
+    return visitorTurnSchema;
+  }
+
+  /** The visitor's day or month may have ended while the body was read, however short that was. */
+  protected override isOld(): boolean {
+    return true;
+  }
+}
+
+function parsed(body: ChunkBuffer): unknown {
+  try {
+    return JSON.parse(body.whole().toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * Admission of one request: its host, its operation and its caller are decided from its head, before its body is read.
+ * A listener whose callers are not known by a key has an authenticator of its own, which makes another admission.
+ */
+import {
+  type Admitted,
+  type AdmittedInference,
+  admit,
+  type RequestHead,
+} from '../../shared/decision/admission.ts';
+import type { Target } from '../../shared/decision/route.ts';
+import type { SharedBudget } from '../../shared/runtime/byte-budget.ts';
+import type { Body } from '../../shared/runtime/request-body.ts';
+import { badHttp, credentialHeader } from '../http/answers.ts';
+import { readBody } from '../http/body.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { Gateway } from './gateway.ts';
+import type { RequestRecord } from './request-record.ts';
+
+/** Age in ms after which the caller is identified again before the request is decided. */
+const admissionMsMax = 1000;
+
+export class RequestAdmission {
+  protected readonly gateway: Gateway;
+  protected readonly exchange: Exchange;
+  protected readonly head: RequestHead;
+  readonly #record: RequestRecord;
+  #admitted: Admitted | undefined;
+  /** Wall clock, ms since 1970. */
+  #admittedMs = 0;
+  #monotonicMs = 0;
+
+  /** `target` is undefined if the host selects it. Throws a Refusal if the head could be read in two ways. */
+  constructor(
+    gateway: Gateway,
+    exchange: Exchange,
+    record: RequestRecord,
+    target: Target | undefined,
+    path: string = record.path,
+  ) {
+    const bad = badHttp(exchange);
+    if (bad !== undefined) throw bad;
+    this.gateway = gateway;
+    this.exchange = exchange;
+    this.#record = record;
+    this.head = {
+      host: exchange.head.headers.host,
+      fixed: target,
+      method: record.method,
+      path,
+      authorization: credentialHeader(exchange.head, 'authorization'),
+      xApiKey: credentialHeader(exchange.head, 'x-api-key'),
+    };
+  }
+
+  /** Throws a Refusal. */
+  admit(nowMs: number): Admitted {
+    const admitted = this.decide(nowMs);
+    this.#admitted = admitted;
+    this.#admittedMs = nowMs;
+    this.#monotonicMs = performance.now();
+    this.#record.at.accepted = this.#monotonicMs;
+    return admitted;
+  }
+
+  /** Admits the request again if its body took long: meanwhile its key may have been revoked or may have expired. */
+  again(nowMs: number): AdmittedInference {
+    const admitted = this.isOld(nowMs) ? this.decide(nowMs) : this.#admitted;
+    if (admitted?.kind !== 'inference') throw new Error('only inference is admitted again');
+    return admitted;
+  }
+
+  /** Resolves with the request's body. Throws the refusal of a body that is not accepted, or ClientGone. */
+  readBody(memory: SharedBudget, bytesMax: number): Promise<Body> {
+    return readBody(this.exchange, memory, { bytesMax });
+  }
+
+  protected isOld(nowMs: number): boolean {
+    // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
+    const ageMs = Math.max(nowMs - this.#admittedMs, performance.now() - this.#monotonicMs);
+    return ageMs > admissionMsMax;
+  }
+
+  protected decide(nowMs: number): Admitted {
+    return this.decideFor(this.head, nowMs);
+  }
+
+  protected decideFor(head: RequestHead, nowMs: number): Admitted {
+    const { lookup, hosts } = this.gateway;
+    return admit(lookup, hosts, head, { fenced: this.gateway.fenced(), nowMs }, this.#record);
+  }
+}
+
+/** Makes the admission of a request: by an API key, unless a listener knows its callers by other means. */
+export type Authenticator = (
+  gateway: Gateway,
+  exchange: Exchange,
+  record: RequestRecord,
+  target: Target | undefined,
+) => RequestAdmission;
+
+export const authenticateByKey: Authenticator = (gateway, exchange, record, target) =>
+  new RequestAdmission(gateway, exchange, record, target);
