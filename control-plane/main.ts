@@ -180,7 +180,7 @@ async function startState(
       metrics.folded(commits, seconds, replicator.freshness.proven);
       for (const listener of listeners) listener(commits);
     },
-    onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate.md for recovery'),
+    onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/recover.md for recovery'),
     onReachabilityChange: (reachable, error) =>
       logger.warn({ reachable, reason: error?.message }, 'control log'),
   });

@@ -2,7 +2,7 @@
 import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
 
-const guide = 'see docs/operate.md, "Signatures"';
+const guide = 'see docs/security.md, "Signatures"';
 
 /** Refuses the start where key and signers do not match. The error names the next step. */
 export function checkSigner(

@@ -19,7 +19,7 @@ export function asFollowError(thrown: unknown): CommandError | undefined {
     return unavailable(
       error,
       error.message,
-      'stop all control planes and restore the log: docs/operate.md, "The log is unreachable, lost or truncated"',
+      'stop all control planes and restore the log: docs/recover.md, "The log is unreachable, lost or truncated"',
     );
   if (error instanceof FoldHalted)
     return unavailable(error, error.message, 'upgrade this control plane, then start it again');

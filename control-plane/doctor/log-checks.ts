@@ -7,7 +7,7 @@ const freshWarnSeconds = 10;
 /** Advice for a missing topic on Kafka. */
 function missingTopicNext(topic: string): string {
   if (topic === 'headgate.control')
-    return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/operate.md';
+    return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/recover.md';
   if (topic === 'headgate.usage')
     return 'the topic is missing: start a control plane again, which creates it; gateways still have the rows of the last day';
   return 'the topic is missing: running processes create it again if they may create topics; see HG2012 in docs/errors';
@@ -29,7 +29,7 @@ export const logChecks: readonly DoctorCheck[] = [
     level: 'fail',
     wrong: ({ fault }) => fault !== undefined,
     text: ({ fault }) => `the log is not followed any more: ${fault}`,
-    next: 'see docs/operate.md for recovery',
+    next: 'see docs/recover.md for recovery',
   }),
   ofLog({
     code: 'HG2003',

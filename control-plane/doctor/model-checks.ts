@@ -139,7 +139,7 @@ export const limitChecks: readonly DoctorCheck[] = [
     object: ({ organisation }) => organisation,
     text: ({ day, counted, rows }) =>
       `on ${day} ${counted} requests are counted, and ${rows} rows are kept for billing`,
-    next: 'compare with another replica; restore usage.db of the one that differs, see docs/operate.md',
+    next: 'compare with another replica; restore usage.db of the one that differs, see docs/recover.md',
   }),
   check({
     code: 'HG7002',
@@ -188,7 +188,7 @@ export const limitChecks: readonly DoctorCheck[] = [
     level: 'fail',
     object: ({ object }) => object,
     text: ({ text }) => text,
-    next: 'replace usage.db of this replica by a backup or the copy of another one: see docs/operate.md',
+    next: 'replace usage.db of this replica by a backup or the copy of another one: see docs/recover.md',
   }),
 ];
 

@@ -34,7 +34,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
   const next =
-    'restore the log from its last backup, see docs/operate.md; only if the log is complete and state.db is wrong, move state.db away';
+    'restore the log from its last backup, see docs/backup.md; only if the log is complete and state.db is wrong, move state.db away';
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 

@@ -85,7 +85,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
 function withNextStep(error: unknown): unknown {
   if (!(error instanceof DatabaseCorrupt)) return error;
   const next =
-    'move it away and put a backup or the copy of another control plane in its place; see docs/operate.md';
+    'move it away and put a backup or the copy of another control plane in its place; see docs/recover.md';
   return new DatabaseCorrupt(`${error.message}; ${next}`, { cause: error });
 }
 

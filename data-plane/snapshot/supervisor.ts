@@ -277,7 +277,7 @@ export class SnapshotSupervisor {
 
 const sentences: Readonly<Record<FaultState, LogText<'error'>>> = {
   quarantined: 'this snapshot is quarantined: no key is accepted from it, and it is rebuilt',
-  'refusing-log': 'this log is refused; the last good state stays in use, see docs/operate.md',
+  'refusing-log': 'this log is refused; the last good state stays in use, see docs/recover.md',
   unwritable: 'the snapshot cannot be written; its state stays in use',
   halted: 'the fold has halted: this build is too old for the log',
 };

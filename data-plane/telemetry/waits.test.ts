@@ -332,8 +332,8 @@ test.each(Object.entries(stalls))(
   },
 );
 
-test('docs/operate.md has every wait with its deadline', () => {
-  const page = readFileSync(new URL('../../docs/operate.md', import.meta.url), 'utf8');
+test('docs/network.md has every wait with its deadline', () => {
+  const page = readFileSync(new URL('../../docs/network.md', import.meta.url), 'utf8');
   const table = /^## Waits of a gateway$.*?(?=^## )/ms.exec(page)?.[0] ?? '';
   const times = [...table.matchAll(/ \| ([\d.]+) s \|/g)].map(([, seconds]) => Number(seconds) * 1000);
   expect(times).toEqual(Object.values(waits).map(({ ms }) => ms));

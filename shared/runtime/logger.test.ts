@@ -83,7 +83,7 @@ test('what says another thing, informs, or ends the process is always written', 
   for (let node = 0; node < 2000; node++) logger.warn({ node }, 'node not claimed');
   for (let count = 0; count < 3; count++) {
     logger.info({}, 'closing');
-    logger.fatal({}, 'the fold stopped; see docs/operate.md for recovery');
+    logger.fatal({}, 'the fold stopped; see docs/recover.md for recovery');
     logger.warn({ of: 'a library' }, 'without a code');
   }
   expect(lines).toHaveLength(2000 + 9);

@@ -1,6 +1,6 @@
 /**
  * Every wait for a peer on the way of a request through a gateway, with its deadline: none may be without one. The modules
- * that wait take their times from here, docs/operate.md has the table, with from when each counts and what ends it, and a peer
+ * that wait take their times from here, docs/network.md has the table, with from when each counts and what ends it, and a peer
  * stalls at each in data-plane/telemetry/waits.test.ts.
  */
 

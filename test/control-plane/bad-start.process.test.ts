@@ -90,7 +90,7 @@ test('a log that lost what was folded from it is refused by control plane and ga
   db.close();
   const stderr = await refusal(plane());
   expect(stderr).toMatch(/log (ends before commit|no longer holds commit)/);
-  expect(stderr).toContain('docs/operate.md');
+  expect(stderr).toContain('docs/backup.md');
 });
 
 test('a log of junk and foreign records still gets its first commit, and skips the rest', async () => {

@@ -61,7 +61,7 @@ test('four bits: each row is named, and all else is answered', async () => {
     JSON.parse(doctor.stdout).checks as { code: string; object?: string; next?: string }[]
   ).filter(({ code }) => code === 'HG7007');
   expect(named.map(({ object }) => object)).toEqual(Array(4).fill(expect.stringMatching(/^request \d+$/)));
-  expect(named[0]?.next).toContain('docs/operate.md');
+  expect(named[0]?.next).toContain('docs/recover.md');
   expect(plane.stderr()).toContain('"event":"usage.rows_unreadable"');
   await until(() => plane.stderr().includes('"event":"usage.file_damaged"'));
   expect(plane.stderr()).not.toContain('command.internal_error');

@@ -93,7 +93,7 @@ beforeAll(async () => {
     'FILE --stack STACK --stack-domain example.net': `${join(fleet.dir, 'probe.key')} --stack stk-amber-otter-9k2f`,
     'register pool-1 ': 'register pool-2 ',
     'create pool-1 ': 'create pool-2 ',
-    '--data DIR': `--data ${join(fleet.dir, 'gw-1')}`,
+    '--data DIR': `--data ${join(fleet.dir, 'gw')}`,
     '/backup/headgate': join(fleet.dir, 'copy'),
     '/var/lib/headgate/cp-1': join(fleet.dir, 'cp'),
     '--log URL --data FOLDER': `--log sqlite:${join(fleet.dir, 'new')} --data ${join(fleet.dir, 'new-cp')}`,

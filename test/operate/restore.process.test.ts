@@ -1,5 +1,5 @@
 /**
- * The way back from a lost log, as docs/operate.md describes it: the commands of that page, in a fleet whose processes keep their
+ * The way back from a lost log, as docs/backup.md describes it: the commands of that page, in a fleet whose processes keep their
  * folders. Keys, stacks and tiers are as they were in the backup, and usage is counted once.
  */
 import { execFile } from 'node:child_process';
@@ -35,9 +35,9 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fleet.close());
 
-/** The commands under a heading of the operating guide. */
+/** The commands under a heading of the page on backups. */
 function commandsUnder(heading: string): string {
-  const page = readFileSync(new URL('../../docs/operate.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../docs/backup.md', import.meta.url), 'utf8');
   const section = page.split(/^## /m).find((text) => text.startsWith(heading));
   const block = /^ *```sh\n(.*?)^ *```$/ms.exec(section ?? '')?.[1];
   if (block === undefined) throw new Error(`no commands under ${heading}`);
@@ -68,7 +68,7 @@ async function countsAll(): Promise<boolean> {
   return Number(usage['requests']) === answered;
 }
 
-test('docs/operate: a lost log is restored from the backup, and the processes follow it without a state of their own', async () => {
+test('docs/backup: a lost log is restored from the backup, and the processes follow it without a state of their own', async () => {
   const admin = fleet.admin(plane);
   const kept = await admin.createKey(organisation, 'kept');
   const revoked = await admin.createKey(organisation, 'revoked');

@@ -1,5 +1,5 @@
 /**
- * Signatures of the log, as docs/operate.md describes them: a key is of use only on a log that is signed, signers change
+ * Signatures of the log, as docs/security.md describes them: a key is of use only on a log that is signed, signers change
  * while a gateway follows, and a pin holds against an outsider who may write to the topic.
  */
 

@@ -30,7 +30,7 @@ export class SignedFleet extends ProcessFleet {
     super({ env: { HEADGATE_SIGNING_KEY: undefined } });
   }
 
-  /** A key made as docs/operate.md makes one. */
+  /** A key made as docs/security.md makes one. */
   key(name: string): KeyFile {
     const file = join(this.dir, `${name}.pem`);
     const publicFile = join(this.dir, `${name}.pub`);

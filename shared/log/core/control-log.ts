@@ -151,7 +151,7 @@ export class AppendUnknown extends Error {
 export const cutLogNext =
   'if headgate log archive of an earlier version removed them, stop all processes, run headgate backup ARCHIVE --data DATA, ' +
   'move the control log away, and write it again with headgate backup restore ARCHIVE --log LOG --data NEW_DATA ' +
-  '(docs/operate.md, "A log that was cut")';
+  '(docs/backup.md, "A log that was cut")';
 
 /**
  * Thrown if the records at the requested offset are gone: the log was truncated, or trimmed past the reader.

@@ -52,7 +52,7 @@ function untrusted(log: string | null, signers: readonly string[]): LogReplaced 
       : `it was begun by another of its signers ${signers.map(fingerprintOf).join(', ')}`;
   return new LogReplaced(
     `log ${log} is refused: no signer of --trust-signer signed its first record (${found}); ` +
-      'see docs/operate.md, "Signatures"',
+      'see docs/security.md, "Signatures"',
   );
 }
 

@@ -51,7 +51,7 @@ async function removalFault(cluster: KafkaCluster, topic: string): Promise<Topic
   const start = await leader.offset(target, 'start');
   if (start === 0) return [];
   const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it`;
-  const next = `restore the log from its last backup: see "Restore a lost log" in docs/operate.md; ${cutLogNext}`;
+  const next = `restore the log from its last backup: see "Restore a lost log" in docs/backup.md; ${cutLogNext}`;
   return [{ topic, text, next }];
 }
 

@@ -236,7 +236,7 @@ async function partitionsFault(
   const mayBeDeleted = isPublishedAgain(topic) || (await isEmpty(connection, topic, metadata));
   const next = mayBeDeleted
     ? again
-    : `it has records, so do not delete it before headgate backup FOLDER has saved them (docs/operate.md); then ${again}`;
+    : `it has records, so do not delete it before headgate backup FOLDER has saved them (docs/backup.md); then ${again}`;
   return { text: `${text}, and none can be removed`, next, lead: '' };
 }
 
