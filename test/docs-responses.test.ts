@@ -111,7 +111,7 @@ test.each(fieldRows)('the field $name is $here', ({ name, here, text }) => {
     return;
   }
   const body = sent(given);
-  if (here === 'carried') {
+  if (here === 'passed on') {
     const changed = Object.keys({ ...plain, ...body }).filter(
       (key) => JSON.stringify(plain[key]) !== JSON.stringify(body[key]),
     );
@@ -185,5 +185,5 @@ test.each(kindRows)('of the kind $name: $here', ({ name, here }) => {
     expect(refusal({ model: 'm', ...fields })).toMatch(/^tools\[0\]\.type: /);
     return;
   }
-  expect(JSON.stringify(sent({ model: 'm', ...fields })).includes('SAMPLE')).toBe(here === 'carried');
+  expect(JSON.stringify(sent({ model: 'm', ...fields })).includes('SAMPLE')).toBe(here === 'passed on');
 });

@@ -36,7 +36,14 @@ const fence = /(?:<!-- not run: ([^\n]+) -->\n)? *```(\w*)\n(.*?)^ *```$/gms;
 const blocks: Block[] = pages.flatMap((page) =>
   [...readFileSync(join(root, page), 'utf8').matchAll(fence)]
     .filter(([, , language]) => language === '' || language === 'sh')
-    .map(([, reason, , text = '']) => ({ page, reason, lines: text.trimEnd().split('\n') })),
+    .map(([, reason, , text = '']) => ({
+      page,
+      reason,
+      lines: text
+        .trimEnd()
+        .replaceAll(/ \\\n */g, ' ')
+        .split('\n'),
+    })),
 );
 const runnable = blocks.filter(({ reason }) => reason === undefined);
 
@@ -85,7 +92,13 @@ beforeAll(async () => {
   await until(async () => (await statusWith(gateway.ready.api, first.value)) === 200, 60_000);
   const revoked = await admin.call('POST', `/keys/${third.id}/revoke`);
   writeFileSync(join(fleet.dir, 'probe.key'), first.value, { mode: 0o600 });
-  env = { ...env, HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };
+  env = {
+    ...env,
+    HEADGATE_ADMIN: plane.ready.admin,
+    HEADGATE_TOKEN: operatorToken,
+    NO_COLOR: '1',
+    API_KEY: first.value,
+  };
   names = {
     'npx headgate': 'headgate',
     'key-3k9': first.id,
